@@ -1,0 +1,47 @@
+"""Online learners for imbalanced streams, as a library.
+
+    from learners import create
+
+    learner = create("cbr", dim=8, C=1.0)
+    scores = learner.learn(X, y)        # prequential: each event is scored before it is learnt
+    learner.figures()["window"]["auc"]
+
+A learner is a pure, deterministic state machine on NumPy arrays and numba kernels: no clock, no network, no file.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from learners.catalogue import algorithms
+from learners.learner import Config, Learner, Scorer, Scores
+from learners.parameters import Problem, Refused
+
+__all__ = ["Config", "Learner", "Problem", "Refused", "Scorer", "Scores", "algorithms", "create", "restore"]
+
+_SETTINGS = frozenset(Config.__annotations__) - {"algorithm", "params"}
+_BY_STRING = {"features": "kind", "scaling": "kind", "calibration": "kind", "threshold": "objective"}
+
+
+def create(algorithm: str, *, dim: int | None = None, **settings: Any) -> Learner:
+    """A new learner.
+
+    `dim` is short for `features={"kind": "dense", "dim": dim}`. `features`, `scaling`, `calibration`, `threshold`,
+    `window`, `remembered_ids` and `seed` are those of the HTTP API (a string stands for `{"kind": ...}`, of a threshold
+    for `{"objective": ...}`); any other keyword is a parameter of the algorithm. Raises `Refused`, a ValueError that
+    lists every problem.
+    """
+    values: dict[str, Any] = {name: settings.pop(name) for name in list(settings) if name in _SETTINGS}
+    if dim is not None and "features" in values:
+        raise Refused([Problem("/features", "is given besides dim; expected one of them")])
+    if dim is not None:
+        values["features"] = {"kind": "dense", "dim": dim}
+    for name, key in _BY_STRING.items():
+        if isinstance(values.get(name), str):
+            values[name] = {key: values[name]}
+    return Learner(Config.of({"algorithm": algorithm, "params": settings, **values}))
+
+
+def restore(config: dict[str, Any], state: dict[str, Any]) -> Learner:
+    """A learner from what `learner.config.to_json()` and `learner.state()` gave. Raises `Refused`."""
+    return Learner.restored(Config.of(config), state)

@@ -1,0 +1,124 @@
+"""The array types that everything here works on, and the few numeric kernels that several algorithms share.
+
+Rows of features are either dense, a C-ordered float64 array (n, dim), or `Sparse`, the parts of a CSR matrix with
+sorted, distinct column numbers in each row. Labels reach a kernel as float64 -1 and +1, always: another dtype would
+compile a second version of the kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.jit import kernel
+
+__all__ = [
+    "Counts",
+    "Cube",
+    "Floats",
+    "Matrix",
+    "Rows",
+    "Sparse",
+    "Vector",
+    "Words",
+    "dot",
+    "exp",
+    "next_random",
+    "sigmoid",
+]
+
+Vector = NDArray[np.float64]  # (k,)
+Matrix = NDArray[np.float64]  # (n, k)
+Cube = NDArray[np.float64]  # (m, n, k)
+Floats = NDArray[np.float64]  # of any shape
+Counts = NDArray[np.int64]  # (k,)
+Words = NDArray[np.uint64]  # (k,): random state, hashes
+
+
+class Sparse(NamedTuple):
+    """Rows of a sparse matrix in CSR form: row i has `data[indptr[i]:indptr[i + 1]]` in the columns `indices[...]`."""
+
+    data: Vector  # (nnz,)
+    indices: Counts  # (nnz,) ascending and distinct within a row
+    indptr: Counts  # (n + 1,)
+
+
+Rows = Matrix | Sparse
+
+
+_INVERSE_FACTORIALS = tuple(1.0 / math.factorial(i) for i in range(14))
+
+
+@kernel
+def dot(a, b):  # type: ignore[no-untyped-def]
+    """a.b in a fixed order of eight running sums: the same bits on every machine, and wide enough for SIMD."""
+    n = a.shape[0]
+    s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
+    whole = n - n % 8
+    for i in range(0, whole, 8):
+        s0 += a[i] * b[i]
+        s1 += a[i + 1] * b[i + 1]
+        s2 += a[i + 2] * b[i + 2]
+        s3 += a[i + 3] * b[i + 3]
+        s4 += a[i + 4] * b[i + 4]
+        s5 += a[i + 5] * b[i + 5]
+        s6 += a[i + 6] * b[i + 6]
+        s7 += a[i + 7] * b[i + 7]
+    total = ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))
+    for i in range(whole, n):
+        total += a[i] * b[i]
+    return total
+
+
+@kernel
+def exp(x):  # type: ignore[no-untyped-def]
+    """e^x by range reduction and a Taylor polynomial, within 5e-16 relative; below -708 it is 0, above 709 e^709.
+
+    C libraries choose their exp by the processor at hand, with last bits that differ, so two nodes would part ways.
+    """
+    if x > 709.0:
+        x = 709.0
+    if x < -708.0:
+        return 0.0
+    k = math.floor(x * 1.4426950408889634 + 0.5)
+    r = (x - k * 0.693147180369123816490) - k * 1.90821492927058770002e-10  # ln 2 in two parts (Cody and Waite)
+    c = _INVERSE_FACTORIALS
+    r2 = r * r
+    r4 = r2 * r2
+    # Estrin's order: the pairs are independent, which the processor likes better than Horner's one long chain
+    low = (c[0] + r * c[1]) + r2 * (c[2] + r * c[3])
+    middle = (c[4] + r * c[5]) + r2 * (c[6] + r * c[7])
+    high = (c[8] + r * c[9]) + r2 * (c[10] + r * c[11])
+    term = low + r4 * (middle + r4 * (high + r4 * (c[12] + r * c[13])))
+    # 2^k by exact halvings and doublings: k is within +-1022
+    scale = 1.0
+    base = 2.0 if k >= 0 else 0.5
+    steps = int(abs(k))
+    while steps > 0:
+        if steps & 1:
+            scale *= base
+        base *= base
+        steps >>= 1
+    return term * scale
+
+
+@kernel
+def sigmoid(x):  # type: ignore[no-untyped-def]
+    """1 / (1 + e^-x) without overflow."""
+    if x >= 0.0:
+        return 1.0 / (1.0 + exp(-x))
+    e = exp(x)
+    return e / (1.0 + e)
+
+
+@kernel
+def next_random(rng):  # type: ignore[no-untyped-def]
+    """The next 64 random bits of splitmix64; `rng` (1,) uint64 is its whole state."""
+    rng[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = rng[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))

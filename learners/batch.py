@@ -1,0 +1,123 @@
+"""Labelled events as columns, and what happened to each: what a learner's log holds and what `apply` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.arrays import Floats, Rows, Sparse, Vector
+
+__all__ = ["Batch", "Outcome", "Restored", "Segment", "join", "length", "take"]
+
+
+class Segment(NamedTuple):
+    """Events `start` to `stop` of a batch are numbers `offset`, `offset + 1`, ... of the source called `name`."""
+
+    start: int
+    stop: int
+    name: str
+    offset: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """n labelled events, encoded (see `features.py`) but neither scaled nor mapped to a learner's own columns."""
+
+    rows: Rows  # (n, k)
+    labels: Vector  # (n,) -1 or +1
+    weights: Vector | None = None  # (n,) at least 0; None: all 1
+    times: Vector | None = None  # (n,) seconds since the epoch, NaN where not given
+    ids: tuple[str | None, ...] | None = None  # n of them
+    segments: tuple[Segment, ...] = ()  # ascending, disjoint
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Restored:
+    """The record of a roll-back: the whole state that the learner goes on from."""
+
+    position: int  # that the state stood at
+    state: dict[str, NDArray[np.generic]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of each event of a batch, n entries each; NaN and False for an event that was a duplicate."""
+
+    applied: NDArray[np.bool_]
+    scores: Vector  # before the event was learnt
+    probabilities: Vector
+    thresholds: Vector
+    decisions: NDArray[np.bool_]  # probability >= threshold
+
+    def part(self, start: int, stop: int) -> Outcome:
+        """The outcome of some neighbouring events."""
+        cut = slice(start, stop)
+        return Outcome(
+            self.applied[cut], self.scores[cut], self.probabilities[cut], self.thresholds[cut], self.decisions[cut]
+        )
+
+
+def length(rows: Rows) -> int:
+    """How many rows."""
+    return len(rows.indptr) - 1 if isinstance(rows, Sparse) else len(rows)
+
+
+def take(rows: Rows, mask: NDArray[np.bool_]) -> Rows:
+    """The rows where `mask` holds, in order."""
+    if not isinstance(rows, Sparse):
+        return np.ascontiguousarray(rows[mask])
+    sizes = np.diff(rows.indptr)
+    kept = np.repeat(mask, sizes)
+    indptr = np.zeros(int(mask.sum()) + 1, dtype=np.int64)
+    np.cumsum(sizes[mask], out=indptr[1:])
+    return Sparse(rows.data[kept], rows.indices[kept], indptr)
+
+
+def _stack(parts: Sequence[Rows]) -> Rows:
+    first = parts[0]
+    if not isinstance(first, Sparse):
+        return np.concatenate([part for part in parts if not isinstance(part, Sparse)])
+    sparse = [part for part in parts if isinstance(part, Sparse)]
+    sizes = np.concatenate([np.diff(part.indptr) for part in sparse])
+    indptr = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=indptr[1:])
+    return Sparse(
+        np.concatenate([part.data for part in sparse]), np.concatenate([part.indices for part in sparse]), indptr
+    )
+
+
+def _column(parts: Sequence[Floats | None], sizes: Sequence[int], missing: float) -> Vector | None:
+    if all(part is None for part in parts):
+        return None
+    filled = [np.full(size, missing) if part is None else part for part, size in zip(parts, sizes, strict=True)]
+    return np.concatenate(filled)
+
+
+def join(batches: Sequence[Batch]) -> Batch:
+    """One batch of all events in order. Learning it is the same as learning the batches one after the other."""
+    if len(batches) == 1:
+        return batches[0]
+    sizes = [len(batch) for batch in batches]
+    starts = np.concatenate([[0], np.cumsum(sizes)]).tolist()
+    ids: tuple[str | None, ...] | None = None
+    if any(batch.ids is not None for batch in batches):
+        ids = tuple(one for batch in batches for one in (batch.ids or (None,) * len(batch)))
+    return Batch(
+        rows=_stack([batch.rows for batch in batches]),
+        labels=np.concatenate([batch.labels for batch in batches]),
+        weights=_column([batch.weights for batch in batches], sizes, 1.0),
+        times=_column([batch.times for batch in batches], sizes, np.nan),
+        ids=ids,
+        segments=tuple(
+            Segment(start + part.start, start + part.stop, part.name, part.offset)
+            for start, batch in zip(starts, batches, strict=False)
+            for part in batch.segments
+        ),
+    )

@@ -1,0 +1,125 @@
+"""Score -> probability, so that a threshold means the same for every algorithm.
+
+    posterior  sigmoid(score): for algorithms whose score is a log-odds already
+    platt      sigmoid(a s / rms + b): a and b follow the stream by online Newton steps on the log loss
+
+For platt, with u = (s / rms, 1), rms the running root mean square of the score, and forgetting g = 1 - 1/memory:
+
+    H = g H + p (1 - p) u u^T,   (a, b) -= H^-1 (p - y) u
+
+a is kept at 0.001 or more, and log-odds are rounded to whole 2^-40, so that a higher score never means a lower
+probability, not even by rounding. O(1) per event.
+
+References
+----------
+Platt. Probabilistic Outputs for Support Vector Machines. Advances in Large Margin Classifiers, 1999.
+Departure: online, second order, with forgetting; the original fits once, on held-out scores.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from learners.arrays import Matrix, Vector, sigmoid
+from learners.jit import kernel
+from learners.parameters import Parameters, param
+
+__all__ = ["Calibration", "CalibrationState", "init", "learn", "look"]
+
+
+_GRID = 2.0**40  # steps per unit of log-odds: fine enough to be unseen, and far above what rounding turns around
+_LARGEST_SQUARE = 1e290  # of a score: the sum over 10^9 events is still finite
+
+
+@dataclass(frozen=True)
+class Calibration(Parameters):
+    """The settings."""
+
+    kind: Literal["posterior", "platt"] = param("platt", "how a score becomes a probability")
+    memory: int = param(20_000, "platt: events after which a past event counts 1/e", least=10, most=10**9)
+
+
+class CalibrationState(NamedTuple):
+    """Arrays of the running fit."""
+
+    coefficients: Vector  # (2,) a, b
+    hessian: Matrix  # (2, 2)
+    power: Vector  # (2,) forgotten sum of s^2, forgotten count
+
+
+def init() -> CalibrationState:
+    """Slope 1, intercept 0, and one event's worth of doubt about both."""
+    return CalibrationState(np.array([1.0, 0.0]), np.eye(2), np.zeros(2))
+
+
+@kernel
+def _scaled(score, power):  # type: ignore[no-untyped-def]
+    if power[0] <= 0.0:
+        return 0.0
+    return min(max(score / math.sqrt(power[0] / power[1]), -100.0), 100.0)
+
+
+@kernel
+def _probability(x):  # type: ignore[no-untyped-def]
+    """sigmoid(x), non-decreasing to the last bit."""
+    return sigmoid(math.floor(min(max(x, -750.0), 750.0) * _GRID + 0.5) / _GRID)
+
+
+@kernel
+def _platt(scores, y, memory, coefficients, H, power, probabilities):  # type: ignore[no-untyped-def]
+    keep = 1.0 - 1.0 / memory
+    for i in range(scores.shape[0]):
+        probabilities[i] = _probability(coefficients[0] * _scaled(scores[i], power) + coefficients[1])
+        power[0] = keep * power[0] + min(scores[i] * scores[i], _LARGEST_SQUARE)
+        power[1] = keep * power[1] + 1.0
+        u = _scaled(scores[i], power)
+        p = sigmoid(coefficients[0] * u + coefficients[1])
+        curvature = p * (1.0 - p)
+        H[0, 0] = keep * H[0, 0] + curvature * u * u + 1e-9
+        H[0, 1] = keep * H[0, 1] + curvature * u
+        H[1, 0] = H[0, 1]
+        H[1, 1] = keep * H[1, 1] + curvature + 1e-9
+        error = p - (1.0 if y[i] > 0.0 else 0.0)
+        determinant = H[0, 0] * H[1, 1] - H[0, 1] * H[0, 1]
+        if determinant <= 0.0:
+            continue
+        da = error * (H[1, 1] * u - H[0, 1]) / determinant
+        db = error * (H[0, 0] - H[0, 1] * u) / determinant
+        coefficients[0] = min(max(coefficients[0] - min(max(da, -1.0), 1.0), 1e-3), 100.0)
+        coefficients[1] = min(max(coefficients[1] - min(max(db, -1.0), 1.0), -30.0), 30.0)
+
+
+@kernel
+def _platt_look(scores, coefficients, power, probabilities):  # type: ignore[no-untyped-def]
+    for i in range(scores.shape[0]):
+        probabilities[i] = _probability(coefficients[0] * _scaled(scores[i], power) + coefficients[1])
+
+
+@kernel
+def _posterior(scores, probabilities):  # type: ignore[no-untyped-def]
+    for i in range(scores.shape[0]):
+        probabilities[i] = _probability(scores[i])
+
+
+def learn(settings: Calibration, state: CalibrationState, scores: Vector, y: Vector) -> Vector:
+    """The probability of each event before its label was known, (n,); moves the fit in order."""
+    probabilities = np.empty_like(scores)
+    if settings.kind == "posterior":
+        _posterior(scores, probabilities)
+    else:
+        _platt(scores, y, float(settings.memory), *state, probabilities)
+    return probabilities
+
+
+def look(settings: Calibration, state: CalibrationState, scores: Vector) -> Vector:
+    """The probability of each score under the present fit, (n,)."""
+    probabilities = np.empty_like(scores)
+    if settings.kind == "posterior":
+        _posterior(scores, probabilities)
+    else:
+        _platt_look(scores, state.coefficients, state.power, probabilities)
+    return probabilities

@@ -1,0 +1,49 @@
+"""The catalogue: every algorithm by name, found by its file.
+
+A module of this package that has `Params`, `State`, `init`, `learn` and `weights` is an algorithm; `cbr_diag.py` is
+"cbr-diag". Nothing has to be registered.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from typing import Any, cast
+
+from learners.algorithm import Algorithm
+
+__all__ = ["algorithms", "describe"]
+
+_PARTS = ("Params", "State", "init", "learn", "weights")
+_LEAVES = {"algorithm", "catalogue", "learner"}  # they import this module, or are what an algorithm is
+
+
+@functools.cache
+def algorithms() -> dict[str, Algorithm]:
+    """Name -> module, in alphabetical order."""
+    package = __name__.rpartition(".")[0]
+    found = {}
+    for info in sorted(pkgutil.iter_modules(importlib.import_module(package).__path__), key=lambda one: one.name):
+        if info.name in _LEAVES:
+            continue
+        module = importlib.import_module(f"{package}.{info.name}")
+        if all(hasattr(module, part) for part in _PARTS):
+            found[info.name.replace("_", "-")] = cast(Algorithm, module)
+    return found
+
+
+def describe(name: str) -> dict[str, Any]:
+    """An algorithm's entry for the HTTP catalogue: what it is, what it takes, a JSON schema of its parameters."""
+    module = algorithms()[name]
+    text = (module.__doc__ or "").strip()
+    return {
+        "name": name,
+        "summary": text.splitlines()[0],
+        "description": text,
+        "params": module.Params.schema(),
+        "dense": module.DENSE,
+        "sparse": module.SPARSE,
+        "max_columns": module.MAX_DIM,
+        "posterior": module.POSTERIOR,
+    }

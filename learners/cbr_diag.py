@@ -1,0 +1,295 @@
+"""Confidence-weighted bipartite ranking with a diagonal covariance, for dense and for sparse rows.
+
+As `learners.cbr` with Sigma = diag(G), G = 1 at the start. For each stored example b of the other class:
+
+    z = x - b,  m = y mu.z;  nothing to do where m >= phi sqrt(v), phi = Phi^-1(eta)
+    covariance   v = sum z^2 G        mu += alpha y G z    G -= beta (G z)^2
+    exact        v = sum z^2 G        mu += alpha y G z    1/G += growth z^2
+    paper        v = sum z^2 / (G+C)  mu += alpha y z / G  G += beta z^2      G is the inverse covariance here
+
+alpha <= C, beta and growth: see `learners.confidence`. The score is mu.x. An event's weight multiplies C as the cap of
+alpha. O(capacity * dim) time per event and memory; with sparse rows O(capacity * non-zeros) time: only the columns of
+x or b move, and z is a merge of two sorted rows.
+
+References
+----------
+Khalid, Ray, Chitsaz. Confidence-Weighted Bipartite Ranking. ADMA 2016, CBR_diag. The mode "paper" is its text to the
+letter; "covariance" keeps the diagonal of cbr's downdate, "exact" is the minimiser over diagonal Gaussians.
+Departures: those of `learners.cbr`; "covariance" is the default, as the printed form is once far worse (australian:
+AUC .75 against .87).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.algorithm import Linear, grown
+from learners.arrays import Counts, Cube, Rows, Sparse, Vector, Words, dot
+from learners.buffers import filled, slot
+from learners.confidence import coefficients, normal_quantile
+from learners.jit import kernel
+from learners.parameters import Parameters, param
+
+__all__ = ["DENSE", "MAX_DIM", "POSTERIOR", "SPARSE", "Params", "State", "grow", "init", "learn", "weights"]
+
+DENSE = True
+SPARSE = True
+MAX_DIM = 2**24
+POSTERIOR = False
+
+_COVARIANCE, _EXACT, _PAPER = 0, 1, 2
+_MODES = {"covariance": _COVARIANCE, "exact": _EXACT, "paper": _PAPER}
+
+
+@dataclass(frozen=True)
+class Params(Parameters):
+    """Settings of cbr-diag."""
+
+    C: float = param(2.0**-8, "cap of alpha: how far one pair may move the ranker", above=0, most=2.0**20)
+    eta: float = param(0.7, "probability of a right order that is asked of each pair", least=0.5, most=0.999999)
+    capacity: int = param(10, "stored examples per class", least=1, most=1000)
+    buffer: Literal["fifo", "reservoir"] = param("fifo", "keep the last examples of a class, or a uniform sample")
+    mode: Literal["covariance", "exact", "paper"] = param("covariance", "how the diagonal of the covariance moves")
+
+
+class State(NamedTuple):
+    """N(mu, diag G) and the stored examples: `values` by column, or with sparse rows by place in `columns`.
+
+    `width` is dim for dense rows; for sparse rows the smallest power of two, at least 16, that the longest row met so
+    far fits in; 0 until the first event tells which kind it is. What lies beyond a row's length is 0.
+    """
+
+    mu: Vector  # (dim,)
+    G: Vector  # (dim,) diagonal of the covariance, of its inverse in mode "paper"
+    values: Cube  # (2, capacity, width): negatives, positives
+    columns: NDArray[np.int64]  # (2, capacity, width) ascending; (2, capacity, 0) for dense rows
+    lengths: NDArray[np.int64]  # (2, capacity)
+    seen: Counts  # (2,) events met per class
+    rng: Words  # (1,) splitmix64
+
+
+def init(params: Params, dim: int, seed: int) -> State:
+    """The state before any event."""
+    return State(
+        mu=np.zeros(dim),
+        G=np.ones(dim),
+        values=np.zeros((2, params.capacity, 0)),
+        columns=np.zeros((2, params.capacity, 0), dtype=np.int64),
+        lengths=np.zeros((2, params.capacity), dtype=np.int64),
+        seen=np.zeros(2, dtype=np.int64),
+        rng=np.array([seed], dtype=np.uint64),
+    )
+
+
+def grow(params: Params, state: State, dim: int) -> State:  # noqa: ARG001
+    """The state of sparse rows for `dim` columns."""
+    return state._replace(mu=grown(state.mu, dim), G=grown(state.G, dim, 1.0))
+
+
+def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, scores: Vector) -> State:
+    """Score each row, then learn from it, in order; fill `scores` (n,) and return the state.
+
+    The arrays change in place, but the buffers are replaced by wider ones where a sparse row needs that. Raises
+    ValueError for sparse rows after dense ones and for dense after sparse.
+    """
+    if not len(y):
+        return state
+    phi, fifo, mode = normal_quantile(params.eta), params.buffer == "fifo", _MODES[params.mode]
+    if isinstance(rows, Sparse):
+        state = _for_sparse(state, int(np.diff(rows.indptr).max()))
+        _learn_sparse(state, *rows, y, weight, params.C, phi, fifo, mode, scores)
+    else:
+        state = _for_dense(state)
+        _learn_dense(state, rows, y, weight, params.C, phi, fifo, mode, scores)
+    return state
+
+
+def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
+    """What scoring needs."""
+    return Linear(state.mu, np.zeros(1))
+
+
+def _for_sparse(state: State, longest: int) -> State:
+    old = state.columns.shape[2]
+    if old < state.values.shape[2]:
+        raise ValueError("this state holds dense rows; it cannot learn sparse ones")
+    width = max(16, 1 << (longest - 1).bit_length())
+    if width <= old:
+        return state
+    values, columns = np.zeros((*state.values.shape[:2], width)), np.zeros((*state.columns.shape[:2], width), np.int64)
+    values[:, :, :old] = state.values
+    columns[:, :, :old] = state.columns
+    return state._replace(values=values, columns=columns)
+
+
+def _for_dense(state: State) -> State:
+    if state.columns.shape[2]:
+        raise ValueError("this state holds sparse rows; it cannot learn dense ones")
+    if state.values.shape[2]:
+        return state
+    return state._replace(values=np.zeros((*state.values.shape[:2], len(state.mu))))
+
+
+@kernel
+def _learn_dense(state, X, y, weight, C, phi, fifo, mode, scores):  # type: ignore[no-untyped-def]
+    mu, G, values, _, lengths, seen, rng = state
+    dim = mu.shape[0]
+    capacity = values.shape[1]
+    for t in range(X.shape[0]):
+        x = X[t]
+        scores[t] = dot(x, mu)
+        own = 1 if y[t] > 0.0 else 0
+        seen[own] += 1
+        s = slot(seen[own], capacity, fifo, rng)
+        if s >= 0:
+            values[own, s, :] = x
+            lengths[own, s] = dim
+        cap = C * weight[t]
+        if cap == 0.0:
+            continue
+        for k in range(filled(seen[1 - own], capacity)):
+            b = values[1 - own, k]
+            v, m = _compare(x, b, G, mu, C, mode)
+            m *= y[t]
+            if v <= 0.0:
+                continue
+            alpha, beta, growth = coefficients(m, v, cap, phi)
+            if alpha == 0.0:
+                continue
+            move = alpha * y[t]
+            root = math.sqrt(beta)
+            if mode == _COVARIANCE:
+                for i in range(dim):
+                    u = (x[i] - b[i]) * G[i]
+                    mu[i] += move * u
+                    G[i] = max(G[i] - (root * u) * (root * u), 0.0)  # by rounding alone can it come out below
+            elif mode == _EXACT:
+                for i in range(dim):
+                    z = x[i] - b[i]
+                    u = z * G[i]
+                    mu[i] += move * u
+                    G[i] /= 1.0 + growth * (z * u)
+            else:
+                for i in range(dim):
+                    z = x[i] - b[i]
+                    mu[i] += move * (z / G[i])
+                    G[i] += beta * (z * z)
+
+
+@kernel
+def _compare(x, b, G, mu, C, mode):  # type: ignore[no-untyped-def]
+    """(v, mu.z) for z = x - b, in a fixed order of four running sums each."""
+    v0 = v1 = v2 = v3 = m0 = m1 = m2 = m3 = 0.0
+    whole = x.shape[0] - x.shape[0] % 4
+    for i in range(0, whole, 4):
+        z0, z1, z2, z3 = x[i] - b[i], x[i + 1] - b[i + 1], x[i + 2] - b[i + 2], x[i + 3] - b[i + 3]
+        if mode == _PAPER:
+            v0 += z0 * (z0 / (G[i] + C))
+            v1 += z1 * (z1 / (G[i + 1] + C))
+            v2 += z2 * (z2 / (G[i + 2] + C))
+            v3 += z3 * (z3 / (G[i + 3] + C))
+        else:
+            v0 += z0 * (z0 * G[i])
+            v1 += z1 * (z1 * G[i + 1])
+            v2 += z2 * (z2 * G[i + 2])
+            v3 += z3 * (z3 * G[i + 3])
+        m0 += z0 * mu[i]
+        m1 += z1 * mu[i + 1]
+        m2 += z2 * mu[i + 2]
+        m3 += z3 * mu[i + 3]
+    v = (v0 + v1) + (v2 + v3)
+    m = (m0 + m1) + (m2 + m3)
+    for i in range(whole, x.shape[0]):
+        z = x[i] - b[i]
+        v += z * (z / (G[i] + C) if mode == _PAPER else z * G[i])
+        m += z * mu[i]
+    return v, m
+
+
+@kernel
+def _learn_sparse(state, data, indices, indptr, y, weight, C, phi, fifo, mode, scores):  # type: ignore[no-untyped-def]
+    mu, G, values, columns, lengths, seen, rng = state
+    capacity = values.shape[1]
+    z = np.empty(2 * values.shape[2])
+    at = np.empty(2 * values.shape[2], dtype=np.int64)
+    for t in range(y.shape[0]):
+        x = data[indptr[t] : indptr[t + 1]]
+        ix = indices[indptr[t] : indptr[t + 1]]
+        score = 0.0
+        for k in range(x.shape[0]):
+            score += x[k] * mu[ix[k]]
+        scores[t] = score
+        own = 1 if y[t] > 0.0 else 0
+        seen[own] += 1
+        s = slot(seen[own], capacity, fifo, rng)
+        if s >= 0:
+            _store(x, ix, values[own, s], columns[own, s], lengths[own, s : s + 1])
+        cap = C * weight[t]
+        if cap == 0.0:
+            continue
+        for k in range(filled(seen[1 - own], capacity)):
+            length = lengths[1 - own, k]
+            n = _subtract(x, ix, values[1 - own, k, :length], columns[1 - own, k, :length], z, at)
+            v = m = 0.0
+            for i in range(n):
+                j = at[i]
+                v += z[i] * (z[i] / (G[j] + C) if mode == _PAPER else z[i] * G[j])
+                m += mu[j] * z[i]
+            m *= y[t]
+            if v <= 0.0:
+                continue
+            alpha, beta, growth = coefficients(m, v, cap, phi)
+            if alpha == 0.0:
+                continue
+            move = alpha * y[t]
+            root = math.sqrt(beta)
+            for i in range(n):
+                j = at[i]
+                u = z[i] * G[j]
+                if mode == _COVARIANCE:
+                    mu[j] += move * u
+                    G[j] = max(G[j] - (root * u) * (root * u), 0.0)
+                elif mode == _EXACT:
+                    mu[j] += move * u
+                    G[j] /= 1.0 + growth * (z[i] * u)
+                else:
+                    mu[j] += move * (z[i] / G[j])
+                    G[j] += beta * (z[i] * z[i])
+
+
+@kernel
+def _store(x, ix, values, columns, length):  # type: ignore[no-untyped-def]
+    n = x.shape[0]
+    values[:n] = x
+    columns[:n] = ix
+    for i in range(n, length[0]):
+        values[i] = 0.0
+        columns[i] = 0
+    length[0] = n
+
+
+@kernel
+def _subtract(x, ix, b, ib, z, at):  # type: ignore[no-untyped-def]
+    """z = x - b of two sparse rows: fill the values `z` and their columns `at`; how many there are. O(non-zeros)."""
+    i = k = n = 0
+    while i < x.shape[0] or k < b.shape[0]:
+        if k == b.shape[0] or (i < x.shape[0] and ix[i] < ib[k]):
+            z[n] = x[i]
+            at[n] = ix[i]
+            i += 1
+        elif i == x.shape[0] or ib[k] < ix[i]:
+            z[n] = -b[k]
+            at[n] = ib[k]
+            k += 1
+        else:
+            z[n] = x[i] - b[k]
+            at[n] = ix[i]
+            i += 1
+            k += 1
+        n += 1
+    return n

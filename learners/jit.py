@@ -1,0 +1,96 @@
+"""How every kernel of the library is compiled: one decorator, one cache.
+
+numba's on-disk cache notices an edit of the file a kernel stands in, but not of another file that the kernel calls
+into, and would then run the old machine code. So the cache directory is named after a hash of all sources of this
+package (and of the numba that compiles them): an edit anywhere starts an empty cache, and stale code cannot be served.
+
+The directory lies in `NUMBA_CACHE_DIR` where that is set, else in the user's cache directory, else, where that cannot
+be written, in a private temporary directory (kernels then compile once per process).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+
+__all__ = ["cache_directory", "kernel"]
+
+_KEPT_DAYS = 30  # cache directories of older sources that nobody used for so long are removed
+
+
+def _key() -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    version = ".".join(map(str, sys.version_info[:3]))
+    digest.update(f"{numba.__version__} {np.__version__} {version}".encode())
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()
+
+
+def _base() -> Path:
+    if os.environ.get("NUMBA_CACHE_DIR"):
+        return Path(os.environ["NUMBA_CACHE_DIR"])
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(home) / "rarestream"
+
+
+def _open_cache() -> Path:
+    base = _base()
+    path = base / f"kernels-{_key()}"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="rarestream-kernels-"))
+    os.utime(path)
+    _remove_old(base, path)
+    return path
+
+
+def _remove_old(base: Path, current: Path) -> None:
+    before = time.time() - _KEPT_DAYS * 86400
+    for other in base.glob("kernels-*"):
+        try:
+            if other == current or other.stat().st_mtime > before:
+                continue
+            for file in sorted(other.rglob("*"), reverse=True):
+                file.rmdir() if file.is_dir() else file.unlink()
+            other.rmdir()
+        except OSError:  # another process is at it, or it is not ours: either way it is not needed here
+            continue
+
+
+_directory: Path | None = None
+
+
+def cache_directory() -> Path:
+    """Where the compiled kernels of these very sources are kept."""
+    global _directory
+    if _directory is None:
+        _directory = _open_cache()
+    return _directory
+
+
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile `function` on first call: cached on disk, GIL released, strict IEEE arithmetic in program order.
+
+    Neither `fastmath` nor `parallel`: a state must come out the same to the bit on every node and on every replay.
+    """
+    config: Any = numba.config
+    previous = config.CACHE_DIR
+    config.CACHE_DIR = str(cache_directory())  # read at decoration; other packages keep their own directory
+    try:
+        compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    finally:
+        config.CACHE_DIR = previous
+    return compiled

@@ -1,0 +1,256 @@
+"""Declared settings: one way to name, document, check and describe the parameters of every part of a learner.
+
+    @dataclass(frozen=True)
+    class Params(Parameters):
+        C: float = param(2.0**-8, "cap of alpha: how far one pair may move the ranker", above=0)
+
+gives a checked constructor (`C is -1; expected more than 0`), a constructor from JSON that lists every problem with a
+pointer to it, and a JSON schema for the HTTP catalogue and the forms built from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import operator
+import reprlib
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, NamedTuple, Self, TypeVar
+
+__all__ = ["Parameters", "Problem", "Refused", "param", "pointer", "required", "show"]
+
+Value = TypeVar("Value")
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong with an input."""
+
+    pointer: str  # JSON pointer (RFC 6901) to the offending value, "" for the whole
+    detail: str  # what it is, and what was expected
+
+
+class Refused(ValueError):
+    """An input that changed nothing, with every problem found in it (batches: the first 100)."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = list(problems)
+        super().__init__("; ".join(f"{p.pointer}: {p.detail}" if p.pointer else p.detail for p in self.problems))
+
+    def under(self, prefix: str) -> Refused:
+        """The same problems as seen from a document that holds the input at `prefix`."""
+        return Refused([Problem(prefix + p.pointer, p.detail) for p in self.problems])
+
+
+def param(
+    default: Value,
+    doc: str,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    below: float | None = None,
+    most: float | None = None,
+) -> Value:
+    """A field of a `Parameters` class with its meaning and its range (`least` and `most` are allowed values)."""
+    limits = {"above": above, "least": least, "below": below, "most": most}
+    metadata = {"doc": doc, **{name: limit for name, limit in limits.items() if limit is not None}}
+    if isinstance(default, (list, dict)):
+        raise TypeError("a default must be immutable")
+    return field(default=default, metadata=metadata)
+
+
+def required(
+    doc: str,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    below: float | None = None,
+    most: float | None = None,
+) -> Any:
+    """A field like `param`'s, without a default."""
+    return param(dataclasses.MISSING, doc, above=above, least=least, below=below, most=most)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Base of all settings: frozen, checked on construction."""
+
+    def __post_init__(self) -> None:
+        hints = typing.get_type_hints(type(self))
+        problems = []
+        for item in fields(self):
+            value, problem = _checked(item.name, getattr(self, item.name), hints[item.name], item.metadata)
+            if problem:
+                problems.append(Problem(f"/{item.name}", problem))
+            else:
+                object.__setattr__(self, item.name, value)
+        if problems:
+            raise Refused(problems)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """From parsed JSON. Unknown and missing names and bad values are refused, all of them at once."""
+        if not isinstance(values, Mapping):
+            raise Refused([Problem("", f"is {show(values)}; expected an object")])
+        known = {item.name: item for item in fields(cls)}
+        problems = [
+            Problem(pointer(name), f"is not a setting here; expected one of {', '.join(sorted(known)) or 'none'}")
+            for name in values
+            if name not in known
+        ]
+        missing = [
+            Problem(f"/{item.name}", "is missing")
+            for item in known.values()
+            if item.default is dataclasses.MISSING
+            and item.default_factory is dataclasses.MISSING
+            and item.name not in values
+        ]
+        given = {name: values[name] for name in known if name in values}
+        if missing:
+            hints = typing.get_type_hints(cls)
+            problems += missing
+            for name, value in given.items():
+                if problem := _checked(name, value, hints[name], known[name].metadata)[1]:
+                    problems.append(Problem(pointer(name), problem))
+            raise Refused(problems)
+        try:
+            made = cls(**given)
+        except Refused as error:
+            problems += error.problems
+        if problems:
+            raise Refused(problems)
+        return made
+
+    def to_json(self) -> dict[str, Any]:
+        """What `of` takes back, with every default written out."""
+        return {item.name: _plain(getattr(self, item.name)) for item in fields(self)}
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """The JSON schema (2020-12) of the parameters."""
+        hints = typing.get_type_hints(cls)
+        properties = {item.name: _schema(hints[item.name], item) for item in fields(cls)}
+        required = [item.name for item in fields(cls) if item.default is dataclasses.MISSING]
+        body: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+        return body | {"required": required} if required else body
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Parameters):
+        return value.to_json()
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def pointer(name: Any) -> str:
+    """The JSON pointer to a member: at most 200 characters of its name, escaped; what UTF-8 cannot hold, spelt out."""
+    text = str(name)[:200].encode("utf-8", "backslashreplace").decode()
+    return "/" + text.replace("~", "~0").replace("/", "~1")
+
+
+def show(value: Any) -> str:
+    """A value as an error message quotes it: short, whatever it is."""
+    text = _Quote().repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+class _Quote(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxother, self.maxlong = 2, 60, 60, 40
+
+    def repr_int(self, x: int, level: int) -> str:
+        """Python refuses to spell out more than 4,300 digits."""
+        return super().repr_int(x, level) if x.bit_length() < 4096 else f"a number of {x.bit_length()} bits"
+
+
+def _show_number(value: float) -> str:
+    """With every digit (a limit of 1,000,000 is not passed by "1e+06"), and whole floats without a fraction."""
+    return show(int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value)
+
+
+def _checked(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> tuple[Any, str | None]:
+    """The value as its type wants it (an int given for a float becomes one), or what is wrong with it."""
+    options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    for option in options:
+        fits, converted = _fits(value, option)
+        if fits:
+            return converted, _out_of_range(name, converted, limits)
+    return value, f"{name} is {show(value)}; expected {' or '.join(_describe(option) for option in options)}"
+
+
+def _fits(value: Any, hint: Any) -> tuple[bool, Any]:
+    origin = typing.get_origin(hint)
+    if hint is type(None):
+        return value is None, None
+    if origin is Literal:
+        return isinstance(value, str) and value in typing.get_args(hint), value
+    if origin is tuple:
+        if not isinstance(value, (list, tuple)):
+            return False, value
+        parts = [_fits(item, typing.get_args(hint)[0]) for item in value]
+        return all(fits for fits, _ in parts), tuple(item for _, item in parts)
+    if hint is float:
+        fits = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= 1.7e308
+        return (True, float(value)) if fits and math.isfinite(value) else (False, value)
+    if hint is int:
+        whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < 2**53)
+        return (True, int(value)) if whole and not isinstance(value, bool) else (False, value)
+    if hint is bool:
+        return isinstance(value, bool), value
+    if hint is str:  # half a surrogate pair fits into neither UTF-8 nor a record of the log
+        return isinstance(value, str) and value.encode("utf-8", "ignore").decode() == value, value
+    return isinstance(value, hint), value
+
+
+def _describe(hint: Any) -> str:
+    origin = typing.get_origin(hint)
+    if origin is Literal:
+        return "one of " + ", ".join(typing.get_args(hint))
+    if origin is tuple:
+        return f"a list, each item {_describe(typing.get_args(hint)[0])}"
+    names = {float: "a finite number", int: "a whole number", bool: "true or false", str: "a string (of valid Unicode)"}
+    return "null" if hint is type(None) else names.get(hint, getattr(hint, "__name__", str(hint)))
+
+
+def _out_of_range(name: str, value: Any, limits: Mapping[str, Any]) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    for key, (holds, words) in _TESTS.items():
+        if key in limits and not holds(value, limits[key]):
+            return f"{name} is {_show_number(value)}; expected {words} {_show_number(limits[key])}"
+    return None
+
+
+_TESTS: dict[str, tuple[Callable[[float, float], bool], str]] = {
+    "above": (operator.gt, "more than"),
+    "least": (operator.ge, "at least"),
+    "below": (operator.lt, "less than"),
+    "most": (operator.le, "at most"),
+}
+_BOUNDS = {"above": "exclusiveMinimum", "least": "minimum", "below": "exclusiveMaximum", "most": "maximum"}
+
+
+def _schema(hint: Any, item: dataclasses.Field[Any]) -> dict[str, Any]:
+    body = _type_schema(hint)
+    target = next((part for part in body.get("anyOf", ()) if part["type"] in ("number", "integer")), body)
+    target.update({_BOUNDS[key]: limit for key, limit in item.metadata.items() if key in _BOUNDS})
+    if item.metadata.get("doc"):
+        body["description"] = item.metadata["doc"]
+    if item.default is not dataclasses.MISSING:
+        body["default"] = _plain(item.default)
+    return body
+
+
+def _type_schema(hint: Any) -> dict[str, Any]:
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return {"anyOf": [_type_schema(option) for option in typing.get_args(hint)]}
+    if origin is Literal:
+        return {"type": "string", "enum": list(typing.get_args(hint))}
+    if origin is tuple:
+        return {"type": "array", "items": _type_schema(typing.get_args(hint)[0])}
+    if isinstance(hint, type) and issubclass(hint, Parameters):
+        return hint.schema()
+    return {"type": {float: "number", int: "integer", bool: "boolean", str: "string", type(None): "null"}[hint]}

@@ -1,0 +1,135 @@
+"""The application: settings -> store -> engine -> routes, and every error as RFC 9457 problem+json."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse
+from pydantic.json_schema import models_json_schema
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from learners.parameters import Problem
+from service import pages, routes, schemas
+from service.engine import Engine
+from service.errors import Invalid, ServiceError
+from service.settings import Settings
+from service.store import open_store
+
+__all__ = ["create_app"]
+
+logger = logging.getLogger("rarestream.app")
+
+_ABOUT = """Online learning for imbalanced streams: named learners behind a durable log, with live AUC and F-measure.
+
+A 200 from `/update` means that every event of the request is in the log. Every reply says what became of each event.
+Errors are `application/problem+json` (RFC 9457) with a `code` and, under `errors`, a pointer to each bad value."""
+
+
+class RequestIds:
+    """Gives each request an id: taken from `X-Request-ID` where it is a sane one, and sent back."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"").decode("latin-1")
+        request_id = given if 0 < len(given) <= 64 and given.isascii() and given.isprintable() else uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        await self.app(scope, receive, send_with_id)
+
+
+def _problem(request: Request, error: ServiceError) -> JSONResponse:
+    body = {
+        "type": f"urn:rarestream:problem:{error.code}",
+        "title": error.title,
+        "status": error.status,
+        "code": error.code,
+        "detail": error.detail,
+        "errors": [problem._asdict() for problem in error.problems],
+        "request_id": request.scope.get("state", {}).get("request_id", ""),
+    }
+    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    return JSONResponse(body, error.status, headers, media_type="application/problem+json")
+
+
+async def _on_service_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, ServiceError)
+    return _problem(request, error)
+
+
+async def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    problems = [Problem("/" + "/".join(map(str, one["loc"][1:])), str(one["msg"])) for one in error.errors()]
+    return _problem(request, Invalid("the request is refused", problems))
+
+
+async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    problem = ServiceError(str(error.detail))
+    problem.status, problem.title = error.status_code, str(error.detail)
+    problem.code = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "http-error")
+    response = _problem(request, problem)
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _on_internal_error(request: Request, error: Exception) -> JSONResponse:
+    # Starlette logs the error itself after this reply
+    return _problem(request, ServiceError(f"an error of the service's own ({type(error).__name__}); it was logged"))
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The ASGI application. The store is opened and the learners are loaded when it starts."""
+    settings = settings or Settings()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        engine = Engine(await open_store(settings.store), settings)
+        app.state.engine = engine
+        await engine.start()
+        yield
+        await engine.stop()
+
+    app = FastAPI(title="rarestream", version="0.1.0", description=_ABOUT, lifespan=lifespan)
+    app.state.settings = settings
+    app.state.buffered = routes.Buffered()
+    app.include_router(routes.router)
+    app.include_router(pages.router)
+    app.add_middleware(RequestIds)
+    app.add_exception_handler(ServiceError, _on_service_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(Exception, _on_internal_error)
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = get_openapi(
+                title=app.title, version=app.version, description=app.description, routes=app.routes
+            )
+            _, definitions = models_json_schema(
+                [(model, "validation") for model in schemas.MODELS], ref_template="#/components/schemas/{model}"
+            )
+            document["components"]["schemas"] = {**definitions["$defs"], **document["components"]["schemas"]}
+            app.openapi_schema = document
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+    return app

@@ -1,0 +1,277 @@
+"""The command line: serve, create, replay, demo, warm. Each command imports what it needs, so that `--help` is quick.
+
+Exit status: 0 done, 1 failed (the reason is on stderr), 2 wrong usage, 130 a replay stopped by Ctrl-C (143: SIGTERM).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from service.failure import CommandFailed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from service.replay import Outcome, Plan
+    from service.settings import Settings
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    help="Online learning for imbalanced streams: named learners behind a durable log, with live AUC and F-measure.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # a traceback is for a bug report: plain and whole
+)
+
+Url = Annotated[str, typer.Option(envvar="RARESTREAM_URL", help="Where the service is.")]
+Store = Annotated[
+    str | None, typer.Option(help="sqlite:///path (three slashes relative, four absolute) or redis://host:port/db.")
+]
+
+
+class LogLevel(StrEnum):
+    """What `--log-level` takes."""
+
+    error = "error"
+    warning = "warning"
+    info = "info"
+    debug = "debug"
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+@app.command()
+def serve(
+    store: Store = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = None,
+    log_level: Annotated[LogLevel, typer.Option(help="How much is logged, on stderr.")] = LogLevel.warning,
+) -> None:
+    """Run the service. Options go before RARESTREAM_* variables, these before the defaults."""
+    with _reporting():
+        from service.server import serve as run
+
+        run(_settings(store=store, host=host, port=port), log_level=log_level.value)
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="The learner's name.")],
+    algorithm: Annotated[str | None, typer.Option(help="See /v1/algorithms for all and their parameters.")] = None,
+    features: Annotated[str | None, typer.Option(help="dense, sparse, named (hashed) or table (declared).")] = None,
+    dim: Annotated[int | None, typer.Option(help="dense, sparse: columns.")] = None,
+    bits: Annotated[int | None, typer.Option(help="named: hashed to 2^bits columns.")] = None,
+    text: Annotated[list[str] | None, typer.Option(help="named: a field of words. Repeatable.")] = None,
+    categorical: Annotated[list[str] | None, typer.Option(help="named: its numbers are names. Repeatable.")] = None,
+    log: Annotated[list[str] | None, typer.Option(help="named: take this number's log. Repeatable.")] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(help="table: NAME:numeric, NAME:numeric:log or NAME:categorical[:CATEGORIES]. Repeatable."),
+    ] = None,
+    extra: Annotated[str | None, typer.Option(help="table: refuse or ignore undeclared features.")] = None,
+    param: Annotated[list[str] | None, typer.Option(help="A parameter of the algorithm, C=0.1. Repeatable.")] = None,
+    scaling: Annotated[str | None, typer.Option(help="none, unit, standard or maxabs.")] = None,
+    calibration: Annotated[str | None, typer.Option(help="posterior or platt.")] = None,
+    threshold: Annotated[str | None, typer.Option(help="What it is learnt for: f1, f1-window or fixed.")] = None,
+    window: Annotated[int | None, typer.Option(help="Events that the windowed figures look back on.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the random choices.")] = None,
+    config: Annotated[Path | None, typer.Option(help="The body of the request as JSON; options go before it.")] = None,
+    url: Url = "http://127.0.0.1:8000",
+) -> None:
+    """Create a learner. The same name and configuration once more is no error."""
+    with _reporting():
+        from service.api import Api
+
+        body: dict[str, Any] = _json_file(config) if config else {}
+        chosen = {
+            "kind": features,
+            "dim": dim,
+            "bits": bits,
+            "text": text,
+            "categorical": categorical,
+            "log": log,
+            "fields": [_field(one) for one in field] if field else None,
+            "extra": extra,
+        }
+        given = {
+            "algorithm": algorithm,
+            "features": _given(chosen),
+            "params": dict(_param(one) for one in param or ()),
+            "scaling": _given({"kind": scaling}),
+            "calibration": _given({"kind": calibration}),
+            "threshold": _given({"objective": threshold}),
+            "window": window,
+            "seed": seed,
+        }
+        body |= _given(given)
+        with Api(url) as api:
+            document, new = api.create(name, body)
+        print(f"{name} is created" if new else f"{name} exists already, with this configuration")
+        print(json.dumps(document["config"], indent=2))
+
+
+@app.command()
+def replay(
+    file: Annotated[Path, typer.Argument(help="CSV, TSV, JSONL, .npz or LIBSVM text; may be gzipped.")],
+    learner: Annotated[str, typer.Option(help="The learner's name.")],
+    label: Annotated[str, typer.Option(help="Column of the label (.npz: array, y if not given).")] = "label",
+    positive: Annotated[list[str] | None, typer.Option(help="A label that is positive. Repeatable.")] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="A column to leave out. Repeatable.")] = None,
+    id: Annotated[str | None, typer.Option(help="Column of the event's id.")] = None,
+    time: Annotated[str | None, typer.Option(help="Column of its time: epoch seconds or ISO 8601.")] = None,
+    weight: Annotated[str | None, typer.Option(help="Column of its weight.")] = None,
+    format: Annotated[str, typer.Option(help="csv, tsv, jsonl, npz or libsvm, where the name does not tell.")] = "",
+    limit: Annotated[int | None, typer.Option(min=1, help="Stop after this row of the file.")] = None,
+    rate: Annotated[float | None, typer.Option(min=1e-3, help="Events per second at most.")] = None,
+    batch: Annotated[int, typer.Option(min=1, max=100_000, help="Rows per request at most.")] = 1000,
+    retry_seconds: Annotated[float, typer.Option(min=0, help="How long a request is tried again.")] = 60.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    url: Url = "http://127.0.0.1:8000",
+) -> None:
+    """Send a file of labelled rows to a learner, in order; go on where an earlier replay of the file ended."""
+    with _reporting():
+        from service.api import Api, Stopped
+        from service.cells import Columns
+        from service.pacing import Interruption
+        from service.replay import Plan, replay_file
+
+        columns = Columns(label, tuple(positive or ()), tuple(drop or ()), id, time, weight)
+        notes = _console(stderr=True)
+        with (
+            Interruption() as interruption,
+            Api(url, patience=retry_seconds, wait=interruption.wait, notice=notes.print) as api,
+        ):
+            plan = Plan(file, learner, columns, format, limit, rate, batch)
+            try:
+                outcome = replay_file(plan, api, interruption, notes)
+            except Stopped:  # before the first batch, or after the last
+                outcome = None
+        if outcome is not None:
+            _show(outcome, plan, as_json, notes)
+        if interruption:
+            notes.print("stopped; the same command goes on from there")
+            raise typer.Exit(128 + (interruption.signal or 0))
+
+
+@app.command()
+def demo(
+    store: Annotated[str, typer.Option(help="Where the demo's learners live.")] = "sqlite:///rarestream-demo.db",
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = None,
+    rate: Annotated[float, typer.Option(min=0, help="Events per second to each learner; 0: no limit.")] = 1000.0,
+    events: Annotated[int, typer.Option(min=2, help="Events in all; the fraud changes half-way.")] = 200_000,
+) -> None:
+    """Serve four learners on one simulated stream of card fraud. Ctrl-C stops; starting again goes on from there."""
+    with _reporting():
+        from service.demo import demo as run
+
+        settings = _settings(store=store, host=host, port=port)
+        run(settings, rate=rate or None, events=events, console=_console(stderr=False))
+
+
+@app.command()
+def warm() -> None:
+    """Compile every kernel into the cache, so that no request waits for the compiler."""
+    from learners.jit import cache_directory
+    from learners.warm import warm as run
+
+    for name in run():
+        print(f"compiled {name}", flush=True)
+    print(f"the kernels are in {cache_directory()}")
+
+
+def _settings(**given: Any) -> Settings:
+    from pydantic import ValidationError
+
+    from service.settings import Settings
+
+    try:
+        return Settings(**_given(given))
+    except ValidationError as error:
+        lines = [f"  {'.'.join(map(str, one['loc']))}: {one['msg']}, not {one['input']!r}" for one in error.errors()]
+        raise CommandFailed("\n".join(["some settings are wrong (options, RARESTREAM_*):", *lines])) from None
+
+
+@contextmanager
+def _reporting() -> Iterator[None]:
+    """What a user can do something about ends the command with a message and status 1."""
+    try:
+        yield
+    except CommandFailed as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(1) from None
+
+
+def _console(*, stderr: bool) -> Console:
+    from rich.console import Console
+
+    return Console(stderr=stderr, markup=False, highlight=False, soft_wrap=True)
+
+
+def _show(outcome: Outcome, plan: Plan, as_json: bool, notes: Console) -> None:
+    from service.console import figures_table
+
+    rows = outcome.rows
+    if as_json:
+        print(json.dumps(outcome.to_json() | {"learner": plan.learner, "file": str(plan.file)}))
+        return
+    if rows.complete and rows.next == rows.start:
+        notes.print("no row is left: all were learnt before")
+    else:
+        notes.print(f"rows {rows.start:,} to {rows.next:,}: {rows.applied:,} learnt, {rows.duplicate:,} duplicates")
+    if outcome.metrics is not None:
+        _console(stderr=False).print(figures_table(outcome.metrics, outcome.speed))
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    """Without what was not given."""
+    return {name: value for name, value in values.items() if value not in (None, [], {})}
+
+
+def _param(text: str) -> tuple[str, Any]:
+    """`C=0.1` -> ("C", 0.1); a value that is not JSON is a string."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--param")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value
+
+
+def _field(text: str) -> dict[str, Any]:
+    """`country:categorical:16` -> a declared field; the service checks it."""
+    name, *rest = text.split(":")
+    match rest:
+        case ["numeric"]:
+            return {"name": name, "kind": "numeric"}
+        case ["numeric", "log"]:
+            return {"name": name, "kind": "numeric", "log": True}
+        case ["categorical"]:
+            return {"name": name, "kind": "categorical"}
+        case ["categorical", categories] if categories.isdecimal():
+            return {"name": name, "kind": "categorical", "categories": int(categories)}
+    expected = "NAME:numeric, NAME:numeric:log or NAME:categorical[:CATEGORIES]"
+    raise typer.BadParameter(f"{text!r}; expected {expected}", param_hint="--field")
+
+
+def _json_file(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or not JSON
+        raise CommandFailed(f"{path}: {error}") from None
+    if not isinstance(values, dict):
+        raise CommandFailed(f"{path}: not a JSON object")
+    return values

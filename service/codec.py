@@ -1,0 +1,195 @@
+"""Records and snapshots as bytes: MessagePack behind a magic, a format version and a CRC. No pickle anywhere.
+
+    "rare" | version u8 | kind u8 | CRC-32 u32 of what follows | MessagePack
+
+An array is (dtype, shape, bytes), little-endian. What cannot be read back raises `Damaged`, which says what differs.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from learners import Config
+from learners.arrays import Sparse
+from learners.batch import Batch, Restored, Segment
+from learners.parameters import Refused
+from service.errors import Damaged
+
+__all__ = ["Created", "Record", "Snapshot", "pack_record", "pack_snapshot", "unpack_record", "unpack_snapshot"]
+
+_MAGIC = b"rare"
+_VERSION = 1
+_HEADER = struct.Struct("<4sBBI")
+_CREATED, _BATCH, _RESTORED, _SNAPSHOT = 1, 2, 3, 4
+
+
+class _Array(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    dtype: str
+    shape: list[int]
+    data: bytes
+
+
+class _BatchParts(msgspec.Struct, forbid_unknown_fields=True):
+    labels: bytes  # int8 -1 or +1
+    x: _Array | None = None
+    data: _Array | None = None
+    indices: _Array | None = None
+    indptr: _Array | None = None
+    weights: _Array | None = None
+    times: _Array | None = None
+    ids: list[str | None] | None = None
+    segments: list[tuple[int, int, str, int]] = []
+
+
+class _RestoredParts(msgspec.Struct, forbid_unknown_fields=True):
+    position: int
+    state: dict[str, _Array]
+
+
+class _SnapshotParts(msgspec.Struct, forbid_unknown_fields=True):
+    position: int
+    config: dict[str, Any]
+    state: dict[str, _Array]
+
+
+class Created(msgspec.Struct, frozen=True):
+    """The first record of a log: the configuration, as JSON."""
+
+    config: dict[str, Any]
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A learner's whole state after the record at `position`."""
+
+    position: int
+    config: Config
+    state: dict[str, NDArray[np.generic]]
+
+
+Record = Created | Batch | Restored
+
+_DTYPES = {"<f8", "<i8", "<u8", "<u4", "|i1", "|u1", "|b1"}
+_encoder = msgspec.msgpack.Encoder()
+
+
+def _frame(kind: int, body: bytes) -> bytes:
+    return _HEADER.pack(_MAGIC, _VERSION, kind, zlib.crc32(body)) + body
+
+
+def _unframe(data: bytes, what: str) -> tuple[int, memoryview]:
+    if len(data) < _HEADER.size:
+        raise Damaged(f"{what} is cut short: {len(data)} bytes")
+    magic, version, kind, crc = _HEADER.unpack_from(data)
+    body = memoryview(data)[_HEADER.size :]
+    if magic != _MAGIC:
+        raise Damaged(f"{what} does not begin like one of ours")
+    if version != _VERSION:
+        raise Damaged(f"{what} has format version {version}; this release reads version {_VERSION}")
+    if zlib.crc32(body) != crc:
+        raise Damaged(f"{what} does not match its checksum")
+    return kind, body
+
+
+def _array(array: NDArray[np.generic] | None) -> _Array | None:
+    if array is None:
+        return None
+    little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    return _Array(little.dtype.str, list(array.shape), little.tobytes())
+
+
+def _numpy(array: _Array, what: str) -> NDArray[Any]:
+    if array.dtype not in _DTYPES:
+        raise Damaged(f"{what} has an array of unknown dtype {array.dtype!r}")
+    dtype = np.dtype(array.dtype)
+    if any(size < 0 for size in array.shape) or math.prod(array.shape) * dtype.itemsize != len(array.data):
+        raise Damaged(f"{what} has an array whose size is not its shape's")
+    # a writable copy: a read-only array would make numba compile each kernel a second time
+    return np.frombuffer(bytearray(array.data), dtype=dtype).reshape(array.shape)
+
+
+def _state(state: dict[str, NDArray[np.generic]]) -> dict[str, _Array]:
+    return {name: packed for name, array in state.items() if (packed := _array(array)) is not None}
+
+
+def _batch_parts(batch: Batch) -> _BatchParts:
+    parts = _BatchParts(
+        labels=batch.labels.astype(np.int8).tobytes(),
+        weights=_array(batch.weights),
+        times=_array(batch.times),
+        ids=None if batch.ids is None else list(batch.ids),
+        segments=[(one.start, one.stop, one.name, one.offset) for one in batch.segments],
+    )
+    rows = batch.rows
+    if isinstance(rows, Sparse):
+        parts.data, parts.indptr = _array(rows.data), _array(rows.indptr)
+        parts.indices = _array(rows.indices.astype(np.uint32))  # columns are below 2^24
+    else:
+        parts.x = _array(rows)
+    return parts
+
+
+def _batch(parts: _BatchParts, what: str) -> Batch:
+    def floats(array: _Array | None) -> NDArray[np.float64] | None:
+        return None if array is None else _numpy(array, what)
+
+    labels = np.frombuffer(parts.labels, dtype=np.int8).astype(np.float64)
+    if parts.x is not None:
+        rows: Any = _numpy(parts.x, what)
+    elif parts.data is not None and parts.indices is not None and parts.indptr is not None:
+        indices = _numpy(parts.indices, what).astype(np.int64)
+        rows = Sparse(_numpy(parts.data, what), indices, _numpy(parts.indptr, what))
+    else:
+        raise Damaged(f"{what} has no features")
+    segments = tuple(Segment(*one) for one in parts.segments)
+    ids = None if parts.ids is None else tuple(parts.ids)
+    return Batch(rows, labels, floats(parts.weights), floats(parts.times), ids, segments)
+
+
+def pack_record(record: Record) -> bytes:
+    """The bytes of a record. O(bytes)."""
+    if isinstance(record, Created):
+        return _frame(_CREATED, _encoder.encode(record.config))
+    if isinstance(record, Restored):
+        return _frame(_RESTORED, _encoder.encode(_RestoredParts(record.position, _state(record.state))))
+    return _frame(_BATCH, _encoder.encode(_batch_parts(record)))
+
+
+def unpack_record(data: bytes, what: str) -> Record:
+    """The record; `what` names it in errors. Raises `Damaged`."""
+    kind, body = _unframe(data, what)
+    try:
+        if kind == _CREATED:
+            return Created(msgspec.msgpack.decode(body, type=dict[str, Any]))
+        if kind == _RESTORED:
+            restored = msgspec.msgpack.decode(body, type=_RestoredParts)
+            return Restored(restored.position, {name: _numpy(one, what) for name, one in restored.state.items()})
+        if kind == _BATCH:
+            return _batch(msgspec.msgpack.decode(body, type=_BatchParts), what)
+    except msgspec.DecodeError as error:
+        raise Damaged(f"{what} is not readable: {error}") from error
+    raise Damaged(f"{what} is of unknown kind {kind}")
+
+
+def pack_snapshot(position: int, config: Config, state: dict[str, NDArray[np.generic]]) -> bytes:
+    """The bytes of a snapshot. O(bytes)."""
+    return _frame(_SNAPSHOT, _encoder.encode(_SnapshotParts(position, config.to_json(), _state(state))))
+
+
+def unpack_snapshot(data: bytes, what: str) -> Snapshot:
+    """The snapshot; `what` names it in errors. Raises `Damaged`."""
+    kind, body = _unframe(data, what)
+    if kind != _SNAPSHOT:
+        raise Damaged(f"{what} is not a snapshot (kind {kind})")
+    try:
+        parts = msgspec.msgpack.decode(body, type=_SnapshotParts)
+        config = Config.of(parts.config)
+    except (msgspec.DecodeError, Refused) as error:
+        raise Damaged(f"{what} is not readable: {error}") from error
+    return Snapshot(parts.position, config, {name: _numpy(one, what) for name, one in parts.state.items()})

@@ -1,0 +1,211 @@
+"""`rarestream demo`: the service on an embedded store, four learners, and one simulated stream of card fraud.
+
+The server runs in a thread of this process; the stream goes to it over HTTP like anyone's. Each learner goes on from
+its own offset in the stream, so a demo that was stopped, or killed, misses nothing and learns nothing twice.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+
+from service.api import Api, Document, Stopped
+from service.console import LearnersDisplay
+from service.pacing import Interruption, Meter, Pace
+from service.replay import batches
+from service.server import CannotServe, Server, listen, shown
+from service.settings import Settings
+from service.simulation import CardFraud
+
+__all__ = ["LEARNERS", "SOURCE", "demo"]
+
+SOURCE = "simulated-card-fraud"
+
+_LOG = ["amount", "card_age_days", "seconds_since_last"]
+_TABLE: Document = {
+    "kind": "table",
+    "fields": [
+        {"name": "amount", "kind": "numeric", "log": True},
+        {"name": "merchant", "kind": "categorical", "categories": 10},
+        {"name": "country", "kind": "categorical", "categories": 8},
+        {"name": "channel", "kind": "categorical", "categories": 4},
+        {"name": "hour", "kind": "categorical", "categories": 24},
+        {"name": "card_age_days", "kind": "numeric", "log": True},
+        {"name": "seconds_since_last", "kind": "numeric", "log": True},
+        {"name": "transactions_today", "kind": "numeric"},
+        {"name": "new_device", "kind": "categorical", "categories": 2},
+    ],
+}
+_HASHED: Document = {"kind": "named", "bits": 16, "categorical": ["hour"], "log": _LOG}
+
+LEARNERS: dict[str, Document] = {
+    "demo-cbr": {"algorithm": "cbr", "params": {"buffer": "fifo"}, "features": _TABLE},
+    "demo-cbr-diag": {"algorithm": "cbr-diag", "features": _HASHED},
+    "demo-loam-ada": {"algorithm": "loam-ada", "features": _HASHED},
+    "demo-fofo": {"algorithm": "fofo", "params": {"c": 8.0, "averaging": "last"}, "features": _HASHED},
+}
+_BATCHES_PER_SECOND = 4
+_LARGEST_BATCH = 1000  # events
+_PATIENCE = 60.0  # seconds that a call is tried again
+_REFRESH = 1.0  # seconds between looks at the learners' figures
+_SILENCE = 1.5  # seconds without the first answer before we say what may be taking so long
+_COMPILING = "The learners' kernels are being compiled, once for this machine and version: up to a minute."
+
+
+def demo(settings: Settings, *, rate: float | None, events: int, console: Console) -> None:
+    """Serve, create, stream, until Ctrl-C or SIGTERM.
+
+    `rate` is in events per second to each learner, None for as fast as it goes; the fraud pattern changes after half
+    of `events`. Raises `CannotListen` where the port is taken, `ApiError` where the learners cannot be created,
+    `CannotServe` where the server fails.
+    """
+    listener = listen(settings.host, settings.port)
+    with Interruption() as interruption, _Serving(settings, listener, interruption) as serving:
+        console.print(f"dashboard  {serving.url}/\nAPI docs   {serving.url}/docs\nstore      {shown(settings.store)}")
+        with _Stream(serving.url, events, interruption) as stream:
+            complete = stream.run(rate, console)
+        if complete:
+            console.print(f"All {events:,} events are streamed. Still serving; Ctrl-C stops.")
+            while not interruption.wait(_REFRESH):
+                serving.check()
+    console.print("Stopped cleanly. The same command goes on from here.")
+
+
+class _Serving:
+    """The server in a thread, from the first moment that it answers to its clean end."""
+
+    def __init__(self, settings: Settings, listener: socket.socket, interruption: Interruption) -> None:
+        self._ready = threading.Event()
+        self._interruption = interruption
+        self._server = Server(settings, listener, ready=self._ready.set, log_level="warning")
+        self._thread = threading.Thread(target=self._serve, name="server")
+        self._failure: CannotServe | None = None
+        self.url = self._server.url
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            while not self._ready.wait(0.05) and not self._interruption:
+                self.check()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        self._server.should_exit = True
+        try:
+            self._thread.join()
+        except KeyboardInterrupt:  # Ctrl-C again: do not wait for open requests
+            self._server.force_exit = True
+            self._thread.join()
+
+    def _serve(self) -> None:
+        try:
+            self._server.run()
+        except CannotServe as failure:
+            self._failure = failure
+
+    def check(self) -> None:
+        """Raise `CannotServe` where the server did not start or has ended by itself."""
+        if not self._thread.is_alive():
+            raise self._failure or CannotServe("the server has ended by itself; what it logged is above")
+
+
+class _Stream:
+    """One stream to all learners: each batch goes to the four at once, and the slowest sets the pace."""
+
+    def __init__(self, url: str, events: int, interruption: Interruption) -> None:
+        self._simulation = CardFraud(change=events // 2)
+        self._events = events
+        self._interruption = interruption
+        self._apis = {name: Api(url, patience=_PATIENCE, wait=interruption.wait) for name in LEARNERS}
+        self._threads = ThreadPoolExecutor(max_workers=len(LEARNERS))
+        self._meter = Meter()
+        self._next: dict[str, int] = {}  # by learner, the first event that it has not learnt
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._threads.shutdown()
+        for api in self._apis.values():
+            api.close()
+
+    def run(self, rate: float | None, console: Console) -> bool:
+        """Create the learners where they are missing and stream on to the end. False where a signal came first."""
+        try:
+            for name, config in LEARNERS.items():
+                document, _ = self._apis[name].create(name, config)
+                self._next[name] = document["sources"].get(SOURCE, 0)
+            self._announce(console)
+            with LearnersDisplay(console) as display:
+                hint = threading.Timer(_SILENCE, console.print, (_COMPILING,))
+                hint.start()
+                try:
+                    complete = self._send(rate, display, hint)
+                finally:
+                    hint.cancel()
+                display.show(self._figures(), self._meter.speed(), final=True)
+        except Stopped:
+            return False
+        return complete
+
+    def _announce(self, console: Console) -> None:
+        at = min(self._next.values())
+        if at >= self._events:
+            console.print("Every event was streamed before; --events N makes the stream longer.")
+        elif at:
+            console.print(f"Going on at event {at:,} of {self._events:,}.")
+        if at < self._simulation.change:
+            console.print(f"The fraud pattern changes at event {self._simulation.change:,}.")
+
+    def _send(self, rate: float | None, display: LearnersDisplay, hint: threading.Timer) -> bool:
+        pace = Pace(rate, self._interruption.wait)
+        size = _LARGEST_BATCH if rate is None else min(_LARGEST_BATCH, max(1, round(rate / _BATCHES_PER_SECOND)))
+        shown = time.monotonic()
+        at = min(self._next.values())
+        while at < self._events:
+            stop = min(at + size, self._events)
+            if pace(stop - at):
+                return False
+            self._send_batch(at, stop)
+            hint.cancel()
+            self._meter.add(stop - at)
+            if time.monotonic() - shown >= _REFRESH:
+                shown = time.monotonic()
+                display.show(self._figures(), self._meter.speed())
+            at = stop
+        return True
+
+    def _send_batch(self, start: int, stop: int) -> None:
+        """The events to every learner that lacks them; after a kill one may be a batch ahead of another."""
+        events = self._simulation.events(start, stop)
+        bodies: dict[int, bytes] = {}
+        sent = []
+        for name, api in self._apis.items():
+            first = max(start, self._next[name])
+            if first >= stop:
+                continue
+            if first not in bodies:
+                bodies[first] = next(batches(events[first - start :], SOURCE, first, len(events))).body
+            sent.append((name, self._threads.submit(api.update, name, bodies[first])))
+        for name, reply in sent:
+            reply.result()
+            self._next[name] = stop
+
+    def _figures(self) -> list[Document]:
+        return [api.metrics(name) for name, api in self._apis.items()]

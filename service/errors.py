@@ -1,0 +1,136 @@
+"""Everything that can go wrong at the edge or below it, one tree. Each knows its HTTP status and its code.
+
+    ServiceError
+    |- BadBody                400  bad-body             not JSON, or not the JSON of this route
+    |- Invalid                422  invalid              well-formed, but some values are wrong (each is listed)
+    |- UnknownLearner         404  unknown-learner
+    |- UnknownSnapshot        404  unknown-snapshot
+    |- NameTaken              409  name-taken           the name exists with another configuration
+    |- TooLarge               413  too-large            the body is over the limit
+    |- WrongType              415  unsupported-type     a Content-Type that the route does not read
+    |- QueueFull              429  queue-full           Retry-After: the learner is behind; nothing was taken
+    |- LimitReached           409  limit-reached        no room for one more learner
+    |- StoreError
+       |- StoreUnavailable    503  store-unavailable    Retry-After: the log cannot be written just now
+       |  |- BehindLog        503  store-unavailable    the log was trimmed past the caller: load a snapshot
+       |- LearnerGone         404  unknown-learner      deleted (or created anew) while the request waited
+       |- Damaged             500  damaged              a record or snapshot that cannot be read back
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from learners.parameters import Problem
+
+__all__ = [
+    "BadBody",
+    "BehindLog",
+    "Damaged",
+    "Invalid",
+    "LearnerGone",
+    "LimitReached",
+    "NameTaken",
+    "QueueFull",
+    "ServiceError",
+    "StoreError",
+    "StoreUnavailable",
+    "TooLarge",
+    "UnknownLearner",
+    "UnknownSnapshot",
+    "WrongType",
+]
+
+
+class ServiceError(Exception):
+    """Base: an error that is answered as RFC 9457 problem+json."""
+
+    status = 500
+    code = "internal"
+    title = "Internal error"
+    retry_after: int | None = None  # seconds
+
+    def __init__(self, detail: str, problems: Sequence[Problem] = ()) -> None:
+        self.detail = detail
+        self.problems = list(problems)
+        super().__init__(detail)
+
+
+class BadBody(ServiceError):
+    """The body is not JSON, or not the JSON that this route reads."""
+
+    status, code, title = 400, "bad-body", "The body cannot be read"
+
+
+class Invalid(ServiceError):
+    """Well-formed, but with values that are refused; `problems` points at each."""
+
+    status, code, title = 422, "invalid", "Some values are refused"
+
+
+class UnknownLearner(ServiceError):
+    """No learner has this name."""
+
+    status, code, title = 404, "unknown-learner", "No such learner"
+
+
+class UnknownSnapshot(ServiceError):
+    """No retained snapshot stands at this position."""
+
+    status, code, title = 404, "unknown-snapshot", "No such snapshot"
+
+
+class NameTaken(ServiceError):
+    """The name exists with another configuration."""
+
+    status, code, title = 409, "name-taken", "The name is taken"
+
+
+class TooLarge(ServiceError):
+    """The body is over the limit."""
+
+    status, code, title = 413, "too-large", "The body is too large"
+
+
+class WrongType(ServiceError):
+    """The route does not read this Content-Type."""
+
+    status, code, title = 415, "unsupported-type", "The media type is not supported"
+
+
+class QueueFull(ServiceError):
+    """The learner is behind; nothing of the request was taken."""
+
+    status, code, title, retry_after = 429, "queue-full", "The learner's queue is full", 1
+
+
+class LimitReached(ServiceError):
+    """A configured bound leaves no room."""
+
+    status, code, title = 409, "limit-reached", "A limit is reached"
+
+
+class StoreError(ServiceError):
+    """The store failed."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached or written just now."""
+
+    status, code, title, retry_after = 503, "store-unavailable", "The log cannot be written just now", 1
+
+
+class BehindLog(StoreUnavailable):
+    """The log was trimmed past where the caller stands: only a snapshot leads on. Nothing was written."""
+
+
+class LearnerGone(StoreError):
+    """The learner was deleted, or created anew, while the request waited."""
+
+    status, code, title = 404, "unknown-learner", "No such learner"
+
+
+class Damaged(StoreError):
+    """A record or a snapshot cannot be read back."""
+
+    status, code, title = 500, "damaged", "Stored data cannot be read back"

@@ -1,0 +1,44 @@
+"""The requests that the OpenAPI page shows, and that a test sends as they stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["CREATE", "PREDICT", "UPDATE"]
+
+CREATE: dict[str, Any] = {
+    "named features": {
+        "algorithm": "cbr-diag",
+        "features": {"kind": "named", "bits": 18, "categorical": ["merchant"], "log": ["amount"]},
+    },
+    "table": {
+        "algorithm": "cbr",
+        "params": {"C": 0.004, "capacity": 10, "buffer": "fifo"},
+        "features": {
+            "kind": "table",
+            "fields": [
+                {"name": "amount", "kind": "numeric", "log": True},
+                {"name": "country", "kind": "categorical", "categories": 16},
+            ],
+        },
+        "window": 10000,
+    },
+    "dense": {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 3}, "scaling": {"kind": "standard"}},
+}
+
+UPDATE: dict[str, Any] = {
+    "named features": {
+        "events": [
+            {"id": "tx-1", "features": {"amount": 12.5, "country": "DE", "items": ["book"]}, "label": 0},
+            {"id": "tx-2", "features": {"amount": 950.0, "country": "XX", "items": ["gift card"]}, "label": 1},
+        ]
+    },
+    "table": {"events": [{"id": "tx-1", "features": {"amount": 12.5, "country": "DE"}, "label": 0}]},
+    "dense": {"events": [{"x": [0.1, 0.2, 0.3], "label": 1, "weight": 2.0, "time": 1700000000.0}]},
+}
+
+PREDICT: dict[str, Any] = {
+    "named features": {"events": [{"id": "tx-3", "features": {"amount": 700.0, "country": "XX"}}]},
+    "table": {"events": [{"id": "tx-3", "features": {"amount": 700.0, "country": None}}]},
+    "dense": {"events": [{"x": [0.1, 0.2, 0.3]}]},
+}

@@ -1,0 +1,120 @@
+"""A file's rows as a learner takes them: checked before the first is sent, adapted where that changes no meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from service.failure import CommandFailed
+from service.rows import Event, Shape
+
+__all__ = ["Misfit", "adapter", "declared", "suitable"]
+
+_LISTED = 8  # columns that a message names
+
+
+class Misfit(CommandFailed):
+    """The rows of the file are not what the learner takes."""
+
+
+def declared(features: Mapping[str, Any]) -> dict[str, bool]:
+    """The columns that a learner's features declare, and whether each is numeric."""
+    if features["kind"] == "table":
+        return {field["name"]: field["kind"] == "numeric" for field in features["fields"]}
+    texts = dict.fromkeys((*features.get("text", ()), *features.get("categorical", ())), False)
+    return texts | dict.fromkeys(features.get("log", ()), True)
+
+
+def adapter(shape: Shape, features: Mapping[str, Any]) -> Callable[[Event], Event] | None:
+    """What turns each event of a file into one that the learner takes; None where it is one already.
+
+    Named columns of numbers go to a dense learner in their order, dense and sparse rows to each other's kind. Raises
+    `Misfit` where the rows cannot be what the learner takes; what only later rows show is refused when they come.
+    """
+    kind = features["kind"]
+    if kind in ("named", "table"):
+        _check_names(shape, features)
+        return None
+    if shape.kind == "named" and kind == "dense":
+        return _numbers(shape, features["dim"])
+    if (
+        shape.kind == "named"
+        or (shape.width or 0) > features["dim"]
+        or (kind == shape.kind == "dense" and shape.width != features["dim"])
+    ):
+        raise _misfit(shape, features)
+    if kind == shape.kind:
+        return None
+    return _spread(features["dim"]) if kind == "dense" else _nonzero
+
+
+def suitable(shape: Shape) -> str:
+    """The features that fit the rows, as options of `rarestream create`."""
+    if shape.kind == "named":
+        return "--features named"
+    return f"--features {shape.kind} --dim {shape.width or 'N'}"
+
+
+def _misfit(shape: Shape, features: Mapping[str, Any]) -> Misfit:
+    takes = f"{features['kind']} features"
+    if "dim" in features:
+        takes += f" of {features['dim']:,} columns"
+    return Misfit(f"the file has {shape}; the learner takes {takes}")
+
+
+def _check_names(shape: Shape, features: Mapping[str, Any]) -> None:
+    if shape.kind != "named":
+        raise _misfit(shape, features)
+    if features["kind"] == "table" and features["extra"] == "refuse":
+        known = {field["name"] for field in features["fields"]}
+        unknown = [name for name in shape.columns if name not in known]
+        if unknown:
+            drop = " ".join(f"--drop {name}" for name in unknown[:_LISTED])
+            raise Misfit(f"the learner does not declare {_listed(unknown)}; leave such columns out with {drop}")
+
+
+def _numbers(shape: Shape, dim: int) -> Callable[[Event], Event]:
+    if shape.texts:
+        raise Misfit(f"the learner takes {dim} numbers; {_listed(shape.texts)} of the file are not numeric")
+    if len(shape.columns) != dim:
+        raise Misfit(f"the learner takes {dim} numbers; the file has {len(shape.columns)}: {_listed(shape.columns)}")
+    names = shape.columns
+
+    def adapt(event: Event) -> Event:
+        features = event.pop("features")
+        try:
+            event["x"] = [features[name] for name in names]
+        except KeyError as error:
+            raise ValueError(f"has no {error.args[0]}, as the first row has") from None
+        if len(features) != dim:
+            raise ValueError(f"has {len(features)} columns; the first row has {dim}")
+        if None in event["x"]:
+            empty = names[event["x"].index(None)]
+            raise ValueError(f"column {empty} has no value; a dense learner takes numbers only")
+        return event
+
+    return adapt
+
+
+def _spread(dim: int) -> Callable[[Event], Event]:
+    def adapt(event: Event) -> Event:
+        x = [0.0] * dim
+        for index, value in zip(event.pop("indices"), event.pop("values"), strict=True):
+            if not isinstance(index, int) or not 0 <= index < dim:
+                raise ValueError(f"names column {index}; the learner's are 0 to {dim - 1}")
+            x[index] = value
+        event["x"] = x
+        return event
+
+    return adapt
+
+
+def _nonzero(event: Event) -> Event:
+    entries = [(k, value) for k, value in enumerate(event.pop("x")) if value != 0]
+    event["indices"] = [k for k, _ in entries]
+    event["values"] = [value for _, value in entries]
+    return event
+
+
+def _listed(names: tuple[str, ...] | list[str]) -> str:
+    return ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")

@@ -1,0 +1,270 @@
+"""A file of labelled rows through a learner, in order, over HTTP; each row is learnt once, however often it is sent.
+
+Row k of the file is event k of a *source* whose name is made of the file and of what shapes its rows. The learner's
+state keeps how far it has come in each source, so a replay that was cut off anywhere, by Ctrl-C, SIGKILL or a server
+that went away, goes on from there when it is started again, and an update whose answer got lost is simply sent again.
+
+One request is in flight at a time. Meanwhile a thread reads and encodes the next batch, never more than one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+import httpx
+import msgspec
+from rich.console import Console
+
+from service.api import Api, ApiError, Document, Stopped
+from service.cells import Columns
+from service.console import ReplayDisplay
+from service.fit import adapter, declared, suitable
+from service.pacing import Interruption, Meter, Pace
+from service.readers import format_of, open_rows
+from service.rows import Event
+
+__all__ = [
+    "Batch",
+    "Outcome",
+    "Plan",
+    "Replayed",
+    "ahead",
+    "batches",
+    "earlier_rows",
+    "replay",
+    "replay_file",
+    "source_name",
+]
+
+Item = TypeVar("Item")
+
+_PROBE = 64 * 1024  # bytes of the file that its source's name depends on, besides its size
+_LOOK_EVERY = 1.0  # seconds between looks at the learner's AUC
+_NAME = 150  # bytes of the file's name that its source's keeps: the service bounds the whole
+_BODY = 4 * 2**20  # bytes after which a batch ends, however few its rows
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows `offset` to `offset + count` of a source, as the body of an update."""
+
+    offset: int
+    count: int
+    body: bytes
+    fraction: float  # of the file that had been read when the batch was complete
+
+
+@dataclass
+class Replayed:
+    """What a replay did."""
+
+    start: int  # the first row that was sent
+    next: int  # the row after the last whose answer came
+    applied: int = 0
+    duplicate: int = 0
+    complete: bool = False  # the file's end, or the limit, was reached
+
+
+def source_name(path: Path, columns: Columns, format: str) -> str:
+    """The file's name and a hash of its size, its first 64 KB and all that shapes its rows. Raises OSError."""
+    shaping = dataclasses.asdict(columns)
+    for unordered in ("positive", "drop"):
+        shaping[unordered] = sorted(set(shaping[unordered]))
+    digest = hashlib.blake2b(msgspec.json.encode([format, path.stat().st_size, shaping]), digest_size=8)
+    with path.open("rb") as file:
+        digest.update(file.read(_PROBE))
+    name = path.name.encode("utf-8", "replace")[:_NAME].decode("utf-8", "ignore")
+    return f"{name}#{digest.hexdigest()}"
+
+
+def earlier_rows(learner: Document, source: str) -> int:
+    """Rows that the learner has learnt of a file of this name read otherwise, or with other content."""
+    prefix = source.rpartition("#")[0] + "#"
+    rows = [offset for name, offset in learner["sources"].items() if name.startswith(prefix) and name != source]
+    return max(rows, default=0)
+
+
+def batches(
+    events: Iterable[Event], source: str, start: int, size: int, fraction: Callable[[], float] = lambda: 0.0
+) -> Iterator[Batch]:
+    """The events, the first of them number `start` of the source, in bodies of up to `size` events or about 4 MB."""
+    encode = msgspec.json.Encoder().encode
+    parts: list[bytes] = []
+    room = _BODY
+
+    def batch() -> Batch:
+        head = encode({"name": source, "offset": start})
+        return Batch(start, len(parts), b'{"source":%b,"events":[%b]}' % (head, b",".join(parts)), fraction())
+
+    for event in events:
+        parts.append(encode(event))
+        room -= len(parts[-1])
+        if len(parts) == size or room <= 0:
+            yield batch()
+            start, parts, room = start + len(parts), [], _BODY
+    if parts:
+        yield batch()
+
+
+def ahead(items: Iterator[Item]) -> Generator[Item]:
+    """The same items, each computed in a thread while the one before it is dealt with."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        future = thread.submit(next, items, None)
+        while (item := future.result()) is not None:
+            future = thread.submit(next, items, None)
+            yield item
+
+
+def replay(
+    api: Api,
+    learner: str,
+    work: Iterator[Batch],
+    start: int,
+    pace: Pace,
+    interruption: Interruption,
+    progress: Callable[[Batch], None],
+) -> Replayed:
+    """Send the batches one after the other; `progress` is told of each that was learnt.
+
+    An interruption ends it after the batch in flight. Raises `ApiError` when the service refuses or stays away, and
+    `ReadError` at a malformed row; all batches before that one have been learnt.
+    """
+    done = Replayed(start, start)
+    with closing(ahead(work)) as pipeline:
+        for batch in pipeline:
+            if pace(batch.count):
+                return done
+            try:
+                reply = api.update(learner, batch.body)
+                done.applied += reply.applied
+                done.duplicate += reply.duplicate
+                done.next = batch.offset + batch.count
+                progress(batch)
+            except Stopped:
+                return done
+            except ApiError as error:
+                raise _by_row(error, batch.offset) from None
+            if interruption:
+                return done
+    done.complete = True
+    return done
+
+
+def _by_row(error: ApiError, offset: int) -> ApiError:
+    """The error with the file's row numbers in the place of the request's."""
+    text = re.sub(r"(?m)^  /events/(\d+)", lambda found: f"  row {offset + int(found[1]):,} ", str(error))
+    return ApiError(text, error.status)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a replay is asked to do."""
+
+    file: Path
+    learner: str
+    columns: Columns
+    format: str = ""  # empty: told by the file's name
+    limit: int | None = None  # rows, counted from the file's beginning
+    rate: float | None = None  # events per second at most
+    batch: int = 1000  # rows per request at most
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it."""
+
+    rows: Replayed
+    seconds: float
+    metrics: Document | None  # of the learner at the end; None where a signal came first
+
+    @property
+    def speed(self) -> float:
+        """Events per second."""
+        return (self.rows.next - self.rows.start) / max(self.seconds, 1e-9)
+
+    def to_json(self) -> Document:
+        """Everything, for programs."""
+        return {
+            **dataclasses.asdict(self.rows),
+            "seconds": round(self.seconds, 3),
+            "events_per_second": round(self.speed, 1),
+            "metrics": self.metrics,
+        }
+
+
+def replay_file(plan: Plan, api: Api, interruption: Interruption, notes: Console) -> Outcome:
+    """Carry out the plan; `notes` shows how it goes.
+
+    An interruption ends it early, after the batch in flight. Raises `CommandFailed`: the learner does not exist or
+    does not take such rows, a row is malformed, or the service refuses or stays away.
+    """
+    began = time.monotonic()
+    format = plan.format or format_of(plan.file)
+    try:
+        document = api.learner(plan.learner)
+        features = document["config"]["features"]
+        with open_rows(plan.file, plan.columns, declared(features), format) as rows:
+            rows.adapt = adapter(rows.shape, features)
+            source = source_name(plan.file, plan.columns, format)
+            start = document["sources"].get(source, 0)
+            _say_where(start, earlier_rows(document, source), notes)
+            left = None if plan.limit is None else max(0, plan.limit - start)
+            size = plan.batch if plan.rate is None else max(1, min(plan.batch, int(plan.rate)))
+            work = batches(islice(rows.events(start), left), source, start, size, rows.fraction)
+            with ReplayDisplay(notes) as display:
+                progress = _Progress(api, plan, display)
+                done = replay(
+                    api, plan.learner, work, start, Pace(plan.rate, interruption.wait), interruption, progress
+                )
+        return Outcome(done, time.monotonic() - began, api.metrics(plan.learner) if done.complete else None)
+    except ApiError as error:
+        if error.status == httpx.codes.NOT_FOUND:
+            raise ApiError(f"{error}\n{_how_to_create(plan, format)}", error.status) from None
+        raise
+
+
+class _Progress:
+    """Tells the display of each batch, with a fresh look at the learner's AUC at most once a second."""
+
+    def __init__(self, api: Api, plan: Plan, display: ReplayDisplay) -> None:
+        self._api = api
+        self._plan = plan
+        self._display = display
+        self._meter = Meter()
+        self._looked = float("-inf")
+        self._auc: float | None = None
+
+    def __call__(self, batch: Batch) -> None:
+        self._meter.add(batch.count)
+        if time.monotonic() - self._looked >= _LOOK_EVERY:
+            self._looked = time.monotonic()
+            self._auc = self._api.metrics(self._plan.learner)["since_start"]["auc"]
+        row = batch.offset + batch.count
+        fraction = batch.fraction if self._plan.limit is None else max(batch.fraction, row / self._plan.limit)
+        self._display.show(row, fraction, self._meter.speed(), self._auc)
+
+
+def _say_where(start: int, earlier: int, notes: Console) -> None:
+    if start:
+        notes.print(f"resuming at row {start:,}")
+    elif earlier:
+        notes.print(
+            f"the learner has learnt {earlier:,} rows of a file of this name before, but of other content or read with "
+            "other options: this one is learnt from its first row"
+        )
+
+
+def _how_to_create(plan: Plan, format: str) -> str:
+    with open_rows(plan.file, plan.columns, None, format) as rows:
+        options = suitable(rows.shape)
+    return f"create it first, for example: rarestream create {plan.learner} --algorithm ALGORITHM {options}"

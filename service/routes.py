@@ -1,0 +1,358 @@
+"""The HTTP interface under /v1. Handlers translate and decide nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi.responses import JSONResponse
+
+from learners import algorithms
+from learners.calibration import Calibration
+from learners.catalogue import describe
+from learners.features import KINDS
+from learners.learner import Config
+from learners.parameters import Problem, Refused
+from learners.scaling import Scaling
+from learners.threshold import Threshold
+from service import examples, schemas
+from service.engine import Engine, Hosted
+from service.errors import Invalid, QueueFull, TooLarge, WrongType
+from service.wire import decode_events, decode_json, decode_update, encode_learnt, encode_scores
+
+__all__ = ["router"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def the_engine(request: Request) -> Engine:
+    """The engine of this application."""
+    engine: Engine = request.app.state.engine
+    return engine
+
+
+TheEngine = Annotated[Engine, Depends(the_engine)]
+Name = Annotated[str, Path(description="1 to 100 of letters, digits, '.', '_', '-'; begins with a letter or digit")]
+
+
+def the_name(name: Name) -> str:
+    """A name that a learner may have."""
+    if not _NAME.fullmatch(name):
+        detail = f"is {name[:120]!r}; expected 1 to 100 of letters, digits, '.', '_', '-', a letter or digit first"
+        raise Invalid("the name is not one a learner may have", [Problem("/name", detail)])
+    return name
+
+
+TheName = Annotated[str, Depends(the_name)]
+
+
+def the_learner(name: TheName, engine: TheEngine) -> Hosted:
+    """The learner of the path; 404 where there is none."""
+    return engine.get(name)
+
+
+TheLearner = Annotated[Hosted, Depends(the_learner)]
+
+
+async def the_body(request: Request) -> bytes:
+    """The body, within the node's bounds for one and for all that are being read. JSON only."""
+    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise WrongType(f"the body is {kind[:100]}; expected application/json")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise WrongType("compressed bodies are not read here; send the body as it is")
+    settings = request.app.state.settings
+    limit = settings.max_body_bytes
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > limit:
+        raise TooLarge(f"the body has {declared} bytes; at most {limit} are taken: send smaller batches")
+    buffered: Buffered = request.app.state.buffered
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async for part in request.stream():
+            size += len(part)
+            buffered.bytes += len(part)
+            if size > limit:
+                raise TooLarge(f"the body is over {limit} bytes: send smaller batches")
+            if buffered.bytes > settings.max_buffered_bytes and size < buffered.bytes:
+                raise QueueFull("this node is reading as many bytes as it may; try again in a moment")
+            parts.append(part)
+    finally:
+        buffered.bytes -= size
+    return b"".join(parts)
+
+
+@dataclasses.dataclass
+class Buffered:
+    """Bytes of request bodies that are being read right now."""
+
+    bytes: int = 0
+
+
+TheBody = Annotated[bytes, Depends(the_body)]
+
+_PROBLEM = {"content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}}
+
+
+def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    return {status: {"description": _WORDS[status], **_PROBLEM} for status in statuses}
+
+
+_WORDS = {
+    400: "The body cannot be read",
+    404: "No such learner",
+    409: "The name is taken, or a limit is reached",
+    413: "The body is too large",
+    415: "The media type is not supported",
+    422: "Some values are refused; each is listed, and nothing was changed",
+    429: "The queue is full; nothing was taken",
+    500: "Stored data cannot be read back",
+    503: "The log cannot be written just now; the outcome is unknown, so repeat with the same ids",
+}
+_BODY = (400, 413, 415, 422, 429)
+
+router = APIRouter(prefix="/v1")
+
+
+def _document(hosted: Hosted) -> dict[str, Any]:
+    view = hosted.view
+    negatives, positives = view.figures.counts.tolist()
+    return {
+        "name": hosted.name,
+        "config": hosted.learner.config.to_json(),
+        "position": hosted.position,
+        "events": negatives + positives,
+        "class_counts": {"negative": negatives, "positive": positives},
+        "ready": view.not_ready is None,
+        "not_ready": view.not_ready,
+        "columns": view.columns,
+        "sources": view.sources,
+        "queued_events": hosted.queued_events,
+        "snapshot": None if hosted.snapshot is None else hosted.snapshot._asdict(),
+        "stale_seconds": hosted.engine.stale_seconds,
+        "failed": None if hosted.failed is None else hosted.failed.detail,
+    }
+
+
+# Learners
+
+
+@router.put(
+    "/learners/{name}",
+    tags=["learners"],
+    summary="Create a learner",
+    response_model=schemas.LearnerDocument,
+    responses={201: {"description": "Created", "model": schemas.LearnerDocument}, **_problems(*_BODY, 409, 503)},
+    openapi_extra=schemas.request_body(schemas.LearnerConfig, examples.CREATE),
+)
+async def create(name: TheName, engine: TheEngine, body: TheBody) -> JSONResponse:
+    """Create a learner; 200 where it exists with the same configuration, 409 where it has another."""
+    try:
+        config = Config.of(decode_json(body))
+    except Refused as error:
+        raise Invalid("the configuration is refused; nothing was created", error.problems) from None
+    hosted, new = await engine.create(name, config)
+    return JSONResponse(_document(hosted), status_code=201 if new else 200)
+
+
+@router.get("/learners", tags=["learners"], summary="List the learners", response_model=schemas.LearnerList)
+async def index(engine: TheEngine) -> JSONResponse:
+    """Every learner of this node, by name."""
+    return JSONResponse({"learners": [_document(engine.hosted[name]) for name in sorted(engine.hosted)]})
+
+
+@router.get(
+    "/learners/{name}",
+    tags=["learners"],
+    summary="Show a learner",
+    response_model=schemas.LearnerDocument,
+    responses=_problems(404, 422),
+)
+async def show(learner: TheLearner) -> JSONResponse:
+    """Its configuration, position, class counts and readiness."""
+    return JSONResponse(_document(learner))
+
+
+@router.delete(
+    "/learners/{name}",
+    tags=["learners"],
+    summary="Delete a learner",
+    status_code=204,
+    responses=_problems(404, 422, 503),
+)
+async def delete(name: TheName, engine: TheEngine) -> Response:
+    """Delete a learner with its log and its snapshots."""
+    await engine.delete(name)
+    return Response(status_code=204)
+
+
+# Learning and scoring
+
+
+@router.post(
+    "/learners/{name}/update",
+    tags=["events"],
+    summary="Learn labelled events",
+    response_model=schemas.UpdateReply,
+    responses=_problems(*_BODY, 404, 500, 503),
+    openapi_extra=schemas.request_body(schemas.UpdateBody, examples.UPDATE),
+)
+async def update(learner: TheLearner, body: TheBody) -> Response:
+    """Score each event, then learn from it, in order. A 200 means that all are in the log: they survive a crash."""
+    batch = decode_update(body, learner.learner.config.features)
+    learnt = await learner.update(batch)
+    return Response(encode_learnt(learnt, batch.ids), media_type="application/json")
+
+
+@router.post(
+    "/learners/{name}/predict",
+    tags=["events"],
+    summary="Score events",
+    response_model=schemas.PredictReply,
+    responses=_problems(*_BODY, 404),
+    openapi_extra=schemas.request_body(schemas.PredictBody, examples.PREDICT),
+)
+async def predict(learner: TheLearner, body: TheBody) -> Response:
+    """Score each event; changes nothing and waits for nothing."""
+    events = decode_events(body, learner.learner.config.features)
+    view = learner.view
+    head = {
+        "position": learner.position,
+        "ready": view.not_ready is None,
+        "stale_seconds": learner.engine.stale_seconds,
+    }
+    return Response(encode_scores(view.scorer.score(events.rows), events.ids, head), media_type="application/json")
+
+
+# Figures
+
+
+@router.get(
+    "/learners/{name}/metrics",
+    tags=["figures"],
+    summary="The live figures",
+    response_model=schemas.Metrics,
+    responses=_problems(404, 422),
+)
+async def metrics(learner: TheLearner) -> JSONResponse:
+    """Over the window and since the start; null figures have their reason under `undefined`."""
+    view = learner.view
+    head = {"name": learner.name, "position": learner.position, "threshold": view.scorer.threshold}
+    return JSONResponse({**head, **view.figures.as_json()})
+
+
+@router.get(
+    "/learners/{name}/metrics/history",
+    tags=["figures"],
+    summary="The figures over time",
+    response_model=schemas.History,
+    responses=_problems(404, 422),
+)
+async def history(learner: TheLearner) -> JSONResponse:
+    """A bounded number of points over the whole stream."""
+    return JSONResponse(learner.view.figures.history())
+
+
+@router.get(
+    "/learners/{name}/digest",
+    tags=["learners"],
+    summary="A hash of the state",
+    response_model=schemas.Digest,
+    responses=_problems(404, 422),
+)
+async def digest(learner: TheLearner) -> dict[str, Any]:
+    """The position and a hash of the whole state there."""
+    position, value = await learner.digest()
+    return {"position": position, "digest": value}
+
+
+# Snapshots
+
+
+@router.get(
+    "/learners/{name}/snapshots",
+    tags=["snapshots"],
+    summary="List the snapshots",
+    response_model=schemas.SnapshotList,
+    responses=_problems(404, 422, 503),
+)
+async def snapshots(learner: TheLearner, engine: TheEngine) -> dict[str, Any]:
+    """The retained snapshots, newest first."""
+    found = await engine.reached(engine.store.snapshots(learner.name, learner.birth))
+    return {"snapshots": [one._asdict() for one in found]}
+
+
+@router.post(
+    "/learners/{name}/snapshots",
+    tags=["snapshots"],
+    summary="Take a snapshot",
+    status_code=201,
+    response_model=schemas.SnapshotDocument,
+    responses=_problems(404, 422, 503),
+)
+async def snapshot(learner: TheLearner) -> dict[str, Any]:
+    """Save the state now."""
+    return (await learner.save())._asdict()
+
+
+@router.post(
+    "/learners/{name}/snapshots/{position}/restore",
+    tags=["snapshots"],
+    summary="Roll back to a snapshot",
+    response_model=schemas.Restored,
+    responses=_problems(404, 422, 503),
+)
+async def restore(learner: TheLearner, position: Annotated[int, Path(ge=1, le=2**53)]) -> dict[str, Any]:
+    """Go on from a snapshot: what was learnt after it is undone, figures and remembered ids included."""
+    return {"position": await learner.restore(position)}
+
+
+# The node
+
+
+@router.get("/algorithms", tags=["node"], summary="The catalogue", response_model=schemas.Catalogue)
+async def catalogue() -> dict[str, Any]:
+    """Every algorithm, and the settings of the other parts of a learner, with JSON schemas."""
+    parts = {
+        "features": {kind: one.schema() for kind, one in KINDS.items()},
+        "scaling": Scaling.schema(),
+        "calibration": Calibration.schema(),
+        "threshold": Threshold.schema(),
+    }
+    return {"algorithms": [describe(name) for name in algorithms()], "parts": parts}
+
+
+@router.get("/health/live", tags=["node"], summary="Is the process alive", response_model=schemas.Health)
+async def live(engine: TheEngine) -> JSONResponse:
+    """200 as long as the event loop runs."""
+    return JSONResponse(_health(engine))
+
+
+@router.get(
+    "/health/ready",
+    tags=["node"],
+    summary="Can it take updates",
+    response_model=schemas.Health,
+    responses={503: {"description": "Not now", "model": schemas.Health}},
+)
+async def ready(engine: TheEngine) -> JSONResponse:
+    """200 once every learner is here and while the store answers, else 503."""
+    health = _health(engine)
+    return JSONResponse(health, status_code=200 if health["status"] == "ok" else 503)
+
+
+def _health(engine: Engine) -> dict[str, Any]:
+    status = "ok"
+    if engine.unreachable is not None:
+        status = "store-unavailable"
+    elif not engine.ready:
+        status = "starting"
+    return {
+        "status": status,
+        "detail": engine.unreachable,
+        "learners": len(engine.hosted),
+        "stale_seconds": engine.stale_seconds,
+    }

@@ -1,0 +1,164 @@
+"""What every reader of a file is: rows in order, each an API event, with the place in the file for what is wrong."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Literal, Self, TypeVar
+
+from service.cells import Columns, Labels
+from service.failure import CommandFailed
+
+__all__ = ["GZIP", "Event", "ReadError", "Rows", "Shape", "TextRows"]
+
+Event = dict[str, Any]  # as the API takes it, with its label
+Record = TypeVar("Record")
+Text = TypeVar("Text", str, list[str])
+
+GZIP = b"\x1f\x8b"  # how every gzipped file begins
+_AHEAD_ROWS = 10_000  # rows that are looked at before the first is given out
+_AHEAD_CHARACTERS = 4_000_000  # or fewer, where they are long
+
+
+class ReadError(CommandFailed):
+    """The file cannot be read as labelled rows. The text names the file and, where one is to blame, the line."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a file's rows carry."""
+
+    kind: Literal["named", "dense", "sparse"]
+    columns: tuple[str, ...] = ()  # named: the features in order (JSONL: those of the first row)
+    texts: tuple[str, ...] = ()  # named: those that hold strings
+    width: int | None = None  # dense: numbers per row; sparse: columns, where the file tells
+
+    def __str__(self) -> str:
+        if self.kind == "named":
+            return f"{len(self.columns)} named features"
+        return f"{self.kind} rows" if self.width is None else f"{self.kind} rows of {self.width:,} columns"
+
+
+class Rows(ABC, Generic[Record]):
+    """An open file: `shape` tells what its rows are, `events` gives them, once and in order. A context manager."""
+
+    shape: Shape
+    total: int | None = None  # rows, where the format tells before the end
+    adapt: Callable[[Event], Event] | None = None  # applied to each event; may raise ValueError
+    _unit: str = "line"  # what a place in the file is counted in
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def events(self, skip: int = 0) -> Iterator[Event]:
+        """Every row from number `skip` on, counted from 0. Raises `ReadError` at the first row that is malformed."""
+        for place, record in self._records(skip):
+            try:
+                event = self._event(record)
+                if self.adapt is not None:
+                    event = self.adapt(event)
+            except ValueError as error:
+                raise self._at(place, error) from None
+            yield event
+
+    @abstractmethod
+    def fraction(self) -> float:
+        """How much of the file has been read, 0 to 1."""
+
+    def close(self) -> None:
+        """Close the file; done by the context manager."""
+        return
+
+    @abstractmethod
+    def _records(self, skip: int) -> Iterator[tuple[int, Record]]:
+        """Each row, unread, with its place, from row `skip` on."""
+
+    @abstractmethod
+    def _event(self, record: Record) -> Event:
+        """The row as an event. Raises ValueError where it is malformed."""
+
+    def _at(self, place: int, error: object) -> ReadError:
+        return ReadError(f"{self.path}, {self._unit} {place:,}: {error}")
+
+
+class TextRows(Rows[Text]):
+    """A text file, gzipped or not, whose first rows are looked at before any is given out."""
+
+    def __init__(self, path: Path, columns: Columns) -> None:
+        super().__init__(path)
+        self._columns = columns
+        self._labels = Labels(columns.positive)
+        self._raw = path.open("rb")
+        try:
+            self._size = max(1, os.fstat(self._raw.fileno()).st_size)
+            packed = self._raw.peek(2)[:2] == GZIP
+            stream = gzip.GzipFile(fileobj=self._raw) if packed else self._raw
+            self._text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+            self._rest: Iterator[tuple[int, Text]] = self._read()
+            self._head: list[tuple[int, Text]] = list(self._first())
+            if not self._head:
+                raise ReadError(f"{path}: the file holds no rows")
+            self.shape = self._survey(self._head)
+        except BaseException:
+            self._raw.close()
+            raise
+
+    def fraction(self) -> float:
+        return self._raw.tell() / self._size
+
+    def close(self) -> None:
+        self._raw.close()
+
+    def _records(self, skip: int) -> Iterator[tuple[int, Text]]:
+        head, self._head = self._head, []
+        return islice(chain(head, self._rest), skip, None)
+
+    def _first(self) -> Iterator[tuple[int, Text]]:
+        room = _AHEAD_CHARACTERS
+        for place, record in islice(self._rest, _AHEAD_ROWS):
+            yield place, record
+            room -= len(record) if isinstance(record, str) else sum(map(len, record))
+            if room < 0:
+                return
+
+    def _check_labels(self, values: Iterator[Any]) -> None:
+        try:
+            self._labels.check(values)
+        except ValueError as error:
+            raise ReadError(f"{self.path}: {error}") from None
+
+    @abstractmethod
+    def _read(self) -> Iterator[tuple[int, Text]]:
+        """Every row, unread, with its line number, blank lines left out. Raises `ReadError`."""
+
+    @abstractmethod
+    def _survey(self, head: list[tuple[int, Text]]) -> Shape:
+        """What the first rows tell of all. Raises `ReadError` where their labels are unclear."""
+
+    def _lines(self) -> Iterator[str]:
+        """The text line by line."""
+        done = 0
+        try:
+            for line in self._text:
+                done += 1
+                yield line
+        except UnicodeDecodeError as error:
+            raise ReadError(f"{self.path}, soon after line {done:,}: not UTF-8 text ({error.reason})") from None
+        except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+            raise self._at(done + 1, f"the gzip data is damaged or cut short ({error})") from None

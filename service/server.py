@@ -1,0 +1,139 @@
+"""Running the service under uvicorn: a listening socket, the app, and a word when it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import uvicorn
+
+from service.app import create_app
+from service.errors import ServiceError
+from service.failure import CommandFailed
+from service.settings import Settings
+
+__all__ = ["CannotListen", "CannotServe", "Server", "listen", "process_age", "serve", "shown"]
+
+_IMPORTED = time.monotonic()
+_LOOK_EVERY = 0.1  # seconds
+_GRACE = 5  # seconds that open requests get at a stop; event streams would otherwise stay for good
+
+
+class CannotListen(CommandFailed):
+    """The address cannot be listened on."""
+
+
+class CannotServe(CommandFailed):
+    """The service did not start."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 takes a free one. Raises `CannotListen`."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if error.errno == errno.EADDRINUSE:
+            reason = "another program is listening there; choose a free port with --port"
+        raise CannotListen(f"cannot listen on {host}:{port}: {reason}") from None
+
+
+def process_age() -> float:
+    """Seconds since this process was started; where the system does not tell, since this module was imported."""
+    try:
+        stat = Path("/proc/self/stat").read_text()
+        uptime = float(Path("/proc/uptime").read_text().split()[0])
+        started = int(stat.rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")  # 22nd field; the 2nd has spaces
+    except (OSError, ValueError, IndexError):
+        return time.monotonic() - _IMPORTED
+    return uptime - started
+
+
+def serve(settings: Settings, *, log_level: str) -> None:
+    """Serve until Ctrl-C, which is a clean end, or SIGTERM, which ends the process by that signal once all is saved."""
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    listener = listen(settings.host, settings.port)
+
+    def ready() -> None:
+        print(
+            f"rarestream is ready in {process_age():.1f} s: {server.url} (dashboard), {server.url}/docs, "
+            f"store {shown(settings.store)}",
+            flush=True,
+        )
+
+    server = Server(settings, listener, ready=ready, log_level=log_level)
+    with suppress(KeyboardInterrupt):  # uvicorn repeats the signal after its clean shutdown
+        server.run()
+
+
+def shown(store: str) -> str:
+    """A store's URL as it may be printed: without its password."""
+    parts = urlsplit(store)
+    return store.replace(f":{parts.password}@", ":***@") if parts.password else store
+
+
+class Server(uvicorn.Server):
+    """The service on one socket; `ready` is called once it takes updates.
+
+    `run()` serves until `should_exit` is set, or, in the main thread, until a signal.
+    """
+
+    def __init__(
+        self, settings: Settings, listener: socket.socket, *, ready: Callable[[], None], log_level: str
+    ) -> None:
+        self._app = create_app(settings)
+        self._running = AsyncExitStack()  # the app between its start and its end
+        self._listener = listener
+        self._ready = ready
+        host, port = listener.getsockname()[:2]
+        reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        self.url = f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
+        super().__init__(
+            uvicorn.Config(
+                self._app,
+                lifespan="off",  # `startup` and `shutdown` below run it, to report its errors in plain words
+                log_level=log_level,
+                access_log=False,  # one line per request would cost more than many requests do
+                timeout_graceful_shutdown=_GRACE,
+            )
+        )
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until told to stop. Raises `CannotServe` where the app does not start."""
+        try:
+            super().run(sockets or [self._listener])
+        finally:
+            self._listener.close()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the app and accept connections."""
+        try:
+            await self._running.enter_async_context(self._app.router.lifespan_context(self._app))
+        except ServiceError as error:
+            raise CannotServe(f"the service cannot start: {error.detail}") from error
+        except ValueError as error:  # a store's URL that is none
+            raise CannotServe(f"the service cannot start: {error}") from error
+        await super().startup(sockets)
+        self._telling = asyncio.create_task(self._tell(), name="tell when ready")
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Finish the open requests, then end the app: last snapshots, the store closed."""
+        await super().shutdown(sockets)
+        self._telling.cancel()
+        if not self.force_exit:
+            await self._running.aclose()
+
+    async def _tell(self) -> None:
+        """Call `ready` once every learner is here: at once, but for a store that is away when we start."""
+        while not self._app.state.engine.ready:  # noqa: ASYNC110 (the engine has a flag, not an event)
+            await asyncio.sleep(_LOOK_EVERY)
+        self._ready()

@@ -1,0 +1,37 @@
+"""Settings of a node: from the environment (`RARESTREAM_STORE=...`), overridden by the command line."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+__all__ = ["Settings"]
+
+
+class Settings(BaseSettings):
+    """Everything that can be set, with its default and its bound."""
+
+    model_config = SettingsConfigDict(env_prefix="RARESTREAM_", extra="forbid", frozen=True)
+
+    store: str = Field(
+        default="sqlite:///rarestream.db", description="where logs and snapshots live: sqlite:///path, redis://"
+    )
+    host: str = Field(default="127.0.0.1", description="address to listen on")
+    port: int = Field(default=8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    max_learners: int = Field(default=1000, ge=1, description="learners on this node")
+    max_body_bytes: int = Field(default=16 * 2**20, ge=1024, description="of one request")
+    max_buffered_bytes: int = Field(default=256 * 2**20, ge=1024, description="of request bodies being read at once")
+    queue_bytes: int = Field(default=64 * 2**20, ge=1024, description="of events that wait in one learner's queue")
+    record_events: int = Field(default=8192, ge=1, description="waiting events that are put into one record of the log")
+    snapshot_events: int = Field(default=100_000, ge=1, description="events after which a snapshot is taken")
+    snapshot_seconds: float = Field(
+        default=60.0, gt=0, description="seconds after which a changed learner is snapshotted"
+    )
+    snapshots_kept: int = Field(default=3, ge=1, description="snapshots retained per learner")
+    trim_log: bool = Field(
+        default=True, description="drop log records that are older than the oldest retained snapshot"
+    )
+    follow_seconds: float = Field(
+        default=1.0, gt=0, description="how often other nodes' learners and records are looked for"
+    )
+    threads: int = Field(default=2, ge=1, description="threads that learn batches of over a millisecond")

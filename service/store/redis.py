@@ -1,0 +1,305 @@
+"""The store on Redis (6.2 or newer): any number of nodes on any number of machines share it.
+
+A learner is a stream with explicit ids `<position>-0`, a sorted set of the tokens in it, a hash with its birth, head
+and trimmed positions, and its snapshots. Everything that must be atomic is one Lua script on those keys, which share a
+hash tag: they are in one slot of a Cluster (behind one endpoint: MOVED is not followed).
+
+What Redis must be given:
+- `appendonly yes` and `appendfsync always`: "durable on return" is as durable as these make it. With `everysec` a power
+  cut may take the last second of what was acknowledged.
+- `maxmemory-policy noeviction`, and memory for the retained snapshots.
+
+A Redis that lost data shows. Flushed: `LearnerGone`. Restored from an older copy: `heads` go backwards, and a node that
+has gone further gets `StoreUnavailable` from its appends. Restart every node then: once others have appended past the
+lost positions, the numbers alone do not tell any more.
+
+A connection that breaks is tried once more at once, where repeating is harmless. An append is known by its tokens, so
+neither a repeated nor a delayed one lands twice; once the log is trimmed past `after` that can no longer be told, and
+nothing is appended (`BehindLog`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote, unquote, urlsplit
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError, NoScriptError, RedisError
+
+from service.errors import BehindLog, Damaged, LearnerGone, StoreUnavailable
+from service.store import (
+    AHEAD,
+    BEHIND,
+    CLOSED,
+    GONE,
+    REPLY_BYTES,
+    SNAPSHOT_PART,
+    URL_FORMS,
+    Entry,
+    Head,
+    SnapshotInfo,
+)
+from service.store.redis_scripts import APPEND, CREATE, DELETE, READ, RETAIN, RETAINED, Script
+
+__all__ = ["RedisStore"]
+
+T = TypeVar("T")
+
+# Every key. {} stands for the learner's name, percent-encoded, in braces: the hash tag.
+LEARNERS = "rarestream:learners"  # set of <birth in hex>:<name>; may hold learners that are gone, lacks none
+META = "rarestream:{}:meta"  # hash: birth, head, trimmed
+LOG = "rarestream:{}:log"  # stream: <position>-0, t = token, d = data
+TOKENS = "rarestream:{}:tokens"  # sorted set: the tokens in the log, by position
+SNAPSHOTS = "rarestream:{}:snapshots"  # hash: position -> "<id> <parts> <size> <time>"
+PART = "rarestream:{}:part:"  # then <id>:<number>: up to SNAPSHOT_PART bytes of a snapshot
+KEYS = (META, LOG, TOKENS, SNAPSHOTS)
+
+CONNECT_SECONDS = 2.0
+REPLY_SECONDS = 5.0  # for one command, and for a free connection
+CONNECTIONS = 64  # so many calls are under way at once; the others wait
+STAGED_SECONDS = 3600  # parts of a snapshot that is not complete by then vanish
+LISTED = 1000  # learners looked up in one round trip
+
+
+class _Retained(NamedTuple):
+    """A line of the hash of snapshots."""
+
+    position: int
+    id: str
+    parts: int
+    size: int
+    time: float
+
+
+class RedisStore:
+    """See `Store`. Connects with the first call, not before."""
+
+    def __init__(self, url: str) -> None:
+        """`url` may carry redis-py's options, as in `?socket_timeout=10`; a `ValueError` never shows it."""
+        pool = _pool(url)
+        self._password = pool.connection_kwargs.get("password")
+        self._redis = Redis.from_pool(pool)
+        self._calls = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._closed = False
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        """Around each call: `close` waits for those under way, and Redis's errors become ours."""
+        if self._closed:
+            raise StoreUnavailable(CLOSED)
+        task = asyncio.current_task()
+        cancelled = task.cancelling() if task else 0
+        self._calls += 1
+        self._idle.clear()
+        try:
+            yield
+        except RedisError as error:
+            # Away, loading, read-only, out of memory, a full disk, a wrong password, ...: its own words say which.
+            # Not `from error`: a server that knows no AUTH repeats the password in its reply.
+            text = str(error)
+            if self._password:
+                text = text.replace(self._password, "***")
+            raise StoreUnavailable(f"Redis: {text}") from None
+        finally:
+            self._calls -= 1
+            if self._calls == 0:
+                self._idle.set()
+            # redis-py sends under `asyncio.wait_for`, which in Python 3.11 can swallow a cancellation.
+            if task and task.cancelling() > cancelled:
+                raise asyncio.CancelledError
+
+    async def close(self) -> None:
+        self._closed = True
+        await self._idle.wait()
+        await self._redis.aclose()
+
+    async def _run(self, script: Script, learner: str, *args: bytes | str | int) -> Any:
+        """Run a script on the learner's keys; None where it says that the birth is not the present one."""
+        keys = [_key(key, learner) for key in KEYS]
+        try:
+            return await self._redis.evalsha(script.sha, len(keys), *keys, *args)
+        except NoScriptError:  # Redis was started since
+            return await self._redis.eval(script.text, len(keys), *keys, *args)
+
+    async def create(self, learner: str, token: bytes, data: bytes) -> Head:
+        listed = _listed(learner, token)
+        with self._call():
+            # Listed first, as a member that only this birth has: a crash before the script leaves one that `heads`
+            # passes over, and no create or delete of another birth takes it away.
+            await _twice(lambda: self._redis.sadd(LEARNERS, listed))
+            birth, head = await _twice(lambda: self._run(CREATE, learner, token, data))
+            if birth != token:
+                await _twice(lambda: self._redis.srem(LEARNERS, listed))
+        return Head(birth, head)
+
+    async def append(
+        self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int
+    ) -> list[Entry]:
+        flat = [part for record in records for part in record]
+        with self._call():
+            reply = await _twice(lambda: self._run(APPEND, learner, birth, after, REPLY_BYTES, *flat))
+        head, entries = _entries(reply, learner, after)
+        if after > head:
+            raise StoreUnavailable(AHEAD.format(learner=learner, after=after, head=head))
+        return entries
+
+    async def read(self, learner: str, birth: bytes, after: int, limit: int) -> list[Entry]:
+        with self._call():
+            reply = await _twice(lambda: self._run(READ, learner, birth, after, REPLY_BYTES, limit))
+        _, entries = _entries(reply, learner, after)
+        return entries
+
+    async def heads(self) -> dict[str, Head]:
+        heads: dict[str, Head] = {}
+        with self._call():
+            members = await _twice(lambda: self._redis.smembers(LEARNERS))
+            listed = [_unlisted(member.decode()) for member in members if isinstance(member, bytes)]
+            for start in range(0, len(listed), LISTED):
+                heads |= await _twice(partial(self._heads, listed[start : start + LISTED]))
+        return heads
+
+    async def _heads(self, listed: list[tuple[str, bytes]]) -> dict[str, Head]:
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for learner, _ in listed:
+                pipe.hmget(_key(META, learner), ["birth", "head"])
+            rows = await pipe.execute()
+        return {
+            learner: Head(birth, int(head))
+            for (learner, born), (birth, head) in zip(listed, rows, strict=True)
+            if birth == born  # else a create that has not come to its end, or a delete
+        }
+
+    async def delete(self, learner: str, birth: bytes) -> None:
+        with self._call():
+            # Not twice: the second time the learner would be gone.
+            reply = await self._run(DELETE, learner, birth, _key(PART, learner))
+            # This birth is gone now, whoever deleted it: what a crash right here leaves listed goes the next time.
+            await _twice(lambda: self._redis.srem(LEARNERS, _listed(learner, birth)))
+        _present(reply, learner)
+
+    async def save(self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool) -> None:
+        id = secrets.token_hex(8)
+        prefix = _key(PART, learner)
+        parts = {
+            f"{prefix}{id}:{number}": memoryview(snapshot)[start : start + SNAPSHOT_PART]
+            for number, start in enumerate(range(0, len(snapshot), SNAPSHOT_PART))
+        }
+        retained = f"{id} {len(parts)} {len(snapshot)} {time.time():.6f}"
+        with self._call():
+            for key, part in parts.items():
+                await _twice(partial(self._redis.set, key, part, ex=STAGED_SECONDS))
+            # Not twice: the first time may have retained and, being old, forgotten it already.
+            reply = await self._run(RETAIN, learner, birth, position, keep, int(trim), prefix, retained, id, len(parts))
+            if parts and (reply is None or reply[0] != b"retained"):
+                await self._redis.unlink(*parts)
+        outcome, head = _present(reply, learner)
+        if outcome == b"ahead":
+            raise StoreUnavailable(AHEAD.format(learner=learner, after=position, head=head))
+        if outcome == b"lost":
+            raise StoreUnavailable(f"a snapshot of {learner} took more than {STAGED_SECONDS} s to send to Redis")
+
+    async def load(self, learner: str, birth: bytes, position: int | None = None) -> tuple[int, bytes] | None:
+        missing = None
+        with self._call():
+            while True:
+                retained = await self._retained(learner, birth)
+                if position is not None:
+                    retained = [snapshot for snapshot in retained if snapshot.position == position]
+                if not retained:
+                    return None
+                chosen = retained[0]
+                first = f"{_key(PART, learner)}{chosen.id}:"
+                parts = [await _twice(partial(self._redis.get, f"{first}{number}")) for number in range(chosen.parts)]
+                whole = [part for part in parts if isinstance(part, bytes)]
+                if len(whole) == chosen.parts:
+                    return chosen.position, b"".join(whole)
+                if chosen.id == missing:
+                    raise Damaged(
+                        f"the snapshot of {learner} at {chosen.position} lacks a part; does Redis evict keys?"
+                    )
+                missing = chosen.id  # forgotten since it was listed? Then the next list is another
+
+    async def snapshots(self, learner: str, birth: bytes) -> list[SnapshotInfo]:
+        with self._call():
+            retained = await self._retained(learner, birth)
+        return [SnapshotInfo(snapshot.position, snapshot.size, snapshot.time) for snapshot in retained]
+
+    async def _retained(self, learner: str, birth: bytes) -> list[_Retained]:
+        """What the hash of snapshots holds, newest first."""
+        flat = _present(await _twice(lambda: self._run(RETAINED, learner, birth)), learner)
+        found = []
+        for position, snapshot in zip(flat[::2], flat[1::2], strict=True):
+            id, parts, size, saved = snapshot.decode().split()
+            found.append(_Retained(int(position), id, int(parts), int(size), float(saved)))
+        return sorted(found, reverse=True)
+
+    async def ping(self) -> None:
+        with self._call():
+            await _twice(self._redis.ping)
+
+
+def _key(key: str, learner: str) -> str:
+    return key.format(f"{{{quote(learner, safe='')}}}")
+
+
+def _listed(learner: str, birth: bytes) -> str:
+    return f"{birth.hex()}:{quote(learner, safe='')}"
+
+
+def _unlisted(member: str) -> tuple[str, bytes]:
+    birth, _, learner = member.partition(":")
+    return unquote(learner), bytes.fromhex(birth)
+
+
+def _present(reply: Any, learner: str) -> Any:
+    """The script's reply, where the birth was the present one."""
+    if reply is None:
+        raise LearnerGone(GONE.format(learner=learner))
+    return reply
+
+
+def _entries(reply: Any, learner: str, after: int) -> tuple[int, list[Entry]]:
+    """The head and the entries in the reply of APPEND or READ, where the log reaches back to `after`."""
+    head, trimmed, *found = _present(reply, learner)
+    if after < trimmed:
+        raise BehindLog(BEHIND.format(learner=learner, after=after, trimmed=trimmed))
+    return head, [Entry(*entry) for entry in zip(found[::3], found[1::3], found[2::3], strict=True)]
+
+
+async def _twice(call: Callable[[], Awaitable[T]]) -> T:
+    """Call again at once where the connection broke: most often it was an idle one, or a fail-over is done by now."""
+    try:
+        return await call()
+    except ConnectionError:
+        return await call()
+
+
+def _pool(url: str) -> BlockingConnectionPool:
+    """Where and how to connect. Neither this nor its errors touch the network or show the URL."""
+    try:
+        if not re.fullmatch("/?|/[0-9]+", urlsplit(url).path):  # redis-py would take database 0
+            raise ValueError
+        pool = BlockingConnectionPool.from_url(
+            url,
+            max_connections=CONNECTIONS,
+            timeout=REPLY_SECONDS,
+            socket_timeout=REPLY_SECONDS,
+            socket_connect_timeout=CONNECT_SECONDS,
+            retry=Retry(NoBackoff(), 0),  # `_twice` knows what may be repeated
+            protocol=2,  # all that is needed, and every server's
+        )
+        pool.connection_class(**pool.connection_kwargs)  # stays closed; an option that does not exist shows here
+    except (ValueError, TypeError, RedisError):
+        raise ValueError(f"the Redis URL or one of its options cannot be read; {URL_FORMS}") from None
+    return pool

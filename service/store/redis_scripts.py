@@ -1,0 +1,154 @@
+"""The atomic steps of the Redis store, in Lua. Nothing in them is newer than Redis 6.2.
+
+Each works on one learner's four keys, in the order of `redis.KEYS`: meta, log, tokens, snapshots. ARGV[1] is the birth
+that the caller knows, and where it is not the present one the script changes nothing and replies nil.
+
+Redis refuses a script's first write when it is out of memory, read-only or cannot write its disk; after a first write
+it refuses none. So each script stands or falls as a whole. Positions are doubles in Lua, exact to 2^53.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha1
+
+__all__ = ["APPEND", "CREATE", "DELETE", "READ", "RETAIN", "RETAINED", "Script"]
+
+
+class Script:
+    """A Lua script and the name under which Redis caches it."""
+
+    def __init__(self, *lua: str) -> None:
+        self.text = "".join(lua)
+        self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+
+
+_BIRTH = """
+local meta = redis.call('HMGET', KEYS[1], 'birth', 'head', 'trimmed')
+if meta[1] ~= ARGV[1] then return false end
+local head, trimmed = tonumber(meta[2]), tonumber(meta[3])
+"""
+
+_NUMBER = """
+local function number(position) return string.format('%.0f', position) end
+"""
+
+# One by one: nobody knows beforehand how many of them fill a reply. A step costs some microseconds.
+_GATHER = """
+local function gather(reply, after, limit, most)
+  local size = 0
+  while limit > 0 do
+    local found = redis.call('XRANGE', KEYS[2], number(after + 1) .. '-0', '+', 'COUNT', 1)[1]
+    if not found then return end
+    local token, data = found[2][2], found[2][4]
+    size = size + #data
+    if size > most and #reply > 2 then return end
+    after = tonumber(string.match(found[1], '^%d+'))
+    reply[#reply + 1] = after
+    reply[#reply + 1] = token
+    reply[#reply + 1] = data
+    limit = limit - 1
+  end
+end
+"""
+
+_FORGET = """
+local function forget(prefix, snapshot)
+  local id, parts = string.match(snapshot, '^(%S+) (%d+)')
+  for part = 0, tonumber(parts) - 1 do redis.call('UNLINK', prefix .. id .. ':' .. part) end
+end
+"""
+
+# token, data -> birth, head
+CREATE = Script("""
+local meta = redis.call('HMGET', KEYS[1], 'birth', 'head')
+if meta[1] then return {meta[1], tonumber(meta[2])} end
+redis.call('XADD', KEYS[2], '1-0', 't', ARGV[1], 'd', ARGV[2])
+redis.call('ZADD', KEYS[3], 1, ARGV[1])
+redis.call('HSET', KEYS[1], 'birth', ARGV[1], 'head', 1, 'trimmed', 0)
+return {ARGV[1], 1}
+""")
+
+# birth, after, bytes, then token and data of each record -> head, trimmed, then position, token and data of each entry
+APPEND = Script(
+    _BIRTH,
+    _NUMBER,
+    _GATHER,
+    """
+local after = tonumber(ARGV[2])
+if after < trimmed or after > head then return {head, trimmed} end
+for i = 4, #ARGV, 2 do
+  local stands = redis.call('ZSCORE', KEYS[3], ARGV[i])
+  if not stands or tonumber(stands) <= after then
+    head = head + 1
+    redis.call('XADD', KEYS[2], number(head) .. '-0', 't', ARGV[i], 'd', ARGV[i + 1])
+    redis.call('ZADD', KEYS[3], number(head), ARGV[i])
+    redis.call('HSET', KEYS[1], 'head', number(head))
+  end
+end
+local reply = {head, trimmed}
+gather(reply, after, math.huge, tonumber(ARGV[3]))
+return reply
+""",
+)
+
+# birth, after, bytes, limit -> as APPEND
+READ = Script(
+    _BIRTH,
+    _NUMBER,
+    _GATHER,
+    """
+local after = tonumber(ARGV[2])
+local reply = {head, trimmed}
+if after >= trimmed then gather(reply, after, tonumber(ARGV[4]), tonumber(ARGV[3])) end
+return reply
+""",
+)
+
+# birth, prefix of part keys -> 1
+DELETE = Script(
+    _BIRTH,
+    _FORGET,
+    """
+for _, snapshot in ipairs(redis.call('HVALS', KEYS[4])) do forget(ARGV[2], snapshot) end
+redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
+return 1
+""",
+)
+
+# birth, position, keep, trim (0 or 1), prefix of part keys, snapshot as in its hash, id, parts -> what came of it, head
+RETAIN = Script(
+    _BIRTH,
+    _NUMBER,
+    _FORGET,
+    """
+local position, keep, prefix = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[5]
+if position > head then return {'ahead', head} end
+if position < trimmed then return {'behind', head} end
+local first, last = prefix .. ARGV[7] .. ':', tonumber(ARGV[8]) - 1
+for part = 0, last do
+  if redis.call('EXISTS', first .. part) == 0 then return {'lost', head} end
+end
+for part = 0, last do redis.call('PERSIST', first .. part) end
+local replaced = redis.call('HGET', KEYS[4], number(position))
+if replaced then forget(prefix, replaced) end
+redis.call('HSET', KEYS[4], number(position), ARGV[6])
+
+local positions = {}
+for i, kept in ipairs(redis.call('HKEYS', KEYS[4])) do positions[i] = tonumber(kept) end
+table.sort(positions)
+while #positions > keep do
+  local oldest = number(table.remove(positions, 1))
+  forget(prefix, redis.call('HGET', KEYS[4], oldest))
+  redis.call('HDEL', KEYS[4], oldest)
+end
+if ARGV[4] == '1' and #positions > 0 then
+  redis.call('XTRIM', KEYS[2], 'MINID', number(positions[1] + 1) .. '-0')
+  redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', number(positions[1]))
+  redis.call('HSET', KEYS[1], 'trimmed', number(positions[1]))
+end
+return {'retained', head}
+""",
+)
+
+# birth -> position and snapshot of each
+RETAINED = Script(_BIRTH, "return redis.call('HGETALL', KEYS[4])")

@@ -1,0 +1,384 @@
+"""The embedded store: one SQLite file, shared by any number of processes on one machine.
+
+WAL with `synchronous=FULL`: what a call returned has been through fsync. One thread writes, and takes everything that
+waits, of all learners, into one transaction (group commit): one fsync serves them all, and the next group gathers
+meanwhile. Another thread reads through a connection of its own, so that a read never waits for an fsync.
+
+A snapshot of more than `SNAPSHOT_PART` bytes is written part by part, each in a transaction of its own so that appends
+pass between them, and counts from the last step on, which is atomic. What a crash leaves half-written is cleared by a
+later save.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from service.errors import BehindLog, LearnerGone, StoreError, StoreUnavailable
+from service.store import AHEAD, BEHIND, CLOSED, GONE, REPLY_BYTES, SNAPSHOT_PART, Entry, Head, SnapshotInfo
+from service.store.sqlite_file import BUSY_SECONDS, connect
+
+__all__ = ["SqliteStore"]
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+
+STALE_SECONDS = 3600.0  # a snapshot that is half-written for so long was left by a crash
+
+
+class _Log(NamedTuple):
+    """A row of the learner table, without its name and birth."""
+
+    id: int
+    head: int
+    trimmed: int
+
+
+@dataclass(slots=True)
+class _Write:
+    """A piece of work for the writer, and who waits for it."""
+
+    work: Work[Any]
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: Exception | None = None
+
+    def deliver(self) -> None:
+        """In the event loop: hand the outcome over."""
+        if self.future.done():
+            return  # the caller was cancelled; the work stands
+        if self.error is None:
+            self.future.set_result(self.result)
+        else:
+            self.future.set_exception(self.error)
+
+
+class SqliteStore:
+    """See `Store`. Made by `open`."""
+
+    def __init__(self, write: sqlite3.Connection, read: sqlite3.Connection) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._read_connection = read
+        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sqlite-reader")
+        self._waiting: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self._writer = threading.Thread(target=self._write_groups, args=(write,), name="sqlite-writer", daemon=True)
+        self._writer.start()
+        self._calls = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._closed = False
+
+    @classmethod
+    async def open(cls, path: str | Path, busy_seconds: float = BUSY_SECONDS) -> SqliteStore:
+        """Open the file, or make it where there is none. `StoreUnavailable` says why it cannot be used."""
+        return cls(*await asyncio.to_thread(connect, Path(path), busy_seconds))
+
+    # The two threads.
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        """Around each call, so that `close` can wait for those under way."""
+        if self._closed:
+            raise StoreUnavailable(CLOSED)
+        self._calls += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            if self._calls == 0:
+                self._idle.set()
+
+    async def _write(self, work: Work[T]) -> T:
+        """Run `work` in the writer's next transaction; its result when that is durable."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._waiting.put(_Write(work, future))
+        return await future
+
+    async def _read(self, work: Work[T]) -> T:
+        return await self._loop.run_in_executor(self._reader, _consistent, self._read_connection, work)
+
+    def _write_groups(self, connection: sqlite3.Connection) -> None:
+        """The writer thread: everything that waits is a group; None is the end."""
+        with closing(connection):
+            last = False
+            while not last:
+                taken = [self._waiting.get()] + [self._waiting.get() for _ in range(self._waiting.qsize())]
+                group = [write for write in taken if write is not None]
+                last = len(group) < len(taken)
+                _commit(connection, group)
+                try:
+                    self._loop.call_soon_threadsafe(_deliver, group)
+                except RuntimeError:
+                    return  # the loop was closed before the store: nobody waits any more
+
+    async def close(self) -> None:
+        self._closed = True
+        await self._idle.wait()
+        await asyncio.to_thread(self._release)
+
+    def _release(self) -> None:
+        self._reader.shutdown()
+        self._read_connection.close()
+        self._waiting.put(None)
+        self._writer.join()  # its connection is the last: SQLite empties and removes the WAL
+
+    # The protocol.
+
+    async def create(self, learner: str, token: bytes, data: bytes) -> Head:
+        def work(db: sqlite3.Connection) -> Head:
+            inserted = db.execute(
+                "INSERT INTO learner (name, birth, head, trimmed) VALUES (?, ?, 1, 0) ON CONFLICT DO NOTHING",
+                (learner, token),
+            )
+            if inserted.rowcount:
+                db.execute("INSERT INTO entry VALUES (?, 1, ?, ?)", (inserted.lastrowid, token, data))
+            return Head(*db.execute("SELECT birth, head FROM learner WHERE name = ?", (learner,)).fetchone())
+
+        with self._call():
+            return await self._write(work)
+
+    async def append(
+        self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int
+    ) -> list[Entry]:
+        def work(db: sqlite3.Connection) -> list[Entry]:
+            log = _reaching(db, learner, birth, after)
+            if after > log.head:
+                raise StoreUnavailable(AHEAD.format(learner=learner, after=after, head=log.head))
+            rows = db.execute("SELECT token FROM entry WHERE learner = ? AND position > ?", (log.id, after))
+            standing = {token for (token,) in rows}
+            head = log.head
+            for token, data in records:
+                if token not in standing:
+                    standing.add(token)
+                    head += 1
+                    db.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (log.id, head, token, data))
+            db.execute("UPDATE learner SET head = ? WHERE id = ?", (head, log.id))
+            return _entries(db, log.id, after)
+
+        with self._call():
+            return await self._write(work)
+
+    async def read(self, learner: str, birth: bytes, after: int, limit: int) -> list[Entry]:
+        with self._call():
+            return await self._read(lambda db: _entries(db, _reaching(db, learner, birth, after).id, after, limit))
+
+    async def heads(self) -> dict[str, Head]:
+        def work(db: sqlite3.Connection) -> dict[str, Head]:
+            rows = db.execute("SELECT name, birth, head FROM learner")
+            return {name: Head(birth, head) for name, birth, head in rows}
+
+        with self._call():
+            return await self._read(work)
+
+    async def delete(self, learner: str, birth: bytes) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            db.execute("DELETE FROM learner WHERE id = ?", (_log(db, learner, birth).id,))
+
+        with self._call():
+            await self._write(work)
+
+    async def save(self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool) -> None:
+        def begin(db: sqlite3.Connection) -> int:
+            log = _log(db, learner, birth)
+            now = time.time()
+            db.execute("DELETE FROM snapshot WHERE NOT whole AND time < ?", (now - STALE_SECONDS,))
+            row = (log.id, position, len(snapshot), now)
+            begun = db.execute(
+                "INSERT INTO snapshot (learner, position, size, time, whole) VALUES (?, ?, ?, ?, 0)", row
+            )
+            assert begun.lastrowid is not None  # an INSERT always has one
+            return begun.lastrowid
+
+        def part(id: int, number: int) -> Work[None]:
+            def work(db: sqlite3.Connection) -> None:
+                _log(db, learner, birth)
+                data = memoryview(snapshot)[number * SNAPSHOT_PART : (number + 1) * SNAPSHOT_PART]
+                db.execute("INSERT INTO part VALUES (?, ?, ?)", (id, number, data))
+
+            return work
+
+        def finish(id: int) -> Work[None]:
+            def work(db: sqlite3.Connection) -> None:
+                _retain(db, learner, birth, id, position, keep, trim)
+
+            return work
+
+        def forget(id: int) -> Work[None]:
+            def work(db: sqlite3.Connection) -> None:
+                db.execute("DELETE FROM snapshot WHERE id = ?", (id,))
+
+            return work
+
+        with self._call():
+            id = await self._write(begin)
+            try:
+                for number in range(-(-len(snapshot) // SNAPSHOT_PART)):
+                    await self._write(part(id, number))
+                await self._write(finish(id))
+            except StoreError:
+                with suppress(StoreError):  # else it goes when it is stale
+                    await self._write(forget(id))
+                raise
+
+    async def load(self, learner: str, birth: bytes, position: int | None = None) -> tuple[int, bytes] | None:
+        def work(db: sqlite3.Connection) -> tuple[int, bytes] | None:
+            log = _log(db, learner, birth)
+            found = db.execute(
+                "SELECT id, position FROM snapshot WHERE learner = ? AND whole AND position = coalesce(?, position)"
+                " ORDER BY position DESC LIMIT 1",
+                (log.id, position),
+            ).fetchone()
+            if found is None:
+                return None
+            parts = db.execute("SELECT data FROM part WHERE snapshot = ? ORDER BY number", (found[0],))
+            return found[1], b"".join(data for (data,) in parts)
+
+        with self._call():
+            return await self._read(work)
+
+    async def snapshots(self, learner: str, birth: bytes) -> list[SnapshotInfo]:
+        def work(db: sqlite3.Connection) -> list[SnapshotInfo]:
+            rows = db.execute(
+                "SELECT position, size, time FROM snapshot WHERE learner = ? AND whole ORDER BY position DESC",
+                (_log(db, learner, birth).id,),
+            )
+            return [SnapshotInfo(*row) for row in rows]
+
+        with self._call():
+            return await self._read(work)
+
+    async def ping(self) -> None:
+        with self._call():
+            await self._read(lambda db: db.execute("SELECT count(*) FROM sqlite_master").fetchone())
+
+
+# Inside a transaction.
+
+
+def _log(db: sqlite3.Connection, learner: str, birth: bytes) -> _Log:
+    row = db.execute("SELECT id, head, trimmed FROM learner WHERE name = ? AND birth = ?", (learner, birth)).fetchone()
+    if row is None:
+        raise LearnerGone(GONE.format(learner=learner))
+    return _Log(*row)
+
+
+def _reaching(db: sqlite3.Connection, learner: str, birth: bytes, after: int) -> _Log:
+    """The log, where it reaches back to `after`."""
+    log = _log(db, learner, birth)
+    if after < log.trimmed:
+        raise BehindLog(BEHIND.format(learner=learner, after=after, trimmed=log.trimmed))
+    return log
+
+
+def _entries(db: sqlite3.Connection, log: int, after: int, limit: int = -1) -> list[Entry]:
+    """Entries after `after`, as many as one reply carries; a negative limit is none."""
+    entries: list[Entry] = []
+    size = 0
+    query = "SELECT position, token, data FROM entry WHERE learner = ? AND position > ? ORDER BY position LIMIT ?"
+    with closing(db.execute(query, (log, after, limit))) as rows:
+        for row in rows:
+            entry = Entry(*row)
+            size += len(entry.data)
+            if entries and size > REPLY_BYTES:
+                break
+            entries.append(entry)
+    return entries
+
+
+def _retain(db: sqlite3.Connection, learner: str, birth: bytes, id: int, position: int, keep: int, trim: bool) -> None:
+    """The atomic step of `save`: the snapshot counts, older ones and the log below them go."""
+    log = _log(db, learner, birth)
+    if position > log.head:
+        raise StoreUnavailable(AHEAD.format(learner=learner, after=position, head=log.head))
+    if position < log.trimmed:  # newer ones are retained, and the log that would lead on from this one is gone
+        db.execute("DELETE FROM snapshot WHERE id = ?", (id,))
+        return
+    db.execute("DELETE FROM snapshot WHERE learner = ? AND position = ? AND whole", (log.id, position))
+    db.execute("UPDATE snapshot SET whole = 1 WHERE id = ?", (id,))
+    db.execute(
+        "DELETE FROM snapshot WHERE id IN (SELECT id FROM snapshot WHERE learner = ? AND whole"
+        " ORDER BY position DESC LIMIT -1 OFFSET ?)",
+        (log.id, keep),
+    )
+    (oldest,) = db.execute("SELECT min(position) FROM snapshot WHERE learner = ? AND whole", (log.id,)).fetchone()
+    if trim and oldest is not None:
+        db.execute("DELETE FROM entry WHERE learner = ? AND position <= ?", (log.id, oldest))
+        db.execute("UPDATE learner SET trimmed = ? WHERE id = ?", (oldest, log.id))
+
+
+# Transactions.
+
+
+def _unavailable(error: sqlite3.Error) -> StoreUnavailable:
+    """The disk is full, the file is locked, the device fails, the file is damaged: SQLite's own words say which."""
+    return StoreUnavailable(f"SQLite: {error}")
+
+
+def _consistent(db: sqlite3.Connection, work: Work[T]) -> T:
+    """Read: all of `work` sees the same moment."""
+    try:
+        db.execute("BEGIN")
+        try:
+            return work(db)
+        finally:
+            db.rollback()
+    except sqlite3.Error as error:
+        raise _unavailable(error) from error
+
+
+def _commit(db: sqlite3.Connection, group: list[_Write]) -> None:
+    """Run a group in one transaction and leave each outcome in its `_Write`.
+
+    Where the transaction fails as a whole, each is run in one of its own: a record that the disk has no room for does
+    not fail those that fit.
+    """
+    if not group:
+        return
+    try:
+        db.rollback()  # nothing to do but where the rollback below failed
+        db.execute("BEGIN IMMEDIATE")
+    except sqlite3.Error as error:  # locked for too long: it would be so for each alone, too
+        for write in group:
+            write.error = _unavailable(error)
+        return
+    try:
+        for write in group:
+            _attempt(db, write)
+        db.execute("COMMIT")
+    except sqlite3.Error as error:
+        with suppress(sqlite3.Error):
+            db.rollback()  # nothing to do where SQLite has rolled back by itself
+        if len(group) == 1:
+            group[0].error = _unavailable(error)
+        else:
+            for write in group:
+                _commit(db, [write])
+
+
+def _attempt(db: sqlite3.Connection, write: _Write) -> None:
+    """Run one piece of work; if it fails, undo it alone. Raises where the whole transaction is lost."""
+    write.error = None
+    db.execute("SAVEPOINT work")
+    try:
+        write.result = write.work(db)
+    except Exception as error:  # whatever it is, it is the caller's, who gets it from the future
+        if isinstance(error, sqlite3.Error) and not db.in_transaction:
+            raise
+        db.execute("ROLLBACK TO work")
+        write.error = _unavailable(error) if isinstance(error, sqlite3.Error) else error
+    db.execute("RELEASE work")
+
+
+def _deliver(group: list[_Write]) -> None:
+    for write in group:
+        write.deliver()

@@ -1,0 +1,125 @@
+"""The SQLite store's file: its schema, and the checks and settings with which it is opened."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from service.errors import StoreUnavailable
+
+__all__ = ["BUSY_SECONDS", "connect"]
+
+BUSY_SECONDS = 5.0  # how long to wait for another process's transaction
+CHECKPOINT_PAGES = 4096  # of 4 KiB: SQLite's own 1000 checkpoints after every ten records of 400 KB
+WAL_BYTES = 64 * 2**20  # a large snapshot swells the WAL; it is cut back to this
+
+APPLICATION = 0x72617265  # "rare", in the file's header: this file is ours
+SCHEMA = 1
+TABLES = (
+    """
+    CREATE TABLE learner (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, -- never used again
+        name TEXT NOT NULL UNIQUE,
+        birth BLOB NOT NULL,
+        head INTEGER NOT NULL,                -- position of the newest record; kept so that no number is used twice
+        trimmed INTEGER NOT NULL              -- the log holds trimmed + 1 ... head
+    )""",
+    """
+    CREATE TABLE entry (
+        learner INTEGER NOT NULL REFERENCES learner ON DELETE CASCADE,
+        position INTEGER NOT NULL,
+        token BLOB NOT NULL,                  -- before the data: found without reading them
+        data BLOB NOT NULL,
+        PRIMARY KEY (learner, position)
+    )""",
+    """
+    CREATE TABLE snapshot (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        learner INTEGER NOT NULL REFERENCES learner ON DELETE CASCADE,
+        position INTEGER NOT NULL,
+        size INTEGER NOT NULL,
+        time REAL NOT NULL,
+        whole INTEGER NOT NULL                -- 0 while its parts are being written
+    )""",
+    "CREATE UNIQUE INDEX retained ON snapshot (learner, position) WHERE whole",
+    "CREATE INDEX unfinished ON snapshot (time) WHERE NOT whole",
+    "CREATE INDEX snapshot_learner ON snapshot (learner)",  # for the cascade
+    """
+    CREATE TABLE part (
+        snapshot INTEGER NOT NULL REFERENCES snapshot ON DELETE CASCADE,
+        number INTEGER NOT NULL,
+        data BLOB NOT NULL,
+        PRIMARY KEY (snapshot, number)
+    )""",
+)
+
+
+def connect(path: Path, busy_seconds: float) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+    """The writer's connection and the reader's, to a file that has our schema."""
+    if not path.parent.is_dir():
+        raise StoreUnavailable(f"the directory {path.parent} of the store does not exist")
+    try:
+        with ExitStack() as opened:
+            # Each connection has a thread to itself, but not the one that opens it.
+            write, read = (
+                opened.enter_context(
+                    closing(sqlite3.connect(path, timeout=busy_seconds, isolation_level=None, check_same_thread=False))
+                )
+                for _ in range(2)
+            )
+            _prepare(write, path, busy_seconds)
+            read.execute("PRAGMA query_only = ON")
+            opened.pop_all()
+            return write, read
+    except sqlite3.Error as error:
+        raise StoreUnavailable(f"the store {path} cannot be opened: {error}") from error
+
+
+def _prepare(db: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
+    """Check that the file is ours before anything in it changes; then set the connection up for writing."""
+    new = _is_new(db, path)
+    _use_wal(db, path, busy_seconds)
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA foreign_keys = ON")
+    db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+    db.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
+    if new:
+        db.execute("BEGIN IMMEDIATE")
+        with db:  # COMMIT, or ROLLBACK on an error
+            if _is_new(db, path):  # else another process was first
+                for statement in TABLES:
+                    db.execute(statement)
+                db.execute(f"PRAGMA application_id = {APPLICATION}")
+                db.execute(f"PRAGMA user_version = {SCHEMA}")
+
+
+def _is_new(db: sqlite3.Connection, path: Path) -> bool:
+    """Whether the file is empty; an error where it holds something else than our schema."""
+    application, schema, tables = db.execute(  # one statement: another process may be making the tables just now
+        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)"
+        " FROM pragma_application_id, pragma_user_version"
+    ).fetchone()
+    if (application, schema, tables) == (0, 0, 0):
+        return True
+    if application != APPLICATION:
+        raise StoreUnavailable(f"the file {path} is an SQLite database of another program")
+    if schema != SCHEMA:
+        raise StoreUnavailable(f"the store {path} has schema version {schema}; this rarestream reads version {SCHEMA}")
+    return False
+
+
+def _use_wal(db: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
+    deadline = time.monotonic() + busy_seconds
+    while True:
+        try:
+            (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+            break
+        except sqlite3.OperationalError as error:
+            # SQLite does not wait by itself for another process that is opening the file.
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+    if mode != "wal":
+        raise StoreUnavailable(f"the store {path} is on a file system without shared memory, which SQLite's WAL needs")

@@ -1,0 +1,391 @@
+"""Bodies of the hot routes to columns, and columns to replies. JSON here; other codings give the same columns.
+
+A body is decoded once, by a typed decoder that knows the event's members. Whatever it or the columns refuse is decoded
+a second time, slowly, by `_Precise`, which finds every bad event and points at it: the first hundred are listed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from learners.arrays import Rows, Vector
+from learners.batch import Batch, Segment
+from learners.features import MAX_PROBLEMS, Features
+from learners.learner import MAX_WEIGHT, Scores
+from learners.parameters import Problem, Refused, show
+from learners.recent import MAX_SOURCE_NAME
+from service.engine import Learnt
+from service.errors import BadBody, Invalid
+
+__all__ = ["Events", "decode_events", "decode_json", "decode_update", "encode_learnt", "encode_scores"]
+
+MAX_ID = 256  # characters
+MAX_OFFSET = 2**53
+_MAX_TIME = 1e12  # seconds since the epoch
+
+_MEMBERS = {
+    "x": ("x",),
+    "indices": ("indices", "values"),
+    "features": ("features",),
+}
+
+
+class _Source(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    offset: int
+
+
+class _Event(msgspec.Struct, forbid_unknown_fields=True):
+    id: str | int | None = None
+    x: list[float] | None = None
+    indices: list[int] | None = None
+    values: list[float] | None = None
+    features: dict[str, Any] | None = None
+
+
+class _Labelled(_Event, forbid_unknown_fields=True):
+    label: bool | int | float | None = None
+    weight: float | None = None
+    time: float | None = None
+
+
+class _UpdateBody(msgspec.Struct, forbid_unknown_fields=True):
+    events: list[_Labelled]
+    source: _Source | None = None
+
+
+class _PredictBody(msgspec.Struct, forbid_unknown_fields=True):
+    events: list[_Event]
+
+
+_update_decoder = msgspec.json.Decoder(_UpdateBody)
+_predict_decoder = msgspec.json.Decoder(_PredictBody)
+
+
+class Events(NamedTuple):
+    """Unlabelled events as columns."""
+
+    rows: Rows
+    ids: tuple[str | None, ...]
+
+
+class _Unfit(Exception):
+    """The fast way does not take this body; the precise one says why."""
+
+
+def decode_json(body: bytes) -> Any:
+    """Any JSON value. Raises `BadBody`: malformed, not UTF-8, or nested beyond reason."""
+    try:
+        return json.loads(body)
+    except UnicodeDecodeError as error:
+        raise BadBody(f"the body is not UTF-8: byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise BadBody(f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
+    except ValueError:
+        raise BadBody("the body has a whole number of more than 4,300 digits") from None
+    except RecursionError:
+        raise BadBody("the body is nested too deeply") from None
+
+
+def decode_update(body: bytes, features: Features) -> Batch:
+    """Labelled events as columns. Raises `BadBody` or `Invalid`, which lists every bad event."""
+    try:
+        parsed = _update_decoder.decode(body)
+        return _batch(parsed, features)
+    except (msgspec.DecodeError, UnicodeError, _Unfit, Refused, RecursionError):
+        return _Precise(features, labelled=True).batch(decode_json(body))
+
+
+def decode_events(body: bytes, features: Features) -> Events:
+    """Unlabelled events as columns. Raises as `decode_update`."""
+    try:
+        events = _predict_decoder.decode(body).events
+        return Events(features.encode(_carried(events, features), typed=True), _ids(events))
+    except (msgspec.DecodeError, UnicodeError, _Unfit, Refused, RecursionError):
+        return _Precise(features, labelled=False).events(decode_json(body))
+
+
+# The fast way
+
+
+def _carried(events: Sequence[_Event], features: Features) -> list[Any]:
+    """What each event carries for its features; `_Unfit` if that is not what the learner takes."""
+    if not events:
+        raise _Unfit
+    member = features.MEMBER
+    if member == "indices":
+        pairs = [(event.indices, event.values) for event in events]
+        if any(one is None or two is None for one, two in pairs):
+            raise _Unfit
+        if any(event.x is not None or event.features is not None for event in events):
+            raise _Unfit
+        return pairs
+    carried: list[Any] = [event.x for event in events] if member == "x" else [event.features for event in events]
+    if any(one is None for one in carried):
+        raise _Unfit
+    if any(event.indices is not None or event.values is not None for event in events):
+        raise _Unfit
+    if any((event.features if member == "x" else event.x) is not None for event in events):
+        raise _Unfit
+    return carried
+
+
+def _ids(events: Sequence[_Event]) -> tuple[str | None, ...]:
+    ids = [None if event.id is None else str(event.id) for event in events]
+    if any(one is not None and not _good_id(one) for one in ids):
+        raise _Unfit
+    return tuple(ids)
+
+
+def _good_id(text: str) -> bool:
+    return 0 < len(text) <= MAX_ID and text.isprintable()
+
+
+def _batch(parsed: _UpdateBody, features: Features) -> Batch:
+    events = parsed.events
+    rows = features.encode(_carried(events, features), typed=True)
+    ids = _ids(events)
+    labels = np.array([event.label for event in events], dtype=np.float64)  # None: NaN
+    weights = _optional([event.weight for event in events], 1.0)
+    times = _optional([event.time for event in events], math.nan)
+    if not np.isin(labels, (-1.0, 0.0, 1.0)).all():
+        raise _Unfit
+    if weights is not None and not ((weights >= 0) & (weights <= MAX_WEIGHT)).all():
+        raise _Unfit
+    if times is not None and (np.abs(times) > _MAX_TIME).any():
+        raise _Unfit
+    segments: tuple[Segment, ...] = ()
+    if parsed.source is not None:
+        if _source_problems(msgspec.to_builtins(parsed.source)):
+            raise _Unfit
+        segments = (Segment(0, len(events), parsed.source.name, parsed.source.offset),)
+    return Batch(
+        rows=rows,
+        labels=np.where(labels > 0, 1.0, -1.0),
+        weights=weights,
+        times=times,
+        ids=ids if any(one is not None for one in ids) else None,
+        segments=segments,
+    )
+
+
+def _optional(values: list[float | None], missing: float) -> Vector | None:
+    if all(value is None for value in values):
+        return None
+    return np.array([missing if value is None else value for value in values], dtype=np.float64)
+
+
+# The precise way
+
+
+def _source_problems(source: Any) -> list[Problem]:
+    if not isinstance(source, dict):
+        return [Problem("/source", f"is {show(source)}; expected an object of name and offset")]
+    problems = [
+        Problem(f"/source/{str(name)[:200]}", "is not a member; expected name, offset")
+        for name in source
+        if name not in ("name", "offset")
+    ]
+    name, offset = source.get("name"), source.get("offset")
+    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name.encode()) <= MAX_SOURCE_NAME:
+        problems.append(Problem("/source/name", f"is {show(name)}; expected 1 to {MAX_SOURCE_NAME} bytes of text"))
+    if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= MAX_OFFSET:
+        problems.append(Problem("/source/offset", f"is {show(offset)}; expected a whole number from 0 to 2^53"))
+    return problems
+
+
+def _number_problem(value: Any, least: float, most: float) -> str | None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not least <= value <= most:
+        return f"is {show(value)}; expected a number from {least:g} to {most:g}"
+    return None
+
+
+def _order(problem: Problem) -> int:
+    """By event, problems of the body itself first."""
+    parts = problem.pointer.split("/")
+    return int(parts[2]) if len(parts) > 2 and parts[1] == "events" and parts[2].isdigit() else -1
+
+
+class _Precise:
+    """Reads a body member by member and remembers everything that is wrong with it."""
+
+    def __init__(self, features: Features, labelled: bool) -> None:
+        self.features = features
+        self.labelled = labelled
+        self.members = _MEMBERS[features.MEMBER]
+        self.allowed = {*self.members, "id", *(("label", "weight", "time") if labelled else ())}
+        self.problems: list[Problem] = []
+        self.bad: set[int] = set()
+
+    def batch(self, body: Any) -> Batch:
+        """Labelled events."""
+        events, rows = self._read(body)
+        parsed = [msgspec.convert({key: event.get(key) for key in _TOP}, _Labelled, strict=False) for event in events]
+        labels = np.array([float(event["label"]) for event in events])
+        source = body.get("source")
+        segments: tuple[Segment, ...] = () if source is None else (Segment(0, len(events), source["name"], int(source["offset"])),)
+        ids = _ids(parsed)
+        return Batch(
+            rows=rows,
+            labels=np.where(labels > 0, 1.0, -1.0),
+            weights=_optional([event.weight for event in parsed], 1.0),
+            times=_optional([event.time for event in parsed], math.nan),
+            ids=ids if any(one is not None for one in ids) else None,
+            segments=segments,
+        )
+
+    def events(self, body: Any) -> Events:
+        """Unlabelled events."""
+        events, rows = self._read(body)
+        return Events(rows, tuple(None if event.get("id") is None else str(event["id"]) for event in events))
+
+    def _read(self, body: Any) -> tuple[list[dict[str, Any]], Rows]:
+        if not isinstance(body, dict):
+            raise Invalid("the body is not an object", [Problem("", f"is {show(body)}; expected an object")])
+        known = ("events", "source") if self.labelled else ("events",)
+        for name in body:
+            if name not in known:
+                detail = f"is not a member; expected {', '.join(known)}"
+                self.problems.append(Problem(f"/{str(name)[:200]}", detail))
+        if body.get("source") is not None and self.labelled:
+            self.problems += _source_problems(body["source"])
+        events = body.get("events")
+        if not isinstance(events, list) or not events:
+            found = show(events) if "events" in body else "missing"
+            self.problems.append(Problem("/events", f"is {found}; expected a list of at least one event"))
+            raise Invalid("the body has no events", self.problems)
+        for i, event in enumerate(events):
+            self._check(i, event)
+        rows = self._encode(events)
+        if self.problems or rows is None:
+            least = "at least " if len(self.bad) >= MAX_PROBLEMS else ""
+            what = f"{least}{len(self.bad)} of {len(events)} events" if self.bad else "the body"
+            self.problems.sort(key=_order)
+            raise Invalid(f"refused {what}; nothing was changed", self.problems)
+        return events, rows
+
+    def _note(self, i: int, pointer: str, detail: str) -> None:
+        if i not in self.bad and len(self.bad) < MAX_PROBLEMS:
+            self.problems.append(Problem(f"/events/{i}{pointer}", detail))
+        self.bad.add(i)
+
+    def _check(self, i: int, event: Any) -> None:
+        """Everything about an event but its features' values."""
+        if not isinstance(event, dict):
+            self._note(i, "", f"is {show(event)}; expected an object")
+            return
+        for name in event:
+            if name not in self.allowed and not (event[name] is None and name in _TOP):
+                detail = f"is not a member here; expected {', '.join(sorted(self.allowed))}"
+                self._note(i, "/" + str(name)[:200].replace("~", "~0").replace("/", "~1"), detail)
+        for member in self.members:
+            if event.get(member) is None:
+                self._note(i, f"/{member}", f"is missing; this learner takes {self.features.KIND} features")
+        name = event.get("id")
+        if name is not None:
+            text = isinstance(name, (str, int)) and not isinstance(name, bool)
+            if not text or not _good_id(str(name)):
+                self._note(i, "/id", f"is {show(name)}; expected 1 to {MAX_ID} printable characters, or a whole number")
+        if self.labelled:
+            self._check_label(i, event)
+
+    def _check_label(self, i: int, event: dict[str, Any]) -> None:
+        label = event.get("label")
+        if "label" not in event:
+            self._note(i, "/label", "is missing; expected -1, 0 or 1, or a boolean")
+        elif not isinstance(label, (bool, int, float)) or label not in (-1, 0, 1):
+            self._note(i, "/label", f"is {show(label)}; expected -1, 0 or 1, or a boolean")
+        limits = {"weight": (0.0, MAX_WEIGHT), "time": (-_MAX_TIME, _MAX_TIME)}
+        for name, (least, most) in limits.items():
+            value = event.get(name)
+            if value is not None and (detail := _number_problem(value, least, most)):
+                self._note(i, f"/{name}", detail)
+
+    def _encode(self, events: list[Any]) -> Rows | None:
+        """The columns of the events; the problems of those that looked well so far join the others."""
+        well = [i for i in range(len(events)) if i not in self.bad]
+        carried = [
+            tuple(events[i][member] for member in self.members) if len(self.members) > 1 else events[i][self.members[0]]
+            for i in well
+        ]
+        try:
+            return self.features.encode(carried) if carried else None
+        except Refused as error:
+            prefix = "" if len(self.members) > 1 else f"/{self.members[0]}"
+            for pointer, detail in error.problems:
+                number, _, rest = pointer[1:].partition("/")
+                self._note(well[int(number)], prefix + (f"/{rest}" if rest else ""), detail)
+            return None
+
+
+_TOP = ("id", "x", "indices", "values", "features", "label", "weight", "time")
+
+
+# Replies
+
+
+class _Result(msgspec.Struct):
+    id: str | None
+    status: str
+    score: float | None
+    probability: float | None
+    threshold: float | None
+    label: int | None
+
+
+class _Prediction(msgspec.Struct):
+    id: str | None
+    score: float
+    probability: float
+    threshold: float
+    label: int
+
+
+_encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
+
+
+def encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes:
+    """The reply to an update: what became of each event."""
+    outcome = learnt.outcome
+    applied = outcome.applied.tolist()
+    columns = zip(
+        ids or [None] * len(applied),
+        applied,
+        outcome.scores.tolist(),
+        outcome.probabilities.tolist(),
+        outcome.thresholds.tolist(),
+        outcome.decisions.tolist(),
+        strict=True,
+    )
+    results = [
+        _Result(name, "applied", score, probability, threshold, int(decision))
+        if fresh
+        else _Result(name, "duplicate", None, None, None, None)
+        for name, fresh, score, probability, threshold, decision in columns
+    ]
+    count = sum(applied)
+    return _encode(
+        {
+            "applied": count,
+            "duplicate": len(applied) - count,
+            "position": learnt.position,
+            "class_counts": learnt.class_counts,
+            "results": results,
+        }
+    )
+
+
+def encode_scores(scores: Scores, ids: tuple[str | None, ...], head: dict[str, Any]) -> bytes:
+    """The reply to a predict, after the members of `head`."""
+    columns = zip(
+        ids, scores.scores.tolist(), scores.probabilities.tolist(), scores.decisions.tolist(), strict=True
+    )
+    results = [_Prediction(name, score, p, scores.threshold, int(decision)) for name, score, p, decision in columns]
+    return _encode({**head, "results": results})

@@ -1,0 +1,176 @@
+"""Score to probability: monotone to the last bit, calibrated on a stationary stream, and finite on any other."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from learners import calibration
+from learners.arrays import Vector
+from learners.calibration import Calibration, CalibrationState
+from learners.parameters import Refused
+from tests.learners import slow_pipeline as slow
+
+PLATT, POSTERIOR = Calibration("platt"), Calibration("posterior")
+
+
+def logistic_stream(n: int, slope: float, intercept: float, scale: float, seed: int = 0) -> tuple[Vector, Vector]:
+    """Scores of some scale, and labels whose log-odds are linear in them."""
+    random = np.random.default_rng(seed)
+    x = random.normal(size=n)
+    y = np.where(random.random(n) < 1 / (1 + np.exp(-(slope * x + intercept))), 1.0, -1.0)
+    return scale * x, y
+
+
+def after(scores: Any, y: Any, options: Calibration = PLATT) -> tuple[Vector, CalibrationState]:
+    """The probabilities said of a stream, and the state behind it."""
+    state = calibration.init()
+    probabilities = calibration.learn(options, state, np.asarray(scores, np.float64), np.asarray(y, np.float64))
+    assert all(np.isfinite(array).all() for array in state)
+    assert ((probabilities >= 0) & (probabilities <= 1)).all()
+    return probabilities, state
+
+
+@pytest.mark.parametrize(("memory", "seed"), [(10, 0), (100, 1), (20_000, 2), (10**9, 3)])
+def test_same_as_the_formulas(memory: int, seed: int) -> None:
+    scores, y = logistic_stream(400, 2.0, -1.0, 0.3, seed)
+    scores[:3] = 0.0
+    probabilities, _ = after(scores, y, Calibration("platt", memory))
+    np.testing.assert_allclose(probabilities, slow.platt(scores, y, memory), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("slope", "intercept", "scale"), [(1.5, -1.0, 1.0), (3.0, -4.0, 1e-6), (0.7, 2.0, 1e9), (2.0, -5.0, 40.0)]
+)
+def test_calibrated_on_a_stationary_stream(slope: float, intercept: float, scale: float) -> None:
+    scores, y = logistic_stream(20_000, slope, intercept, scale)
+    probabilities, state = after(scores, y)
+    p, label = probabilities[4000:], y[4000:] > 0
+    assert p.mean() == pytest.approx(label.mean(), abs=0.01)
+    for part in np.array_split(np.argsort(p), 8):  # by rising probability, 2,000 events each
+        noise = math.sqrt(max(p[part].mean() * (1 - p[part].mean()), 1e-3) / len(part))
+        assert abs(p[part].mean() - label[part].mean()) < 4 * noise + 0.005
+    assert state.coefficients == pytest.approx([slope, intercept], rel=0.15)
+    truth = 1 / (1 + np.exp(-(slope * scores[4000:] / scale + intercept)))
+    assert np.abs(p - truth).mean() < 0.015
+
+
+def test_it_follows_a_drift_of_the_base_rate() -> None:
+    scores, y = logistic_stream(6000, 1.0, -3.0, 1.0)
+    later, more = logistic_stream(6000, 1.0, 1.0, 1.0, seed=1)
+    probabilities, _ = after([*scores, *later], [*y, *more], Calibration("platt", memory=500))
+    assert probabilities[3000:6000].mean() == pytest.approx((y[3000:] > 0).mean(), abs=0.02)
+    assert probabilities[9000:].mean() == pytest.approx((more[3000:] > 0).mean(), abs=0.02)
+
+
+def test_a_score_that_grows_a_millionfold_is_followed() -> None:
+    scores, y = logistic_stream(8000, 2.0, -1.0, 1.0)
+    scores[4000:] *= 1e6
+    probabilities, _ = after(scores, y, Calibration("platt", memory=200))
+    p, label = probabilities[6000:], y[6000:] > 0
+    assert p.mean() == pytest.approx(label.mean(), abs=0.03)
+    assert p[label].mean() > p[~label].mean() + 0.2
+
+
+@pytest.mark.parametrize("memory", [10, 20_000])
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_one_class_only_for_long_and_then_the_other(memory: int, sign: float) -> None:
+    n = 100_000
+    scores = np.random.default_rng(0).normal(size=n)
+    options = Calibration("platt", memory)
+    probabilities, state = after(scores, np.full(n, sign), options)
+    assert np.abs(probabilities[1000:] - (sign > 0)).max() < 0.05
+    assert abs(state.coefficients[1]) <= 30.0
+    y = np.where(np.arange(3000) % 2, 1.0, -1.0)
+    later = calibration.learn(options, state, scores[:3000], y)
+    assert later[1000:].mean() == pytest.approx(0.5, abs=0.1)
+
+
+@pytest.mark.parametrize("score", [0.0, 1.0, -3.5, 1e-200, 1e140])
+def test_a_constant_score_gets_the_base_rate(score: float) -> None:
+    y = np.where(np.random.default_rng(0).random(5000) < 0.2, 1.0, -1.0)
+    probabilities, _ = after(np.full(5000, score), y)
+    assert probabilities[2000:].mean() == pytest.approx(0.2, abs=0.03)
+
+
+def test_the_first_event_is_a_toss() -> None:
+    for score in (0.0, 5.0, -1e30):
+        assert after([score], [1.0])[0].tolist() == [0.5]
+
+
+wild = st.floats(-1e300, 1e300) | st.sampled_from([0.0, -0.0, 5e-324, -5e-324, 1e-160, 1e6, -1e6, 1e154, 1e200, -1e200])
+
+
+@given(
+    st.lists(st.tuples(wild, st.booleans()), min_size=1, max_size=60),
+    st.lists(wild, min_size=2, max_size=20),
+    st.sampled_from([10, 20_000, 10**9]),
+)
+@settings(max_examples=50, deadline=None, derandomize=True)
+def test_never_nan_and_never_against_the_order_of_scores(
+    past: list[tuple[float, bool]], new: list[float], memory: int
+) -> None:
+    for options in (Calibration("platt", memory), POSTERIOR):
+        _, state = after([score for score, _ in past], [1.0 if label else -1.0 for _, label in past], options)
+        scores = np.sort(new)
+        p = calibration.look(options, state, scores)
+        assert ((p >= 0) & (p <= 1)).all()
+        assert (np.diff(p) >= 0).all()
+
+
+@given(st.floats(-40, 40), st.integers(0, 2**32))
+@example(0.0, 0)
+@example(-0.3465735902799726, 0)
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_monotone_among_neighbouring_floats(middle: float, seed: int) -> None:
+    """Where rounding alone decides: plain 1 / (1 + e^-x) goes down by an ulp here and there."""
+    scores, y = logistic_stream(50, 1.0, 0.0, 1.0, seed)
+    _, state = after(scores, y)
+    steps = np.cumsum(np.random.default_rng(seed).integers(0, 3, 400))
+    neighbours = middle + steps * np.spacing(abs(middle))
+    for options in (PLATT, POSTERIOR):
+        assert (np.diff(calibration.look(options, state, neighbours)) >= 0).all()
+    assert (np.diff(calibration.look(POSTERIOR, state, np.linspace(-800, 800, 4001))) >= 0).all()
+
+
+def test_posterior_is_the_sigmoid() -> None:
+    scores = np.array([-1e30, -800.0, -20.0, -1.0, 0.0, 1e-9, 3.0, 30.0, 800.0, 1e30])
+    p, state = after(scores, np.ones(10), POSTERIOR)
+    np.testing.assert_allclose(p, 1 / (1 + np.exp(-np.clip(scores, -700, 700))), rtol=2e-12, atol=1e-300)
+    assert all(np.array_equal(a, b) for a, b in zip(state, calibration.init(), strict=True))
+
+
+@pytest.mark.parametrize("options", [PLATT, POSTERIOR, Calibration("platt", memory=30)])
+def test_looking_says_what_learning_would_and_moves_nothing(options: Calibration) -> None:
+    scores, y = logistic_stream(200, 2.0, -1.0, 5.0)
+    state = calibration.init()
+    for i in range(200):
+        before = [array.copy() for array in state]
+        looked = calibration.look(options, state, scores[i:])
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(state, before, strict=True))
+        assert calibration.learn(options, state, scores[i : i + 1], y[i : i + 1]).tobytes() == looked[:1].tobytes()
+
+
+@given(st.lists(st.integers(0, 150), max_size=6))
+@settings(max_examples=25, deadline=None, derandomize=True)
+def test_batch_cuts_change_no_bit(cuts: list[int]) -> None:
+    scores, y = logistic_stream(150, 2.0, -1.0, 5.0)
+    whole, state = after(scores, y)
+    other = calibration.init()
+    parts = [
+        calibration.learn(PLATT, other, one, label)
+        for one, label in zip(np.split(scores, sorted(cuts)), np.split(y, sorted(cuts)), strict=True)
+    ]
+    assert np.concatenate(parts).tobytes() == whole.tobytes()
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(state, other, strict=True))
+
+
+@pytest.mark.parametrize("options", [{"kind": "isotonic"}, {"memory": 9}, {"memory": 10**9 + 1}, {"memory": 1.5}])
+def test_bad_settings_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(Refused):
+        Calibration.of(options)

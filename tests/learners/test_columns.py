@@ -1,0 +1,251 @@
+"""From encoded columns to the learner's own: against dicts, and looking against learning."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from learners.arrays import Matrix, Sparse
+from learners.columns import Columns, OneHot, Renumbered, capacity_for, columns_of
+from learners.features import Dense, Field, Named, SparseColumns, Table
+from tests.learners.streams import piece
+
+TABLE = Table(
+    fields=(
+        Field("a", "numeric"),
+        Field("b", "categorical", categories=3),
+        Field("c", "categorical", categories=1),
+        Field("d", "numeric"),
+    )
+)
+TWO_TO_24 = SparseColumns(dim=2**24)
+HALF = settings(max_examples=40, deadline=None, derandomize=True)
+
+
+def sparse(rows: list[dict[int, float]]) -> Sparse:
+    """CSR rows of dicts from column to number."""
+    tidy = [sorted(row.items()) for row in rows]
+    flat = [pair for row in tidy for pair in row]
+    return Sparse(
+        np.array([value for _, value in flat], dtype=np.float64),
+        np.array([column for column, _ in flat], dtype=np.int64),
+        np.cumsum([0, *map(len, tidy)], dtype=np.int64),
+    )
+
+
+def rows_of(rows: Any) -> list[list[tuple[int, float]]]:
+    """The (column, number) pairs of each row, in the order in which they stand."""
+    ends = rows.indptr.tolist()
+    pairs = list(zip(rows.indices.tolist(), rows.data.tolist(), strict=True))
+    return [pairs[a:b] for a, b in pairwise(ends)]
+
+
+def same(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    return all(x.dtype == y.dtype and x.tobytes() == y.tobytes() for x, y in zip(a.values(), b.values(), strict=True))
+
+
+def test_each_kind_has_its_stage() -> None:
+    kinds = (Dense(dim=3), TABLE, Named(bits=4), SparseColumns(dim=3))
+    assert [type(columns_of(features)) for features in kinds] == [Columns, OneHot, Renumbered, Renumbered]
+
+
+def test_dense_rows_pass_as_they_are() -> None:
+    stage = columns_of(Dense(dim=3))
+    X = np.ones((2, 3))
+    assert stage.learn(X) is X
+    assert stage.look(X) is X
+    assert (stage.dim, stage.used, stage.state()) == (3, 3, {})
+    assert stage.scaled().tolist() == [True] * 3
+    assert stage.frozen() is stage
+
+
+# Tables
+
+
+def one_hot(X: Matrix, known: dict[str, list[float]], moving: bool) -> list[list[float]]:
+    """The rows of TABLE slowly; `known` are the categories by field in order of first appearance."""
+    out = []
+    for a, b, c, d in X.tolist():
+        row: list[float] = []
+        for value, field in zip((a, b, c, d), TABLE.fields, strict=True):
+            missing = value != value
+            if field.kind == "numeric":
+                row += [value, float(missing)]
+                continue
+            indicators = [0.0] * (field.categories + 1)
+            if not missing:
+                order = known[field.name] if moving else list(known[field.name])
+                if value not in order and len(order) < field.categories:
+                    order.append(value)
+                indicators[order.index(value) if value in order else field.categories] = 1.0
+            row += indicators
+        out.append(row)
+    return out
+
+
+table_rows = st.lists(
+    st.tuples(*[st.sampled_from([1.0, 2.0, 3.0, 4.0, 5.0, np.nan, 2.0**53 - 1])] * 4), min_size=1, max_size=8
+)
+
+
+@given(st.lists(table_rows, min_size=1, max_size=4))
+@HALF
+def test_one_hot_equals_a_slow_version(batches: list[list[tuple[float, ...]]]) -> None:
+    stage = OneHot(TABLE)
+    known: dict[str, list[float]] = {"b": [], "c": []}
+    for batch in batches:
+        X = np.array(batch)
+        for i in range(len(X)):  # looked at one by one: each as if it came next
+            np.testing.assert_array_equal(stage.look(X[i : i + 1]), one_hot(X[i : i + 1], known, moving=False))
+        np.testing.assert_array_equal(stage.learn(X), one_hot(X, known, moving=True))
+        assert stage.taken.tolist() == [0, len(known["b"]), len(known["c"]), 0]
+
+
+def test_categories_take_their_columns_by_first_appearance() -> None:
+    stage = OneHot(TABLE)
+    X = np.array([[np.nan, 9.0, np.nan, 1.0], [0.0, 7.0, 7.0, 1.0], [0.0, 9.0, 8.0, 1.0], [0.0, 5.0, 7.0, np.nan],
+                  [0.0, 4.0, np.nan, 0.0]])  # fmt: skip
+    expected = [
+        [np.nan, 1, 1, 0, 0, 0, 0, 0, 1, 0],
+        [0, 0, 0, 1, 0, 0, 1, 0, 1, 0],
+        [0, 0, 1, 0, 0, 0, 0, 1, 1, 0],  # field c is full: 8 is "other"
+        [0, 0, 0, 0, 1, 0, 1, 0, np.nan, 1],
+        [0, 0, 0, 0, 0, 1, 0, 0, 0, 0],
+    ]
+    np.testing.assert_array_equal(stage.learn(X), expected)
+    assert (stage.dim, stage.used) == (10, 10)
+    assert np.flatnonzero(stage.scaled()).tolist() == [0, 8]
+
+
+def test_looking_at_a_table_moves_nothing_and_a_frozen_stage_stays() -> None:
+    stage = OneHot(TABLE)
+    stage.learn(np.array([[0.0, 9.0, 9.0, 1.0]]))
+    before = {name: array.copy() for name, array in stage.state().items()}
+    new = np.array([[0.0, 7.0, 9.0, 1.0]])
+    frozen = stage.frozen()
+    first = stage.look(new)
+    assert same(stage.state(), before)
+    np.testing.assert_array_equal(first, stage.learn(new))  # the place it would get
+    stage.learn(np.array([[0.0, 1.0, 9.0, 1.0]]))
+    np.testing.assert_array_equal(frozen.look(np.array([[0.0, 1.0, 9.0, 1.0]])), first)
+    assert same(frozen.state(), before)
+
+
+def test_a_restored_table_goes_on_as_if_nothing_had_been() -> None:
+    random = np.random.default_rng(0)
+    X = random.integers(0, 5, (40, 4)).astype(np.float64)
+    stage, other = OneHot(TABLE), OneHot(TABLE)
+    stage.learn(X[:3])
+    other.restore(stage.state())
+    np.testing.assert_array_equal(stage.learn(X[3:]), other.learn(X[3:]))
+    assert same(stage.state(), other.state())
+    other.restore(OneHot(TABLE).state())
+    assert same(other.state(), OneHot(TABLE).state())
+
+
+# Sparse rows
+
+keys = st.integers(0, 30) | st.sampled_from([0, 255, 256, 2**24 - 1, 2**20]) | st.integers(0, 2**24 - 1)
+sparse_rows = st.lists(st.dictionaries(keys, st.floats(-9, 9), max_size=8), max_size=8)
+
+
+@given(st.lists(sparse_rows, min_size=1, max_size=5))
+@HALF
+def test_renumbering_equals_a_dict(batches: list[list[dict[int, float]]]) -> None:
+    stage = Renumbered(TWO_TO_24)
+    places: dict[int, int] = {}
+    for batch in batches:
+        before = {name: array.copy() for name, array in stage.state().items()}
+        unknown = 2**62
+        seen = [sorted((places.get(column, unknown), column, x) for column, x in row.items()) for row in batch]
+        looked = stage.look(sparse(batch))
+        assert rows_of(looked) == [[(-1 if at == unknown else at, x) for at, _, x in row] for row in seen]
+        assert same(stage.state(), before)
+        learnt = stage.learn(sparse(batch))
+        for row in batch:
+            for column in sorted(row):
+                places.setdefault(column, len(places))
+        assert rows_of(learnt) == [sorted((places[column], x) for column, x in row.items()) for row in batch]
+        assert stage.state()["order"].tolist() == list(places)
+        assert (stage.used, stage.dim) == (len(places), capacity_for(len(places)))
+
+
+@given(sparse_rows, st.dictionaries(keys, st.floats(-9, 9), max_size=8))
+@HALF
+def test_looking_keeps_the_order_that_learning_would_give(past: list[dict[int, float]], row: dict[int, float]) -> None:
+    """The sum of squares over a row is then the same to the bit, known columns or not."""
+    stage = Renumbered(TWO_TO_24)
+    stage.learn(sparse(past))
+    looked, learnt = stage.look(sparse([row])), stage.learn(sparse([row]))
+    assert isinstance(looked, Sparse)
+    assert isinstance(learnt, Sparse)
+    assert looked.data.tobytes() == learnt.data.tobytes()
+    known = looked.indices >= 0
+    assert looked.indices[known].tolist() == learnt.indices[known].tolist()
+
+
+def test_thousands_of_columns_in_any_batches() -> None:
+    random = np.random.default_rng(0)
+    pool = random.choice(2**24, 3000, replace=False)
+    rows = sparse([dict.fromkeys(random.choice(pool, 12, replace=False).tolist(), 1.0) for _ in range(600)])
+    whole, cut = Renumbered(TWO_TO_24), Renumbered(TWO_TO_24)
+    together = whole.learn(rows)
+    parts = [cut.learn(piece(rows, start, stop)) for start, stop in pairwise([0, 1, 2, 50, 50, 51, 300, 600])]
+    assert rows_of(together) == [row for part in parts for row in rows_of(part)]
+    assert same(whole.state(), cut.state())
+    assert whole.used > 2700
+    assert whole.dim == capacity_for(whole.used)
+
+
+def test_few_possible_columns_need_little_room() -> None:
+    stage = Renumbered(SparseColumns(dim=3))
+    for _ in range(50):
+        stage.learn(sparse([{0: 1.0, 2: 1.0}] * 50))
+    assert (stage.used, stage.dim) == (2, 64)
+    assert len(stage._keys) <= 256
+
+
+def test_a_restored_stage_goes_on_as_if_nothing_had_been() -> None:
+    random = np.random.default_rng(1)
+    rows = sparse([dict.fromkeys(random.choice(5000, 9, replace=False).tolist(), 1.0) for _ in range(300)])
+    for met in (0, 1, 200):
+        stage, other = Renumbered(TWO_TO_24), Renumbered(TWO_TO_24)
+        stage.learn(piece(rows, 0, met))
+        other.learn(piece(rows, 200, 300))
+        other.restore(stage.state())
+        assert rows_of(other.look(rows)) == rows_of(stage.look(rows))
+        assert rows_of(other.learn(rows)) == rows_of(stage.learn(rows))
+        assert same(other.state(), stage.state())
+
+
+def test_a_frozen_stage_stays() -> None:
+    stage = Renumbered(TWO_TO_24)
+    stage.learn(sparse([{5: 1.0}]))
+    frozen = stage.frozen()
+    stage.learn(sparse([dict.fromkeys(range(1000), 1.0)]))
+    assert rows_of(frozen.look(sparse([{4: 2.0, 5: 3.0}]))) == [[(0, 3.0), (-1, 2.0)]]
+    assert (frozen.used, frozen.dim) == (1, 64)
+
+
+def test_the_capacity_follows_from_the_count_alone_in_small_steps() -> None:
+    counts = [0, 1, 64, 65, 72, 73, 1000, 10_000, 10**6, 2**24]
+    capacities = [capacity_for(count) for count in counts]
+    assert capacities[:6] == [64, 64, 64, 72, 72, 88]
+    for count, capacity in zip(counts, capacities, strict=True):
+        assert capacity >= count
+        assert capacity % 8 == 0  # so that a sum in lanes of eight does not see the zeros behind
+        assert capacity <= max(64, 1.125 * count + 16)
+        assert capacity_for(capacity) == capacity
+
+
+@pytest.mark.parametrize("columns", [8, 128, 129])
+def test_the_index_is_never_more_than_half_full(columns: int) -> None:
+    stage = Renumbered(TWO_TO_24)
+    for column in range(columns):
+        stage.learn(sparse([{column: 1.0}]))
+        assert 2 * stage.used <= len(stage._keys)

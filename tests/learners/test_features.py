@@ -1,0 +1,313 @@
+"""Dense and sparse features to columns: every refusal with its pointer, and the typed way against the untyped one."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from learners.arrays import Sparse
+from learners.features import (
+    LARGEST,
+    MAX_COLUMNS,
+    MAX_NONZERO,
+    Dense,
+    Features,
+    SparseColumns,
+    features_of,
+    number_fault,
+)
+from learners.parameters import Refused
+
+HUGE = 10**400
+NUMBERS = "expected a number"
+
+
+def refused(features: Features, values: Any, typed: bool = False) -> dict[str, str]:
+    """Pointer -> detail of everything that is wrong with `values`."""
+    with pytest.raises(Refused) as caught:
+        features.encode(values, typed)
+    return {problem.pointer: problem.detail for problem in caught.value.problems}
+
+
+def bits(rows: Any) -> list[tuple[Any, ...]]:
+    return [(part.dtype, part.shape, part.tobytes()) for part in (rows if isinstance(rows, Sparse) else (rows,))]
+
+
+# Dense
+
+
+def test_dense_events_become_a_matrix() -> None:
+    X = Dense(dim=2).encode([[1, 2.5], (True + 0, -0.0), [1e30, -(10**30)]])
+    assert isinstance(X, np.ndarray)
+    assert X.dtype == np.float64
+    assert X.flags.c_contiguous
+    assert X.tolist() == [[1.0, 2.5], [1.0, -0.0], [1e30, -1e30]]
+    assert Dense(dim=2).encode([]).shape == Dense(dim=2).encode([], typed=True).shape == (0, 2)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f8", "i1", "u8", "i8"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_of_numbers_are_copied(dtype: str, order: Any) -> None:
+    given_array = np.arange(6).reshape(2, 3).astype(dtype, order=order)
+    before = given_array.copy()
+    X = Dense(dim=3).encode(given_array)
+    assert bits(X) == bits(np.arange(6.0).reshape(2, 3))
+    assert isinstance(X, np.ndarray)
+    X[:] = -1.0
+    np.testing.assert_array_equal(given_array, before)
+
+
+def test_a_list_of_arrays_and_an_array_of_objects_are_read_item_by_item() -> None:
+    assert Dense(dim=2).encode([np.arange(2.0), [1, 2]]).tolist() == [[0.0, 1.0], [1.0, 2.0]]
+    assert Dense(dim=2).encode(np.array([[1, 2.5]], dtype=object)).tolist() == [[1.0, 2.5]]
+
+
+@pytest.mark.parametrize(
+    ("value", "pointer", "detail"),
+    [
+        ([1.0], "", "has 1 numbers; expected 2"),
+        ([1.0, 2.0, 3.0], "", "has 3 numbers; expected 2"),
+        ([], "", "has 0 numbers; expected 2"),
+        (1.0, "", "is 1.0; expected a list of 2 numbers"),
+        (None, "", "is None; expected a list of 2 numbers"),
+        ("ab", "", "is 'ab'; expected a list of 2 numbers"),
+        ({"x": 1}, "", "is {'x': 1}; expected a list of 2 numbers"),
+        (np.array(1.0), "", "is array(1.); expected a list of 2 numbers"),
+        ([1.0, math.nan], "/1", "is nan; expected a finite number"),
+        ([math.inf, 1.0], "/0", "is inf; expected a finite number"),
+        ([1.0, -math.inf], "/1", "is -inf; expected a finite number"),
+        ([1.0, 1.1e30], "/1", "is 1.1e+30; expected at most 1e+30 in magnitude"),
+        ([-2e30, 1.0], "/0", "is -2e+30; expected at most 1e+30 in magnitude"),
+        ([1.0, "2"], "/1", f"is '2'; {NUMBERS}"),
+        ([1.0, None], "/1", f"is None; {NUMBERS}"),
+        ([1.0, True], "/1", f"is True; {NUMBERS}"),
+        ([1.0, [2.0]], "/1", f"is [2.0]; {NUMBERS}"),
+        ([[1.0, 2.0], [3.0, 4.0]], "/0", f"is [1.0, 2.0]; {NUMBERS}"),
+        ([1.0, 2j], "/1", f"is 2j; {NUMBERS}"),
+    ],
+)
+def test_a_bad_dense_event_is_refused_with_a_pointer(value: Any, pointer: str, detail: str) -> None:
+    assert refused(Dense(dim=2), [[1.0, 2.0], value]) == {f"/1{pointer}": detail}
+
+
+@pytest.mark.parametrize(
+    "number", [HUGE, -HUGE, 10**5000, 2 * 10**30], ids=["huge", "minus huge", "unspeakable", "2e30"]
+)
+@pytest.mark.parametrize("typed", [False, True])
+def test_whole_numbers_beyond_the_bounds_are_refused(number: int, typed: bool) -> None:
+    assert list(refused(Dense(dim=1), [[1], [number]], typed)) == ["/1/0"]
+    assert list(refused(SparseColumns(dim=9), [([1], [number])], typed)) == ["/0/values/0"]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros((2, 3)),
+        np.zeros(2),
+        np.zeros((2, 2, 1)),
+        np.array([["1", "2"]]),
+        np.array([[True, False]]),
+        np.array([[1j, 2]]),
+        np.array([["2020-01-01", "2020-01-02"]], dtype="M8[D]"),
+        np.array([[1.0, None]]),
+        np.array([[1.0, np.nan]]),
+        np.array([[1.0, 2e30]]),
+        np.array([[1.0, np.inf]], dtype=np.float32),
+    ],
+    ids=lambda array: f"{array.dtype}{array.shape}",
+)
+def test_an_array_that_is_no_matrix_of_numbers_is_refused(array: Any) -> None:
+    assert all(pointer.startswith(("/0", "/1")) for pointer in refused(Dense(dim=2), array))
+
+
+# Sparse
+
+
+def test_sparse_events_become_csr() -> None:
+    rows = SparseColumns(dim=10).encode([([0, 9], [1, -2.5]), ([], []), ((3,), (1e30,))])
+    assert isinstance(rows, Sparse)
+    assert [part.tolist() for part in rows] == [[1.0, -2.5, 1e30], [0, 9, 3], [0, 2, 2, 3]]
+    assert [part.dtype for part in rows] == [np.float64, np.int64, np.int64]
+    assert bits(SparseColumns(dim=10).encode(rows)) == bits(rows)
+    for typed in (False, True):
+        assert [part.tolist() for part in SparseColumns(dim=10).encode([], typed)] == [[], [], [0]]
+
+
+@pytest.mark.parametrize(
+    ("value", "pointer", "detail"),
+    [
+        (([5, 3], [1, 1]), "/indices/1", "is 3 after 5; expected ascending, distinct columns"),
+        (([5, 5], [1, 1]), "/indices/1", "is 5 after 5; expected ascending, distinct columns"),
+        (([10], [1]), "/indices/0", "is 10; expected a whole number from 0 to 9"),
+        (([-1], [1]), "/indices/0", "is -1; expected a whole number from 0 to 9"),
+        (([2**64], [1]), "/indices/0", f"is {2**64}; expected a whole number from 0 to 9"),
+        (([1.0], [1]), "/indices/0", "is 1.0; expected a whole number from 0 to 9"),
+        (([True], [1]), "/indices/0", "is True; expected a whole number from 0 to 9"),
+        ((["1"], [1]), "/indices/0", "is '1'; expected a whole number from 0 to 9"),
+        (([1, 2], [1]), "/values", "has 1 numbers for 2 indices"),
+        (([], [1]), "/values", "has 1 numbers for 0 indices"),
+        ((3, [1]), "/indices", "is 3; expected a list of columns"),
+        (([1], "1"), "/values", "is '1'; expected a list of numbers"),
+        (([1], None), "/values", "is None; expected a list of numbers"),
+        (([1], [math.nan]), "/values/0", "is nan; expected a finite number"),
+        (([1, 2], [0, math.inf]), "/values/1", "is inf; expected a finite number"),
+        (([1], [2e30]), "/values/0", "is 2e+30; expected at most 1e+30 in magnitude"),
+        (([1], ["1"]), "/values/0", f"is '1'; {NUMBERS}"),
+        (([1], [True]), "/values/0", f"is True; {NUMBERS}"),
+        ((list(range(65_537)), [1] * 65_537), "/indices", "has 65537 columns; expected at most 65536"),
+        ([1], "", "is [1]; expected a pair: indices and values"),
+        ([1, 2, 3], "", "is [1, 2, 3]; expected a pair: indices and values"),
+        (7, "", "is 7; expected a pair: indices and values"),
+        ({"indices": [1]}, "", "is {'indices': [1]}; expected a pair: indices and values"),
+    ],
+)  # fmt: skip
+def test_a_bad_sparse_event_is_refused_with_a_pointer(value: Any, pointer: str, detail: str) -> None:
+    assert refused(SparseColumns(dim=10), [([1], [1.0]), value]) == {f"/1{pointer}": detail}
+
+
+def csr(data: Any = (1.0, 2.0), indices: Any = (0, 1), indptr: Any = (0, 1, 2), integers: Any = np.int64) -> Sparse:
+    return Sparse(np.array(data, dtype=np.float64), np.array(indices, dtype=integers), np.array(indptr, dtype=np.int64))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        csr(indptr=(0, 1)),
+        csr(indptr=(1, 2)),
+        csr(indptr=(0, 9, 2)),
+        csr(indptr=(0, -5, 2)),
+        csr(indptr=(0, 1, 99)),
+        csr(indptr=()),
+        csr(data=(1.0,)),
+        csr(indices=(0, 1, 2)),
+        csr(indices=((0, 1),)),
+        csr(integers=np.int32),
+        csr()._replace(data=np.ones(2, dtype=np.float32)),
+    ],
+)
+def test_parts_that_make_no_csr_matrix_never_reach_a_kernel(rows: Sparse) -> None:
+    assert refused(SparseColumns(dim=10), rows) == {
+        "": "is not a CSR matrix: expected float64 data, int64 indices and int64 row ends"
+    }
+
+
+def test_each_bad_row_of_a_csr_matrix_is_listed() -> None:
+    rows = csr([1.0, 1.0, np.nan, 1.0, 1.0, np.inf, 1.0], [0, 10, 1, -1, 3, 2, 9], [0, 1, 2, 3, 4, 6, 7])
+    assert list(refused(SparseColumns(dim=10), rows)) == ["/1", "/2", "/3", "/4"]
+    long = csr(np.ones(MAX_NONZERO + 2), [*range(MAX_NONZERO + 1), 3], [0, MAX_NONZERO + 1, MAX_NONZERO + 2])
+    assert list(refused(SparseColumns(dim=2**20), long)) == ["/0"]
+
+
+# Both
+
+
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize(
+    ("features", "good", "bad", "tail"),
+    [
+        (Dense(dim=2), [1.0, 2.0], [math.nan, math.nan], "/0"),
+        (SparseColumns(dim=5), ([1, 2], [1.0, 2.0]), ([1, 2], [math.nan, math.nan]), "/values/0"),
+    ],
+)
+def test_the_first_hundred_bad_events_are_listed_once_each(
+    features: Features, good: Any, bad: Any, tail: str, typed: bool
+) -> None:
+    values = [bad if i % 3 == 1 else good for i in range(600)]
+    assert list(refused(features, values, typed)) == [f"/{i}{tail}" for i in range(1, 300, 3)]
+
+
+numbers = (
+    st.floats(-LARGEST, LARGEST)
+    | st.integers(-(10**30), 10**30)
+    | st.sampled_from([math.nan, math.inf, 2e30, HUGE, -0.0, 5e-324])
+)
+
+
+@given(st.lists(st.lists(numbers, min_size=1, max_size=3), max_size=5), st.integers(1, 3))
+@example([[1.0]], 1)
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_dense_typed_and_untyped_agree(values: list[list[float]], dim: int) -> None:
+    assert outcome(Dense(dim=dim), values, True) == outcome(Dense(dim=dim), values, False)
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(-1, 7), max_size=4), st.lists(numbers, max_size=4)), max_size=5))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_sparse_typed_and_untyped_agree(values: list[tuple[list[int], list[float]]]) -> None:
+    tidy = [(sorted(set(indices))[: len(data)], data[: len(set(indices))]) for indices, data in values]
+    for events in (values, tidy):
+        features = SparseColumns(dim=7)
+        result = outcome(features, events, True)
+        assert result == outcome(features, events, False)
+        if "refused" not in result:
+            rows = features.encode(events)
+            assert isinstance(rows, Sparse)
+            rebuilt = [dict(zip(indices, data, strict=True)) for indices, data in events]
+            ends = rows.indptr.tolist()
+            got = [
+                dict(zip(rows.indices[a:b].tolist(), rows.data[a:b].tolist(), strict=True)) for a, b in pairwise(ends)
+            ]
+            assert got == rebuilt
+
+
+def outcome(features: Features, values: Any, typed: bool) -> Any:
+    try:
+        return bits(features.encode(values, typed))
+    except Refused as error:
+        return ["refused", *error.problems]
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        (0, None), (1.5, None), (-LARGEST, None), (np.float64(2.0), None), (True, "is True; expected a number"),
+        (np.float32(1.0), "is np.float32(1.0); expected a number"), (b"1", "is b'1'; expected a number"),
+    ],
+)  # fmt: skip
+def test_what_a_number_is(value: Any, fault: str | None) -> None:
+    assert number_fault(value) == fault
+
+
+def test_features_by_kind() -> None:
+    for features in (
+        {"kind": "dense", "dim": 3},
+        {"kind": "sparse", "dim": 3},
+        {"kind": "named", "bits": 4, "text": ["a"], "categorical": [], "log": []},
+        {
+            "kind": "table",
+            "fields": [{"name": "a", "kind": "numeric", "log": False, "categories": 16}],
+            "extra": "ignore",
+        },
+    ):
+        made = features_of(features)
+        assert made.to_json() == features
+        assert made.KIND == features["kind"] == made.schema()["properties"]["kind"]["const"]
+        assert "kind" in made.schema()["required"]
+
+
+@pytest.mark.parametrize(
+    ("values", "pointers"),
+    [
+        (None, [""]),
+        ("dense", [""]),
+        ({}, ["/kind"]),
+        ({"kind": "text"}, ["/kind"]),
+        ({"kind": ["dense"]}, ["/kind"]),
+        ({"kind": "dense"}, ["/dim"]),
+        ({"kind": "dense", "dim": 0}, ["/dim"]),
+        ({"kind": "dense", "dim": MAX_COLUMNS + 1}, ["/dim"]),
+        ({"kind": "dense", "dim": HUGE}, ["/dim"]),
+        ({"kind": "dense", "dim": 3, "size": 3}, ["/size"]),
+        ({"kind": "sparse", "dim": 2**24 + 1}, ["/dim"]),
+        ({"kind": "named", "bits": 3, "text": "body", "x": 1}, ["/x", "/bits", "/text"]),
+    ],
+)
+def test_bad_settings_of_features_are_refused_with_pointers(values: Any, pointers: list[str]) -> None:
+    with pytest.raises(Refused) as caught:
+        features_of(values)
+    assert [problem.pointer for problem in caught.value.problems] == pointers

@@ -1,0 +1,191 @@
+"""Declared settings: conversions, every refusal with its pointer, JSON round trips and schemas."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from learners import algorithms
+from learners.calibration import Calibration
+from learners.features import KINDS, Dense, Field, Named, SparseColumns, Table
+from learners.parameters import Parameters, Problem, Refused, param, pointer, required, show
+from learners.scaling import Scaling
+from learners.threshold import Threshold
+
+
+@dataclass(frozen=True)
+class Sample(Parameters):
+    """One field of each type."""
+
+    count: int = required("how many", least=1, most=1_000_000)
+    share: float = param(0.5, "a share", above=0, below=1)
+    kind: Literal["a", "b"] = param("a", "one of two")
+    limit: float | None = param(None, "perhaps", above=0)
+    flag: bool = param(False, "yes or no")
+    names: tuple[str, ...] = param((), "several")
+
+
+def refused(values: Any, kind: type[Parameters] = Sample) -> dict[str, str]:
+    """Pointer -> detail of everything that is wrong with `values`."""
+    with pytest.raises(Refused) as caught:
+        kind.of(values)
+    return {problem.pointer: problem.detail for problem in caught.value.problems}
+
+
+def test_values_come_out_as_their_types_say() -> None:
+    sample = Sample.of({"count": 3.0, "share": 0.25, "limit": 2, "flag": True, "names": ["x", "y"]})
+    assert sample == Sample(3, 0.25, "a", 2.0, True, ("x", "y"))
+    assert [type(value) for value in (sample.count, sample.limit, sample.names)] == [int, float, tuple]
+    assert Sample(1).to_json() == {
+        "count": 1, "share": 0.5, "kind": "a", "limit": None, "flag": False, "names": []
+    }  # fmt: skip
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        sample.count = 4  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "detail"),
+    [
+        ("count", 0, "count is 0; expected at least 1"),
+        ("count", 1_000_001, "count is 1000001; expected at most 1000000"),
+        ("count", 1.5, "count is 1.5; expected a whole number"),
+        ("count", True, "count is True; expected a whole number"),
+        ("count", "3", "count is '3'; expected a whole number"),
+        ("count", None, "count is None; expected a whole number"),
+        ("count", 1e300, "count is 1e+300; expected a whole number"),
+        ("count", math.nan, "count is nan; expected a whole number"),
+        ("share", 0, "share is 0; expected more than 0"),
+        ("share", -1, "share is -1; expected more than 0"),
+        ("share", 1.0, "share is 1; expected less than 1"),
+        ("share", math.nan, "share is nan; expected a finite number"),
+        ("share", -math.inf, "share is -inf; expected a finite number"),
+        ("share", False, "share is False; expected a finite number"),
+        ("share", None, "share is None; expected a finite number"),
+        ("share", [0.5], "share is [0.5]; expected a finite number"),
+        ("kind", "c", "kind is 'c'; expected one of a, b"),
+        ("kind", 1, "kind is 1; expected one of a, b"),
+        ("kind", ["a"], "kind is ['a']; expected one of a, b"),
+        ("limit", 0.0, "limit is 0; expected more than 0"),
+        ("limit", "much", "limit is 'much'; expected a finite number or null"),
+        ("flag", 1, "flag is 1; expected true or false"),
+        ("names", "x", "names is 'x'; expected a list, each item a string (of valid Unicode)"),
+        ("names", ["x", 1], "names is ['x', 1]; expected a list, each item a string (of valid Unicode)"),
+        ("names", ["\ud800"], "names is ['\\ud800']; expected a list, each item a string (of valid Unicode)"),
+    ],
+)
+def test_a_bad_value_is_refused_and_quoted(name: str, value: Any, detail: str) -> None:
+    assert refused({"count": 1, name: value}) == {f"/{name}": detail}
+
+
+@pytest.mark.parametrize("digits", [400, 5000])
+@pytest.mark.parametrize("name", ["count", "share"])
+def test_numbers_beyond_any_float_are_refused(digits: int, name: str) -> None:
+    details = refused({"count": 1, name: 10**digits})
+    assert list(details) == [f"/{name}"]
+    assert len(details[f"/{name}"]) < 120
+
+
+def test_every_problem_is_listed_at_once() -> None:
+    details = refused({"share": 7, "kind": "c", "a/b~c": 1, "\ud800": 1, 5: 1})
+    assert set(details) == {"/share", "/kind", "/a~1b~0c", "/\\ud800", "/5", "/count"}
+    assert details["/count"] == "is missing"
+    assert details["/5"] == "is not a setting here; expected one of count, flag, kind, limit, names, share"
+    assert set(refused({"count": 0, "share": 7, "other": 1})) == {"/count", "/share", "/other"}
+
+
+@pytest.mark.parametrize("values", [None, 1, "x", [1], [["count", 1]]])
+def test_what_is_no_object_is_refused(values: Any) -> None:
+    assert refused(values) == {"": f"is {values!r}; expected an object"}
+
+
+def test_refused_tells_all_in_one_line_and_can_be_moved_under_a_prefix() -> None:
+    error = Refused([Problem("/a", "is bad"), Problem("", "is worse")])
+    assert str(error) == "/a: is bad; is worse"
+    assert isinstance(error, ValueError)
+    assert error.under("/params").problems == [Problem("/params/a", "is bad"), Problem("/params", "is worse")]
+
+
+def test_a_mutable_default_is_an_error_of_the_programmer() -> None:
+    with pytest.raises(TypeError, match="immutable"):
+        param([], "a list")
+
+
+def test_the_schema_says_what_the_checks_do() -> None:
+    assert Sample.schema() == {
+        "type": "object",
+        "properties": {
+            "count": {"type": "integer", "minimum": 1, "maximum": 1_000_000, "description": "how many"},
+            "share": {
+                "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "description": "a share", "default": 0.5
+            },
+            "kind": {"type": "string", "enum": ["a", "b"], "description": "one of two", "default": "a"},
+            "limit": {
+                "anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "null"}],
+                "description": "perhaps",
+                "default": None,
+            },
+            "flag": {"type": "boolean", "description": "yes or no", "default": False},
+            "names": {"type": "array", "items": {"type": "string"}, "description": "several", "default": []},
+        },
+        "additionalProperties": False,
+        "required": ["count"],
+    }  # fmt: skip
+
+
+EVERY = [
+    *(module.Params() for module in algorithms().values()),
+    Scaling("standard", clip=1.0),
+    Calibration("posterior"),
+    Threshold("fixed", value=0.25),
+    Dense(dim=8),
+    SparseColumns(dim=2**24),
+    Named(text=("body",)),
+    Table(fields=(Field("a", "numeric", log=True), Field("b", "categorical", categories=3))),
+]
+
+
+@pytest.mark.parametrize("one", EVERY, ids=lambda one: f"{type(one).__module__}.{type(one).__name__}")
+def test_every_kind_of_settings_survives_json_and_has_a_schema(one: Parameters) -> None:
+    plain = one.to_json()
+    kind = type(one)
+    assert (
+        kind.of({name: value for name, value in plain.items() if name != "kind" or kind not in KINDS.values()}) == one
+    )
+    schema = kind.schema()
+    assert set(schema["properties"]) == set(plain)
+    for name, described in schema["properties"].items():
+        assert described["description"], name
+        if "enum" in described:
+            assert plain[name] in described["enum"]
+        if "default" not in described:
+            assert name in schema["required"]
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(), st.lists))
+@settings(max_examples=50, deadline=None, derandomize=True)
+def test_quotes_are_short_and_fit_into_utf8(value: Any) -> None:
+    assert len(show(value)) <= 80
+    show(value).encode()
+
+
+def test_quotes_of_anything_large_are_short() -> None:
+    deep: Any = []
+    for _ in range(500):
+        deep = [deep]
+    for value in (10**5000, -(10**5000), "x" * 10**6, {str(i): i for i in range(999)}, deep, [[1] * 99] * 99, object()):
+        assert len(show(value)) <= 80
+    assert show(-(10**2000)) == "a number of 6644 bits"
+    assert show(12345678901234567890) == "12345678901234567890"
+
+
+def test_pointers_are_escaped_and_short() -> None:
+    assert pointer("a~/b") == "/a~0~1b"
+    assert pointer("x" * 1000) == "/" + "x" * 200
+    assert pointer("\udfff").encode() == b"/\\udfff"
+    assert pointer(7) == "/7"

@@ -1,0 +1,36 @@
+"""The application in this process, spoken to over ASGI."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from service.app import create_app
+from service.settings import Settings
+
+__all__ = ["DENSE", "client", "events"]
+
+DENSE: dict[str, Any] = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 3}, "window": 100}
+
+
+@asynccontextmanager
+async def client(store: str = "memory:", **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a freshly started application."""
+    app = create_app(Settings(store=store, **settings))
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://rarestream") as http:
+            yield http
+
+
+def events(count: int, start: int = 0, *, ids: bool = True) -> list[dict[str, Any]]:
+    """Labelled dense events that differ and are the same at every call; one in five is positive."""
+    made = []
+    for i in range(start, start + count):
+        label = int(i % 5 == 0)
+        event: dict[str, Any] = {"x": [label + (i * 7 % 11) / 11, (i * 3 % 13) / 13, i % 2], "label": label}
+        made.append({"id": f"e{i}", **event} if ids else event)
+    return made

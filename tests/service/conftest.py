@@ -1,0 +1,58 @@
+"""Fixtures of the service's tests: a Redis server, and every kind of store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from service.store import Store, open_store
+from service.store.memory import MemoryStore
+from tests.service.redis_server import RedisServer
+
+Opener = Callable[[], Awaitable[Store]]
+
+
+@pytest.fixture(scope="session")
+def running_redis() -> Iterator[RedisServer]:
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_server(running_redis: RedisServer) -> RedisServer:
+    """The session's server, up and empty."""
+    running_redis.start()
+    running_redis.flush()
+    return running_redis
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Tests that use `open_again` or `store` run once with each kind."""
+    return str(request.param)
+
+
+@pytest.fixture
+async def open_again(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Opener]:
+    """Opens one more store on the same data, as another node does; all are closed after the test."""
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    if kind == "redis":
+        url = request.getfixturevalue("redis_server").url
+    opened: list[Store] = []
+    shared = MemoryStore()
+
+    async def opener() -> Store:
+        opened.append(MemoryStore(like=shared) if kind == "memory" else await open_store(url))
+        return opened[-1]
+
+    yield opener
+    for store in opened:
+        await store.close()
+
+
+@pytest.fixture
+async def store(open_again: Opener) -> Store:
+    """An empty store of each kind."""
+    return await open_again()

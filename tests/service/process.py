@@ -1,0 +1,86 @@
+"""The service as a process of its own, for tests that kill it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+__all__ = ["Process", "free_port"]
+
+_PATIENCE = 120.0  # seconds for a start: a cold kernel cache on a busy machine
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on right now."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+class Process:
+    """`python -m service serve` on one port, which stays the same over kills and restarts."""
+
+    def __init__(self, store: str, log: Path, **settings: object) -> None:
+        self.store = store
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._log = log
+        self._environment = {
+            **os.environ,
+            **{f"RARESTREAM_{name.upper()}": str(value) for name, value in settings.items()},
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *, ready: bool = True) -> None:
+        """Start it, and wait until it is ready (or only alive)."""
+        command = [sys.executable, "-m", "service", "serve", "--store", self.store, "--port", str(self.port)]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=self._environment)
+        self.wait("ready" if ready else "live")
+
+    def wait(self, what: str) -> None:
+        """Until /v1/health/ready (or live) answers 200."""
+        until = time.monotonic() + _PATIENCE
+        while time.monotonic() < until:
+            if self._process is None or self._process.poll() is not None:
+                raise RuntimeError(f"the service ended: {self._log.read_text()[-3000:]}")
+            try:
+                if httpx.get(f"{self.url}/v1/health/{what}", timeout=5, trust_env=False).status_code == 200:
+                    return
+            except httpx.TransportError:
+                pass
+            time.sleep(0.02)
+        raise RuntimeError(f"the service was not {what} in {_PATIENCE} s: {self._log.read_text()[-3000:]}")
+
+    def kill(self) -> None:
+        """SIGKILL: no handler runs, nothing is flushed."""
+        self._signal(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """SIGTERM, and wait for the clean end; its exit code."""
+        return self._signal(signal.SIGTERM)
+
+    def _signal(self, number: signal.Signals) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.send_signal(number)
+        return process.wait(60)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.kill()

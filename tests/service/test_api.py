@@ -1,0 +1,183 @@
+"""The HTTP client: what it tries again and how long, and what it says of an error."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from service.api import Api, ApiError, Stopped
+
+REPLY = {"applied": 2, "duplicate": 0, "position": 7, "class_counts": {"negative": 1, "positive": 1}, "results": []}
+
+
+class Time:
+    """A clock that moves only by waiting."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.waits: list[float] = []
+
+    def clock(self) -> float:
+        return self.now
+
+    def wait(self, seconds: float) -> bool:
+        self.waits.append(seconds)
+        self.now += seconds
+        return False
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+def api(time: Time, *answers: httpx.Response | Exception, patience: float = 60.0) -> Api:
+    """A client of a service that gives these answers, the last of them for ever."""
+    left = list(answers)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        found = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(found, Exception):
+            raise found
+        return httpx.Response(found.status_code, headers=found.headers, content=found.content, request=request)
+
+    return Api(
+        "http://service/",
+        patience=patience,
+        wait=time.wait,
+        clock=time.clock,
+        transport=httpx.MockTransport(answer),
+    )
+
+
+def test_an_update_goes_out_as_it_is() -> None:
+    seen: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, json=REPLY)
+
+    with Api("http://service/", transport=httpx.MockTransport(answer)) as client:
+        reply = client.update("a b/c", b'{"events":[]}')
+    assert (reply.applied, reply.duplicate, reply.position) == (2, 0, 7)
+    assert seen[0].url.raw_path == b"/v1/learners/a%20b%2Fc/update"
+    assert seen[0].content == b'{"events":[]}'
+    assert seen[0].headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_what_passes_is_tried_again_with_growing_pauses(time: Time, status: int) -> None:
+    busy = httpx.Response(status)
+    with api(time, busy, busy, busy, httpx.Response(200, json=REPLY)) as client:
+        assert client.update("a", b"").position == 7
+    assert time.waits == [0.25, 0.5, 1.0]
+
+
+def test_pauses_stay_below_a_bound(time: Time) -> None:
+    with (
+        api(time, httpx.ConnectError("refused")) as client,
+        pytest.raises(ApiError, match="cannot reach http://service"),
+    ):
+        client.update("a", b"")
+    assert time.waits == [0.25, 0.5, 1.0, 2.0, 4.0] + [8.0] * 6
+    assert time.now - 100.0 <= 60.0
+
+
+@pytest.mark.parametrize(
+    "error", [httpx.ConnectError("refused"), httpx.ReadTimeout("slow"), httpx.RemoteProtocolError("cut")]
+)
+def test_a_failed_connection_is_tried_again(time: Time, error: Exception) -> None:
+    with api(time, error, httpx.Response(200, json=REPLY)) as client:
+        assert client.update("a", b"").position == 7
+
+
+def test_retry_after_is_honoured(time: Time) -> None:
+    busy = httpx.Response(429, headers={"Retry-After": "3"})
+    with api(time, busy, busy, httpx.Response(200, json=REPLY)) as client:
+        client.update("a", b"")
+    assert time.waits == [3.0, 3.0]
+
+
+def test_retry_after_beyond_the_patience_fails_at_once(time: Time) -> None:
+    busy = httpx.Response(503, headers={"Retry-After": "61"}, json={"detail": "the store is away", "errors": []})
+    with api(time, busy) as client, pytest.raises(ApiError, match="the store is away"):
+        client.update("a", b"")
+    assert time.waits == []
+
+
+def test_patience_begins_anew_with_each_call(time: Time) -> None:
+    fine, away = httpx.Response(200, json=REPLY), httpx.Response(503, headers={"Retry-After": "40"})
+    with api(time, away, fine, away, fine) as client:
+        client.update("a", b"")
+        client.update("a", b"")
+    assert time.waits == [40.0, 40.0]
+
+
+def test_without_patience_nothing_is_tried_again(time: Time) -> None:
+    with api(time, httpx.ConnectError("refused"), patience=0) as client, pytest.raises(ApiError, match="refused"):
+        client.learner("a")
+    assert time.waits == []
+
+
+def test_a_wait_can_be_ended_from_outside(time: Time) -> None:
+    client = Api(
+        "http://service",
+        patience=60,
+        wait=lambda _: True,
+        clock=time.clock,
+        transport=httpx.MockTransport(lambda _: httpx.Response(503)),
+    )
+    with client, pytest.raises(Stopped):
+        client.update("a", b"")
+
+
+def test_each_new_attempt_is_told(time: Time) -> None:
+    notes: list[str] = []
+    answers = iter([httpx.Response(429, json={"detail": "too much"}), httpx.Response(200, json=REPLY)])
+    transport = httpx.MockTransport(lambda _: next(answers))
+    with Api(
+        "http://s", patience=9, wait=time.wait, clock=time.clock, notice=notes.append, transport=transport
+    ) as client:
+        client.update("a", b"")
+    assert notes == ["too much; trying again in 0.25 s"]
+
+
+@pytest.mark.parametrize("status", [400, 404, 409, 413, 415, 422, 500])
+def test_a_refusal_is_final_and_says_why(time: Time, status: int) -> None:
+    problem = {
+        "type": "urn:x",
+        "status": status,
+        "detail": "2 values are refused",
+        "errors": [{"pointer": "/params/C", "detail": "is -1"}, {"pointer": "/features", "detail": "is missing"}],
+    }
+    with api(time, httpx.Response(status, json=problem)) as client, pytest.raises(ApiError) as caught:
+        client.create("a", {})
+    assert str(caught.value) == "2 values are refused\n  /params/C: is -1\n  /features: is missing"
+    assert caught.value.status == status
+    assert time.waits == []
+
+
+def test_many_problems_are_cut_short(time: Time) -> None:
+    problem = {"detail": "refused", "errors": [{"pointer": f"/events/{i}", "detail": "no"} for i in range(100)]}
+    with api(time, httpx.Response(422, json=problem)) as client, pytest.raises(ApiError) as caught:
+        client.create("a", {})
+    assert str(caught.value).splitlines()[-2:] == ["  /events/9: no", "  and 90 more"]
+
+
+def test_answers_that_are_not_ours(time: Time) -> None:
+    with (
+        api(time, httpx.Response(404, text="<html>")) as client,
+        pytest.raises(ApiError, match="answered 404 Not Found"),
+    ):
+        client.learner("a")
+    with (
+        api(time, httpx.Response(200, text="<html>")) as client,
+        pytest.raises(ApiError, match="not answer like rarestr"),
+    ):
+        client.learner("a")
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://x", "http://", "http://x:port"])
+def test_what_is_not_a_url(url: str) -> None:
+    with pytest.raises(ApiError, match="is not"):
+        Api(url)

@@ -1,0 +1,323 @@
+"""The command line: what it prints, what it returns, what it imports."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from learners import algorithms
+from learners.jit import cache_directory
+from service.cli import app
+from service.console import ReplayDisplay
+from service.server import CannotListen, listen, process_age, shown
+from tests.service.process import Process
+from tests.service.test_api import Time
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    folder = tmp_path_factory.mktemp("server")
+    with Process(f"sqlite:///{folder / 'store.db'}", folder / "log") as process:
+        yield process
+
+
+def run(server: Process, *arguments: object, status: int = 0) -> Result:
+    result = CliRunner().invoke(app, list(map(str, arguments)), env={"RARESTREAM_URL": server.url})
+    assert result.exit_code == status, result.output
+    return result
+
+
+def config(server: Process, name: str) -> dict[str, Any]:
+    document = httpx.get(f"{server.url}/v1/learners/{name}", trust_env=False).raise_for_status().json()
+    found: dict[str, Any] = document["config"]
+    return found
+
+
+# create
+
+
+def test_create_a_table_learner(server: Process) -> None:
+    options = [
+        *("create", "table", "--algorithm", "cbr", "--features", "table", "--extra", "ignore"),
+        *("--field", "amount:numeric:log", "--field", "age:numeric"),
+        *("--field", "country:categorical:8", "--field", "channel:categorical"),
+        *("--param", "C=0.125", "--param", "buffer=reservoir", "--window", 500, "--seed", 3),
+        *("--scaling", "maxabs", "--calibration", "platt", "--threshold", "f1"),
+    ]
+    assert run(server, *options).stdout.startswith("table is created\n")
+    found = config(server, "table")
+    assert found["algorithm"] == "cbr"
+    assert (found["params"]["C"], found["params"]["buffer"]) == (0.125, "reservoir")
+    assert found["features"] == {
+        "kind": "table",
+        "fields": [
+            {"name": "amount", "kind": "numeric", "log": True, "categories": 16},
+            {"name": "age", "kind": "numeric", "log": False, "categories": 16},
+            {"name": "country", "kind": "categorical", "log": False, "categories": 8},
+            {"name": "channel", "kind": "categorical", "log": False, "categories": 16},
+        ],
+        "extra": "ignore",
+    }
+    kinds = (found["scaling"]["kind"], found["calibration"]["kind"], found["threshold"]["objective"])
+    assert kinds == ("maxabs", "platt", "f1")
+    assert (found["window"], found["seed"]) == (500, 3)
+    assert run(server, *options).stdout.startswith("table exists already, with this configuration\n")
+    assert "error: " in run(server, *options[:-2], "--threshold", "fixed", status=1).stderr
+
+
+def test_create_a_named_learner(server: Process) -> None:
+    options = ["--bits", 12, "--text", "body", "--text", "title", "--categorical", "customer", "--log", "amount"]
+    run(server, "create", "named", "--algorithm", "cbr-diag", "--features", "named", *options)
+    assert config(server, "named")["features"] == {
+        "kind": "named",
+        "bits": 12,
+        "text": ["body", "title"],
+        "categorical": ["customer"],
+        "log": ["amount"],
+    }
+
+
+def test_create_from_a_file(server: Process, tmp_path: Path) -> None:
+    path = tmp_path / "learner.json"
+    path.write_text(json.dumps({"algorithm": "fofo", "features": {"kind": "dense", "dim": 3}, "window": 7}))
+    run(server, "create", "from-file", "--config", path, "--window", 9)
+    found = config(server, "from-file")
+    assert (found["algorithm"], found["features"]["dim"], found["window"]) == ("fofo", 3, 9)
+    path.write_text("[")
+    assert str(path) in run(server, "create", "x", "--config", path, status=1).stderr
+    path.write_text("[]")
+    assert "not a JSON object" in run(server, "create", "x", "--config", path, status=1).stderr
+
+
+def test_what_the_service_refuses_is_readable(server: Process) -> None:
+    options = ["--algorithm", "cbr", "--features", "dense", "--dim", 0, "--param", "C=-1", "--param", "eta=high"]
+    lines = run(server, "create", "wrong", *options, status=1).stderr.splitlines()
+    assert lines[0].startswith("error: ")
+    assert [line.split(":")[0] for line in lines[1:]] == ["  /features/dim", "  /params/C", "  /params/eta"]
+
+
+@pytest.mark.parametrize(
+    "options", [["--param", "C"], ["--param", "=1"], ["--field", "a"], ["--field", "a:number"], ["--window", "wide"]]
+)
+def test_options_that_cannot_be_read(server: Process, options: list[str]) -> None:
+    assert options[0] in run(server, "create", "x", *options, status=2).stderr
+
+
+def test_a_service_that_is_not_there() -> None:
+    listener = listen("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    listener.close()
+    result = CliRunner().invoke(app, ["create", "x", "--algorithm", "cbr", "--url", url])
+    assert result.exit_code == 1
+    assert f"error: cannot reach {url}: " in result.stderr
+
+
+# replay
+
+
+@pytest.fixture
+def arrays(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.npz"
+    rng = np.random.default_rng(0)
+    y = rng.random(2500) < 0.2
+    np.savez(path, X=rng.normal(size=(2500, 3)) + y[:, None], y=y.astype(int))
+    return path
+
+
+def test_replay_ends_with_the_figures(server: Process, arrays: Path) -> None:
+    run(server, "create", "figures", "--algorithm", "loam-ada", "--features", "dense", "--dim", 3, "--window", 1000)
+    result = run(server, "replay", arrays, "--learner", "figures", "--limit", 1500)
+    assert "rows 0 to 1,500: 1,500 learnt, 0 duplicates" in result.stderr
+    assert "figures: 1,500 events" in result.stdout
+    for word in ("positives", "AUC", "\N{PLUS-MINUS SIGN}", "F1", "precision", "recall", "threshold", "events/s"):
+        assert word in result.stdout
+    auc = float(re.search(r"AUC\W+(0\.\d+)", result.stdout)[1])  # type: ignore[index]
+    assert 0.8 < auc < 1.0
+
+
+def test_replay_for_programs(server: Process, arrays: Path) -> None:
+    run(server, "create", "json", "--algorithm", "loam-ada", "--features", "dense", "--dim", 3)
+    run(server, "replay", arrays, "--learner", "json", "--limit", 1200)
+    result = run(server, "replay", arrays, "--learner", "json", "--json")
+    found = json.loads(result.stdout)
+    assert "resuming at row 1,200" in result.stderr
+    assert {key: found[key] for key in ("start", "next", "applied", "duplicate", "complete")} == {
+        "start": 1200,
+        "next": 2500,
+        "applied": 1300,
+        "duplicate": 0,
+        "complete": True,
+    }
+    assert (found["learner"], found["file"]) == ("json", str(arrays))
+    assert found["events_per_second"] > 0
+    assert found["metrics"]["events"] == 2500
+
+
+def test_rows_read_otherwise_are_another_source(server: Process, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b,label\n" + "1,2,0\n" * 20)
+    run(server, "create", "otherwise", "--algorithm", "cbr-diag", "--features", "named")
+    run(server, "replay", path, "--learner", "otherwise")
+    result = run(server, "replay", path, "--learner", "otherwise", "--drop", "b")
+    assert "has learnt 20 rows of a file of this name before" in result.stderr
+    assert "20 learnt" in result.stderr
+
+
+def test_replay_to_a_learner_that_is_not_there(server: Process, arrays: Path) -> None:
+    text = run(server, "replay", arrays, "--learner", "nobody", status=1).stderr
+    assert "there is no learner named nobody" in text
+    assert "rarestream create nobody --algorithm ALGORITHM --features dense --dim 3" in text
+
+
+def test_replay_of_rows_that_do_not_fit(server: Process, arrays: Path) -> None:
+    run(server, "create", "wider", "--algorithm", "loam-ada", "--features", "dense", "--dim", 8)
+    text = run(server, "replay", arrays, "--learner", "wider", status=1).stderr
+    assert text == "error: the file has dense rows of 3 columns; the learner takes dense features of 8 columns\n"
+
+
+def test_replay_of_a_file_that_is_not_there(server: Process, tmp_path: Path) -> None:
+    run(server, "create", "fileless", "--algorithm", "cbr-diag", "--features", "named")
+    path = tmp_path / "none.csv"
+    assert run(server, "replay", path, "--learner", "fileless", status=1).stderr == (
+        f"error: {path}: No such file or directory\n"
+    )
+
+
+# serve
+
+
+def start(*arguments: object, **environment: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "service", *map(str, arguments)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
+    )
+
+
+def test_serve_says_when_it_is_ready_and_where(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'here.db'}"
+    process = start("serve", "--port", 0, "--store", store, RARESTREAM_STORE="sqlite:///elsewhere.db")
+    assert process.stdout is not None
+    found = re.fullmatch(
+        r"rarestream is ready in (\d+\.\d) s: (http://127\.0\.0\.1:\d+) \(dashboard\), \2/docs, store (.*)\n",
+        process.stdout.readline(),
+    )
+    assert found is not None
+    assert found[3] == store
+    assert httpx.get(f"{found[2]}/v1/health/ready", trust_env=False).status_code == 200
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_serve_where_it_cannot(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = start("serve", "--port", port, "--store", f"sqlite:///{tmp_path / 'a.db'}")
+        _, err = process.communicate()
+    assert process.returncode == 1
+    reason = "another program is listening there; choose a free port with --port"
+    assert err == f"error: cannot listen on 127.0.0.1:{port}: {reason}\n"
+
+
+@pytest.mark.parametrize(
+    ("store", "message"),
+    [
+        ("sqlite:///nowhere/at/all.db", "the directory nowhere/at of the store does not exist"),
+        ("mysql://user:secret@host", "a store's URL is sqlite:///"),
+    ],
+)
+def test_serve_without_a_store(store: str, message: str) -> None:
+    process = start("serve", "--port", 0, "--store", store)
+    _, err = process.communicate()
+    assert process.returncode == 1
+    assert err.startswith(f"error: the service cannot start: {message}")
+    assert "secret" not in err
+
+
+def test_settings_that_are_wrong() -> None:
+    process = start("serve", RARESTREAM_PORT="high")
+    _, err = process.communicate()
+    assert process.returncode == 1
+    assert "  port: " in err
+
+
+def test_a_password_is_not_shown() -> None:
+    assert shown("redis://user:secret@host:6379/0") == "redis://user:***@host:6379/0"
+    assert shown("redis://host:6379/0") == "redis://host:6379/0"
+
+
+def test_addresses_that_are_not_ours() -> None:
+    with pytest.raises(CannotListen, match=r"cannot listen on 192\.0\.2\.1:0: "):
+        listen("192.0.2.1", 0)
+
+
+def test_the_age_of_a_process() -> None:
+    assert 0 < process_age() < 86_400
+
+
+# warm
+
+
+def test_warm_compiles_every_algorithm() -> None:
+    result = CliRunner().invoke(app, ["warm"])
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        *(f"compiled {name}" for name in algorithms()),
+        f"the kernels are in {cache_directory()}",
+    ]
+
+
+# What is shown
+
+
+def test_a_replay_on_a_terminal() -> None:
+    out = io.StringIO()
+    with ReplayDisplay(Console(file=out, force_terminal=True, width=120)) as display:
+        display.show(120_000, 0.25, 8412.3, 0.93121)
+    for text in ("25%", "120,000 rows", "8,412 events/s", "AUC so far 0.9312"):
+        assert text in out.getvalue()
+
+
+def test_a_replay_elsewhere_prints_a_line_now_and_then() -> None:
+    out, time = io.StringIO(), Time()
+    with ReplayDisplay(Console(file=out, width=120), time.clock) as display:
+        for row in range(1, 23):
+            time.now += 0.5
+            display.show(row * 1000, row / 22, 2000.0, None)
+    assert out.getvalue().splitlines() == [
+        "10,000 rows (45%), 2,000 events/s, AUC so far -",
+        "20,000 rows (91%), 2,000 events/s, AUC so far -",
+    ]
+
+
+# What is imported
+
+
+def test_help_is_quick() -> None:
+    """`--help` must not wait for the compiler, the web framework or the charts."""
+    heavy = "{'numba', 'numpy', 'fastapi', 'plotly', 'httpx', 'uvicorn', 'redis'}"
+    code = f"""
+import sys
+from typer.testing import CliRunner
+from service.cli import app
+result = CliRunner().invoke(app, ["replay", "--help"])
+assert result.exit_code == 0 and "--learner" in result.output, result.output
+print(sorted({heavy} & set(sys.modules)))
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"

@@ -1,0 +1,120 @@
+"""The demo: it streams, shows, stops cleanly and goes on where it was."""
+
+from __future__ import annotations
+
+import io
+import re
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx
+from rich.console import Console
+
+from service.console import LearnersDisplay
+from service.demo import LEARNERS, SOURCE
+from service.simulation import CardFraud
+from tests.service.test_cli import start
+
+
+def demo(store: str, *options: object) -> subprocess.Popen[str]:
+    return start("demo", "--store", store, "--port", 0, *options, PYTHONUNBUFFERED="1")
+
+
+def until(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
+    """Read what it prints up to a line with the pattern."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if found := re.search(pattern, line):
+            return found
+    raise AssertionError(f"it ended without {pattern}: {process.communicate()}")
+
+
+def learners(url: str) -> dict[str, dict[str, Any]]:
+    found = httpx.get(f"{url}/v1/learners", trust_env=False, timeout=60).raise_for_status().json()["learners"]
+    return {one["name"]: one for one in found}
+
+
+def test_the_demo_streams_stops_and_goes_on(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'demo.db'}"
+    process = demo(store, "--events", 3000, "--rate", 100)
+    url = until(process, r"dashboard +(http://\S+)/$")[1]
+    until(process, r"API docs +http://\S+/docs$")
+    until(process, r"fraud pattern changes at event 1,500")
+    for name in LEARNERS:
+        until(process, rf"{name} +[\d,]+ events +AUC \S+ +F1 \S+ +positives [\d,]+$")
+    assert learners(url).keys() == LEARNERS.keys()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert (process.returncode, err) == (0, "")
+    assert "Stopped cleanly. The same command goes on from here." in out
+
+    process = demo(store, "--events", 3000, "--rate", 0)
+    url = until(process, r"dashboard +(http://\S+)/$")[1]
+    at = int(until(process, r"Going on at event ([\d,]+) of 3,000")[1].replace(",", ""))
+    assert 0 < at < 3000
+    until(process, r"All 3,000 events are streamed. Still serving; Ctrl-C stops.")
+    found = learners(url)
+    assert {one["events"] for one in found.values()} == {3000}
+    assert {one["sources"][SOURCE] for one in found.values()} == {3000}
+    assert {one["class_counts"]["positive"] for one in found.values()} == {
+        next(iter(found.values()))["class_counts"]["positive"]
+    }
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    assert process.returncode == 0
+
+    process = demo(store, "--events", 3000)
+    until(process, r"Every event was streamed before")
+    until(process, r"Still serving")
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 0
+
+
+def test_a_learner_that_is_ahead_of_the_others_gets_only_the_rest(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'demo.db'}"
+    process = demo(store, "--events", 1000, "--rate", 0)
+    url = until(process, r"dashboard +(http://\S+)/$")[1]
+    until(process, r"Still serving")
+    body = {"events": CardFraud(change=1000).events(1000, 1010), "source": {"name": SOURCE, "offset": 1000}}
+    path = f"{url}/v1/learners/demo-cbr-diag"
+    assert httpx.post(f"{path}/update", json=body, trust_env=False).raise_for_status().json()["applied"] == 10
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+
+    process = demo(store, "--events", 2000, "--rate", 0)
+    url = until(process, r"dashboard +(http://\S+)/$")[1]
+    until(process, r"Still serving")
+    figures = httpx.get(f"{url}/v1/learners/demo-cbr-diag/metrics", trust_env=False).raise_for_status().json()
+    assert (figures["events"], figures["duplicates"]) == (2000, 0)
+    assert {one["events"] for one in learners(url).values()} == {2000}
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+
+
+def test_the_demo_where_it_cannot(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = start("demo", "--port", port, "--store", f"sqlite:///{tmp_path / 'a.db'}")
+        assert f"cannot listen on 127.0.0.1:{port}" in process.communicate()[1]
+    assert process.returncode == 1
+    process = start("demo", "--port", 0, "--store", f"sqlite:///{tmp_path}/no/a.db")
+    assert "error: the service cannot start: the directory" in process.communicate()[1]
+    assert process.returncode == 1
+
+
+def test_the_demo_on_a_terminal() -> None:
+    out = io.StringIO()
+    metrics = {
+        "name": "demo-cbr",
+        "events": 12_000,
+        "class_counts": {"negative": 11_880, "positive": 120},
+        "window": {"auc": 0.91, "f1": None},
+    }
+    with LearnersDisplay(Console(file=out, force_terminal=True, width=120)) as display:
+        display.show([metrics], 1000.0)
+    for text in ("demo-cbr", "12,000", "0.9100", "120", "1,000 events/s"):
+        assert text in out.getvalue()

@@ -1,0 +1,298 @@
+"""The engine over each store: log first, recovery from any point, many nodes, one failing learner, no lost reply."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from learners.learner import Config, Learner
+from service.engine import Engine, Hosted
+from service.errors import Damaged, LearnerGone, NameTaken, QueueFull, StoreUnavailable, UnknownLearner
+from service.settings import Settings
+from service.store import Entry, Store, open_store
+from service.store.memory import MemoryStore
+from service.wire import decode_update
+from tests.service.apps import DENSE, events
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "dense": DENSE,
+    "cbr": {"algorithm": "cbr", "params": {"buffer": "reservoir", "capacity": 3}, "features": DENSE["features"]},
+    "fofo": {"algorithm": "fofo", "features": DENSE["features"], "scaling": {"kind": "unit"}},
+}
+
+
+def batch_of(count: int, start: int = 0) -> Any:
+    body = msgspec.json.encode({"events": events(count, start)})
+    return decode_update(body, Config.of(DENSE).features)
+
+
+@asynccontextmanager
+async def engine(store: Store, **settings: Any) -> AsyncIterator[Engine]:
+    """A node over a store that outlives it: as after a crash, nothing is snapshotted or closed at the end."""
+    node = Engine(store, Settings(**settings))
+    await node.start()
+    try:
+        yield node
+    finally:
+        await crash(node)
+
+
+async def crash(node: Engine) -> None:
+    tasks = [hosted.task for hosted in node.hosted.values()]
+    tasks += [hosted._saving for hosted in node.hosted.values() if hosted._saving is not None]
+    tasks += [] if node._following is None else [node._following]
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+    node._threads.shutdown()
+
+
+def library(config: dict[str, Any], count: int) -> str:
+    """The digest of a learner that met the first `count` events without any service."""
+    learner = Learner(Config.of(config))
+    met = events(count)
+    if met:
+        learner.learn([one["x"] for one in met], [one["label"] for one in met], ids=[one["id"] for one in met])
+    return learner.digest()
+
+
+async def until(holds: Callable[[], Awaitable[bool] | bool]) -> None:
+    """Wait for something that other tasks bring about."""
+    async with asyncio.timeout(60):
+        while True:
+            found = holds()
+            if found is True or (not isinstance(found, bool) and await found):
+                return
+            await asyncio.sleep(0.005)
+
+
+async def digest(hosted: Hosted) -> str:
+    return (await hosted.digest())[1]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+async def test_stopped_after_any_append_it_recovers_to_the_same_bits(store, name):
+    config = Config.of(CONFIGS[name])
+    sizes = [1, 3, 1, 10, 2, 40, 5]
+    met = 0
+    for size in sizes:
+        async with engine(store, snapshot_events=12) as node:
+            hosted, _ = await node.create("a", config)
+            assert await digest(hosted) == library(CONFIGS[name], met)
+            learnt = await hosted.update(batch_of(size, met))
+            met += size
+            assert learnt.outcome.applied.all()
+            assert learnt.position == hosted.position
+    async with engine(store) as node:
+        assert await digest(node.get("a")) == library(CONFIGS[name], met)
+
+
+async def test_concurrent_updates_become_few_records_and_each_gets_its_own_answer(store):
+    async with engine(store) as node:
+        hosted, _ = await node.create("a", Config.of(DENSE))
+        answers = await asyncio.gather(*(hosted.update(batch_of(3, 3 * i)) for i in range(100)))
+        assert hosted.position < 100
+        assert sum(int(one.outcome.applied.sum()) for one in answers) == 300
+        assert [len(one.outcome.scores) for one in answers] == [3] * 100
+        assert await digest(hosted) == library(DENSE, 300)
+
+
+async def test_two_nodes_over_one_store_hold_the_same_bits(store):
+    async with engine(store, follow_seconds=0.05) as one, engine(store, follow_seconds=0.05) as two:
+        here, new = await one.create("a", Config.of(DENSE))
+        there, again = await two.create("a", Config.of(DENSE))
+        assert (new, again) == (True, False)
+        await asyncio.gather(*((here if i % 2 else there).update(batch_of(2, 2 * i)) for i in range(60)))
+        await asyncio.gather(here.catch_up(), there.catch_up())
+        assert await here.digest() == await there.digest()
+        assert here.view.figures.counts.sum() == 120
+        with pytest.raises(NameTaken):
+            await two.create("a", Config.of(CONFIGS["cbr"]))
+
+
+async def test_a_node_follows_what_others_create_append_and_delete(store):
+    async with engine(store, follow_seconds=0.02) as one, engine(store, follow_seconds=0.02) as two:
+        here, _ = await one.create("a", Config.of(DENSE))
+        await here.update(batch_of(20))
+        await until(lambda: "a" in two.hosted and two.hosted["a"].position == here.position)
+        assert await two.get("a").digest() == await here.digest()
+        await two.delete("a")
+        await until(lambda: "a" not in one.hosted)
+        with pytest.raises(LearnerGone):
+            await here.update(batch_of(1))
+        with pytest.raises(UnknownLearner):
+            one.get("a")
+
+
+async def test_a_node_that_fell_behind_a_trimmed_log_goes_on_from_the_snapshot(store):
+    async with engine(store, follow_seconds=60) as behind, engine(store, follow_seconds=60, snapshots_kept=1) as ahead:
+        late, _ = await behind.create("a", Config.of(DENSE))
+        await ahead.create("a", Config.of(DENSE))
+        there = ahead.get("a")
+        for i in range(4):
+            await there.update(batch_of(5, 5 * i))
+        await there.save()
+        assert await store.read("a", there.birth, 0, 10) == []
+        await late.update(batch_of(5, 20))
+        await there.catch_up()
+        assert await late.digest() == await there.digest()
+        assert await digest(late) == library(DENSE, 25)
+
+
+async def test_restore_rolls_back_every_node_and_survives_a_restart(store):
+    async with engine(store, follow_seconds=60) as one, engine(store, follow_seconds=60) as two:
+        here, _ = await one.create("a", Config.of(DENSE))
+        there, _ = await two.create("a", Config.of(DENSE))
+        await here.update(batch_of(10))
+        info = await here.save()
+        await here.update(batch_of(10, 10))
+        await here.restore(info.position)
+        await there.catch_up()
+        assert await there.digest() == await here.digest()
+        assert await digest(here) == library(DENSE, 10)
+        await here.update(batch_of(5, 10))
+    async with engine(store) as node:
+        assert await digest(node.get("a")) == library(DENSE, 15)
+
+
+async def test_a_damaged_snapshot_is_passed_over_for_an_older_one_and_the_log(store, caplog):
+    async with engine(store, trim_log=False) as node:
+        hosted, _ = await node.create("a", Config.of(DENSE))
+        await hosted.update(batch_of(10))
+        await hosted.save()
+        await hosted.update(batch_of(10, 10))
+        await hosted.save()
+        birth, position = hosted.birth, hosted.position
+    await store.save("a", birth, position, b"rare, but not one of ours", 3, False)
+    async with engine(store) as node:
+        assert await digest(node.get("a")) == library(DENSE, 20)
+    assert "snapshot 3 of a" in caplog.text
+
+
+async def test_a_clean_stop_takes_a_last_snapshot(tmp_path):
+    url = f"sqlite:///{tmp_path / 'log.db'}"
+    node = Engine(await open_store(url), Settings())
+    await node.start()
+    hosted, _ = await node.create("a", Config.of(DENSE))
+    await hosted.update(batch_of(30))
+    await node.stop()
+    store = await open_store(url)
+    assert [one.position for one in await store.snapshots("a", hosted.birth)] == [2]
+    async with engine(store) as again:
+        assert await digest(again.get("a")) == library(DENSE, 30)
+    await store.close()
+
+
+async def test_snapshots_come_by_events_and_by_time_and_are_bounded(store):
+    async with engine(store, snapshot_events=10, snapshot_seconds=3600, snapshots_kept=2) as node:
+        hosted, _ = await node.create("a", Config.of(DENSE))
+        for i in range(6):
+            position = (await hosted.update(batch_of(10, 10 * i))).position
+            await until(lambda at=position: hosted.snapshot is not None and hosted.snapshot.position == at)
+        assert len(await store.snapshots("a", hosted.birth)) == 2
+    async with engine(store, snapshot_seconds=0.05, follow_seconds=0.02) as node:
+        hosted = node.get("a")
+        await hosted.update(batch_of(1, 60))
+        await until(lambda: hosted.snapshot is not None and hosted.snapshot.position == hosted.position)
+
+
+class Failing(MemoryStore):
+    """A store whose appends fail on demand: before anything is written, or after it was."""
+
+    before = after = False
+
+    async def append(self, learner: str, birth: bytes, records: Any, after: int) -> list[Entry]:
+        if self.before:
+            raise StoreUnavailable("away")
+        entries = await super().append(learner, birth, records, after)
+        if self.after:
+            raise StoreUnavailable("the answer was lost")
+        return entries
+
+
+async def test_a_failed_append_learns_nothing_and_a_lost_answer_is_made_good():
+    store = Failing()
+    async with engine(store, follow_seconds=60) as node:
+        hosted, _ = await node.create("a", Config.of(DENSE))
+        await hosted.update(batch_of(10))
+        store.before = True
+        with pytest.raises(StoreUnavailable):
+            await hosted.update(batch_of(5, 10))
+        assert node.stale_seconds > 0
+        assert await digest(hosted) == library(DENSE, 10)
+        store.before, store.after = False, True
+        with pytest.raises(StoreUnavailable):  # it is in the log, but nobody here knows
+            await hosted.update(batch_of(5, 10))
+        store.after = False
+        again = await hosted.update(batch_of(5, 10))  # the client repeats it, as it was told to
+        assert not again.outcome.applied.any()
+        assert node.stale_seconds == 0
+        assert hosted.view.figures.counts.sum() == 15
+
+
+async def test_a_record_that_cannot_be_read_stops_that_learner_alone_and_says_so():
+    store = MemoryStore()
+    async with engine(store, follow_seconds=60) as node:
+        bad, _ = await node.create("bad", Config.of(DENSE))
+        good, _ = await node.create("good", Config.of(DENSE))
+        await store.append("bad", bad.birth, [(b"t" * 16, b"rubbish")], 1)
+        with pytest.raises(Damaged, match="record 2 of bad"):
+            await bad.update(batch_of(1))
+        with pytest.raises(Damaged):
+            await bad.update(batch_of(1))
+        assert (await good.update(batch_of(1))).outcome.applied.all()
+
+
+async def test_a_caller_that_hangs_up_does_not_disturb_the_others():
+    store = MemoryStore()
+    async with engine(store, record_events=1) as node:
+        hosted, _ = await node.create("a", Config.of(DENSE))
+        calls = [asyncio.create_task(hosted.update(batch_of(1, i))) for i in range(20)]
+        await asyncio.sleep(0)
+        for call in calls[5:10]:
+            call.cancel()
+        done = await asyncio.gather(*calls, return_exceptions=True)
+        assert sum(isinstance(one, asyncio.CancelledError) for one in done) == 5
+        assert hosted.view.figures.counts.sum() >= 15
+        assert (hosted.queued_events, hosted.queued_bytes) == (0, 0)
+
+
+async def test_the_queue_is_bounded_by_bytes():
+    async with engine(MemoryStore(), queue_bytes=4096) as node:
+        hosted, _ = await node.create("a", Config.of(DENSE))
+        done = await asyncio.gather(*(hosted.update(batch_of(5, 5 * i)) for i in range(100)), return_exceptions=True)
+        refused = [one for one in done if isinstance(one, QueueFull)]
+        assert refused
+        assert hosted.view.figures.counts.sum() == 5 * (100 - len(refused))
+
+
+async def test_deleting_answers_those_who_wait():
+    async with engine(MemoryStore(), record_events=1) as node:
+        hosted, _ = await node.create("a", Config.of(DENSE))
+        calls = [asyncio.create_task(hosted.update(batch_of(1, i))) for i in range(20)]
+        await asyncio.sleep(0)
+        await node.delete("a")
+        done = await asyncio.gather(*calls, return_exceptions=True)
+        assert all(isinstance(one, LearnerGone) or one.outcome.applied.all() for one in done)
+
+
+async def test_readers_see_whole_records_while_a_thread_learns():
+    wide = {"algorithm": "cbr", "params": {"capacity": 50}, "features": {"kind": "dense", "dim": 3}}
+    async with engine(MemoryStore()) as node:
+        hosted, _ = await node.create("a", Config.of(wide))
+        await hosted.update(batch_of(100))
+        hosted._seconds_per_event = 1.0  # every record is taken to a thread
+        learning = asyncio.create_task(hosted.update(batch_of(3000, 100)))
+        seen = set()
+        while not learning.done():
+            seen.add(int(hosted.view.figures.counts.sum()))
+            await asyncio.sleep(0)
+        await learning
+        assert seen <= {100, 3100}
+        assert hosted.view.figures.counts.sum() == 3100

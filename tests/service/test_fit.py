@@ -1,0 +1,103 @@
+"""Which rows go to which learner, and what is said of those that do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from service.fit import Misfit, adapter, declared, suitable
+from service.rows import Shape
+
+NAMED = {"kind": "named", "bits": 18, "text": ["body"], "categorical": ["customer"], "log": ["amount"]}
+TABLE = {
+    "kind": "table",
+    "fields": [{"name": "amount", "kind": "numeric"}, {"name": "country", "kind": "categorical"}],
+    "extra": "refuse",
+}
+COLUMNS = Shape("named", columns=("amount", "country"), texts=("country",))
+NUMBERS = Shape("named", columns=("a", "b"))
+
+
+def test_what_is_declared_of_columns() -> None:
+    assert declared(NAMED) == {"body": False, "customer": False, "amount": True}
+    assert declared(TABLE) == {"amount": True, "country": False}
+    assert declared({"kind": "dense", "dim": 3}) == {}
+
+
+@pytest.mark.parametrize(
+    ("shape", "features"),
+    [
+        (COLUMNS, NAMED),
+        (COLUMNS, TABLE),
+        (Shape("named", columns=("amount", "x")), {**TABLE, "extra": "ignore"}),
+        (Shape("dense", width=3), {"kind": "dense", "dim": 3}),
+        (Shape("sparse"), {"kind": "sparse", "dim": 3}),
+        (Shape("sparse", width=3), {"kind": "sparse", "dim": 5}),
+    ],
+)
+def test_rows_that_go_as_they_are(shape: Shape, features: dict[str, Any]) -> None:
+    assert adapter(shape, features) is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "features", "message"),
+    [
+        (Shape("dense", width=3), {"kind": "dense", "dim": 8}, "dense rows of 3 columns; the learner takes dense.* 8"),
+        (Shape("dense", width=3), NAMED, "the file has dense rows of 3 columns; the learner takes named features"),
+        (Shape("sparse"), TABLE, "the file has sparse rows; the learner takes table features"),
+        (Shape("sparse", width=9), {"kind": "sparse", "dim": 8}, "sparse rows of 9 columns"),
+        (Shape("sparse", width=9), {"kind": "dense", "dim": 8}, "sparse rows of 9 columns"),
+        (Shape("dense", width=9), {"kind": "sparse", "dim": 8}, "dense rows of 9 columns"),
+        (
+            COLUMNS,
+            {"kind": "sparse", "dim": 8},
+            "the file has 2 named features; the learner takes sparse features of 8",
+        ),
+        (COLUMNS, {"kind": "dense", "dim": 2}, "takes 2 numbers; country of the file are not numeric"),
+        (NUMBERS, {"kind": "dense", "dim": 3}, "takes 3 numbers; the file has 2: a, b"),
+        (Shape("named", columns=("amount", "p", "q")), TABLE, "not declare p, q; leave .* with --drop p --drop q"),
+    ],
+)
+def test_rows_that_do_not_fit(shape: Shape, features: dict[str, Any], message: str) -> None:
+    with pytest.raises(Misfit, match=message):
+        adapter(shape, features)
+
+
+def adapted(shape: Shape, features: dict[str, Any], event: dict[str, Any]) -> dict[str, Any]:
+    adapt = adapter(shape, features)
+    assert adapt is not None
+    return adapt(event)
+
+
+def test_named_numbers_in_the_order_of_the_columns() -> None:
+    event = {"features": {"b": 2.0, "a": 1.0}, "label": 1, "id": "e"}
+    assert adapted(NUMBERS, {"kind": "dense", "dim": 2}, event) == {"x": [1.0, 2.0], "label": 1, "id": "e"}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"a": 1.0}, "has no b, as the first row has"),
+        ({"a": 1.0, "b": 2.0, "c": 3.0}, "has 3 columns; the first row has 2"),
+        ({"a": 1.0, "b": None}, "column b has no value; a dense learner takes numbers only"),
+    ],
+)
+def test_named_rows_that_are_not_all_numbers(row: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        adapted(NUMBERS, {"kind": "dense", "dim": 2}, {"features": row, "label": 1})
+
+
+def test_sparse_rows_to_a_dense_learner_and_back() -> None:
+    sparse = {"indices": [0, 3], "values": [1.5, -2.0], "label": 0}
+    dense = {"x": [1.5, 0.0, 0.0, -2.0], "label": 0}
+    assert adapted(Shape("sparse"), {"kind": "dense", "dim": 4}, dict(sparse)) == dense
+    assert adapted(Shape("dense", width=4), {"kind": "sparse", "dim": 9}, dict(dense)) == sparse
+    with pytest.raises(ValueError, match="names column 3; the learner's are 0 to 2"):
+        adapted(Shape("sparse"), {"kind": "dense", "dim": 3}, dict(sparse))
+
+
+def test_how_to_create_a_learner_for_rows() -> None:
+    assert suitable(COLUMNS) == "--features named"
+    assert suitable(Shape("dense", width=8)) == "--features dense --dim 8"
+    assert suitable(Shape("sparse")) == "--features sparse --dim N"

@@ -1,0 +1,330 @@
+"""The HTTP interface as its users see it: what each route answers, and how bad input is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from typing import Any
+
+import httpx
+import pytest
+
+from service import examples
+from tests.service.apps import DENSE, client, events
+
+URL = "/v1/learners/fraud"
+
+
+@pytest.fixture
+async def http():
+    async with client(max_body_bytes=2**20) as one:
+        await one.put(URL, json=DENSE)
+        yield one
+
+
+async def state_of(http: httpx.AsyncClient, url: str = URL) -> Any:
+    return (await http.get(f"{url}/digest")).json()
+
+
+# The normal course
+
+
+async def test_create_is_idempotent_and_a_name_keeps_its_configuration(http):
+    same = await http.put(URL, json={**DENSE, "scaling": {"kind": "standard"}})  # the default, written out
+    other = await http.put(URL, json={**DENSE, "seed": 1})
+    assert same.status_code == 200
+    assert other.status_code == 409
+    assert other.json()["code"] == "name-taken"
+    assert (await http.put("/v1/learners/second", json=DENSE)).status_code == 201
+    assert [one["name"] for one in (await http.get("/v1/learners")).json()["learners"]] == ["fraud", "second"]
+
+
+async def test_update_says_what_became_of_each_event(http):
+    first = (await http.post(f"{URL}/update", json={"events": events(10)})).json()
+    again = (await http.post(f"{URL}/update", json={"events": events(12)})).json()
+    assert first["applied"] == 10
+    assert first["class_counts"] == {"negative": 8, "positive": 2}
+    assert [one["status"] for one in again["results"]] == ["duplicate"] * 10 + ["applied"] * 2
+    assert again["results"][0] == {
+        "id": "e0", "status": "duplicate", "score": None, "probability": None, "threshold": None, "label": None
+    }  # fmt: skip
+    assert again["position"] == first["position"] + 1
+    document = (await http.get(URL)).json()
+    assert document["events"] == 12
+    assert document["ready"]
+
+
+async def test_predict_gives_the_score_that_update_would_give_and_changes_nothing(http):
+    await http.post(f"{URL}/update", json={"events": events(50)})
+    before = await state_of(http)
+    event = events(1, 60)[0]
+    bare = {"id": event["id"], "x": event["x"]}
+    said = (await http.post(f"{URL}/predict", json={"events": [bare, bare]})).json()
+    assert await state_of(http) == before
+    learnt = (await http.post(f"{URL}/update", json={"events": [event]})).json()
+    for name in ("id", "score", "probability", "threshold", "label"):
+        assert said["results"][0][name] == said["results"][1][name] == learnt["results"][0][name]
+    assert said["ready"] is True
+    assert said["stale_seconds"] == 0
+
+
+async def test_a_source_resumes_exactly(http):
+    source = {"name": "file.csv", "offset": 0}
+    await http.post(f"{URL}/update", json={"events": events(10, ids=False), "source": source})
+    overlapping = {"events": events(10, 5, ids=False), "source": {"name": "file.csv", "offset": 5}}
+    reply = (await http.post(f"{URL}/update", json=overlapping)).json()
+    assert (reply["applied"], reply["duplicate"]) == (5, 5)
+    assert (await http.get(URL)).json()["sources"] == {"file.csv": 15}
+
+
+async def test_metrics_have_a_reason_for_every_null(http):
+    empty = (await http.get(f"{URL}/metrics")).json()
+    await http.post(f"{URL}/update", json={"events": [{"x": [0, 0, 0], "label": 0}]})
+    one_class = (await http.get(f"{URL}/metrics")).json()
+    for document in (empty, one_class):
+        for scope in ("window", "since_start"):
+            for name, value in document[scope].items():
+                assert (value is None) == (f"/{scope}/{name}" in document["undefined"])
+    assert empty["window"]["auc"] is None
+    assert one_class["undefined"]["/window/auc"] == "no positives in the window"
+    await http.post(f"{URL}/update", json={"events": events(200)})
+    full = (await http.get(f"{URL}/metrics")).json()
+    assert full["undefined"] == {}
+    assert full["window"]["events"] == 100
+    assert (await http.get(f"{URL}/metrics/history")).json()["points"][0]["events"] == 64
+
+
+async def test_snapshot_list_and_restore_undo_what_came_after(http):
+    await http.post(f"{URL}/update", json={"events": events(30)})
+    taken = await http.post(f"{URL}/snapshots")
+    at_snapshot = await state_of(http)
+    await http.post(f"{URL}/update", json={"events": events(30, 30)})
+    assert (await state_of(http))["digest"] != at_snapshot["digest"]
+    position = taken.json()["position"]
+    assert taken.status_code == 201
+    assert [one["position"] for one in (await http.get(f"{URL}/snapshots")).json()["snapshots"]] == [position]
+    restored = await http.post(f"{URL}/snapshots/{position}/restore")
+    assert restored.status_code == 200
+    assert (await state_of(http)) == {"position": restored.json()["position"], "digest": at_snapshot["digest"]}
+    assert (await http.post(f"{URL}/snapshots/99/restore")).status_code == 404
+
+
+async def test_delete_and_create_anew_starts_from_nothing(http):
+    fresh = await state_of(http)
+    await http.post(f"{URL}/update", json={"events": events(5)})
+    assert (await http.delete(URL)).status_code == 204
+    assert (await http.get(URL)).status_code == 404
+    assert (await http.post(f"{URL}/update", json={"events": events(5)})).json()["code"] == "unknown-learner"
+    await http.put(URL, json=DENSE)
+    assert await state_of(http) == fresh
+
+
+async def test_the_catalogue_describes_every_parameter():
+    async with client() as http:
+        catalogue = (await http.get("/v1/algorithms")).json()
+    assert {"cbr", "cbr-diag", "loam-ada", "fofo"} <= {one["name"] for one in catalogue["algorithms"]}
+    for one in catalogue["algorithms"]:
+        for schema in one["params"]["properties"].values():
+            assert schema["description"]
+            assert "default" in schema
+
+
+@pytest.mark.parametrize("name", examples.CREATE)
+async def test_the_documented_examples_work_as_printed(name):
+    async with client() as http:
+        assert (await http.put(URL, json=examples.CREATE[name])).status_code == 201
+        assert (await http.post(f"{URL}/update", json=examples.UPDATE[name])).json()["duplicate"] == 0
+        assert (await http.post(f"{URL}/predict", json=examples.PREDICT[name])).status_code == 200
+
+
+async def test_openapi_has_examples_and_problems_for_every_body():
+    async with client() as http:
+        document = (await http.get("/openapi.json")).json()
+    references = json.dumps(document).split('"$ref": "#/components/schemas/')[1:]
+    assert {one.partition('"')[0] for one in references} <= set(document["components"]["schemas"])
+    for path, verb in (("/v1/learners/{name}", "put"), ("/v1/learners/{name}/update", "post")):
+        operation = document["paths"][path][verb]
+        assert operation["requestBody"]["content"]["application/json"]["examples"]
+        assert "application/problem+json" in operation["responses"]["422"]["content"]
+
+
+# Bad input
+
+
+def body_of(event: dict[str, Any], **members: Any) -> str:
+    return json.dumps({"events": [{"x": [1, 2, 3], "label": 1}, event], **members})
+
+
+GOOD = {"x": [0.5, 0, 1], "label": 0}
+BAD_UPDATES: dict[str, tuple[str, int, str]] = {
+    "too few numbers": (body_of({**GOOD, "x": [1, 2]}), 422, "/events/1/x"),
+    "too many numbers": (body_of({**GOOD, "x": [1, 2, 3, 4]}), 422, "/events/1/x"),
+    "nan": (body_of({**GOOD, "x": [1, math.nan, 3]}), 422, "/events/1/x/1"),
+    "infinity": (body_of({**GOOD, "x": [1, 2, math.inf]}), 422, "/events/1/x/2"),
+    "minus infinity": (body_of({**GOOD, "x": [-math.inf, 2, 3]}), 422, "/events/1/x/0"),
+    "overflowing literal": (body_of({**GOOD, "x": [1, 2, 3]}).replace("2", "1e999", 1), 422, "/events/0/x/1"),
+    "huge but finite": (body_of({**GOOD, "x": [1e31, 2, 3]}), 422, "/events/1/x/0"),
+    "huge whole number": (body_of({**GOOD, "x": [10**400, 2, 3]}), 422, "/events/1/x/0"),
+    "a whole number beyond reading": (body_of(GOOD).replace("0.5", "9" * 5000), 400, ""),
+    "string for a number": (body_of({**GOOD, "x": ["1", 2, 3]}), 422, "/events/1/x/0"),
+    "boolean for a number": (body_of({**GOOD, "x": [True, 2, 3]}), 422, "/events/1/x/0"),
+    "null for a number": (body_of({**GOOD, "x": [None, 2, 3]}), 422, "/events/1/x/0"),
+    "nested list": (body_of({**GOOD, "x": [[1, 2, 3]]}), 422, "/events/1/x"),
+    "no features": (body_of({"label": 1}), 422, "/events/1/x"),
+    "another kind of features": (body_of({"features": {"a": 1}, "label": 1}), 422, "/events/1/features"),
+    "two kinds of features": (body_of({**GOOD, "features": {"a": 1}}), 422, "/events/1/features"),
+    "label 2": (body_of({**GOOD, "label": 2}), 422, "/events/1/label"),
+    "label one half": (body_of({**GOOD, "label": 0.5}), 422, "/events/1/label"),
+    "label as string": (body_of({**GOOD, "label": "1"}), 422, "/events/1/label"),
+    "label null": (body_of({**GOOD, "label": None}), 422, "/events/1/label"),
+    "label missing": (body_of({"x": [1, 2, 3]}), 422, "/events/1/label"),
+    "unknown member": (body_of({**GOOD, "lable": 1}), 422, "/events/1/lable"),
+    "weight negative": (body_of({**GOOD, "weight": -1}), 422, "/events/1/weight"),
+    "weight nan": (body_of({**GOOD, "weight": math.nan}), 422, "/events/1/weight"),
+    "weight huge": (body_of({**GOOD, "weight": 1e7}), 422, "/events/1/weight"),
+    "time as text": (body_of({**GOOD, "time": "now"}), 422, "/events/1/time"),
+    "time infinite": (body_of({**GOOD, "time": math.inf}), 422, "/events/1/time"),
+    "id empty": (body_of({**GOOD, "id": ""}), 422, "/events/1/id"),
+    "id too long": (body_of({**GOOD, "id": "x" * 257}), 422, "/events/1/id"),
+    "id with a control character": (body_of({**GOOD, "id": "a\u0000b"}), 422, "/events/1/id"),
+    "id with half a character": (body_of({**GOOD, "id": "\ud800"}), 422, "/events/1/id"),
+    "id as list": (body_of({**GOOD, "id": [1]}), 422, "/events/1/id"),
+    "id fractional": (body_of({**GOOD, "id": 1.5}), 422, "/events/1/id"),
+    "event not an object": ('{"events": [{"x": [1, 2, 3], "label": 1}, 7]}', 422, "/events/1"),
+    "unknown member on top": (body_of(GOOD, source_name="a"), 422, "/source_name"),
+    "source without offset": (body_of(GOOD, source={"name": "a"}), 422, "/source/offset"),
+    "source offset negative": (body_of(GOOD, source={"name": "a", "offset": -1}), 422, "/source/offset"),
+    "source name too long": (body_of(GOOD, source={"name": "a" * 201, "offset": 0}), 422, "/source/name"),
+    "no events": ('{"events": []}', 422, "/events"),
+    "events missing": ("{}", 422, "/events"),
+    "events not a list": ('{"events": {"x": [1]}}', 422, "/events"),
+    "not an object": ("[1, 2]", 422, ""),
+    "malformed": ('{"events": [', 400, ""),
+    "empty": ("", 400, ""),
+    "not UTF-8": (b'{"events": "\xff"}', 400, ""),
+    "deep nesting": ("[" * 100_000, 400, ""),
+    "deep nesting inside": ('{"events": ' + "[" * 900 + "]" * 900 + "}", 422, "/events/0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD_UPDATES)
+async def test_a_bad_update_is_refused_whole_with_a_pointer(http, case):
+    body, status, pointer = BAD_UPDATES[case]
+    await http.post(f"{URL}/update", json={"events": events(10)})
+    before = await state_of(http)
+    reply = await http.post(f"{URL}/update", content=body)
+    problem = reply.json()
+    assert reply.status_code == status, problem
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert problem["status"] == status
+    assert problem["request_id"] == reply.headers["x-request-id"]
+    assert [one["pointer"] for one in problem["errors"]] == ([pointer] if status == 422 else [])
+    assert await state_of(http) == before
+
+
+async def test_every_bad_event_is_listed_up_to_a_hundred(http):
+    batch = events(300, ids=False)
+    for i in range(0, 300, 2):
+        batch[i]["x"] = [1.0]
+    problem = (await http.post(f"{URL}/update", json={"events": batch})).json()
+    assert [one["pointer"] for one in problem["errors"]] == [f"/events/{i}/x" for i in range(0, 200, 2)]
+    assert problem["detail"].startswith("refused at least 100 of 300 events")
+
+
+async def test_a_large_body_is_refused_by_its_length_or_while_it_comes(http):
+    async def endless():
+        for _ in range(1000):
+            yield b" " * 10_000
+
+    declared = await http.post(f"{URL}/update", content=b" " * (2**20 + 1))
+    streamed = await http.post(f"{URL}/update", content=endless())
+    for reply in (declared, streamed):
+        assert reply.status_code == 413
+        assert reply.json()["code"] == "too-large"
+
+
+@pytest.mark.parametrize(
+    "headers", [{"content-type": "text/csv"}, {"content-type": "application/json", "content-encoding": "gzip"}]
+)
+async def test_other_media_types_are_refused(http, headers):
+    reply = await http.post(f"{URL}/update", content=b"a,b", headers=headers)
+    assert reply.status_code == 415
+
+
+BAD_CONFIGS: dict[str, tuple[Any, list[str]]] = {
+    "unknown algorithm": ({**DENSE, "algorithm": "svm"}, ["/algorithm"]),
+    "algorithm missing": ({"features": DENSE["features"]}, ["/algorithm"]),
+    "features missing": ({"algorithm": "cbr"}, ["/features"]),
+    "unknown kind": ({**DENSE, "features": {"kind": "text"}}, ["/features/kind"]),
+    "dim out of range": ({**DENSE, "features": {"kind": "dense", "dim": 0}}, ["/features/dim"]),
+    "dim missing": ({**DENSE, "features": {"kind": "dense"}}, ["/features/dim"]),
+    "bits out of range": ({**DENSE, "features": {"kind": "named", "bits": 40}}, ["/features/bits"]),
+    "parameter out of range": ({"algorithm": "cbr", "features": DENSE["features"], "params": {"C": -1}}, ["/params/C"]),
+    "parameter unknown": ({**DENSE, "params": {"gamma": 1}}, ["/params/gamma"]),
+    "parameter of another type": ({**DENSE, "params": {"eta": "big"}}, ["/params/eta"]),
+    "parameter nan": ({**DENSE, "params": {"eta": math.nan}}, ["/params/eta"]),
+    "several": (
+        {**DENSE, "params": {"eta": -1}, "scaling": {"kind": "odd"}, "window": 0},
+        ["/window", "/params/eta", "/scaling/kind"],
+    ),
+    "unknown setting": ({**DENSE, "windw": 5}, ["/windw"]),
+    "sparse rows for cbr": ({"algorithm": "cbr", "features": {"kind": "named"}}, ["/features/kind"]),
+    "too many columns for cbr": ({"algorithm": "cbr", "features": {"kind": "dense", "dim": 9999}}, ["/features"]),
+    "not an object": ([1], [""]),
+    "table without fields": ({"algorithm": "cbr", "features": {"kind": "table", "fields": []}}, ["/features/fields"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CONFIGS)
+async def test_a_bad_configuration_is_refused_with_every_pointer(http, case):
+    config, pointers = BAD_CONFIGS[case]
+    reply = await http.put("/v1/learners/new", content=json.dumps(config))
+    assert reply.status_code == 422
+    assert sorted(one["pointer"] for one in reply.json()["errors"]) == sorted(pointers)
+    assert (await http.get("/v1/learners/new")).status_code == 404
+
+
+@pytest.mark.parametrize("name", ["a%2Fb", "a/b", "-a", ".hidden", "a b", "é", "a" * 101, "%00", ".."])
+async def test_odd_names_are_refused(http, name):
+    reply = await http.put(f"/v1/learners/{name}", json=DENSE)
+    assert 400 <= reply.status_code < 500
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert len((await http.get("/v1/learners")).json()["learners"]) == 1
+
+
+async def test_unknown_paths_and_methods_are_problems_too(http):
+    missing, wrong = await http.get("/v1/nothing"), await http.delete("/v1/learners")
+    assert (missing.status_code, missing.json()["code"]) == (404, "not-found")
+    assert (wrong.status_code, wrong.json()["code"]) == (405, "method-not-allowed")
+    assert wrong.headers["allow"]
+
+
+async def test_the_number_of_learners_is_bounded():
+    async with client(max_learners=1) as http:
+        await http.put(URL, json=DENSE)
+        reply = await http.put("/v1/learners/second", json=DENSE)
+    assert (reply.status_code, reply.json()["code"]) == (409, "limit-reached")
+
+
+async def test_a_full_queue_answers_429_and_takes_nothing_of_the_request():
+    async with client(queue_bytes=1024, record_events=1) as http:
+        await http.put(URL, json=DENSE)
+        batches = [{"events": events(1, i)} for i in range(50)]
+        replies = await asyncio.gather(*(http.post(f"{URL}/update", json=batch) for batch in batches))
+        refused = [reply for reply in replies if reply.status_code == 429]
+        assert refused
+        assert {reply.status_code for reply in replies} == {200, 429}
+        assert all(int(reply.headers["retry-after"]) >= 1 for reply in refused)
+        learnt = (await http.get(URL)).json()["events"]
+        assert learnt == 50 - len(refused)
+        for batch in batches:  # the retry that the answer asks for
+            assert (await http.post(f"{URL}/update", json=batch)).status_code == 200
+        assert (await http.get(URL)).json()["events"] == 50
+
+
+async def test_a_given_request_id_comes_back(http):
+    given = await http.get("/v1/health/live", headers={"x-request-id": "abc-123"})
+    odd = await http.get("/v1/health/live", headers={"x-request-id": "x" * 65})
+    assert given.headers["x-request-id"] == "abc-123"
+    assert odd.headers["x-request-id"] != "x" * 65

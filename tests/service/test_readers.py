@@ -1,0 +1,374 @@
+"""Files to events: every format, gzipped or not, and what is said of the rows that cannot be read."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from service.cells import Columns
+from service.readers import format_of, open_rows
+from service.rows import ReadError
+
+Write = Callable[[str, str], Path]
+
+
+@pytest.fixture(params=["plain", "gzipped"])
+def write(request: pytest.FixtureRequest, tmp_path: Path) -> Write:
+    """Writes a text file, once as it is and once gzipped with .gz behind its name."""
+
+    def write(name: str, text: str) -> Path:
+        if request.param == "plain":
+            path = tmp_path / name
+            path.write_text(text, encoding="utf-8")
+        else:
+            path = tmp_path / f"{name}.gz"
+            path.write_bytes(gzip.compress(text.encode()))
+        return path
+
+    return write
+
+
+def read(path: Path, columns: Columns | None = None, *, skip: int = 0, **options: Any) -> list[dict[str, Any]]:
+    with open_rows(path, columns or Columns(), **options) as rows:
+        return list(rows.events(skip))
+
+
+def refusal(path: Path, columns: Columns | None = None, **options: Any) -> str:
+    with pytest.raises(ReadError) as caught:
+        read(path, columns, **options)
+    assert str(path) in str(caught.value)
+    return str(caught.value).replace(str(path), "FILE")
+
+
+# CSV
+
+
+def test_csv_cells_are_numbers_strings_or_null(write: Write) -> None:
+    path = write("a.csv", 'amount,country,label\n12.5,DE,1\n-3e2,"New ""York"", NY",0\n,,0\n')
+    assert read(path) == [
+        {"features": {"amount": 12.5, "country": "DE"}, "label": 1},
+        {"features": {"amount": -300.0, "country": 'New "York", NY'}, "label": 0},
+        {"features": {"amount": None, "country": None}, "label": 0},
+    ]
+
+
+def test_tsv_and_a_byte_order_mark(write: Write) -> None:
+    assert read(write("a.tsv", "\ufeffx\tlabel\n1,5\t0\n")) == [{"features": {"x": "1,5"}, "label": 0}]
+
+
+def test_a_column_keeps_its_type(write: Write) -> None:
+    path = write("a.csv", "code,n,label\n12,1,0\nA7,2,0\n7,nan,1\n,NA,0\n")
+    assert [event["features"] for event in read(path)] == [
+        {"code": "12", "n": 1.0},
+        {"code": "A7", "n": 2.0},
+        {"code": "7", "n": None},
+        {"code": None, "n": None},
+    ]
+
+
+def test_a_text_in_a_column_that_began_with_numbers_is_an_error(write: Write) -> None:
+    path = write("a.csv", "n,label\n" + "1,0\n" * 10_000 + "A7,0\n")
+    assert refusal(path) == (
+        "FILE, line 10,002: column n: 'A7' is not a number; the column was numeric so far: "
+        "--drop it, or create the learner with it as a categorical one"
+    )
+
+
+def test_what_the_learner_declares_goes_before_the_cells(write: Write) -> None:
+    path = write("a.csv", "customer,amount,label\n0596,7,0\n")
+    assert read(path, declared={"customer": False})[0]["features"] == {"customer": "0596", "amount": 7.0}
+    path = write("b.csv", "amount,label\nmany,0\n")
+    message = "FILE, line 2: column amount: 'many' is not a number; the learner declares it numeric"
+    assert refusal(path, declared={"amount": True}) == message
+
+
+@pytest.mark.parametrize("cell", ["inf", "-Infinity", "1e999", "1_000"])
+def test_numbers_that_json_does_not_have(write: Write, cell: str) -> None:
+    path = write("a.csv", f"n,label\n1,0\n{cell},0\n")
+    assert f"'{cell}' is not a finite decimal number" in refusal(path, declared={"n": True})
+
+
+def test_columns_about_the_event_are_not_features(write: Write) -> None:
+    text = "key,when,w,secret,x,label\na,1970-01-01 00:00:10,2.5,1,7,1\n,,,1,8,0\n"
+    columns = Columns(id="key", time="when", weight="w", drop=("secret",))
+    assert read(write("a.csv", text), columns) == [
+        {"features": {"x": 7.0}, "label": 1, "id": "a", "time": 10.0, "weight": 2.5},
+        {"features": {"x": 8.0}, "label": 0},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("when", "seconds"),
+    [
+        ("1700000000.5", 1_700_000_000.5),
+        ("2023-11-14T22:13:20Z", 1_700_000_000.0),
+        ("2023-11-14T23:13:20+01:00", 1_700_000_000.0),
+        ("2023-11-14 22:13:20", 1_700_000_000.0),
+        ("2023-11-14", 1_699_920_000.0),
+    ],
+)
+def test_times(write: Write, when: str, seconds: float) -> None:
+    assert read(write("a.csv", f"t,x,label\n{when},1,0\n"), Columns(time="t"))[0]["time"] == seconds
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("yesterday,1,1,0", "'yesterday' is neither seconds since the epoch nor an ISO 8601 time"),
+        ("1,-1,1,0", "the weight is -1; expected at least 0"),
+        ("1,heavy,1,0", "'heavy' is not a number"),
+        ("1,1,1", "has 3 cells; the header names 4 columns"),
+        ("1,1,1,0,9", "has 5 cells; the header names 4 columns"),
+        ('1,1,"1"x,0', "',' expected after '\"'"),
+        ("1,1,1,", "the label is missing"),
+    ],
+)
+def test_a_malformed_row_is_named(write: Write, row: str, message: str) -> None:
+    path = write("a.csv", f"t,w,x,label\n1,1,1,0\n\n{row}\n")
+    assert refusal(path, Columns(time="t", weight="w")) == f"FILE, line 4: {message}"
+
+
+def test_lines_are_counted_as_an_editor_counts_them(write: Write) -> None:
+    path = write("a.csv", 'x,label\n"two\nlines",0\nthree\n')
+    assert "line 4: has 1 cells" in refusal(path)
+
+
+def test_missing_and_repeated_columns(write: Write) -> None:
+    path = write("a.csv", "a,b,a\n1,2,3\n")
+    assert refusal(path) == "FILE: the header names a twice"
+    path = write("b.csv", "a,b\n1,2\n")
+    assert refusal(path) == "FILE: there is no column 'label'; the columns are a, b"
+    assert "no column 'c'" in refusal(path, Columns(label="a", drop=("c",)))
+
+
+@pytest.mark.parametrize("text", ["", "a,label\n", "a,label\n\n\n"])
+def test_a_file_without_rows(write: Write, text: str) -> None:
+    assert refusal(write("a.csv", text)) == "FILE: the file holds no rows"
+
+
+def test_skipped_rows_are_not_looked_at(write: Write) -> None:
+    path = write("a.csv", "x,label\nshort\n1,0\n2,1\n")
+    assert [event["features"]["x"] for event in read(path, skip=1)] == [1.0, 2.0]
+    assert read(path, skip=3) == []
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    """Of 30 MB, reading keeps the rows looked at ahead, about 4 MB, and no more."""
+    path = tmp_path / "a.csv"
+    with path.open("w") as file:
+        file.write("x,label\n")
+        for i in range(30_000):
+            file.write(f"{i:01000d}x,0\n")
+    tracemalloc.start()
+    with open_rows(path, Columns()) as rows:
+        count = sum(1 for _ in rows.events())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == 30_000
+    assert peak < 12e6
+
+
+def test_fraction_of_the_file(write: Write) -> None:
+    with open_rows(write("a.csv", "x,label\n" + "".join(f"{i * i},0\n" for i in range(100_000))), Columns()) as rows:
+        seen = [rows.fraction() for _ in rows.events()]
+    assert seen[0] < 0.9
+    assert seen == sorted(seen)
+    assert seen[-1] == 1.0
+
+
+# JSON lines
+
+
+def test_flat_lines(write: Write) -> None:
+    path = write(
+        "a.jsonl", '{"label": true, "a": 1, "b": ["x"], "c": null, "k": 7}\n\n{"a": "x", "label": false, "k": 8.5}\n'
+    )
+    assert read(path, Columns(id="k")) == [
+        {"features": {"a": 1, "b": ["x"], "c": None}, "label": 1, "id": "7"},
+        {"features": {"a": "x"}, "label": 0, "id": "8.5"},
+    ]
+
+
+def test_lines_that_are_events_already(write: Write) -> None:
+    path = write("a.ndjson", '{"features": {"a": 1, "b": 2}, "label": 1, "id": "e", "time": 5, "weight": 2}\n')
+    event = {"features": {"a": 1}, "label": 1, "id": "e", "time": 5.0, "weight": 2.0}
+    assert read(path, Columns(drop=("b",))) == [event]
+    path = write("b.jsonl", '{"x": [1, 2], "label": 0}\n')
+    assert read(path) == [{"x": [1, 2], "label": 0}]
+    path = write("c.jsonl", '{"indices": [0, 4], "values": [1, 2], "label": 0}\n')
+    assert read(path) == [{"indices": [0, 4], "values": [1, 2], "label": 0}]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "not JSON: "),
+        ("[1]", "not a JSON object"),
+        ('{"a": 1}', "there is no 'label'; the row has a"),
+        ('{"label": [1]}', "the label is [1]; expected a string, number or boolean"),
+        ('{"x": [1], "label": 1}', "the features are given as x; those of the first row as flat"),
+        ('{"a": 1, "label": 1, "k": true}', "the id is True; expected a string or a number"),
+        ('{"a": 1, "label": 1, "t": []}', "the time is '[]'; expected a number"),
+    ],
+)
+def test_malformed_lines(write: Write, line: str, message: str) -> None:
+    path = write("a.jsonl", '{"a": 1, "label": 1}\n' + line + "\n")
+    assert refusal(path, Columns(id="k", time="t")).startswith(f"FILE, line 2: {message}")
+
+
+# LIBSVM
+
+
+def test_libsvm_counts_from_one(write: Write) -> None:
+    path = write("a.libsvm", "+1 3:0.5 1:2  # a comment\n\n# nothing\n-1\n-1 2:-1e-3\n")
+    assert read(path) == [
+        {"label": 1, "indices": [0, 2], "values": [2.0, 0.5]},
+        {"label": 0, "indices": [], "values": []},
+        {"label": 0, "indices": [1], "values": [-0.001]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("1 0:1", "'0:1': indices begin at 1"),
+        ("1 qid:1", "'qid:1' is not index:value"),
+        ("1 5", "'5' is not index:value"),
+        ("1 5:x", "'5:x' is not index:value"),
+        ("1 5:inf", "'5:inf' is not index:value"),
+        ("1 5:nan", "'5:nan' has no finite value"),
+        ("1 2:1 2:3", "names an index twice"),
+    ],
+)
+def test_malformed_libsvm(write: Write, line: str, message: str) -> None:
+    assert refusal(write("a.svm", f"0 1:1\n{line}\n")) == f"FILE, line 2: {message}"
+
+
+# NumPy archives
+
+
+def archive(path: Path, **arrays: Any) -> Path:
+    if path.suffix == ".gz":
+        packed = io.BytesIO()
+        np.savez(packed, **arrays)
+        path.write_bytes(gzip.compress(packed.getvalue()))
+    else:
+        np.savez_compressed(path, **arrays)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.npz.gz"])
+def test_dense_arrays(tmp_path: Path, name: str) -> None:
+    X = np.arange(4500, dtype=np.float32).reshape(2250, 2)
+    y = np.arange(2250) % 3
+    path = archive(tmp_path / name, X=X, y=y)
+    with open_rows(path, Columns(positive=("2",))) as rows:
+        assert (rows.total, rows.shape.kind, rows.shape.width) == (2250, "dense", 2)
+        events = list(rows.events(skip=999))
+        assert rows.fraction() == 1.0
+    assert [event["x"] for event in events] == X[999:].tolist()
+    assert [event["label"] for event in events] == [int(label == 2) for label in y[999:]]
+
+
+def test_csr_arrays_are_put_in_order(tmp_path: Path) -> None:
+    X = csr_array((np.array([1.0, 2.0, 3.0, 4.0]), np.array([4, 0, 2, 2]), np.array([0, 2, 2, 4])), shape=(3, 5))
+    parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
+    path = archive(tmp_path / "a.npz", **parts, y=np.array([-1, 1, 1]))
+    assert read(path) == [
+        {"indices": [0, 4], "values": [2.0, 1.0], "label": 0},
+        {"indices": [], "values": [], "label": 1},
+        {"indices": [2], "values": [7.0], "label": 1},
+    ]
+
+
+def test_truth_values_are_numbers(tmp_path: Path) -> None:
+    path = archive(tmp_path / "a.npz", X=np.array([[True, False]]), y=np.array([True]))
+    assert read(path) == [{"x": [1.0, 0.0], "label": 1}]
+
+
+def test_arrays_that_are_not_rows(tmp_path: Path) -> None:
+    good = np.ones((3, 2))
+    path = tmp_path / "a.npz"
+    archive(path, X=good)
+    assert refusal(path) == "FILE: holds X; expected X or CSR parts, and y: no y"
+    archive(path, X=good, y=np.ones(2))
+    assert refusal(path) == "FILE: the features are (3, 2) and y is (2,); expected (n, dim) and (n,)"
+    archive(path, X=good.astype(str), y=np.ones(3))
+    assert refusal(path) == "FILE: holds features that are not numbers"
+    archive(path, X=np.array([[1.0], [math.nan]]), y=np.ones(2))
+    assert refusal(path) == "FILE, row 1: holds a number that is not finite"
+    archive(path, X=good, y=np.array([1, 2, 3]))
+    assert "the labels seen are '1', '2', '3'" in refusal(path)
+    archive(path, X=good[:0], y=np.ones(0))
+    assert refusal(path) == "FILE: the file holds no rows"
+    path.write_bytes(b"PK\x03\x04 not really")
+    assert refusal(path)
+
+
+def test_pickles_are_not_opened(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, X=np.array([{"a": 1}], dtype=object), y=np.ones(1))
+    assert "allow_pickle=False" in refusal(path)
+
+
+# Files
+
+
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [
+        ("a.csv", "csv"),
+        ("a.b.CSV.gz", "csv"),
+        ("a.tsv", "tsv"),
+        ("a.jsonl", "jsonl"),
+        ("a.ndjson.gz", "jsonl"),
+        ("a.npz", "npz"),
+        ("a.svm", "libsvm"),
+        ("a.txt", "libsvm"),
+    ],
+)
+def test_formats_by_name(name: str, format: str) -> None:
+    assert format_of(Path(name)) == format
+
+
+@pytest.mark.parametrize("name", ["a", "a.gz", "a.parquet", ".gz"])
+def test_names_that_tell_no_format(name: str) -> None:
+    with pytest.raises(ReadError, match="give --format with one of csv, tsv"):
+        format_of(Path(name))
+
+
+def test_the_format_may_be_told(write: Write) -> None:
+    assert read(write("rows.data", "x,label\n1,1\n"), format="csv") == [{"features": {"x": 1.0}, "label": 1}]
+    with pytest.raises(ReadError, match="'xml' is not a format"):
+        open_rows(Path("a.xml"), Columns(), format="xml")
+
+
+def test_formats_without_names_have_no_columns_to_drop(write: Write) -> None:
+    assert "libsvm files have no column names" in refusal(write("a.svm", "1 1:1\n"), Columns(drop=("x",)))
+
+
+def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "none.csv") == "FILE: No such file or directory"
+    (tmp_path / "folder.csv").mkdir()
+    assert refusal(tmp_path / "folder.csv") == "FILE: Is a directory"
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv.gz"
+    packed = gzip.compress(b"x,label\n" + "".join(f"{i * i},0\n" for i in range(50_000)).encode())
+    path.write_bytes(packed[: len(packed) // 2])
+    assert "the gzip data is damaged or cut short" in refusal(path)
+    path.write_bytes(packed[:5000] + bytes(100) + packed[5100:])
+    assert "the gzip data is damaged or cut short" in refusal(path)
+    path = tmp_path / "latin.csv"
+    path.write_bytes("x,label\nKöln,0\n".encode("latin-1"))
+    assert "not UTF-8 text" in refusal(path)

@@ -1,0 +1,98 @@
+"""The simulated stream: reproducible piece by piece, about 1 % fraud, rankable but not perfectly, and it changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.feature_extraction import DictVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.preprocessing import StandardScaler
+
+from service.demo import LEARNERS
+from service.simulation import CardFraud
+
+CHANGE = 40_000
+EVENTS = 80_000
+
+
+@pytest.fixture(scope="module")
+def stream() -> list[dict[str, Any]]:
+    return CardFraud(change=CHANGE).events(0, EVENTS)
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 1), (999, 1001), (39_500, 40_500), (12_345, 15_000), (7, 7)])
+def test_any_part_is_the_same_as_in_the_whole(stream: list[dict[str, Any]], start: int, stop: int) -> None:
+    assert CardFraud(change=CHANGE).events(start, stop) == stream[start:stop]
+
+
+def test_another_seed_is_another_stream(stream: list[dict[str, Any]]) -> None:
+    assert CardFraud(change=CHANGE, seed=2).events(0, 10) != stream[:10]
+
+
+def test_the_change_moves_nothing_before_it(stream: list[dict[str, Any]]) -> None:
+    assert CardFraud(change=EVENTS).events(0, EVENTS)[:CHANGE] == stream[:CHANGE]
+
+
+def test_ids_are_distinct_and_times_ascend(stream: list[dict[str, Any]]) -> None:
+    assert len({event["id"] for event in stream}) == EVENTS
+    times = [event["time"] for event in stream]
+    assert times == sorted(times)
+    assert all(event["time"] // 3600 % 24 == event["features"]["hour"] for event in stream)
+
+
+def test_about_one_percent_is_fraud_before_and_after(stream: list[dict[str, Any]]) -> None:
+    labels = np.array([event["label"] for event in stream])
+    for part in (labels[:CHANGE], labels[CHANGE:]):
+        assert part.mean() == pytest.approx(0.01, abs=3 * np.sqrt(0.01 * 0.99 / CHANGE))
+
+
+def test_features_are_plain_json_with_some_missing(stream: list[dict[str, Any]]) -> None:
+    kinds: dict[str, set[type]] = {}
+    for event in stream:
+        for name, value in event["features"].items():
+            kinds.setdefault(name, set()).add(type(value))
+    nothing = type(None)
+    assert kinds == {
+        "amount": {float},
+        "merchant": {str},
+        "country": {str},
+        "channel": {str},
+        "hour": {int},
+        "card_age_days": {int},
+        "seconds_since_last": {int, nothing},
+        "transactions_today": {int},
+        "new_device": {bool, nothing},
+    }
+
+
+def test_the_demo_declares_every_feature(stream: list[dict[str, Any]]) -> None:
+    fields = {field["name"]: field for field in LEARNERS["demo-cbr"]["features"]["fields"]}
+    assert fields.keys() == stream[0]["features"].keys()
+    for name, field in fields.items():
+        if field["kind"] == "categorical":
+            values = {event["features"][name] for event in stream} - {None}
+            assert field["categories"] == len(values)
+
+
+def test_a_ranker_does_well_on_a_pattern_and_badly_on_the_other(stream: list[dict[str, Any]]) -> None:
+    X = _matrix(stream)
+    y = np.array([event["label"] for event in stream])
+    half = CHANGE // 2
+    first = LogisticRegression(max_iter=500).fit(X[:half], y[:half])
+    second = LogisticRegression(max_iter=500).fit(X[CHANGE : CHANGE + half], y[CHANGE : CHANGE + half])
+    assert 0.85 < roc_auc_score(y[half:CHANGE], first.decision_function(X[half:CHANGE])) < 0.96
+    assert 0.85 < roc_auc_score(y[CHANGE + half :], second.decision_function(X[CHANGE + half :])) < 0.96
+    assert roc_auc_score(y[CHANGE:], first.decision_function(X[CHANGE:])) < 0.7
+
+
+def _matrix(events: list[dict[str, Any]]) -> Any:
+    rows = []
+    for event in events:
+        row = dict(event["features"])
+        for name in ("amount", "card_age_days", "seconds_since_last"):
+            row[name] = np.log1p(row[name] if row[name] is not None else 40_000)
+        rows.append({**row, "hour": str(row["hour"]), "new_device": str(row["new_device"])})
+    return StandardScaler().fit_transform(DictVectorizer(sparse=False).fit_transform(rows))

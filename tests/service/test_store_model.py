@@ -1,0 +1,93 @@
+"""Every store does what the one in memory does, whatever is done in whatever order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from service.errors import StoreError
+from service.store import Head, SnapshotInfo, Store, memory, open_store, redis, sqlite
+from service.store.memory import MemoryStore
+from tests.service.logs import token
+
+ABSENT = Head(token(99), 0)
+
+learners = st.sampled_from(["a", "b"])
+tokens = st.integers(0, 9).map(token)
+data = st.binary(max_size=60)
+births = st.sampled_from([True, True, True, False])  # the present one, mostly
+relative = st.integers(-6, 1)  # to the head of the log
+step = st.one_of(
+    st.tuples(st.just("create"), learners, tokens, data),
+    st.tuples(st.just("append"), learners, births, st.lists(st.tuples(tokens, data), max_size=4), relative),
+    st.tuples(st.just("append"), learners, births, st.lists(st.tuples(tokens, data), max_size=4), st.integers(-1, 0)),
+    st.tuples(st.just("read"), learners, births, relative, st.integers(1, 5)),
+    st.tuples(st.just("save"), learners, births, relative, data, st.integers(0, 3), st.booleans()),
+    st.tuples(st.just("load"), learners, births, st.none() | relative),
+    st.tuples(st.just("snapshots"), learners, births),
+    st.tuples(st.just("delete"), learners, births),
+)
+
+
+async def outcome(call: Awaitable[Any]) -> Any:
+    """What a call returns, without the clock; or the error that it raises."""
+    try:
+        result = await call
+    except StoreError as error:
+        return type(error), error.detail
+    if isinstance(result, list) and result and isinstance(result[0], SnapshotInfo):
+        return [(snapshot.position, snapshot.size) for snapshot in result]
+    return result
+
+
+async def compare(url: str, steps: list[tuple[Any, ...]]) -> None:
+    model, store = MemoryStore(), await open_store(url)
+    try:
+        for name, learner, *arguments in steps:
+            if name != "create":
+                head = (await model.heads()).get(learner, ABSENT)
+                present = arguments.pop(0)
+                birth = head.birth if present else token(98)
+                if name in ("append", "read", "save", "load"):
+                    at = 1 if name == "append" else 0
+                    if arguments[at] is not None:
+                        arguments[at] = max(head.position + arguments[at], 0)
+                arguments.insert(0, birth)
+
+            def call(on: Store, name: str = name, of: str = learner, given: list[Any] = arguments) -> Awaitable[Any]:
+                result: Awaitable[Any] = getattr(on, name)(of, *given)
+                return result
+
+            assert await outcome(call(store)) == await outcome(call(model)), (name, learner, *arguments)
+            assert await store.heads() == await model.heads()
+        for learner, head in (await model.heads()).items():
+            for after in range(head.position + 1):
+                read = await outcome(model.read(learner, head.birth, after, 100))
+                assert await outcome(store.read(learner, head.birth, after, 100)) == read
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+@given(steps=st.lists(step, max_size=30))
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_store_does_what_the_model_does(
+    kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[Any, ...]]
+) -> None:
+    if kind == "redis":
+        server = request.getfixturevalue("redis_server")
+        server.flush()
+        url = server.url
+    else:
+        url = f"sqlite:///{tmp_path_factory.mktemp('model') / 'store.db'}"
+    with pytest.MonkeyPatch.context() as small:  # so that replies end early and snapshots come in parts
+        for module in (memory, sqlite, redis):
+            small.setattr(module, "REPLY_BYTES", 100)
+        for module in (sqlite, redis):
+            small.setattr(module, "SNAPSHOT_PART", 8)
+        asyncio.run(compare(url, steps))

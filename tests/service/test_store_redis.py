@@ -1,0 +1,359 @@
+"""What is particular to the Redis store: a server that goes away, lies, forgets or refuses, and its keys."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from redis.crc import key_slot
+from redis.exceptions import ConnectionError
+
+from service.errors import Damaged, LearnerGone, StoreUnavailable
+from service.store import Entry, Head, open_store, redis
+from service.store.redis import LEARNERS, STAGED_SECONDS, RedisStore
+from service.store.redis_scripts import RETAIN, Script
+from tests.service.logs import BIRTH, filled, record, token, whole_log
+from tests.service.redis_server import RedisServer
+
+
+@pytest.fixture
+async def store(redis_server: RedisServer) -> AsyncIterator[RedisStore]:
+    store = RedisStore(redis_server.url)
+    yield store
+    await store.close()
+
+
+def keys(server: RedisServer) -> set[str]:
+    found = server.command("KEYS", "*")
+    assert isinstance(found, list)
+    return {key.decode() for key in found}
+
+
+# Away and back.
+
+
+async def test_it_opens_while_redis_is_away() -> None:
+    with RedisServer() as server:
+        server.stop()
+        store = await open_store(server.url)
+        try:
+            for call in (store.ping(), store.heads(), store.create("a", BIRTH, b"")):
+                with pytest.raises(StoreUnavailable, match="Redis: Error 111 connecting"):
+                    await call
+            server.start()
+            await store.ping()
+            assert await store.create("a", BIRTH, b"") == Head(BIRTH, 1)
+        finally:
+            await store.close()
+
+
+async def test_a_killed_redis_loses_nothing_that_was_returned_and_is_found_again(
+    store: RedisStore, redis_server: RedisServer
+) -> None:
+    await store.create("a", BIRTH, b"")
+    returned: list[Entry] = []
+
+    async def append(node: int) -> bytes:
+        """Until Redis is away; the token whose fate is unknown."""
+        after, number = 1, 0
+        while True:
+            number += 1
+            own = token(node * 1_000_000 + number)
+            try:
+                entries = await store.append("a", BIRTH, [(own, b"data")], after)
+            except StoreUnavailable:
+                return own
+            after = entries[-1].position
+            returned.extend(entry for entry in entries if entry.token == own)
+            if len(returned) == 200:
+                redis_server.kill()
+
+    unknown = await asyncio.gather(*(append(node) for node in range(1, 9)))
+    with pytest.raises(StoreUnavailable):
+        await store.read("a", BIRTH, 0, 1)
+    redis_server.start()
+
+    log = await whole_log(store)
+    assert len(returned) >= 200
+    assert all(log[entry.position - 1] == entry for entry in returned)
+    for own in unknown:
+        await store.append("a", BIRTH, [(own, b"data")], 1)
+    log = await whole_log(store)
+    assert [entry.position for entry in log] == list(range(1, len(log) + 1))
+    tokens = [entry.token for entry in log]
+    assert len(set(tokens)) == len(tokens)
+    assert set(tokens) == {BIRTH, *unknown, *(entry.token for entry in returned)}
+
+
+@asynccontextmanager
+async def losing_replies(server: RedisServer, replies: int) -> AsyncIterator[str]:
+    """A proxy that breaks the connection instead of passing on the first so many replies to scripts; its URL."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal replies
+        server_reader, server_writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writers.extend([writer, server_writer])
+        while request := await reader.read(2**16):
+            server_writer.write(request)
+            reply = await server_reader.read(2**16)
+            if b"EVAL" in request and not reply.startswith(b"-NOSCRIPT") and replies > 0:
+                replies -= 1
+                break
+            writer.write(reply)
+        writer.close()
+        server_writer.close()
+
+    proxy = await asyncio.start_server(serve, "127.0.0.1")
+    try:
+        yield f"redis://127.0.0.1:{proxy.sockets[0].getsockname()[1]}/0"
+    finally:
+        proxy.close()
+        for writer in writers:
+            writer.close()
+            await writer.wait_closed()
+        await proxy.wait_closed()
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+async def test_an_append_whose_reply_is_lost_lands_once(
+    lost: int, store: RedisStore, redis_server: RedisServer
+) -> None:
+    await filled(store, 3)
+    async with losing_replies(redis_server, lost) as url:
+        unsure = RedisStore(url)
+        try:
+            if lost > 1:  # one loss is made good unseen
+                with pytest.raises(StoreUnavailable):
+                    await unsure.append("a", BIRTH, [record(4), record(5)], 3)
+            entries = await unsure.append("a", BIRTH, [record(4), record(5)], 3)
+        finally:
+            await unsure.close()
+    assert entries == [Entry(4, *record(4)), Entry(5, *record(5))]
+    assert await store.heads() == {"a": Head(BIRTH, 5)}
+
+
+async def test_a_delete_whose_reply_is_lost_is_not_taken_for_anothers(
+    store: RedisStore, redis_server: RedisServer
+) -> None:
+    await filled(store, 3)
+    async with losing_replies(redis_server, 1) as url:
+        unsure = RedisStore(url)
+        try:
+            with pytest.raises(StoreUnavailable):
+                await unsure.delete("a", BIRTH)
+        finally:
+            await unsure.close()
+    assert await store.heads() == {}
+    with pytest.raises(LearnerGone):
+        await store.delete("a", BIRTH)
+    assert keys(redis_server) == set()
+
+
+async def test_a_redis_that_hangs_is_unavailable(store: RedisStore, redis_server: RedisServer) -> None:
+    await filled(store, 3)
+    hasty = RedisStore(f"{redis_server.url}?socket_timeout=0.1")
+    try:
+        redis_server.command("CLIENT", "PAUSE", 60_000, "WRITE")
+        with pytest.raises(StoreUnavailable, match="Timeout"):
+            await hasty.append("a", BIRTH, [record(4)], 3)
+        redis_server.command("CLIENT", "UNPAUSE")
+        assert await store.append("a", BIRTH, [record(4)], 3) == [Entry(4, *record(4))]
+        assert await store.heads() == {"a": Head(BIRTH, 4)}
+    finally:
+        redis_server.command("CLIENT", "UNPAUSE")
+        await hasty.close()
+
+
+async def test_more_calls_than_connections_wait_for_their_turn(redis_server: RedisServer) -> None:
+    store = RedisStore(f"{redis_server.url}?max_connections=2")
+    try:
+        await store.create("a", BIRTH, b"")
+        await asyncio.gather(*(store.append("a", BIRTH, [record(number)], 1) for number in range(2, 102)))
+        assert await store.heads() == {"a": Head(BIRTH, 101)}
+    finally:
+        await store.close()
+
+
+# Refusals.
+
+
+async def assert_refused(store: RedisStore, reason: str) -> None:
+    """Nothing can be written, and nothing is half-written."""
+    before = await whole_log(store)
+    with pytest.raises(StoreUnavailable, match=f"Redis: .*{reason}"):
+        await store.append("a", BIRTH, [record(9), record(10)], len(before))
+    with pytest.raises(StoreUnavailable, match=f"Redis: .*{reason}"):
+        await store.create("b", token(9), b"")
+    assert await whole_log(store) == before
+
+
+async def test_a_redis_out_of_memory_is_unavailable(store: RedisStore, redis_server: RedisServer) -> None:
+    await filled(store, 3)
+    try:
+        redis_server.command("CONFIG", "SET", "maxmemory", 1)
+        await assert_refused(store, "maxmemory")
+    finally:
+        redis_server.command("CONFIG", "SET", "maxmemory", 0)
+    assert await store.append("a", BIRTH, [record(4)], 3) == [Entry(4, *record(4))]
+
+
+async def test_a_redis_that_became_a_replica_is_unavailable(store: RedisStore, redis_server: RedisServer) -> None:
+    await filled(store, 3)
+    try:
+        redis_server.command("REPLICAOF", "127.0.0.1", 1)
+        await assert_refused(store, "read only replica")
+    finally:
+        redis_server.command("REPLICAOF", "NO", "ONE")
+    assert await store.append("a", BIRTH, [record(4)], 3) == [Entry(4, *record(4))]
+
+
+async def test_a_wrong_password_is_not_shown(redis_server: RedisServer) -> None:
+    redis_server.command("ACL", "SETUSER", "ann", "on", ">right", "~*", "+@all")
+    store = RedisStore(f"redis://ann:hunter2@127.0.0.1:{redis_server.port}")
+    try:
+        with pytest.raises(StoreUnavailable, match="invalid username-password") as caught:
+            await store.ping()
+        assert "hunter2" not in str(caught.value)
+    finally:
+        redis_server.command("ACL", "DELUSER", "ann")
+        await store.close()
+
+
+async def test_a_password_that_the_server_repeats_is_not_shown() -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(2**16)
+        writer.write(b"-ERR unknown command `AUTH`, with args beginning with: `hunter2`\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1")
+    store = RedisStore(f"redis://:hunter2@127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    try:
+        with pytest.raises(StoreUnavailable, match=r"unknown command `AUTH`.*\*\*\*") as caught:
+            await store.ping()
+        assert "hunter2" not in caught.value.detail
+        assert caught.value.__cause__ is None
+        assert caught.value.__suppress_context__  # no traceback shows it
+    finally:
+        await store.close()
+        server.close()
+        await server.wait_closed()
+
+
+# Losses.
+
+
+async def test_a_redis_without_its_scripts_gets_them_again(store: RedisStore, redis_server: RedisServer) -> None:
+    await filled(store, 2)
+    redis_server.command("SCRIPT", "FLUSH")
+    assert await store.append("a", BIRTH, [record(3)], 2) == [Entry(3, *record(3))]
+
+
+async def test_a_flushed_redis_has_lost_its_learners(store: RedisStore, redis_server: RedisServer) -> None:
+    await filled(store, 3)
+    redis_server.flush()
+    with pytest.raises(LearnerGone):
+        await store.append("a", BIRTH, [record(4)], 3)
+    assert await store.heads() == {}
+
+
+async def test_a_redis_restored_from_an_older_copy_shows(store: RedisStore, redis_server: RedisServer) -> None:
+    await filled(store, 3)
+    backup = {key: redis_server.command("DUMP", key) for key in keys(redis_server)}
+    await store.append("a", BIRTH, [record(4), record(5)], 3)
+    for key, value in backup.items():
+        assert isinstance(value, bytes)
+        redis_server.command("RESTORE", key, 0, value, "REPLACE")
+    assert await store.heads() == {"a": Head(BIRTH, 3)}
+    with pytest.raises(StoreUnavailable, match="the store lost records"):
+        await store.append("a", BIRTH, [record(6)], 5)
+    assert await store.append("a", BIRTH, [record(6)], 3) == [Entry(4, *record(6))]
+
+
+async def test_an_evicted_part_of_a_snapshot_is_damage(store: RedisStore, redis_server: RedisServer) -> None:
+    await filled(store, 3)
+    await store.save("a", BIRTH, 2, b"two", 2, trim=False)
+    (part,) = [key for key in keys(redis_server) if ":part:" in key]
+    redis_server.command("DEL", part)
+    with pytest.raises(Damaged, match="the snapshot of a at 2 lacks a part"):
+        await store.load("a", BIRTH)
+
+
+# Keys.
+
+
+async def test_all_keys_of_a_learner_are_in_one_slot(
+    store: RedisStore, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis, "SNAPSHOT_PART", 3)
+    for name in ("fraud-EU_2.v1", "a}b{c"):
+        await filled(store, 5, name)
+        await store.save(name, BIRTH, 4, b"in parts", 2, trim=False)
+        own = keys(redis_server) - {LEARNERS}
+        assert len(own) == 4 + 3
+        assert len({key_slot(key.encode()) for key in own}) == 1
+        await store.delete(name, BIRTH)
+        assert keys(redis_server) == set()
+
+
+async def test_what_is_forgotten_leaves_no_key(
+    store: RedisStore, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis, "SNAPSHOT_PART", 3)
+    await filled(store, 9)
+    parts = {}
+    for position in (4, 6, 8, 8, 2):
+        await store.save("a", BIRTH, position, b"in parts", 2, trim=True)
+        parts[position] = len([key for key in keys(redis_server) if ":part:" in key])
+    assert parts == {4: 3, 6: 6, 8: 6, 2: 6}
+    with pytest.raises(StoreUnavailable):
+        await store.save("a", BIRTH, 99, b"in parts", 2, trim=True)
+    with pytest.raises(LearnerGone):
+        await store.save("a", token(9), 8, b"in parts", 2, trim=True)
+    left = [key for key in keys(redis_server) if ":part:" in key]
+    assert len(left) == 6
+    assert {redis_server.command("TTL", key) for key in left} == {-1}  # what is retained does not expire
+    assert redis_server.command("ZCARD", "rarestream:{a}:tokens") == 3
+    assert redis_server.command("XLEN", "rarestream:{a}:log") == 3
+
+
+async def test_parts_of_a_snapshot_that_never_became_whole_expire(
+    store: RedisStore, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(store, 3)
+    run = store._run
+
+    async def cut(script: Script, *args: Any) -> Any:
+        if script is RETAIN:
+            raise ConnectionError("cut")
+        return await run(script, *args)
+
+    monkeypatch.setattr(store, "_run", cut)
+    with pytest.raises(StoreUnavailable, match="cut"):
+        await store.save("a", BIRTH, 2, b"two", 2, trim=True)
+    (part,) = [key for key in keys(redis_server) if ":part:" in key]
+    remaining = redis_server.command("TTL", part)
+    assert isinstance(remaining, int)
+    assert 0 < remaining <= STAGED_SECONDS
+    assert await store.load("a", BIRTH) is None
+
+
+async def test_a_crash_while_creating_leaves_nothing_in_the_way(store: RedisStore, redis_server: RedisServer) -> None:
+    redis_server.command("SADD", LEARNERS, f"{token(5).hex()}:a")  # listed, and then the node died
+    assert await store.heads() == {}
+    assert await store.create("a", BIRTH, b"") == Head(BIRTH, 1)
+    assert await store.heads() == {"a": Head(BIRTH, 1)}
+    assert await store.create("b", token(6), b"") == Head(token(6), 1)
+    assert await store.create("b", token(7), b"") == Head(token(6), 1)
+    assert redis_server.command("SCARD", LEARNERS) == 3  # the loser of a race has gone
+
+
+async def test_heads_takes_many_learners_in_steps(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis, "LISTED", 3)
+    for number in range(10):
+        await store.create(f"learner-{number}", token(number), b"")
+    assert await store.heads() == {f"learner-{number}": Head(token(number), 1) for number in range(10)}

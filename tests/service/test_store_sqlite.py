@@ -1,0 +1,256 @@
+"""What is particular to the SQLite store: group commit, several processes, crashes, full disks, foreign files."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from service.errors import StoreUnavailable
+from service.store import Entry, Head, open_store
+from service.store.sqlite import STALE_SECONDS, SqliteStore
+from tests.service.logs import BIRTH, filled, record, token, whole_log
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+async def store(path: Path) -> AsyncIterator[SqliteStore]:
+    store = await SqliteStore.open(path)
+    yield store
+    await store.close()
+
+
+def other_process(path: Path) -> closing[sqlite3.Connection]:
+    """A connection as another process has it."""
+    return closing(sqlite3.connect(path, isolation_level=None))
+
+
+async def test_it_is_durable_by_fsync_at_every_commit(store: SqliteStore) -> None:
+    pragmas = [("journal_mode", "wal"), ("synchronous", 2), ("foreign_keys", 1)]
+    for name, value in pragmas:
+        assert await store._write(lambda db, name=name: db.execute(f"PRAGMA {name}").fetchone()) == (value,)
+
+
+async def test_all_that_waits_is_one_transaction(store: SqliteStore, path: Path) -> None:
+    names = [f"learner-{number}" for number in range(25)]
+    for name in names:
+        await store.create(name, BIRTH, b"")
+    statements: list[str] = []
+    await store._write(lambda db: db.set_trace_callback(statements.append))
+    statements.clear()
+    with other_process(path) as other:
+        other.execute("BEGIN IMMEDIATE")  # so that the first append has not ended when the others come
+        appends = [asyncio.create_task(store.append(name, BIRTH, [record(2)], 1)) for name in names for _ in range(2)]
+        await asyncio.sleep(0)
+        other.execute("ROLLBACK")
+    for entries in await asyncio.gather(*appends):
+        assert entries == [Entry(2, *record(2))]
+    assert statements.count("COMMIT") <= 2
+
+
+async def test_a_call_that_fails_does_not_fail_those_beside_it(store: SqliteStore, path: Path) -> None:
+    await store.create("a", BIRTH, b"")
+    with other_process(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+        appends = [asyncio.create_task(store.append("a", BIRTH, [record(number)], 1)) for number in range(2, 8)]
+        failing = asyncio.create_task(store.create("not UTF-8: \ud800", BIRTH, b""))
+        half = asyncio.create_task(store.append("a", BIRTH, [record(8), (token(9), "no bytes: \ud800")], 1))  # type: ignore[list-item]
+        appends += [asyncio.create_task(store.append("a", BIRTH, [record(number)], 1)) for number in range(10, 16)]
+        await asyncio.sleep(0)
+        other.execute("ROLLBACK")
+    await asyncio.gather(*appends)
+    for task in (failing, half):
+        with pytest.raises(UnicodeEncodeError):
+            await task
+    numbers = [*range(2, 8), *range(10, 16)]
+    assert await whole_log(store) == [
+        Entry(1, BIRTH, b""),
+        *(Entry(position, *record(number)) for position, number in enumerate(numbers, 2)),
+    ]
+
+
+async def test_a_full_disk_fails_what_does_not_fit_and_nothing_else(store: SqliteStore, path: Path) -> None:
+    await store.create("a", BIRTH, b"")
+
+    def limit(pages: int) -> int:
+        with other_process(path) as other:
+            (present,) = other.execute("PRAGMA page_count").fetchone()
+        return int(present) + pages
+
+    pages = limit(50)
+    await store._write(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").fetchone())
+    with other_process(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+        small = [asyncio.create_task(store.append("a", BIRTH, [record(number)], 1)) for number in range(2, 6)]
+        large = asyncio.create_task(store.append("a", BIRTH, [(token(99), bytes(2_000_000))], 1))
+        small += [asyncio.create_task(store.append("a", BIRTH, [record(number)], 1)) for number in range(6, 10)]
+        await asyncio.sleep(0)
+        other.execute("ROLLBACK")
+    await asyncio.gather(*small)
+    with pytest.raises(StoreUnavailable, match="full"):
+        await large
+    with pytest.raises(StoreUnavailable, match="full"):
+        await store.save("a", BIRTH, 5, bytes(2_000_000), 1, trim=True)
+    assert [entry.position for entry in await whole_log(store)] == list(range(1, 10))
+    assert await store.snapshots("a", BIRTH) == []
+
+    await store._write(lambda db: db.execute("PRAGMA max_page_count = 1000000").fetchone())
+    assert [entry.position for entry in await store.append("a", BIRTH, [(token(99), bytes(2_000_000))], 9)] == [10]
+
+
+async def test_a_locked_file_is_unavailable_until_it_is_free(path: Path) -> None:
+    store = await SqliteStore.open(path, busy_seconds=0.05)
+    try:
+        log = await filled(store, 2)
+        with other_process(path) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreUnavailable, match="locked"):
+                await store.append("a", BIRTH, [record(3)], 2)
+            assert await whole_log(store) == log  # reading goes on
+            await store.ping()
+            other.execute("ROLLBACK")
+        assert await store.append("a", BIRTH, [record(3)], 2) == [Entry(3, *record(3))]
+    finally:
+        await store.close()
+
+
+async def test_a_read_does_not_wait_for_a_write(store: SqliteStore, path: Path) -> None:
+    log = await filled(store, 3)
+    with other_process(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+        append = asyncio.create_task(store.append("a", BIRTH, [record(4)], 3))
+        await asyncio.sleep(0)
+        assert await whole_log(store) == log
+        assert await store.heads() == {"a": Head(BIRTH, 3)}
+        assert not append.done()
+        other.execute("ROLLBACK")
+    assert await append == [Entry(4, *record(4))]
+
+
+async def test_what_a_crash_left_of_a_snapshot_is_not_seen_and_goes(store: SqliteStore, path: Path) -> None:
+    await filled(store, 3)
+    with other_process(path) as other:
+        for age in (STALE_SECONDS + 60, 0):
+            other.execute(
+                "INSERT INTO snapshot (learner, position, size, time, whole) VALUES (1, 2, 9, unixepoch('now') - ?, 0)",
+                (age,),
+            )
+            other.execute("INSERT INTO part VALUES (last_insert_rowid(), 0, 'half')")
+        assert await store.snapshots("a", BIRTH) == []
+        assert await store.load("a", BIRTH) is None
+        await store.save("a", BIRTH, 2, b"whole", 3, trim=False)
+        assert [row[0] for row in other.execute("SELECT data FROM part ORDER BY rowid")] == ["half", b"whole"]
+        await store.delete("a", BIRTH)
+        for table in ("learner", "entry", "snapshot", "part"):
+            assert other.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+
+
+APPENDING = """
+import asyncio, sys
+from service.store import open_store
+from tests.service.logs import BIRTH, token
+
+async def append(store, node):
+    after = 1
+    for number in range(1, 1_000_000):
+        own = token(node * 1_000_000 + number)
+        entries = await store.append("a", BIRTH, [(own, own * 64)], after)
+        after = entries[-1].position
+        print(next(entry.position for entry in entries if entry.token == own), own.hex(), flush=True)
+
+async def main():
+    store = await open_store(sys.argv[1])
+    await store.create("a", BIRTH, b"")
+    await asyncio.gather(*(append(store, node) for node in range(1, 9)))
+
+asyncio.run(main())
+"""
+
+
+def append_and_kill(url: str) -> list[bytes]:
+    """Let a process append, and kill it in the middle: a line, position and token, for each append that returned."""
+    command = [sys.executable, "-c", APPENDING, url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as process:
+        assert process.stdout is not None
+        returned = [process.stdout.readline() for _ in range(200)]
+        process.kill()
+        return returned + [line for line in process.stdout if line.endswith(b"\n")]
+
+
+async def test_a_process_killed_while_it_appends_loses_nothing_that_was_returned(path: Path) -> None:
+    returned = await asyncio.to_thread(append_and_kill, f"sqlite:///{path}")
+    store = await open_store(f"sqlite:///{path}")
+    try:
+        log = await whole_log(store)
+        assert [entry.position for entry in log] == list(range(1, len(log) + 1))
+        for line in returned:
+            position, own = line.split()
+            entry = log[int(position) - 1]
+            assert entry == Entry(int(position), bytes.fromhex(own.decode()), bytes.fromhex(own.decode()) * 64)
+    finally:
+        await store.close()
+
+
+async def test_many_open_a_new_file_at_once(path: Path) -> None:
+    stores = await asyncio.gather(*(SqliteStore.open(path) for _ in range(8)))
+    try:
+        heads = await asyncio.gather(*(store.create("a", BIRTH, b"") for store in stores))
+        assert set(heads) == {Head(BIRTH, 1)}
+    finally:
+        for store in stores:
+            await store.close()
+
+
+async def test_the_url_is_relative_with_three_slashes_and_absolute_with_four(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url, name in [("sqlite:///relative.db", "relative.db"), (f"sqlite:///{tmp_path}/absolute.db", "absolute.db")]:
+        store = await open_store(url)
+        await store.close()
+        assert (tmp_path / name).exists()
+
+
+async def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match=r"directory .*nowhere of the store does not exist"):
+        await SqliteStore.open(tmp_path / "nowhere" / "store.db")
+
+
+async def test_a_directory_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="unable to open database file"):
+        await SqliteStore.open(tmp_path)
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> None:
+    path.write_bytes(b"a letter to my aunt" * 100)
+    with pytest.raises(StoreUnavailable, match="not a database"):
+        asyncio.run(SqliteStore.open(path))
+    assert path.read_bytes() == b"a letter to my aunt" * 100
+
+
+def test_the_database_of_another_program_is_refused_and_left_alone(path: Path) -> None:
+    with other_process(path) as other:
+        other.execute("CREATE TABLE recipe (name)")
+    before = path.read_bytes()
+    with pytest.raises(StoreUnavailable, match="another program"):
+        asyncio.run(SqliteStore.open(path))
+    assert path.read_bytes() == before
+
+
+async def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
+    store = await SqliteStore.open(path)
+    await store.close()
+    with other_process(path) as other:
+        other.execute("PRAGMA user_version = 7")
+    with pytest.raises(StoreUnavailable, match="has schema version 7; this rarestream reads version 1"):
+        await SqliteStore.open(path)
