@@ -103,4 +103,3 @@ def linear_scores(weights: Linear, rows: Rows) -> Vector:
     scores = np.empty(len(rows))
     _dense_scores(rows, weights.w, weights.bias[0], scores)
     return scores
-

@@ -1,8 +1,8 @@
 """Prequential figures of a learner: over the last `window` labelled events, and since the start.
 
 Every figure is about scores and decisions that were made before the label was known. In the window AUC is exact, ties
-counting one half: the scores of each class are kept sorted, and each event that comes or goes moves the count of
-rightly ordered pairs by its own pairs (two binary searches and one shift of a sorted array). Since the start AUC comes
+counting one half: the scores of each class are kept sorted (`ordered.py`), and each event that comes or goes moves the
+count of rightly ordered pairs by its own pairs. Since the start AUC comes
 from a histogram of fixed size whose bins follow the score's binary exponent, 16 to an octave; pairs that share a bin
 count one half, so the error is at most half their share of all pairs, and that bound is reported beside the figure.
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from learners.arrays import Counts, Matrix, Vector
 from learners.batch import Outcome
 from learners.jit import kernel
+from learners.ordered import Ordered, add, counts, empty, remove, reserved
 
 __all__ = ["HISTORY_COLUMNS", "HISTORY_POINTS", "Figures", "Metrics", "MetricsState"]
 
@@ -50,67 +51,35 @@ class MetricsState(NamedTuple):
 class _Window(NamedTuple):
     """What is derived from the ring."""
 
-    ordered: Matrix  # (2, capacity) ascending scores of each class
+    negatives: Ordered  # scores
+    positives: Ordered
     sizes: Counts  # (2,)
     pairs: Counts  # (1,) twice the number of rightly ordered pairs, ties one half
     confusion: Counts  # (4,)
 
 
 @kernel
-def _left(a, n, x):  # type: ignore[no-untyped-def]
-    """How many of the first n of ascending `a` are below x."""
-    low, high = 0, n
-    while low < high:
-        middle = (low + high) // 2
-        if a[middle] < x:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@kernel
-def _right(a, n, x):  # type: ignore[no-untyped-def]
-    """How many of the first n of ascending `a` are not above x."""
-    low, high = 0, n
-    while low < high:
-        middle = (low + high) // 2
-        if a[middle] <= x:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@kernel
 def _own_pairs(window, label, score):  # type: ignore[no-untyped-def]
     """Twice the number of rightly ordered pairs of this event with the window's events of the other class."""
-    other = window.ordered[1 - label]
-    n = window.sizes[1 - label]
-    below, upto = _left(other, n, score), _right(other, n, score)
-    return below + upto if label == 1 else 2 * n - below - upto
+    if label == 1:
+        below, upto = counts(window.negatives, score)
+        return below + upto
+    below, upto = counts(window.positives, score)
+    return 2 * window.sizes[1] - below - upto
 
 
 @kernel
 def _enter(window, label, score, decision):  # type: ignore[no-untyped-def]
     window.pairs[0] += _own_pairs(window, label, score)
-    own = window.ordered[label]
-    n = window.sizes[label]
-    at = _right(own, n, score)
-    for k in range(n, at, -1):
-        own[k] = own[k - 1]
-    own[at] = score
-    window.sizes[label] = n + 1
+    add(window.positives if label == 1 else window.negatives, score)
+    window.sizes[label] += 1
     window.confusion[2 * label + decision] += 1
 
 
 @kernel
 def _leave(window, label, score, decision):  # type: ignore[no-untyped-def]
-    own = window.ordered[label]
-    n = window.sizes[label]
-    for k in range(_left(own, n, score), n - 1):
-        own[k] = own[k + 1]
-    window.sizes[label] = n - 1
+    remove(window.positives if label == 1 else window.negatives, score)
+    window.sizes[label] -= 1
     window.pairs[0] -= _own_pairs(window, label, score)
     window.confusion[2 * label + decision] -= 1
 
@@ -202,14 +171,15 @@ class Metrics:
         return int(self.arrays.counts.sum())
 
     def _rebuild(self) -> None:
-        capacity = len(self.arrays.scores)
+        held = min(self.events, self.window)
         self._derived = _Window(
-            ordered=np.zeros((2, capacity)),
+            negatives=reserved(empty(), held),
+            positives=reserved(empty(), held),
             sizes=np.zeros(2, dtype=np.int64),
             pairs=np.zeros(1, dtype=np.int64),
             confusion=np.zeros(4, dtype=np.int64),
         )
-        _refill(self.arrays, self._derived, min(self.events, self.window))
+        _refill(self.arrays, self._derived, held)
 
     def reserve(self, events: int) -> None:
         """Room in the window: powers of two up to its size, so that the length follows from the count alone."""
@@ -223,9 +193,7 @@ class Metrics:
         )
         longer.scores[:held], longer.labels[:held] = state.scores, state.labels
         longer.decisions[:held] = state.decisions
-        ordered = np.zeros((2, capacity))
-        ordered[:, :held] = self._derived.ordered
-        self.arrays, self._derived = longer, self._derived._replace(ordered=ordered)
+        self.arrays = longer
 
     def learn(self, outcome: Outcome, y: Vector) -> None:
         """Count n events: their labels (-1, +1) and what was said of them before."""
@@ -233,6 +201,10 @@ class Metrics:
         kept = outcome.applied
         scores, thresholds, decisions = outcome.scores[kept], outcome.thresholds[kept], outcome.decisions[kept]
         self.reserve(self.events + len(scores))
+        more = min(len(scores), 2 * self.window + 2)  # what comes beyond the window takes the place of what goes
+        self._derived = self._derived._replace(
+            negatives=reserved(self._derived.negatives, more), positives=reserved(self._derived.positives, more)
+        )
         _learn(self.arrays, self._derived, self.window, y[kept], scores, thresholds, decisions)
 
     def state(self) -> dict[str, NDArray[np.generic]]:

@@ -421,6 +421,7 @@ class Engine:
         self.store = store
         self.settings = settings
         self.hosted: dict[str, Hosted] = {}
+        self.unavailable: dict[str, ServiceError] = {}  # learners of the store that cannot be hosted, and why
         self.ready = False  # every learner of the store is here
         self._reached = time.monotonic()
         self._unreachable: str | None = None
@@ -490,6 +491,8 @@ class Engine:
         """The learner of this name. Raises `UnknownLearner`, or `StoreUnavailable` while that cannot be known."""
         hosted = self.hosted.get(name)
         if hosted is None:
+            if name in self.unavailable:
+                raise self.unavailable[name]
             if not self.ready:
                 raise StoreUnavailable("this node has not loaded its learners yet")
             raise UnknownLearner(f"there is no learner named {name}")
@@ -516,7 +519,13 @@ class Engine:
         return hosted, False
 
     async def delete(self, name: str) -> None:
-        """Remove a learner, its log and its snapshots."""
+        """Remove a learner, its log and its snapshots, also one that cannot be hosted."""
+        if name in self.unavailable:
+            head = (await self.reached(self.store.heads())).get(name)
+            if head is not None:
+                await self.reached(self.store.delete(name, head.birth))
+            self.unavailable.pop(name, None)
+            return
         hosted = self.get(name)
         await self.reached(self.store.delete(name, hosted.birth))
         hosted.failed = LearnerGone(f"{name} was deleted")
@@ -549,8 +558,11 @@ class Engine:
                 reasons.append(error.detail)
                 continue
             return learner, info.position, info
-        first = await self.reached(self.store.read(name, birth, 0, 1))
-        if not first or first[0].position != 1:
+        try:
+            first = await self.reached(self.store.read(name, birth, 0, 1))
+        except BehindLog:
+            first = []
+        if not first:
             raise Damaged(f"{name} cannot be recovered: {'; '.join(reasons) or 'its log has no beginning'}")
         record = unpack_record(first[0].data, f"record 1 of {name}")
         if not isinstance(record, Created):
@@ -598,7 +610,14 @@ class Engine:
             except StoreUnavailable:
                 raise
             except ServiceError as error:  # this learner's trouble is not the others'
-                logger.error("%s: %s", name, error.detail)
+                known = self.unavailable.get(name)
+                if name not in self.hosted and (known is None or known.detail != error.detail):
+                    logger.error("%s: %s", name, error.detail)
+                    self.unavailable[name] = error
+            else:
+                self.unavailable.pop(name, None)
+        for name in self.unavailable.keys() - heads.keys():
+            del self.unavailable[name]
         self.ready = True
 
     async def _meet(self, name: str, head: Head) -> None:

@@ -1,20 +1,20 @@
 """Everything that can go wrong at the edge or below it, one tree. Each knows its HTTP status and its code.
 
-    ServiceError
-    |- BadBody                400  bad-body             not JSON, or not the JSON of this route
-    |- Invalid                422  invalid              well-formed, but some values are wrong (each is listed)
-    |- UnknownLearner         404  unknown-learner
-    |- UnknownSnapshot        404  unknown-snapshot
-    |- NameTaken              409  name-taken           the name exists with another configuration
-    |- TooLarge               413  too-large            the body is over the limit
-    |- WrongType              415  unsupported-type     a Content-Type that the route does not read
-    |- QueueFull              429  queue-full           Retry-After: the learner is behind; nothing was taken
-    |- LimitReached           409  limit-reached        no room for one more learner
-    |- StoreError
-       |- StoreUnavailable    503  store-unavailable    Retry-After: the log cannot be written just now
-       |  |- BehindLog        503  store-unavailable    the log was trimmed past the caller: load a snapshot
-       |- LearnerGone         404  unknown-learner      deleted (or created anew) while the request waited
-       |- Damaged             500  damaged              a record or snapshot that cannot be read back
+ServiceError
+|- BadBody                400  bad-body             not JSON, or not the JSON of this route
+|- Invalid                422  invalid              well-formed, but some values are wrong (each is listed)
+|- UnknownLearner         404  unknown-learner
+|- UnknownSnapshot        404  unknown-snapshot
+|- NameTaken              409  name-taken           the name exists with another configuration
+|- TooLarge               413  too-large            the body is over the limit
+|- WrongType              415  unsupported-type     a Content-Type that the route does not read
+|- QueueFull              429  queue-full           Retry-After: the learner is behind; nothing was taken
+|- LimitReached           409  limit-reached        no room for one more learner
+|- StoreError
+   |- StoreUnavailable    503  store-unavailable    Retry-After: the log cannot be written just now
+   |  |- BehindLog        503  store-unavailable    the log was trimmed past the caller: load a snapshot
+   |- LearnerGone         404  unknown-learner      deleted (or created anew) while the request waited
+   |- Damaged             500  damaged              a record or snapshot that cannot be read back
 """
 
 from __future__ import annotations

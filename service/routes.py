@@ -160,8 +160,10 @@ async def create(name: TheName, engine: TheEngine, body: TheBody) -> JSONRespons
 
 @router.get("/learners", tags=["learners"], summary="List the learners", response_model=schemas.LearnerList)
 async def index(engine: TheEngine) -> JSONResponse:
-    """Every learner of this node, by name."""
-    return JSONResponse({"learners": [_document(engine.hosted[name]) for name in sorted(engine.hosted)]})
+    """Every learner of this node, by name, and those of the store that it cannot host."""
+    learners = [_document(engine.hosted[name]) for name in sorted(engine.hosted)]
+    unavailable = {name: error.detail for name, error in sorted(engine.unavailable.items())}
+    return JSONResponse({"learners": learners, "unavailable": unavailable})
 
 
 @router.get(

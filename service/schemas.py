@@ -154,6 +154,7 @@ class LearnerList(_Document):
     """Every learner of this node, by name."""
 
     learners: list[LearnerDocument]
+    unavailable: dict[str, str] = Field(description="learners that cannot be recovered, and why")
 
 
 class Digest(_Document):

@@ -230,7 +230,9 @@ class _Precise:
         parsed = [msgspec.convert({key: event.get(key) for key in _TOP}, _Labelled, strict=False) for event in events]
         labels = np.array([float(event["label"]) for event in events])
         source = body.get("source")
-        segments: tuple[Segment, ...] = () if source is None else (Segment(0, len(events), source["name"], int(source["offset"])),)
+        segments: tuple[Segment, ...] = ()
+        if source is not None:
+            segments = (Segment(0, len(events), source["name"], int(source["offset"])),)
         ids = _ids(parsed)
         return Batch(
             rows=rows,
@@ -384,8 +386,6 @@ def encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes:
 
 def encode_scores(scores: Scores, ids: tuple[str | None, ...], head: dict[str, Any]) -> bytes:
     """The reply to a predict, after the members of `head`."""
-    columns = zip(
-        ids, scores.scores.tolist(), scores.probabilities.tolist(), scores.decisions.tolist(), strict=True
-    )
+    columns = zip(ids, scores.scores.tolist(), scores.probabilities.tolist(), scores.decisions.tolist(), strict=True)
     results = [_Prediction(name, score, p, scores.threshold, int(decision)) for name, score, p, decision in columns]
     return _encode({**head, "results": results})

@@ -71,12 +71,16 @@ class Store(Protocol):
         Appending is idempotent: a token that already stands after `after` is not appended a second time, so an append
         whose outcome is unknown is repeated with the same token and `after`. The records of one call stand together.
         Where more than a store's reply should carry has gathered, the entries start at `after + 1` but may end
-        before the appended record; the caller then reads on.
+        before the appended record; the caller then reads on. Where the log was trimmed past `after`, nothing is
+        appended and `BehindLog` is raised: a late repeat could no longer be told from a new record.
         """
         ...
 
     async def read(self, learner: str, birth: bytes, after: int, limit: int) -> list[Entry]:
-        """Up to `limit` entries after `after`, in order; empty at the end of the log."""
+        """Up to `limit` entries after `after`, in order, and fewer where they are large; empty at the end of the log.
+
+        Raises `BehindLog` where the log was trimmed past `after`.
+        """
         ...
 
     async def heads(self) -> dict[str, Head]:

@@ -147,9 +147,23 @@ class RedisStore:
         self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int
     ) -> list[Entry]:
         flat = [part for record in records for part in record]
+        attempts = 0
+
+        async def attempt() -> Any:
+            nonlocal attempts
+            attempts += 1
+            return await self._run(APPEND, learner, birth, after, REPLY_BYTES, *flat)
+
         with self._call():
-            reply = await _twice(lambda: self._run(APPEND, learner, birth, after, REPLY_BYTES, *flat))
-        head, entries = _entries(reply, learner, after)
+            reply = await _twice(attempt)
+        try:
+            head, entries = _entries(reply, learner, after)
+        except BehindLog as behind:
+            if attempts == 1:
+                raise
+            raise StoreUnavailable(
+                behind.detail
+            ) from None  # the first may have been written before the log was trimmed
         if after > head:
             raise StoreUnavailable(AHEAD.format(learner=learner, after=after, head=head))
         return entries

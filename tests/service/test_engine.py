@@ -12,7 +12,7 @@ import pytest
 
 from learners.learner import Config, Learner
 from service.engine import Engine, Hosted
-from service.errors import Damaged, LearnerGone, NameTaken, QueueFull, StoreUnavailable, UnknownLearner
+from service.errors import BehindLog, Damaged, LearnerGone, NameTaken, QueueFull, StoreUnavailable, UnknownLearner
 from service.settings import Settings
 from service.store import Entry, Store, open_store
 from service.store.memory import MemoryStore
@@ -138,7 +138,8 @@ async def test_a_node_that_fell_behind_a_trimmed_log_goes_on_from_the_snapshot(s
         for i in range(4):
             await there.update(batch_of(5, 5 * i))
         await there.save()
-        assert await store.read("a", there.birth, 0, 10) == []
+        with pytest.raises(BehindLog):
+            await store.read("a", there.birth, 1, 10)
         await late.update(batch_of(5, 20))
         await there.catch_up()
         assert await late.digest() == await there.digest()
@@ -173,6 +174,25 @@ async def test_a_damaged_snapshot_is_passed_over_for_an_older_one_and_the_log(st
     async with engine(store) as node:
         assert await digest(node.get("a")) == library(DENSE, 20)
     assert "snapshot 3 of a" in caplog.text
+
+
+async def test_a_learner_without_a_readable_snapshot_or_a_log_from_the_start_is_left_out_alone(store, caplog):
+    async with engine(store) as node:
+        for name in ("bad", "good"):
+            hosted, _ = await node.create(name, Config.of(DENSE))
+            await hosted.update(batch_of(10))
+        bad = node.get("bad")
+        await bad.save()  # trims the log
+        birth, position = bad.birth, bad.position
+    await store.save("bad", birth, position, b"rubbish", 1, True)
+    async with engine(store, follow_seconds=0.01) as node:
+        assert set(node.hosted) == {"good"}
+        await asyncio.sleep(0.1)
+        with pytest.raises(Damaged, match="bad cannot be recovered"):
+            node.get("bad")
+        await node.delete("bad")
+        assert (await node.create("bad", Config.of(DENSE)))[1]
+    assert caplog.text.count("bad cannot be recovered") == 1
 
 
 async def test_a_clean_stop_takes_a_last_snapshot(tmp_path):

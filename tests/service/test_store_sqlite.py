@@ -6,14 +6,16 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from service.errors import StoreUnavailable
-from service.store import Entry, Head, open_store
+from service.store import Entry, Head, open_store, sqlite, sqlite_file
 from service.store.sqlite import STALE_SECONDS, SqliteStore
 from tests.service.logs import BIRTH, filled, record, token, whole_log
 
@@ -155,6 +157,21 @@ async def test_what_a_crash_left_of_a_snapshot_is_not_seen_and_goes(store: Sqlit
             assert other.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
 
 
+async def test_what_is_forgotten_or_refused_leaves_no_row(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "SNAPSHOT_PART", 3)
+    await filled(store, 9)
+    for position in (4, 6, 8, 8, 2):
+        await store.save("a", BIRTH, position, b"in parts", 2, trim=True)
+    with pytest.raises(StoreUnavailable, match="ahead"):
+        await store.save("a", BIRTH, 99, b"in parts", 2, trim=True)
+    with other_process(path) as other:
+        assert other.execute("SELECT position FROM snapshot ORDER BY position").fetchall() == [(6,), (8,)]
+        assert other.execute("SELECT count(*) FROM part").fetchone() == (6,)
+        assert other.execute("SELECT position FROM entry ORDER BY position").fetchall() == [(7,), (8,), (9,)]
+
+
 APPENDING = """
 import asyncio, sys
 from service.store import open_store
@@ -209,6 +226,21 @@ async def test_many_open_a_new_file_at_once(path: Path) -> None:
     finally:
         for store in stores:
             await store.close()
+
+
+async def test_it_waits_for_a_process_that_is_making_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match="locked"):
+            await SqliteStore.open(path, busy_seconds=0)
+
+        def sleep(_: float) -> None:
+            other.execute("ROLLBACK")
+
+        monkeypatch.setattr(sqlite_file, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
+        store = await SqliteStore.open(path)
+        assert not other.in_transaction
+        await store.close()
 
 
 async def test_the_url_is_relative_with_three_slashes_and_absolute_with_four(

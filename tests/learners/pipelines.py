@@ -1,0 +1,126 @@
+"""Every algorithm with every kind of features it takes: a configuration and a stream of what events carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from learners import Config, Learner, algorithms
+from learners.arrays import Vector
+from learners.batch import Batch, Outcome, Segment
+from learners.learner import State
+
+FEATURES: dict[str, dict[str, Any]] = {
+    "dense": {"kind": "dense", "dim": 4},
+    "table": {
+        "kind": "table",
+        "fields": [
+            {"name": "amount", "kind": "numeric", "log": True},
+            {"name": "country", "kind": "categorical", "categories": 3},
+            {"name": "age", "kind": "numeric"},
+        ],
+    },
+    "sparse": {"kind": "sparse", "dim": 300},
+    "named": {"kind": "named", "bits": 12, "text": ["body"], "log": ["amount"]},
+}
+_PARAMS = {"cbr": {"capacity": 3, "buffer": "reservoir"}, "cbr-diag": {"capacity": 3}}
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """An algorithm behind a kind of features."""
+
+    algorithm: str
+    kind: str
+
+    def config(self, **settings: Any) -> Config:
+        """A configuration with small buffers and bounds."""
+        params = _PARAMS.get(self.algorithm, {})
+        small = {"window": 40, "remembered_ids": 25, "seed": 7}
+        return Config.of(
+            {"algorithm": self.algorithm, "params": params, "features": FEATURES[self.kind], **small, **settings}
+        )
+
+    def learner(self, **settings: Any) -> Learner:
+        """A learner that has met nothing."""
+        return Learner(self.config(**settings))
+
+
+def events(kind: str, n: int, seed: int = 0) -> tuple[list[Any], Vector]:
+    """What n events carry, and their labels: positives are a third, and larger."""
+    random = np.random.default_rng(seed)
+    y = np.where(random.random(n) < 0.33, 1.0, -1.0)
+    return [_event(kind, random, label) for label in y], y
+
+
+def _event(kind: str, random: np.random.Generator, label: float) -> Any:
+    x = (random.normal(size=4) * [1.0, 10.0, 0.1, 3.0] + label).tolist()
+    if kind == "dense":
+        return x
+    if kind == "sparse":
+        columns = sorted(random.choice(300, random.integers(0, 9), replace=False).tolist())
+        return columns, (random.normal(size=len(columns)) + label).tolist()
+    country = ["DE", "FR", "US", "IN", "BR", None][random.integers(0, 6)]
+    event = {"amount": x[1], "country": country, "age": x[0] if random.random() < 0.8 else None}
+    if kind == "named":
+        event["body"] = " ".join(random.choice(["free", "money", "now", "hello", f"word{random.integers(999)}"], 3))
+    return event
+
+
+def batch(learner: Learner, carried: list[Any], y: Vector, **columns: Any) -> Batch:
+    """Labelled events as a record of the log holds them."""
+    return Batch(learner.encode(carried), y, **columns)
+
+
+def copied(learner: Learner) -> State:
+    """The state, in arrays of its own."""
+    return {name: array.copy() for name, array in learner.state().items()}
+
+
+def bits(outcomes: list[Outcome]) -> list[bytes]:
+    """Everything that was said of some events."""
+    columns = ("applied", "scores", "probabilities", "thresholds", "decisions")
+    return [np.concatenate([getattr(one, name) for one in outcomes]).tobytes() for name in columns]
+
+
+def cut(whole: Batch, learner: Learner, carried: list[Any], cuts: list[int]) -> Iterator[Batch]:
+    """The events of a batch in pieces."""
+    for start, stop in pairwise([0, *sorted(cuts), len(whole)]):
+        segments = tuple(
+            Segment(max(a, start) - start, min(b, stop) - start, name, offset + max(a, start) - a)
+            for a, b, name, offset in whole.segments
+            if max(a, start) < min(b, stop)
+        )
+        yield batch(
+            learner,
+            carried[start:stop],
+            whole.labels[start:stop],
+            weights=None if whole.weights is None else whole.weights[start:stop],
+            ids=None if whole.ids is None else whole.ids[start:stop],
+            segments=segments,
+        )
+
+
+def stream(pipeline: Pipeline, learner: Learner, n: int, seed: int = 0) -> tuple[Batch, list[Any]]:
+    """A batch with weights, ids of which some come again, and a source that overlaps."""
+    random = np.random.default_rng(seed)
+    carried, y = events(pipeline.kind, n, seed)
+    ids = tuple(None if random.random() < 0.2 else f"id{random.integers(n)}" for _ in range(n))
+    third = n // 3
+    segments = (Segment(0, third, "s", 0), Segment(third, 2 * third, "t", 9), Segment(2 * third, n, "s", third - 5))
+    weights = random.choice([0.0, 0.5, 1.0, 3.0], n)
+    return batch(learner, carried, y, weights=weights, ids=ids, segments=segments), carried
+
+
+PIPELINES = [
+    Pipeline(name, kind)
+    for name, algorithm in algorithms().items()
+    for kind in FEATURES
+    if (algorithm.SPARSE if kind in ("sparse", "named") else algorithm.DENSE)
+]
+EVERY = pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda one: f"{one.algorithm}-{one.kind}")

@@ -1,0 +1,269 @@
+"""The whole pipeline: one stream gives one state, however it is cut, copied, frozen or looked at."""
+
+from __future__ import annotations
+
+import importlib
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba.core import config as numba_config
+
+from learners import Learner, Refused, algorithms, restore
+from learners import learner as learner_module
+from learners.arrays import Sparse
+from learners.batch import Batch, Segment, join
+from tests.learners.pipelines import EVERY, PIPELINES, Pipeline, batch, bits, cut, events, stream
+
+DENSE = [one for one in PIPELINES if one.kind == "dense"]
+FEW = pytest.mark.parametrize("pipeline", DENSE, ids=lambda one: one.algorithm)
+
+
+@EVERY
+@given(cuts=st.lists(st.integers(0, 60), max_size=8), seed=st.integers(0, 2))
+@settings(max_examples=6, deadline=None, derandomize=True)
+def test_any_batching_gives_the_same_bits(pipeline: Pipeline, cuts: list[int], seed: int) -> None:
+    whole, parts, singles = pipeline.learner(), pipeline.learner(), pipeline.learner()
+    one, carried = stream(pipeline, whole, 60, seed)
+    said = [whole.apply(one)]
+    assert said[0] is not None
+    assert 30 < said[0].applied.sum() < 60
+    for other, where in ((parts, cuts), (singles, list(range(1, 60)))):
+        pieces = [other.apply(piece) for piece in cut(one, other, carried, where)]
+        assert bits(pieces) == bits(said)  # type: ignore[arg-type]
+        assert other.digest() == whole.digest()
+        assert other.figures() == whole.figures()
+
+
+@EVERY
+def test_joined_batches_are_learnt_like_one_after_the_other(pipeline: Pipeline) -> None:
+    joined, apart = pipeline.learner(), pipeline.learner()
+    carried, y = events(pipeline.kind, 40)
+    pieces = [
+        batch(apart, carried[:10], y[:10]),
+        batch(apart, carried[10:15], y[10:15], ids=("a", None, "b", "a", "c"), times=np.arange(5.0)),
+        batch(apart, [], y[:0]),
+        batch(apart, carried[15:30], y[15:30], weights=np.full(15, 0.5), segments=(Segment(0, 15, "s", 3),)),
+        batch(apart, carried[30:], y[30:], segments=(Segment(0, 4, "s", 10), Segment(4, 10, "t", 0))),
+    ]
+    whole = join(pieces)
+    assert len(whole) == 40
+    assert join([whole]) is whole
+    said = joined.apply(whole)
+    assert said is not None
+    assert bits([said]) == bits([apart.apply(piece) for piece in pieces])  # type: ignore[misc]
+    assert joined.digest() == apart.digest()
+    assert bits([said.part(0, 7), said.part(7, 40)]) == bits([said])
+
+
+@FEW
+def test_thousands_of_events_at_once(pipeline: Pipeline) -> None:
+    """More than are in flight between the stages at a time."""
+    n = learner_module._CHUNK + 104
+    carried, y = events("dense", n)
+    X = np.array(carried)
+    whole, parts = pipeline.learner(window=1000), pipeline.learner(window=1000)
+    scores = whole.learn(X, y)
+    pieces = [parts.learn(X[a:b], y[a:b]) for a, b in pairwise([0, 1, 2, 3, 500, 501, 3000, n])]
+    assert np.concatenate(pieces).tobytes() == scores.tobytes()
+    assert whole.digest() == parts.digest()
+
+
+@EVERY
+def test_how_many_are_in_flight_shows_nowhere(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, narrow = pipeline.learner(), pipeline.learner()
+    one, _ = stream(pipeline, usual, 60)
+    said = usual.apply(one)
+    for name, value in (("_CHUNK", 7), ("_CHUNK_NUMBERS", 20)):
+        monkeypatch.setattr(learner_module, name, value)
+        narrow = pipeline.learner()
+        assert bits([narrow.apply(one)]) == bits([said])  # type: ignore[list-item]
+        assert narrow.digest() == usual.digest()
+
+
+@EVERY
+@pytest.mark.parametrize("scaling", ["none", "unit", "standard", "maxabs"])
+def test_predict_says_what_learning_will_to_the_bit(pipeline: Pipeline, scaling: str) -> None:
+    learner = pipeline.learner(scaling={"kind": scaling})
+    carried, y = events(pipeline.kind, 40)
+    for i, event in enumerate(carried):
+        rows = learner.encode([event])
+        before = learner.digest()
+        said = learner.scorer().score(rows)
+        together = learner.scorer().frozen().score(learner.encode(carried[i:]))
+        assert learner.digest() == before
+        learnt = learner.apply(Batch(rows, y[i : i + 1]))
+        assert learnt is not None
+        for scores in (said.scores, together.scores[:1]):
+            assert scores.tobytes() == learnt.scores.tobytes()
+        assert said.probabilities.tobytes() == together.probabilities[:1].tobytes() == learnt.probabilities.tobytes()
+        assert said.threshold == together.threshold == learnt.thresholds[0]
+        assert said.decisions[0] == together.decisions[0] == learnt.decisions[0]
+    assert learner.score(carried).tobytes() == learner.scorer().score(learner.encode(carried)).scores.tobytes()
+
+
+@EVERY
+def test_frozen_views_stay_while_the_learner_moves(pipeline: Pipeline) -> None:
+    learner = pipeline.learner()
+    carried, y = events(pipeline.kind, 60)
+    learner.apply(batch(learner, carried[:30], y[:30], segments=(Segment(0, 30, "s", 0),)))
+    rows = learner.encode(carried)
+    view = learner.view().frozen()
+    scores, figures, history = view.scorer.score(rows), view.figures.as_json(), view.figures.history()
+    assert (view.sources, view.columns) == ({"s": 30}, learner.view().columns)
+    assert scores.scores.tobytes() == learner.scorer().score(rows).scores.tobytes()
+    learner.apply(batch(learner, carried[30:], y[30:], segments=(Segment(0, 30, "s", 30),)))
+    again = view.scorer.score(rows)
+    assert again.scores.tobytes() == scores.scores.tobytes()
+    assert again.probabilities.tobytes() == scores.probabilities.tobytes()
+    assert (again.threshold, view.figures.as_json(), view.figures.history()) == (scores.threshold, figures, history)
+    assert view.sources == {"s": 30}
+    assert learner.view().sources == {"s": 60}
+    assert learner.scorer().score(rows).scores.tobytes() != scores.scores.tobytes()
+
+
+def without_duplicates(learner: Learner) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in learner.state().items() if name != "metrics.duplicates"}
+
+
+@EVERY
+def test_duplicates_change_nothing_but_their_count(pipeline: Pipeline) -> None:
+    learner = pipeline.learner()
+    carried, y = events(pipeline.kind, 20)
+    ids = tuple(f"e{i}" for i in range(20))
+    first = batch(learner, carried, y, ids=ids)
+    outcome = learner.apply(first)
+    assert outcome is not None
+    assert outcome.applied.all()
+    before = without_duplicates(learner)
+    again = learner.apply(first)
+    assert again is not None
+    assert not again.applied.any()
+    assert not again.decisions.any()
+    assert np.isnan([again.scores, again.probabilities, again.thresholds]).all()
+    assert without_duplicates(learner) == before
+    assert learner.figures()["duplicates"] == 20
+
+    by_source = batch(learner, carried[:3], y[:3], segments=(Segment(0, 3, "s", 0),))
+    learner.apply(by_source)
+    before = without_duplicates(learner)
+    learner.apply(by_source)
+    assert without_duplicates(learner) == before
+    assert learner.figures()["duplicates"] == 23
+
+
+@EVERY
+def test_duplicates_among_new_events_leave_the_new_ones_as_they_are(pipeline: Pipeline) -> None:
+    learner, without = pipeline.learner(), pipeline.learner()
+    carried, y = events(pipeline.kind, 12)
+    weights = np.linspace(0.0, 2.0, 12)
+    ids = ("a", "b", None, "a", "c", "b", "d", None, "e", "e", "e", "f")
+    kept = [0, 1, 2, 4, 6, 7, 8, 11]
+    said = learner.apply(batch(learner, carried, y, ids=ids, weights=weights))
+    alone = without.apply(
+        batch(without, [carried[i] for i in kept], y[kept], ids=tuple(ids[i] for i in kept), weights=weights[kept])
+    )
+    assert said is not None
+    assert alone is not None
+    assert np.flatnonzero(said.applied).tolist() == kept
+    assert said.scores[kept].tobytes() == alone.scores.tobytes()
+    assert said.probabilities[kept].tobytes() == alone.probabilities.tobytes()
+    assert without_duplicates(learner) == without_duplicates(without)
+
+
+@FEW
+def test_weights_multiply_steps(pipeline: Pipeline) -> None:
+    carried, y = events("dense", 40)
+    plain, ones, heavy, none = (pipeline.learner() for _ in range(4))
+    plain.learn(carried, y)
+    ones.learn(carried, y, weights=[1] * 40)
+    heavy.learn(carried, y, weights=np.full(40, 5.0))
+    none.learn(carried, y, weights=np.zeros(40))
+    assert ones.digest() == plain.digest()
+    assert not np.array_equal(heavy.score(carried), plain.score(carried))
+    assert not none.score(carried).any()
+    assert none.figures()["class_counts"] == plain.figures()["class_counts"]
+
+
+@EVERY
+def test_refused_events_change_nothing(pipeline: Pipeline) -> None:
+    learner = pipeline.learner()
+    learner.apply(stream(pipeline, learner, 30)[0])
+    carried, y = events(pipeline.kind, 2)
+    before = learner.digest()
+    broken: list[tuple[Any, Any, dict[str, Any]]] = [
+        ([carried[0], 7], y, {}),
+        ([carried[0], None], y, {}),
+        (carried, [1], {}),
+        (carried, [1, 2], {}),
+        (carried, [1, None], {}),
+        (carried, [1, "1"], {}),
+        (carried, [[1, 0]], {}),
+        (carried, [[1], [1, 0]], {}),
+        (carried, 1, {}),
+        (carried, [1, np.nan], {}),
+        (carried, [1, 10**400], {}),
+        (carried, y, {"weights": [1.0]}),
+        (carried, y, {"weights": [1.0, -1.0]}),
+        (carried, y, {"weights": [1.0, np.nan]}),
+        (carried, y, {"weights": [1.0, 2e6]}),
+        (carried, y, {"weights": ["1", "2"]}),
+        (carried, y, {"weights": [1, None]}),
+        (carried, y, {"weights": [[1], [1, 2]]}),
+        (carried, y, {"weights": 1.0}),
+        (carried, y, {"ids": ["a"]}),
+        (carried, y, {"ids": ["a", 5]}),
+    ]
+    for X, labels, more in broken:
+        with pytest.raises(Refused):
+            learner.learn(X, labels, **more)
+        assert learner.digest() == before
+    with pytest.raises(Refused):
+        learner.score([carried[0], 7])
+    assert learner.learn([], []).shape == (0,)
+    assert learner.digest() == before
+
+
+def test_odd_arrays_make_no_kernel_compile_again() -> None:
+    """It would cost seconds in the middle of a stream."""
+    names = ("arrays", "algorithm", "calibration", "columns", "features", "metrics", "recent", "scaling", "threshold")
+    modules = [importlib.import_module(f"learners.{name}") for name in names] + list(algorithms().values())
+
+    def compiled() -> dict[str, int]:
+        return {
+            f"{module.__name__}.{name}": len(one.signatures)
+            for module in modules
+            for name, one in vars(module).items()
+            if hasattr(one, "signatures")
+        }
+
+    learners = [pipeline.learner() for pipeline in PIPELINES]
+    for pipeline, learner in zip(PIPELINES, learners, strict=True):
+        carried, y = events(pipeline.kind, 20)
+        learner.learn(carried, y, ids=[str(i) for i in range(20)])
+        learner.score(carried)
+    before = compiled()
+    for pipeline, learner in zip(PIPELINES, learners, strict=True):
+        carried, y = events(pipeline.kind, 20, seed=1)
+        fortran = {name: np.asfortranarray(array) for name, array in learner.state().items()}
+        other = restore(learner.config.to_json(), fortran)
+        other.learn(carried, y.astype(np.int8), weights=np.ones(20, dtype=np.int32), ids=[str(i) for i in range(20)])
+        other.learn(carried, (y > 0).tolist())
+        other.score(carried)
+        if pipeline.kind == "dense":
+            X = np.asfortranarray(np.array(carried, dtype=np.float32))
+            X.flags.writeable = False
+            other.learn(X, y)
+            other.score(X[::-2])
+        elif pipeline.kind == "sparse":
+            rows = other.encode(carried)
+            assert isinstance(rows, Sparse)
+            X = scipy.sparse.csc_matrix(scipy.sparse.csr_array((rows.data, rows.indices, rows.indptr), (20, 300)))
+            other.learn(X.astype(np.float32), y)
+            other.score(X)
+    assert not {name for name, versions in compiled().items() if versions > max(1, before[name])}
+    assert any(before.values()) != bool(numba_config.DISABLE_JIT)

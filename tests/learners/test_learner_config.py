@@ -1,0 +1,290 @@
+"""What a learner is created with: defaults, every problem at once, and the conveniences of the library's door."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import learners
+from learners import Config, Learner, Problem, Refused, create, restore
+from learners.catalogue import algorithms, describe
+from learners.learner import signed_labels
+from tests.learners.pipelines import EVERY, FEATURES, Pipeline, events
+
+DENSE = {"kind": "dense", "dim": 3}
+
+
+def refused(values: Any) -> list[str]:
+    """The pointers of everything that is wrong with a configuration."""
+    with pytest.raises(Refused) as caught:
+        Config.of(values)
+    assert all(problem.detail for problem in caught.value.problems)
+    return [problem.pointer for problem in caught.value.problems]
+
+
+@EVERY
+def test_a_configuration_survives_json(pipeline: Pipeline) -> None:
+    config = pipeline.config()
+    plain = json.loads(json.dumps(config.to_json()))
+    assert Config.of(plain) == config
+    assert Config.of(plain).to_json() == plain
+
+
+@pytest.mark.parametrize("name", algorithms())
+@pytest.mark.parametrize("kind", FEATURES)
+def test_defaults_follow_the_features_and_the_algorithm(name: str, kind: str) -> None:
+    algorithm = algorithms()[name]
+    if kind in ("sparse", "named") and not algorithm.SPARSE:
+        assert refused({"algorithm": name, "features": FEATURES[kind]}) == ["/features/kind"]
+        return
+    nothing: dict[str, Any] = dict.fromkeys(("params", "scaling", "calibration", "threshold", "window", "seed"))
+    config = Config.of({"algorithm": name, "features": FEATURES[kind]})
+    assert Config.of({"algorithm": name, "features": FEATURES[kind], **nothing}) == config
+    scales = {"dense": "standard", "table": "standard", "named": "maxabs", "sparse": "none"}
+    assert config.scaling.kind == scales[kind]
+    assert config.calibration.kind == ("posterior" if algorithm.POSTERIOR else "platt")
+    assert config.threshold.objective == ("f1" if algorithm.POSTERIOR else "f1-window")
+    assert (config.window, config.remembered_ids, config.seed) == (10_000, 2**20, 0)
+
+
+def test_a_part_that_is_given_in_part_keeps_the_other_defaults() -> None:
+    config = Config.of(
+        {
+            "algorithm": "fofo",
+            "features": DENSE,
+            "scaling": {"clip": 3},
+            "calibration": {"memory": 50},
+            "threshold": {"n1": 64},
+        }
+    )
+    assert (config.scaling.kind, config.scaling.clip) == ("standard", 3.0)
+    assert (config.calibration.kind, config.calibration.memory) == ("posterior", 50)
+    assert (config.threshold.objective, config.threshold.n1) == ("f1", 64)
+    assert Config.of({"algorithm": "cbr", "features": DENSE, "threshold": {}}).threshold.objective == "f1-window"
+
+
+@pytest.mark.parametrize(
+    ("values", "pointers"),
+    [
+        (None, [""]),
+        ([], [""]),
+        ({}, ["/algorithm", "/features"]),
+        ({"algorithm": "svm", "features": {"kind": "dense"}}, ["/algorithm", "/features/dim"]),
+        ({"algorithm": ["cbr"], "features": None}, ["/algorithm", "/features"]),
+        ({"algorithm": "cbr", "features": DENSE, "windw": 1, "a/b": 1, "\ud800": 1}, ["/windw", "/a~1b", "/\\ud800"]),
+        ({"algorithm": "cbr", "features": DENSE, "params": 1, "scaling": "unit"}, ["/scaling", "/params"]),
+        ({"algorithm": "cbr", "features": DENSE, "window": 0, "seed": 0.5, "remembered_ids": 2**27},
+         ["/window", "/remembered_ids", "/seed"]),
+        ({"algorithm": "cbr", "features": {**DENSE, "dim": 4097}, "params": {"C": 0}}, ["/params/C", "/features"]),
+        ({"algorithm": "cbr", "features": {"kind": "named"}, "params": {"C": 0}}, ["/params/C", "/features/kind"]),
+        ({"algorithm": "cbr", "features": DENSE, "calibration": {"kind": "posterior"}}, ["/calibration/kind"]),
+        (
+            {
+                "algorithm": "cbr",
+                "features": {"kind": "dense", "dim": 0, "x": 1},
+                "params": {"C": -1, "M": 5},
+                "scaling": {"kind": "odd"},
+                "calibration": {"memory": 1, "kind": "odd"},
+                "threshold": {"objective": "auc", "value": 2},
+                "window": 0,
+                "seed": -1,
+                "name": "x",
+            },
+            ["/name", "/features/x", "/features/dim", "/scaling/kind", "/calibration/kind", "/calibration/memory",
+             "/threshold/objective", "/threshold/value", "/params/M", "/params/C", "/window", "/seed"],
+        ),
+    ],
+)  # fmt: skip
+def test_every_problem_is_listed_at_once(values: Any, pointers: list[str]) -> None:
+    assert refused(values) == pointers
+
+
+def test_an_unknown_algorithm_does_not_hide_the_rest() -> None:
+    values = {"features": {"kind": "odd"}, "scaling": {"clip": 0}, "threshold": {"kappa": 0}, "window": 0}
+    pointers = ["/algorithm", "/features/kind", "/scaling/clip", "/threshold/kappa", "/window"]
+    assert refused({**values, "algorithm": "svm"}) == pointers
+    assert refused(values) == pointers
+
+
+def test_create_takes_what_the_http_api_takes_and_shortens_it() -> None:
+    learner = create(
+        "fofo",
+        dim=3,
+        c=0.5,
+        averaging="suffix",
+        scaling="unit",
+        calibration="posterior",
+        threshold="fixed",
+        window=5,
+        remembered_ids=9,
+        seed=1,
+    )
+    assert learner.config.to_json() == {
+        "algorithm": "fofo",
+        "params": {"c": 0.5, "averaging": "suffix"},
+        "features": {"kind": "dense", "dim": 3},
+        "scaling": {"kind": "unit", "clip": None},
+        "calibration": {"kind": "posterior", "memory": 20_000},
+        "threshold": {"objective": "fixed", "horizon": None, "n1": 256, "kappa": 8.0, "value": 0.5},
+        "window": 5,
+        "remembered_ids": 9,
+        "seed": 1,
+    }
+    assert create("fofo", features="named").config.features.to_json()["kind"] == "named"
+    assert create("cbr", features=DENSE).config == create("cbr", dim=3).config
+    assert create("cbr", dim=3, scaling={"kind": "none"}).config.scaling.kind == "none"
+
+
+@pytest.mark.parametrize(
+    ("settings", "pointer"),
+    [
+        ({"dim": 3, "features": DENSE}, "/features"),
+        ({}, "/features"),
+        ({"dim": 0}, "/features/dim"),
+        ({"dim": 3, "gamma": 1}, "/params/gamma"),
+        ({"dim": 3, "scaling": "odd"}, "/scaling/kind"),
+        ({"dim": 3, "threshold": "odd"}, "/threshold/objective"),
+    ],
+)
+def test_create_refuses_with_a_pointer(settings: dict[str, Any], pointer: str) -> None:
+    with pytest.raises(Refused) as caught:
+        create("cbr", **settings)
+    assert [problem.pointer for problem in caught.value.problems] == [pointer]
+
+
+def test_restore_takes_a_configuration_and_a_state_back() -> None:
+    learner = create("cbr", dim=4)
+    carried, y = events("dense", 30)
+    learner.learn(carried, y)
+    other = restore(learner.config.to_json(), learner.state())
+    assert isinstance(other, Learner)
+    learner.learn(carried, y)
+    assert other.digest() != learner.digest()  # it took copies
+    assert other.learn(carried, y).shape == (30,)
+    assert other.digest() == learner.digest()
+    with pytest.raises(Refused):
+        restore({**learner.config.to_json(), "window": 0}, learner.state())
+    with pytest.raises(Refused):
+        restore(learner.config.to_json(), {})
+
+
+def test_what_the_package_names_is_there() -> None:
+    assert learners.__all__ == sorted(learners.__all__, key=lambda name: (name[0].islower(), name))
+    assert all(hasattr(learners, name) for name in learners.__all__)
+    assert list(learners.algorithms()) == sorted(learners.algorithms())
+
+
+@pytest.mark.parametrize("name", algorithms())
+def test_the_catalogue_describes_an_algorithm(name: str) -> None:
+    entry = describe(name)
+    module = algorithms()[name]
+    assert module.__name__ == f"learners.{name.replace('-', '_')}"
+    assert entry["name"] == name
+    assert entry["summary"].endswith(".")
+    assert entry["summary"] in entry["description"]
+    assert (entry["dense"], entry["sparse"], entry["posterior"]) == (module.DENSE, module.SPARSE, module.POSTERIOR)
+    assert entry["max_columns"] == module.MAX_DIM
+    json.dumps(entry, allow_nan=False)
+
+
+# What events come as
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [[0, 1, 1, 0], [-1, 1, 1, -1], [False, True, True, False], [0, True, 1.0, -1.0], (0, 1, 1, 0),
+     *(np.array([0, 1, 1, 0], dtype=dtype) for dtype in ("u1", "f2", "?", object))],
+)  # fmt: skip
+def test_labels_of_any_spelling(labels: Any) -> None:
+    y = signed_labels(labels)
+    assert y.dtype == np.float64
+    assert y.tolist() == [-1.0, 1.0, 1.0, -1.0]
+
+
+@pytest.mark.parametrize(
+    ("labels", "problems"),
+    [
+        ([1, 2], [Problem("/labels/1", "is 2; expected -1, 0 or 1")]),
+        ([0.5, 0], [Problem("/labels/0", "is 0.5; expected -1, 0 or 1")]),
+        ([1, math.nan], [Problem("/labels/1", "is nan; expected -1, 0 or 1")]),
+        ([1, None, 0], [Problem("/labels/1", "is None; expected -1, 0 or 1")]),
+        ([1, "1"], [Problem("/labels/1", "is '1'; expected -1, 0 or 1")]),
+        (["1"], [Problem("/labels/0", "is '1'; expected -1, 0 or 1")]),
+        (np.array(["0"]), [Problem("/labels/0", "is np.str_('0'); expected -1, 0 or 1")]),
+        ([2**70], [Problem("/labels/0", f"is {2**70}; expected -1, 0 or 1")]),
+        ([1j], [Problem("/labels/0", "is 1j; expected -1, 0 or 1")]),
+        (1, [Problem("/labels", "is 1; expected a list of labels")]),
+        (None, [Problem("/labels", "is None; expected a list of labels")]),
+        ("01", [Problem("/labels", "is '01'; expected a list of labels")]),
+        ([[1], [0]], [Problem("/labels", "is [[1], [0]]; expected a list of labels")]),
+        ([[1], [0, 1]], [Problem("/labels", "is [[1], [0, 1]]; expected a list of labels")]),
+        ([5] * 200, [Problem(f"/labels/{i}", "is 5; expected -1, 0 or 1") for i in range(100)]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_bad_labels_are_refused_with_a_pointer_to_each(labels: Any, problems: list[Problem]) -> None:
+    with pytest.raises(Refused) as caught:
+        signed_labels(labels)
+    assert caught.value.problems == problems
+
+
+@pytest.mark.parametrize("form", ["csr_array", "csr_matrix", "csc_array", "coo_array", "lil_array"])
+def test_scipy_sparse_matrices_are_taken_as_they_are(form: str) -> None:
+    plain, by_matrix = (create("fofo", features=FEATURES["sparse"]) for _ in range(2))
+    carried, y = events("sparse", 20)
+    dense = np.zeros((20, 300))
+    for i, (columns, values) in enumerate(carried):
+        dense[i, columns] = values
+    matrix = getattr(scipy.sparse, form)(dense)
+    assert plain.learn(carried, y).tobytes() == by_matrix.learn(matrix, y).tobytes()
+    assert plain.digest() == by_matrix.digest()
+    assert plain.score(carried).tobytes() == by_matrix.score(matrix).tobytes()
+    np.testing.assert_array_equal(matrix.toarray(), dense)
+
+
+def test_duplicate_entries_of_a_scipy_matrix_are_summed_in_a_copy() -> None:
+    matrix = scipy.sparse.csr_array((np.array([1.0, 2.0, 3.0]), np.array([7, 2, 7]), np.array([0, 3])), shape=(1, 300))
+    rows = create("fofo", features=FEATURES["sparse"]).encode(matrix)
+    assert [part.tolist() for part in rows] == [[2.0, 4.0], [2, 7], [0, 2]]
+    assert matrix.data.tolist() == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("kind", FEATURES)
+def test_a_scipy_matrix_of_another_shape_or_for_other_features_is_refused(kind: str) -> None:
+    learner = create("fofo", features=FEATURES[kind])
+    for matrix in (
+        scipy.sparse.csr_array((2, 299)),
+        scipy.sparse.csr_array((2, 4)),
+        scipy.sparse.coo_array(np.eye(1)[0]),
+    ):
+        with pytest.raises(Refused):
+            learner.encode(matrix)
+    if kind == "sparse":
+        with pytest.raises(Refused) as caught:
+            learner.encode(scipy.sparse.csr_array(np.full((1, 300), np.inf)))
+        assert [problem.pointer for problem in caught.value.problems] == ["/0"]
+
+
+def test_a_learner_says_whether_its_scores_mean_anything_yet() -> None:
+    learner = create("cbr", dim=1)
+    assert learner.view().not_ready == "no labelled event has been learnt yet"
+    learner.learn([[1.0]], [0])
+    assert learner.view().not_ready == "no labelled positive has been learnt yet"
+    learner.learn([[1.0]], [1])
+    assert learner.view().not_ready is None
+    other = create("cbr", dim=1)
+    other.learn([[1.0]], [1])
+    assert other.view().not_ready == "no labelled negative has been learnt yet"
+
+
+def test_the_figures_carry_the_live_threshold() -> None:
+    learner = create("fofo", dim=1, threshold={"objective": "fixed", "value": 0.25})
+    assert learner.figures()["threshold"] == learner.threshold == 0.25
+    assert set(learner.figures()) == {
+        "threshold", "events", "class_counts", "duplicates", "window", "since_start", "undefined"
+    }  # fmt: skip

@@ -1,0 +1,139 @@
+"""States of a learner: copied, restored, rolled back to, told apart by a digest, refused where they do not fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from learners import Learner, Refused, restore
+from learners.batch import Restored
+from learners.learner import check_state
+from tests.learners.pipelines import EVERY, PIPELINES, Pipeline, bits, copied, cut, stream
+
+
+@EVERY
+@pytest.mark.parametrize("met", [0, 1, 30])
+def test_a_restored_learner_goes_on_as_if_nothing_had_been(pipeline: Pipeline, met: int) -> None:
+    learner = pipeline.learner()
+    one, carried = stream(pipeline, learner, 60)
+    first, second = cut(one, learner, carried, [met])
+    learner.apply(first)
+    other = restore(learner.config.to_json(), copied(learner))
+    assert other.digest() == learner.digest()
+    assert other.figures() == learner.figures()
+    assert bits([other.apply(second)]) == bits([learner.apply(second)])  # type: ignore[list-item]
+    assert other.digest() == learner.digest()
+    assert other.view().figures.history() == learner.view().figures.history()
+
+
+@EVERY
+def test_the_digest_tells_every_array(pipeline: Pipeline) -> None:
+    learner = pipeline.learner()
+    one, _ = stream(pipeline, learner, 30)
+    learner.apply(one)
+    digests = {learner.digest()}
+    filled = [name for name, array in learner.state().items() if array.size]
+    for name in filled:
+        state = copied(learner)
+        state[name].reshape(-1).view(np.uint8)[-1] ^= 1
+        twin = pipeline.learner()
+        twin.state = lambda state=state: state  # type: ignore[method-assign]
+        digests.add(twin.digest())
+    assert len(digests) == 1 + len(filled)
+    for settings_ in ({"seed": 8}, {"window": 41}, {"remembered_ids": 26}, {"threshold": {"n1": 300}}):
+        other = pipeline.learner(**settings_)
+        other.apply(one)
+        digests.add(other.digest())
+    assert len(digests) == 5 + len(filled)
+
+
+def test_the_digest_tells_shapes_dtypes_and_names_apart() -> None:
+    learner = PIPELINES[0].learner()
+    states: list[dict[str, Any]] = [
+        {"a.x": np.zeros((2, 3))},
+        {"a.x": np.zeros((3, 2))},
+        {"a.x": np.zeros((2, 3), dtype=np.int64)},
+        {"a.y": np.zeros((2, 3))},
+        {"a.x": np.zeros((2, 0))},
+        {},
+        {"a.x": np.arange(6.0).reshape(2, 3)},
+        {"a.x": np.arange(6.0).reshape(3, 2).T},
+    ]
+    digests = []
+    for state in states:
+        learner.state = lambda state=state: state  # type: ignore[method-assign]
+        digests.append(learner.digest())
+    assert len(set(digests)) == len(states)
+    learner.state = lambda: {"a.x": np.asfortranarray(np.arange(6.0).reshape(2, 3))}  # type: ignore[method-assign]
+    assert learner.digest() == digests[-2]
+
+
+@EVERY
+def test_a_roll_back_is_a_record(pipeline: Pipeline) -> None:
+    learner, other = pipeline.learner(), pipeline.learner()
+    one, carried = stream(pipeline, learner, 60)
+    first, second = cut(one, learner, carried, [30])
+    learner.apply(first)
+    state, digest = copied(learner), learner.digest()
+    learner.apply(second)
+    after = learner.digest()
+    assert learner.apply(Restored(5, state)) is None
+    assert learner.digest() == digest
+    learner.apply(second)
+    assert learner.digest() == after
+    other.apply(Restored(5, state))
+    assert other.digest() == digest  # the record's own arrays were not moved by the learner that took them first
+
+
+@EVERY
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(pipeline: Pipeline) -> None:
+    learner = pipeline.learner()
+    one, _ = stream(pipeline, learner, 60)
+    learner.apply(one)
+    digest, good = learner.digest(), copied(learner)
+    check_state(learner.config, good)
+    bad = {
+        "/metrics.counts": {name: array for name, array in good.items() if name != "metrics.counts"},
+        "/algorithm.other": {**good, "algorithm.other": np.zeros(3)},
+        "/other": {**good, "other": np.zeros(3)},
+        "/calibration.coefficients": {**good, "calibration.coefficients": np.zeros(2, dtype=np.float32)},
+        "/metrics.sketch": {**good, "metrics.sketch": good["metrics.sketch"][0]},
+        "/metrics.history": {**good, "metrics.history": good["metrics.history"][:-1]},
+        "/metrics.scores": {**good, "metrics.scores": good["metrics.scores"][:-1]},
+        "/ids.ring": {**good, "ids.ring": good["ids.ring"][:-1]},
+        "/sources.names": {**good, "sources.names": good["sources.names"][:-1]},
+        "/sources.offsets": {**good, "sources.offsets": good["sources.offsets"][:-1]},
+        "/calibration.hessian": {**good, "calibration.hessian": np.eye(3)},
+    }
+    model = next(name for name in good if name.startswith("algorithm.") and len(good[name]) > 2)
+    bad[f"/{model}"] = {**good, model: good[model][:-1]}
+    for pointer, state in bad.items():
+        for take in (
+            lambda state=state: learner.apply(Restored(1, state)),
+            lambda s=state: restore(learner.config.to_json(), s),
+        ):
+            with pytest.raises(Refused) as caught:
+                take()
+            assert [problem.pointer for problem in caught.value.problems] == [pointer]
+    assert learner.digest() == digest
+
+
+@EVERY
+def test_a_state_of_another_configuration_is_refused(pipeline: Pipeline) -> None:
+    others = [one for one in PIPELINES if one != pipeline]
+    learner = pipeline.learner()
+    learner.apply(stream(pipeline, learner, 30)[0])
+    for other in others:
+        foreign = other.learner()
+        foreign.apply(stream(other, foreign, 30)[0])
+        with pytest.raises(Refused):
+            Learner.restored(learner.config, foreign.state())
+    wider = {
+        "dense": {"kind": "dense", "dim": 5},
+        "table": {"kind": "table", "fields": [{"name": "a", "kind": "numeric"}]},
+    }
+    if pipeline.kind in wider:
+        with pytest.raises(Refused):
+            Learner.restored(pipeline.config(features=wider[pipeline.kind]), learner.state())
