@@ -3,11 +3,13 @@
     posterior  sigmoid(score): for algorithms whose score is a log-odds already
     platt      sigmoid(a s / rms + b): a and b follow the stream by online Newton steps on the log loss
 
-For platt, with u = (s / rms, 1), rms the running root mean square of the score, and forgetting g = 1 - 1/memory:
+For platt, with u = (s / rms, 1), rms the running root mean square of the score, and forgetting g = 1 - 1/m:
 
-    H = g H + p (1 - p) u u^T,   (a, b) -= H^-1 (p - y) u
+    H = g H + p (1 - p) u u^T,   (a, b) -= (H + I)^-1 (p - y) u,   m = min(memory, max(50, events / 10))
 
-a is kept at 0.001 or more, and log-odds are rounded to whole 2^-40, so that a higher score never means a lower
+The identity is a prior of one event's worth: without it, rare positives let H vanish and the steps explode. m grows with
+the stream because a young learner's scores change quickly. In the step (not in the probability) s / rms is limited to
+[-10, 10], so that one outlier does not tip the line. a is kept at 0.001 or more, and log-odds are rounded to whole 2^-40, so that a higher score never means a lower
 probability, not even by rounding. O(1) per event.
 
 References
@@ -24,7 +26,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from learners.arrays import Matrix, Vector, sigmoid
+from learners.arrays import Counts, Matrix, Vector, sigmoid
 from learners.jit import kernel
 from learners.parameters import Parameters, param
 
@@ -32,6 +34,7 @@ __all__ = ["Calibration", "CalibrationState", "init", "learn", "look"]
 
 
 _GRID = 2.0**40  # steps per unit of log-odds: fine enough to be unseen, and far above what rounding turns around
+_OUTLIER = 10.0  # root mean squares
 _LARGEST_SQUARE = 1e290  # of a score: the sum over 10^9 events is still finite
 
 
@@ -40,7 +43,12 @@ class Calibration(Parameters):
     """The settings."""
 
     kind: Literal["posterior", "platt"] = param("platt", "how a score becomes a probability")
-    memory: int = param(20_000, "platt: events after which a past event counts 1/e", least=10, most=10**9)
+    memory: int = param(
+        10_000,
+        "platt: events after which a past event counts 1/e, once ten times as many are met",
+        least=10,
+        most=10**9,
+    )
 
 
 class CalibrationState(NamedTuple):
@@ -49,11 +57,12 @@ class CalibrationState(NamedTuple):
     coefficients: Vector  # (2,) a, b
     hessian: Matrix  # (2, 2)
     power: Vector  # (2,) forgotten sum of s^2, forgotten count
+    events: Counts  # (1,)
 
 
 def init() -> CalibrationState:
-    """Slope 1, intercept 0, and one event's worth of doubt about both."""
-    return CalibrationState(np.array([1.0, 0.0]), np.eye(2), np.zeros(2))
+    """Slope 1, intercept 0."""
+    return CalibrationState(np.array([1.0, 0.0]), np.zeros((2, 2)), np.zeros(2), np.zeros(1, dtype=np.int64))
 
 
 @kernel
@@ -70,27 +79,24 @@ def _probability(x):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _platt(scores, y, memory, coefficients, H, power, probabilities):  # type: ignore[no-untyped-def]
-    keep = 1.0 - 1.0 / memory
+def _platt(scores, y, memory, coefficients, H, power, events, probabilities):  # type: ignore[no-untyped-def]
     for i in range(scores.shape[0]):
         probabilities[i] = _probability(coefficients[0] * _scaled(scores[i], power) + coefficients[1])
+        keep = 1.0 - 1.0 / min(memory, max(50.0, events[0] / 10.0))
+        events[0] += 1
         power[0] = keep * power[0] + min(scores[i] * scores[i], _LARGEST_SQUARE)
         power[1] = keep * power[1] + 1.0
-        u = _scaled(scores[i], power)
+        u = min(max(_scaled(scores[i], power), -_OUTLIER), _OUTLIER)
         p = sigmoid(coefficients[0] * u + coefficients[1])
         curvature = p * (1.0 - p)
-        H[0, 0] = keep * H[0, 0] + curvature * u * u + 1e-9
+        H[0, 0] = keep * H[0, 0] + curvature * u * u
         H[0, 1] = keep * H[0, 1] + curvature * u
         H[1, 0] = H[0, 1]
-        H[1, 1] = keep * H[1, 1] + curvature + 1e-9
-        error = p - (1.0 if y[i] > 0.0 else 0.0)
-        determinant = H[0, 0] * H[1, 1] - H[0, 1] * H[0, 1]
-        if determinant <= 0.0:
-            continue
-        da = error * (H[1, 1] * u - H[0, 1]) / determinant
-        db = error * (H[0, 0] - H[0, 1] * u) / determinant
-        coefficients[0] = min(max(coefficients[0] - min(max(da, -1.0), 1.0), 1e-3), 100.0)
-        coefficients[1] = min(max(coefficients[1] - min(max(db, -1.0), 1.0), -30.0), 30.0)
+        H[1, 1] = keep * H[1, 1] + curvature
+        aa, ab, bb = H[0, 0] + 1.0, H[0, 1], H[1, 1] + 1.0
+        step = (p - (1.0 if y[i] > 0.0 else 0.0)) / (aa * bb - ab * ab)
+        coefficients[0] = min(max(coefficients[0] - step * (bb * u - ab), 1e-3), 100.0)
+        coefficients[1] = min(max(coefficients[1] - step * (aa - ab * u), -30.0), 30.0)
 
 
 @kernel

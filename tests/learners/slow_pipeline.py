@@ -106,22 +106,22 @@ def by_norm(X: Any) -> Any:
 
 def platt(scores: Any, y: Any, memory: int) -> list[float]:
     """The probability of each event before it was learnt: online Newton steps on the log loss, with forgetting."""
-    keep = 1 - 1 / memory
-    beta, H = np.array([1.0, 0.0]), np.eye(2)
+    beta, H = np.array([1.0, 0.0]), np.zeros((2, 2))
     power = count = 0.0
     out = []
 
-    def features(score: float) -> Any:
+    def features(score: float, most: float) -> Any:
         rms = math.sqrt(power / count) if power else math.inf
-        return np.array([np.clip(score / rms, -100, 100), 1.0])
+        return np.array([np.clip(score / rms, -most, most), 1.0])
 
-    for score, label in zip(scores, y, strict=True):
-        out.append(1 / (1 + math.exp(-beta @ features(score))))
+    for t, (score, label) in enumerate(zip(scores, y, strict=True)):
+        out.append(1 / (1 + math.exp(-beta @ features(score, 100))))
+        keep = 1 - 1 / min(memory, max(50, t / 10))
         power, count = keep * power + score**2, keep * count + 1
-        u = features(score)
+        u = features(score, 10)
         p = 1 / (1 + math.exp(-beta @ u))
-        H = keep * H + p * (1 - p) * np.outer(u, u) + 1e-9 * np.eye(2)
-        beta = beta - np.clip(np.linalg.solve(H, (p - (label > 0)) * u), -1, 1)
+        H = keep * H + p * (1 - p) * np.outer(u, u)
+        beta = beta - np.linalg.solve(H + np.eye(2), (p - (label > 0)) * u)
         beta = np.clip(beta, [1e-3, -30], [100, 30])
     return out
 

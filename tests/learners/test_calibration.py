@@ -91,6 +91,17 @@ def test_one_class_only_for_long_and_then_the_other(memory: int, sign: float) ->
     assert later[1000:].mean() == pytest.approx(0.5, abs=0.1)
 
 
+@pytest.mark.parametrize("memory", [200, 2000, 10_000])
+def test_rare_positives_and_heavy_tails_do_not_throw_it_off(memory: int) -> None:
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(50_000) < 0.004, 1.0, -1.0)
+    scores = rng.standard_t(2, 50_000) + 2 * (y > 0)
+    p = np.clip(after(scores, y, Calibration("platt", memory))[0], 1e-12, 1 - 1e-12)
+    loss = -np.log(np.where(y > 0, p, 1 - p))[1000:].mean()
+    base = (y > 0).mean()
+    assert loss < 1.15 * -(base * math.log(base) + (1 - base) * math.log(1 - base))
+
+
 @pytest.mark.parametrize("score", [0.0, 1.0, -3.5, 1e-200, 1e140])
 def test_a_constant_score_gets_the_base_rate(score: float) -> None:
     y = np.where(np.random.default_rng(0).random(5000) < 0.2, 1.0, -1.0)

@@ -129,7 +129,7 @@ def test_create_takes_what_the_http_api_takes_and_shortens_it() -> None:
         "params": {"c": 0.5, "averaging": "suffix"},
         "features": {"kind": "dense", "dim": 3},
         "scaling": {"kind": "unit", "clip": None},
-        "calibration": {"kind": "posterior", "memory": 20_000},
+        "calibration": {"kind": "posterior", "memory": 10_000},
         "threshold": {"objective": "fixed", "horizon": None, "n1": 256, "kappa": 8.0, "value": 0.5},
         "window": 5,
         "remembered_ids": 9,
