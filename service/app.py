@@ -12,12 +12,13 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
+from fastapi_offline import FastAPIOffline
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from learners.parameters import Problem
-from service import pages, routes, schemas
+from service import __version__, pages, routes, schemas
 from service.engine import Engine
 from service.errors import Invalid, ServiceError
 from service.settings import Settings
@@ -108,7 +109,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         yield
         await engine.stop()
 
-    app = FastAPI(title="rarestream", version="0.1.0", description=_ABOUT, lifespan=lifespan)
+    app = FastAPIOffline(title="rarestream", version=__version__, description=_ABOUT, lifespan=lifespan)
     app.state.settings = settings
     app.state.buffered = routes.Buffered()
     app.include_router(routes.router)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 from typing import Any
 
 import httpx
@@ -147,6 +148,17 @@ async def test_openapi_has_examples_and_problems_for_every_body():
         operation = document["paths"][path][verb]
         assert operation["requestBody"]["content"]["application/json"]["examples"]
         assert "application/problem+json" in operation["responses"]["422"]["content"]
+
+
+async def test_the_interactive_pages_load_nothing_from_elsewhere():
+    async with client() as http:
+        for path in ("/docs", "/redoc"):
+            page = (await http.get(path)).text
+            linked = re.findall(r"""(?:src|href)=["']([^"']+)["']""", page)
+            assert linked
+            assert all(link.startswith("/") for link in linked), linked
+            for link in linked:
+                assert (await http.get(link)).status_code == 200
 
 
 # Bad input
