@@ -7,10 +7,10 @@ For platt, with u = (s / rms, 1), rms the running root mean square of the score,
 
     H = g H + p (1 - p) u u^T,   (a, b) -= (H + I)^-1 (p - y) u,   m = min(memory, max(50, events / 10))
 
-The identity is a prior of one event's worth: without it, rare positives let H vanish and the steps explode. m grows with
-the stream because a young learner's scores change quickly. In the step (not in the probability) s / rms is limited to
-[-10, 10], so that one outlier does not tip the line. a is kept at 0.001 or more, and log-odds are rounded to whole 2^-40, so that a higher score never means a lower
-probability, not even by rounding. O(1) per event.
+The identity is a prior of one event's worth: without it, rare positives let H vanish and the steps explode. m grows
+with the stream because a young learner's scores change quickly. In the step (not in the probability) s / rms is limited
+to [-10, 10], so that one outlier does not tip the line. a is kept at 0.001 or more, and log-odds are rounded to whole
+2^-40, so that a higher score never means a lower probability, not even by rounding. O(1) per event.
 
 References
 ----------
