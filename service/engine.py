@@ -1,431 +1,32 @@
-"""The engine: every learner on this node, and the task that moves each of them along its log.
-
-    update -> queue -> (drain) one record -> store.append -> Learner.apply, in log order -> reply
-
-One task per learner owns it. What has to happen to a learner waits in its queue, in order: batches, and jobs that need
-it at rest (snapshot, restore, digest, catching up with other nodes). Readers take `Hosted.view`, which is replaced
-after every record: a live view while learning happens on the event loop itself, a frozen copy while a thread learns.
-So reading waits for nothing and never sees half an event.
-"""
+"""The engine: every learner on this node. It creates, finds, deletes and recovers them, and follows other nodes."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
-import time
 import uuid
-from collections import deque
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
 
-from learners.batch import Batch, Outcome, Restored, join
-from learners.learner import Config, Learner, View
-from learners.parameters import Refused
-from service.codec import (
-    Created,
-    Snapshot,
-    pack_record,
-    pack_snapshot,
-    unpack_record,
-    unpack_snapshot,
-)
-from service.errors import (
-    BehindLog,
-    Damaged,
-    LearnerGone,
-    LimitReached,
-    NameTaken,
-    QueueFull,
-    ServiceError,
-    StoreUnavailable,
-    UnknownLearner,
-    UnknownSnapshot,
-)
+from learners.learner import Config
+from service.codec import Created, pack_record
+from service.errors import LearnerGone, LimitReached, NameTaken, ServiceError, StoreUnavailable, UnknownLearner
+from service.hosted import Hosted
+from service.node import Node
 from service.settings import Settings
-from service.store import Entry, Head, SnapshotInfo, Store
+from service.store import Head, Store
 
-__all__ = ["Engine", "Hosted", "Learnt"]
+__all__ = ["Engine"]
 
 logger = logging.getLogger("rarestream.engine")
-
-Result = TypeVar("Result")
-
-_INLINE_SECONDS = 1e-3  # work expected to be shorter than this stays on the event loop
-_READ_ENTRIES = 256  # per page while catching up
-
-
-class Learnt(NamedTuple):
-    """The answer to one update."""
-
-    outcome: Outcome
-    position: int
-    class_counts: dict[str, int]
-
-
-@dataclass
-class _Update:
-    """A batch that waits to be learnt."""
-
-    batch: Batch
-    size: int  # bytes, of the queue's bound
-    done: asyncio.Future[Learnt]
-
-
-@dataclass
-class _Job:
-    """Something that needs the learner at rest."""
-
-    run: Callable[[], Awaitable[None]]
-    done: asyncio.Future[None]
-
-
-def _size(batch: Batch) -> int:
-    """Roughly the bytes that a batch keeps in memory."""
-    arrays = [*(batch.rows if isinstance(batch.rows, tuple) else (batch.rows,)), batch.labels]
-    arrays += [array for array in (batch.weights, batch.times) if array is not None]
-    ids = 0 if batch.ids is None else sum(64 + len(one or "") for one in batch.ids)
-    return ids + 512 + sum(int(array.nbytes) for array in arrays)
-
-
-def _settle(future: asyncio.Future[Learnt] | asyncio.Future[None], error: ServiceError) -> None:
-    if not future.done():  # a caller may have hung up
-        future.set_exception(error)
-
-
-@dataclass
-class Hosted:
-    """One learner on this node."""
-
-    name: str
-    birth: bytes
-    learner: Learner
-    position: int
-    engine: Engine
-    view: View = field(init=False)
-    snapshot: SnapshotInfo | None = None
-    queued_bytes: int = 0
-    queued_events: int = 0
-    failed: ServiceError | None = None  # why it cannot move on, until it is restored or deleted
-
-    def __post_init__(self) -> None:
-        self.view = self.learner.view()
-        self._waiting: deque[_Update | _Job] = deque()
-        self._wake = asyncio.Event()
-        self._seconds_per_event: float | None = None
-        self._changed_events = 0  # since the newest snapshot
-        self._snapshot_due = time.monotonic() + self.engine.settings.snapshot_seconds
-        self._saving: asyncio.Task[None] | None = None
-        self._closing = False
-        self.task = asyncio.create_task(self._run(), name=f"learner {self.name}")
-        self.task.add_done_callback(self._ended)
-
-    # What callers use
-
-    async def update(self, batch: Batch) -> Learnt:
-        """Log the events, learn them, and say what became of each. Raises `QueueFull` or a `StoreError`."""
-        self._check()
-        size = _size(batch)
-        limit = self.engine.settings.queue_bytes
-        if self.queued_bytes and self.queued_bytes + size > limit:
-            raise QueueFull(f"{self.queued_events} events wait already; try again in a moment")
-        done: asyncio.Future[Learnt] = asyncio.get_running_loop().create_future()
-        self._put(_Update(batch, size, done))
-        self.queued_bytes += size
-        self.queued_events += len(batch)
-        return await done
-
-    async def at_rest(self, run: Callable[[], Awaitable[None]]) -> None:
-        """Run a job between two records, when nothing moves."""
-        self._check()
-        await asyncio.shield(self._put_job(run))
-
-    async def digest(self) -> tuple[int, str]:
-        """The position and the hash of the state there."""
-        found: list[tuple[int, str]] = []
-
-        async def run() -> None:
-            found.append((self.position, await self.engine.in_thread(self.learner.digest)))
-
-        await self.at_rest(run)
-        return found[0]
-
-    async def save(self) -> SnapshotInfo:
-        """Take a snapshot now."""
-        await self.at_rest(self._save)
-        assert self.snapshot is not None
-        return self.snapshot
-
-    async def restore(self, position: int) -> int:
-        """Roll back to a retained snapshot, on every node: the roll-back is a record of the log. Its position."""
-        found = await self.engine.store.load(self.name, self.birth, position)
-        if found is None:
-            raise UnknownSnapshot(f"{self.name} has no snapshot at position {position}")
-        snapshot = await self.engine.in_thread(lambda: unpack_snapshot(found[1], f"snapshot {position} of {self.name}"))
-        data = await self.engine.in_thread(lambda: pack_record(Restored(snapshot.position, snapshot.state)))
-
-        async def run() -> None:
-            await self._append(data)
-
-        await self.at_rest(run)
-        return self.position
-
-    async def catch_up(self) -> None:
-        """Apply what other nodes have appended."""
-        await self.at_rest(self._read_on)
-
-    async def close(self, save: bool) -> None:
-        """Finish what waits, take a last snapshot if asked to, and stop."""
-        if self.task.done():
-            return
-        if save and self.failed is None:
-
-            async def last() -> None:
-                if self._changed_events:
-                    await self._save()
-
-            try:
-                await self.at_rest(last)
-            except ServiceError as error:  # the log has everything; the next start reads it from there
-                logger.warning("no snapshot of %s at shutdown: %s", self.name, error.detail)
-        self._closing = True
-        self._wake.set()
-        await asyncio.wait([self.task])
-        if self._saving is not None:
-            await asyncio.wait([self._saving])
-
-    # The task
-
-    def _check(self) -> None:
-        if self.failed is not None:
-            raise self.failed
-        if self._closing or self.task.done():
-            raise LearnerGone(f"{self.name} is no longer here")
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """The task is over: nobody may be left waiting for it."""
-        error = None if task.cancelled() else task.exception()
-        if error is not None:  # a fault of ours: the learner stops here, the log keeps everything
-            logger.critical("the task of %s ended by an error", self.name, exc_info=error)
-            self.failed = ServiceError(f"{self.name} stopped after an internal error; a restart recovers it")
-        while self._waiting:
-            _settle(self._waiting.popleft().done, self.failed or LearnerGone(f"{self.name} is no longer here"))
-
-    def _put(self, item: _Update | _Job) -> None:
-        self._waiting.append(item)
-        self._wake.set()
-
-    def _put_job(self, run: Callable[[], Awaitable[None]]) -> asyncio.Future[None]:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._put(_Job(run, done))
-        return done
-
-    async def _run(self) -> None:
-        while True:
-            while not self._waiting:
-                if self._closing:
-                    return
-                self._wake.clear()
-                await self._wake.wait()
-            if isinstance(self._waiting[0], _Job):
-                job = self._waiting.popleft()
-                assert isinstance(job, _Job)
-                try:
-                    await job.run()
-                except ServiceError as error:
-                    self._notice(error)
-                    _settle(job.done, error)
-                else:
-                    if not job.done.done():
-                        job.done.set_result(None)
-            else:
-                await self._learn(self._drain())
-            self._maybe_save()
-
-    def _drain(self) -> list[_Update]:
-        """The waiting updates that fit one record; at least one."""
-        updates: list[_Update] = []
-        events = 0
-        while self._waiting and isinstance(self._waiting[0], _Update):
-            if updates and events + len(self._waiting[0].batch) > self.engine.settings.record_events:
-                break
-            update = self._waiting.popleft()
-            assert isinstance(update, _Update)
-            self.queued_bytes -= update.size
-            self.queued_events -= len(update.batch)
-            if update.done.cancelled():  # the caller hung up before anything was logged
-                continue
-            updates.append(update)
-            events += len(update.batch)
-        return updates
-
-    async def _learn(self, updates: list[_Update]) -> None:
-        if not updates:
-            return
-        if self.failed is not None:
-            for update in updates:
-                _settle(update.done, self.failed)
-            return
-        try:
-            batch = join([update.batch for update in updates])
-            outcome = await self._append(pack_record(batch))
-        except ServiceError as error:
-            self._notice(error)
-            for update in updates:
-                _settle(update.done, error)
-            return
-        assert outcome is not None
-        negatives, positives = self.view.figures.counts.tolist()
-        counts = {"negative": negatives, "positive": positives}
-        start = 0
-        for update in updates:
-            stop = start + len(update.batch)
-            if not update.done.done():
-                update.done.set_result(Learnt(outcome.part(start, stop), self.position, counts))
-            start = stop
-
-    def _notice(self, error: ServiceError) -> None:
-        if isinstance(error, LearnerGone):
-            self.failed = error
-            self.engine.forget(self)
-        elif isinstance(error, Damaged):
-            logger.error("%s cannot move on: %s", self.name, error.detail)
-            self.failed = error
-
-    async def _append(self, data: bytes) -> Outcome | None:
-        """Log a record, then apply everything up to it in log order; the outcome of this one."""
-        token = uuid.uuid4().bytes
-        records = [(token, data)]
-        store = self.engine.store
-        try:
-            entries = await self.engine.reached(store.append(self.name, self.birth, records, self.position))
-        except BehindLog:  # nothing was written; catching up goes by way of the newest snapshot
-            await self._read_on()
-            entries = await self.engine.reached(store.append(self.name, self.birth, records, self.position))
-        found = False
-        outcome = None
-        while True:
-            for entry in entries:
-                result = await self._apply(entry)
-                if entry.token == token:
-                    found, outcome = True, result
-            if found:
-                return outcome
-            entries = await self.engine.reached(store.read(self.name, self.birth, self.position, _READ_ENTRIES))
-            if not entries:
-                raise Damaged(f"the log of {self.name} has lost a record that was just appended to it")
-
-    async def _read_on(self) -> None:
-        while True:
-            try:
-                entries = await self.engine.reached(
-                    self.engine.store.read(self.name, self.birth, self.position, _READ_ENTRIES)
-                )
-            except BehindLog:
-                learner, self.position, self.snapshot = await self.engine.recover(self.name, self.birth)
-                self.learner = learner
-                self.view = learner.view()
-                continue
-            if not entries:
-                return
-            for entry in entries:
-                await self._apply(entry)
-
-    async def _apply(self, entry: Entry) -> Outcome | None:
-        if entry.position <= self.position:
-            return None
-        if entry.position != self.position + 1:
-            raise Damaged(f"the log of {self.name} goes from {self.position} to {entry.position}")
-        record = unpack_record(entry.data, f"record {entry.position} of {self.name}")
-        if isinstance(record, Created):
-            self.position = entry.position
-            return None
-        events = len(record) if isinstance(record, Batch) else 10**9
-        expected = None if self._seconds_per_event is None else self._seconds_per_event * events
-        if expected is not None and expected < _INLINE_SECONDS:
-            began = time.perf_counter()
-            outcome = self.engine.apply(self.learner, record, self.name)
-        else:
-            self.view = await self.engine.in_thread(self.view.frozen)  # nothing moves while it is copied
-            began = time.perf_counter()
-            outcome = await self.engine.in_thread(lambda: self.engine.apply(self.learner, record, self.name))
-        if isinstance(record, Batch):
-            seconds = (time.perf_counter() - began) / max(len(record), 1)
-            known = self._seconds_per_event
-            # the first events of a process load or compile kernels: that is not what events cost
-            self._seconds_per_event = seconds if known is None or seconds < known else 0.8 * known + 0.2 * seconds
-            self._changed_events += len(record)
-        else:
-            self._changed_events += 1
-        self.position = entry.position
-        self.view = self.learner.view()
-        return outcome
-
-    # Snapshots
-
-    def _maybe_save(self) -> None:
-        """Start a snapshot when one is due; the state is copied here and now, and written behind."""
-        due = self._changed_events >= self.engine.settings.snapshot_events
-        late = self._changed_events > 0 and time.monotonic() >= self._snapshot_due
-        if (due or late) and (self._saving is None or self._saving.done()) and not self._closing:
-            self._waiting.appendleft(_Job(self._start_saving, asyncio.get_running_loop().create_future()))
-
-    async def _start_saving(self) -> None:
-        copy = await self._copy()
-
-        async def write() -> None:
-            try:
-                await self._write(*copy)
-            except ServiceError as error:  # nothing is lost: the log has it all; the next snapshot tries again
-                logger.warning("no snapshot of %s: %s", self.name, error.detail)
-
-        self._saving = asyncio.create_task(write(), name=f"snapshot of {self.name}")
-
-    async def _save(self) -> None:
-        await self._write(*await self._copy())
-
-    async def _copy(self) -> tuple[int, Callable[[], bytes]]:
-        position, config = self.position, self.learner.config
-        state = self.learner.state()
-        copied = await self.engine.in_thread(lambda: {name: array.copy() for name, array in state.items()})
-        self._changed_events = 0
-        self._snapshot_due = time.monotonic() + self.engine.settings.snapshot_seconds
-        return position, lambda: pack_snapshot(position, config, copied)
-
-    async def _write(self, position: int, pack: Callable[[], bytes]) -> None:
-        data = await self.engine.in_thread(pack)
-        settings = self.engine.settings
-        await self.engine.reached(
-            self.engine.store.save(self.name, self.birth, position, data, settings.snapshots_kept, settings.trim_log)
-        )
-        self.snapshot = SnapshotInfo(position, len(data), time.time())
-
-    def tick(self) -> None:
-        """Called now and then: a quiet learner gets its snapshot too."""
-        if self._changed_events and not self._waiting and time.monotonic() >= self._snapshot_due:
-            self._wake_for_snapshot()
-
-    def _wake_for_snapshot(self) -> None:
-        async def nothing() -> None:
-            return None
-
-        self._put_job(nothing)
 
 
 class Engine:
     """All learners of this node over one store."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
-        self.store = store
-        self.settings = settings
+        self.node = Node(store, settings)
         self.hosted: dict[str, Hosted] = {}
         self.unavailable: dict[str, ServiceError] = {}  # learners of the store that cannot be hosted, and why
         self.ready = False  # every learner of the store is here
-        self._reached = time.monotonic()
-        self._unreachable: str | None = None
-        self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="learn")
         self._creating = asyncio.Lock()
         self._following: asyncio.Task[None] | None = None
 
@@ -446,44 +47,7 @@ class Engine:
             self._following.cancel()
             await asyncio.wait([self._following])
         await asyncio.gather(*(hosted.close(save=True) for hosted in list(self.hosted.values())))
-        await self.store.close()
-        self._threads.shutdown()
-
-    # The store as seen from here
-
-    async def reached(self, call: Awaitable[Result]) -> Result:
-        """Await a call of the store, and note whether it answered."""
-        try:
-            result = await call
-        except BehindLog:
-            self._reached, self._unreachable = time.monotonic(), None
-            raise
-        except StoreUnavailable as error:
-            self._unreachable = error.detail
-            raise
-        self._reached, self._unreachable = time.monotonic(), None
-        return result
-
-    @property
-    def stale_seconds(self) -> float:
-        """How long the store has not been reached; 0 while it answers."""
-        return 0.0 if self._unreachable is None else time.monotonic() - self._reached
-
-    @property
-    def unreachable(self) -> str | None:
-        """Why the store does not answer, or None."""
-        return self._unreachable
-
-    async def in_thread(self, call: Callable[[], Result]) -> Result:
-        """Run in one of the learning threads; kernels release the interpreter meanwhile."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
-
-    def apply(self, learner: Learner, record: Batch | Restored, name: str) -> Outcome | None:
-        """Move a learner by one record. Raises `Damaged` for a record that does not fit it."""
-        try:
-            return learner.apply(record)
-        except Refused as error:
-            raise Damaged(f"a record of {name} does not fit its configuration: {error}") from error
+        await self.node.close()
 
     # Learners
 
@@ -505,12 +69,12 @@ class Engine:
         """
         async with self._creating:
             hosted = self.hosted.get(name)
-            if hosted is None and len(self.hosted) >= self.settings.max_learners:
+            if hosted is None and len(self.hosted) >= self.node.settings.max_learners:
                 raise LimitReached(f"this node has {len(self.hosted)} learners, its limit")
             if hosted is None:
                 token = uuid.uuid4().bytes
                 data = pack_record(Created(config.to_json()))
-                head = await self.reached(self.store.create(name, token, data))
+                head = await self.node.reached(self.node.store.create(name, token, data))
                 hosted = await self._host(name, head)
                 if head.birth == token:
                     return hosted, True
@@ -521,13 +85,13 @@ class Engine:
     async def delete(self, name: str) -> None:
         """Remove a learner, its log and its snapshots, also one that cannot be hosted."""
         if name in self.unavailable:
-            head = (await self.reached(self.store.heads())).get(name)
+            head = (await self.node.reached(self.node.store.heads())).get(name)
             if head is not None:
-                await self.reached(self.store.delete(name, head.birth))
+                await self.node.reached(self.node.store.delete(name, head.birth))
             self.unavailable.pop(name, None)
             return
         hosted = self.get(name)
-        await self.reached(self.store.delete(name, hosted.birth))
+        await self.node.reached(self.node.store.delete(name, hosted.birth))
         hosted.failed = LearnerGone(f"{name} was deleted")
         self.forget(hosted)
         await hosted.close(save=False)
@@ -538,53 +102,17 @@ class Engine:
             del self.hosted[hosted.name]
 
     async def _host(self, name: str, head: Head) -> Hosted:
-        learner, position, snapshot = await self.recover(name, head.birth)
-        hosted = Hosted(name, head.birth, learner, position, self, snapshot=snapshot)
+        learner, position, snapshot = await self.node.recover(name, head.birth)
+        hosted = Hosted(name, head.birth, learner, position, self.node, self.forget, snapshot=snapshot)
         self.hosted[name] = hosted
         await hosted.catch_up()
         return hosted
-
-    async def recover(self, name: str, birth: bytes) -> tuple[Learner, int, SnapshotInfo | None]:
-        """The learner at its newest readable snapshot, or at its creation. Raises `Damaged` when there is neither."""
-        reasons = []
-        for info in await self.reached(self.store.snapshots(name, birth)):
-            found = await self.reached(self.store.load(name, birth, info.position))
-            if found is None:
-                continue
-            try:
-                learner = await self.in_thread(functools.partial(self._revive, name, found[1], info.position))
-            except Damaged as error:
-                logger.error("%s; an older snapshot or the log is used instead", error.detail)
-                reasons.append(error.detail)
-                continue
-            return learner, info.position, info
-        try:
-            first = await self.reached(self.store.read(name, birth, 0, 1))
-        except BehindLog:
-            first = []
-        if not first:
-            raise Damaged(f"{name} cannot be recovered: {'; '.join(reasons) or 'its log has no beginning'}")
-        record = unpack_record(first[0].data, f"record 1 of {name}")
-        if not isinstance(record, Created):
-            raise Damaged(f"the log of {name} does not begin with its creation")
-        try:
-            return Learner(Config.of(record.config)), 1, None
-        except Refused as error:
-            raise Damaged(f"the configuration of {name} is not one this release knows: {error}") from error
-
-    def _revive(self, name: str, data: bytes, position: int) -> Learner:
-        what = f"snapshot {position} of {name}"
-        snapshot: Snapshot = unpack_snapshot(data, what)
-        try:
-            return Learner.restored(snapshot.config, snapshot.state)
-        except Refused as error:
-            raise Damaged(f"{what} does not fit its configuration: {error}") from error
 
     # Other nodes
 
     async def _follow(self) -> None:
         while True:
-            await asyncio.sleep(self.settings.follow_seconds)
+            await asyncio.sleep(self.node.settings.follow_seconds)
             try:
                 await self._look_around()
             except StoreUnavailable as error:
@@ -594,12 +122,12 @@ class Engine:
 
     async def _look_around(self) -> None:
         """Host what is new in the store, drop what is gone, catch up with what other nodes appended."""
-        heads = await self.reached(self.store.heads())
+        heads = await self.node.reached(self.node.store.heads())
         for name, hosted in list(self.hosted.items()):
             head = heads.get(name)
             if head is None or head.birth != hosted.birth:
                 # created here a moment ago, after the heads were read? then the store still knows it
-                fresh = (await self.reached(self.store.heads())).get(name)
+                fresh = (await self.node.reached(self.node.store.heads())).get(name)
                 if fresh is None or fresh.birth != hosted.birth:
                     hosted.failed = LearnerGone(f"{name} was deleted")
                     self.forget(hosted)
@@ -625,7 +153,7 @@ class Engine:
         if hosted is None:
             async with self._creating:
                 if name not in self.hosted:
-                    if len(self.hosted) >= self.settings.max_learners:
+                    if len(self.hosted) >= self.node.settings.max_learners:
                         raise LimitReached(f"{name} is not hosted: this node has its limit of learners")
                     await self._host(name, head)
         elif hosted.position < head.position and hosted.failed is None and not hosted.queued_events:

@@ -18,8 +18,9 @@ from learners.parameters import Problem, Refused
 from learners.scaling import Scaling
 from learners.threshold import Threshold
 from service import examples, schemas
-from service.engine import Engine, Hosted
+from service.engine import Engine
 from service.errors import Invalid, QueueFull, TooLarge, WrongType
+from service.hosted import Hosted
 from service.wire import decode_events, decode_json, decode_update, encode_learnt, encode_scores
 
 __all__ = ["router"]
@@ -132,7 +133,7 @@ def _document(hosted: Hosted) -> dict[str, Any]:
         "sources": view.sources,
         "queued_events": hosted.queued_events,
         "snapshot": None if hosted.snapshot is None else hosted.snapshot._asdict(),
-        "stale_seconds": hosted.engine.stale_seconds,
+        "stale_seconds": hosted.node.stale_seconds,
         "failed": None if hosted.failed is None else hosted.failed.detail,
     }
 
@@ -224,7 +225,7 @@ async def predict(learner: TheLearner, body: TheBody) -> Response:
     head = {
         "position": learner.position,
         "ready": view.not_ready is None,
-        "stale_seconds": learner.engine.stale_seconds,
+        "stale_seconds": learner.node.stale_seconds,
     }
     return Response(encode_scores(view.scorer.score(events.rows), events.ids, head), media_type="application/json")
 
@@ -283,7 +284,7 @@ async def digest(learner: TheLearner) -> dict[str, Any]:
 )
 async def snapshots(learner: TheLearner, engine: TheEngine) -> dict[str, Any]:
     """The retained snapshots, newest first."""
-    found = await engine.reached(engine.store.snapshots(learner.name, learner.birth))
+    found = await engine.node.reached(engine.node.store.snapshots(learner.name, learner.birth))
     return {"snapshots": [one._asdict() for one in found]}
 
 
@@ -348,13 +349,13 @@ async def ready(engine: TheEngine) -> JSONResponse:
 
 def _health(engine: Engine) -> dict[str, Any]:
     status = "ok"
-    if engine.unreachable is not None:
+    if engine.node.unreachable is not None:
         status = "store-unavailable"
     elif not engine.ready:
         status = "starting"
     return {
         "status": status,
-        "detail": engine.unreachable,
+        "detail": engine.node.unreachable,
         "learners": len(engine.hosted),
-        "stale_seconds": engine.stale_seconds,
+        "stale_seconds": engine.node.stale_seconds,
     }

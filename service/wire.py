@@ -20,8 +20,8 @@ from learners.features import MAX_PROBLEMS, Features
 from learners.learner import MAX_WEIGHT, Scores
 from learners.parameters import Problem, Refused, show
 from learners.recent import MAX_SOURCE_NAME
-from service.engine import Learnt
 from service.errors import BadBody, Invalid
+from service.hosted import Learnt
 
 __all__ = ["Events", "decode_events", "decode_json", "decode_update", "encode_learnt", "encode_scores"]
 

@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from learners.learner import Config, Learner
-from service.engine import Engine, Hosted
+from service.engine import Engine
 from service.errors import BehindLog, Damaged, LearnerGone, NameTaken, QueueFull, StoreUnavailable, UnknownLearner
+from service.hosted import Hosted
 from service.settings import Settings
 from service.store import Entry, Store, open_store
 from service.store.memory import MemoryStore
@@ -50,7 +51,7 @@ async def crash(node: Engine) -> None:
         task.cancel()
     if tasks:
         await asyncio.wait(tasks)
-    node._threads.shutdown()
+    node.node._threads.shutdown()
 
 
 def library(config: dict[str, Any], count: int) -> str:
@@ -244,7 +245,7 @@ async def test_a_failed_append_learns_nothing_and_a_lost_answer_is_made_good():
         store.before = True
         with pytest.raises(StoreUnavailable):
             await hosted.update(batch_of(5, 10))
-        assert node.stale_seconds > 0
+        assert node.node.stale_seconds > 0
         assert await digest(hosted) == library(DENSE, 10)
         store.before, store.after = False, True
         with pytest.raises(StoreUnavailable):  # it is in the log, but nobody here knows
@@ -252,7 +253,7 @@ async def test_a_failed_append_learns_nothing_and_a_lost_answer_is_made_good():
         store.after = False
         again = await hosted.update(batch_of(5, 10))  # the client repeats it, as it was told to
         assert not again.outcome.applied.any()
-        assert node.stale_seconds == 0
+        assert node.node.stale_seconds == 0
         assert hosted.view.figures.counts.sum() == 15
 
 

@@ -1,0 +1,103 @@
+"""What the learners of a node share: the store as seen from here, the learning threads, and how a state is recovered."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from learners.learner import Config, Learner
+from learners.parameters import Refused
+from service.codec import Created, Snapshot, unpack_record, unpack_snapshot
+from service.errors import BehindLog, Damaged, StoreUnavailable
+from service.settings import Settings
+from service.store import SnapshotInfo, Store
+
+__all__ = ["Node"]
+
+logger = logging.getLogger("rarestream.node")
+
+Result = TypeVar("Result")
+
+
+class Node:
+    """This process over one store."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self.store = store
+        self.settings = settings
+        self._reached = time.monotonic()
+        self._unreachable: str | None = None
+        self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="learn")
+
+    async def close(self) -> None:
+        """Release the store and the threads."""
+        await self.store.close()
+        self._threads.shutdown()
+
+    async def reached(self, call: Awaitable[Result]) -> Result:
+        """Await a call of the store, and note whether it answered."""
+        try:
+            result = await call
+        except BehindLog:
+            self._reached, self._unreachable = time.monotonic(), None
+            raise
+        except StoreUnavailable as error:
+            self._unreachable = error.detail
+            raise
+        self._reached, self._unreachable = time.monotonic(), None
+        return result
+
+    @property
+    def stale_seconds(self) -> float:
+        """How long the store has not been reached; 0 while it answers."""
+        return 0.0 if self._unreachable is None else time.monotonic() - self._reached
+
+    @property
+    def unreachable(self) -> str | None:
+        """Why the store does not answer, or None."""
+        return self._unreachable
+
+    async def in_thread(self, call: Callable[[], Result]) -> Result:
+        """Run in one of the learning threads; kernels release the interpreter meanwhile."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    async def recover(self, name: str, birth: bytes) -> tuple[Learner, int, SnapshotInfo | None]:
+        """The learner at its newest readable snapshot, or at its creation. Raises `Damaged` when there is neither."""
+        reasons = []
+        for info in await self.reached(self.store.snapshots(name, birth)):
+            found = await self.reached(self.store.load(name, birth, info.position))
+            if found is None:
+                continue
+            try:
+                learner = await self.in_thread(functools.partial(self._revive, name, found[1], info.position))
+            except Damaged as error:
+                logger.error("%s; an older snapshot or the log is used instead", error.detail)
+                reasons.append(error.detail)
+                continue
+            return learner, info.position, info
+        try:
+            first = await self.reached(self.store.read(name, birth, 0, 1))
+        except BehindLog:
+            first = []
+        if not first:
+            raise Damaged(f"{name} cannot be recovered: {'; '.join(reasons) or 'its log has no beginning'}")
+        record = unpack_record(first[0].data, f"record 1 of {name}")
+        if not isinstance(record, Created):
+            raise Damaged(f"the log of {name} does not begin with its creation")
+        try:
+            return Learner(Config.of(record.config)), 1, None
+        except Refused as error:
+            raise Damaged(f"the configuration of {name} is not one this release knows: {error}") from error
+
+    def _revive(self, name: str, data: bytes, position: int) -> Learner:
+        what = f"snapshot {position} of {name}"
+        snapshot: Snapshot = unpack_snapshot(data, what)
+        try:
+            return Learner.restored(snapshot.config, snapshot.state)
+        except Refused as error:
+            raise Damaged(f"{what} does not fit its configuration: {error}") from error
