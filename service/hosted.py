@@ -22,7 +22,7 @@ from typing import NamedTuple
 from learners.batch import Batch, Outcome, Restored, join
 from learners.learner import Learner, View
 from learners.parameters import Refused
-from service.codec import Created, pack_record, pack_snapshot, unpack_record, unpack_snapshot
+from service.codec import Created, Record, pack_record, pack_snapshot, unpack_record, unpack_snapshot
 from service.errors import BehindLog, Damaged, LearnerGone, QueueFull, ServiceError, UnknownSnapshot
 from service.node import Node
 from service.store import Entry, SnapshotInfo
@@ -33,6 +33,7 @@ logger = logging.getLogger("rarestream.learner")
 
 _INLINE_SECONDS = 1e-3  # work expected to be shorter than this stays on the event loop
 _READ_ENTRIES = 256  # per page while catching up
+_LARGE = 2**18  # bytes of a record from which on it is packed by a thread
 
 
 class Learnt(NamedTuple):
@@ -92,6 +93,7 @@ class Hosted:
     def __post_init__(self) -> None:
         self.view = self.learner.view()
         self._waiting: deque[_Update | _Job] = deque()
+        self._current: list[_Update] | list[_Job] = []  # taken from the queue, not answered yet
         self._wake = asyncio.Event()
         self._seconds_per_event: float | None = None
         self._changed_events = 0  # since the newest snapshot
@@ -143,10 +145,9 @@ class Hosted:
         if found is None:
             raise UnknownSnapshot(f"{self.name} has no snapshot at position {position}")
         snapshot = await self.node.in_thread(lambda: unpack_snapshot(found[1], f"snapshot {position} of {self.name}"))
-        data = await self.node.in_thread(lambda: pack_record(Restored(snapshot.position, snapshot.state)))
 
         async def run() -> None:
-            await self._append(data)
+            await self._append(Restored(snapshot.position, snapshot.state))
 
         await self.at_rest(run)
         return self.position
@@ -189,8 +190,10 @@ class Hosted:
         if error is not None:  # a fault of ours: the learner stops here, the log keeps everything
             logger.critical("the task of %s ended by an error", self.name, exc_info=error)
             self.failed = ServiceError(f"{self.name} stopped after an internal error; a restart recovers it")
-        while self._waiting:
-            _settle(self._waiting.popleft().done, self.failed or LearnerGone(f"{self.name} is no longer here"))
+        reason = self.failed or LearnerGone(f"{self.name} is no longer here")
+        for item in (*self._current, *self._waiting):
+            _settle(item.done, reason)
+        self._waiting.clear()
 
     def _put(self, item: _Update | _Job) -> None:
         self._waiting.append(item)
@@ -211,6 +214,7 @@ class Hosted:
             if isinstance(self._waiting[0], _Job):
                 job = self._waiting.popleft()
                 assert isinstance(job, _Job)
+                self._current = [job]
                 try:
                     await job.run()
                 except ServiceError as error:
@@ -220,7 +224,9 @@ class Hosted:
                     if not job.done.done():
                         job.done.set_result(None)
             else:
-                await self._learn(self._drain())
+                self._current = updates = self._drain()
+                await self._learn(updates)
+            self._current = []
             self._maybe_save()
 
     def _drain(self) -> list[_Update]:
@@ -248,8 +254,7 @@ class Hosted:
                 _settle(update.done, self.failed)
             return
         try:
-            batch = join([update.batch for update in updates])
-            outcome = await self._append(pack_record(batch))
+            outcome = await self._append(join([update.batch for update in updates]))
         except ServiceError as error:
             self._notice(error)
             for update in updates:
@@ -273,8 +278,10 @@ class Hosted:
             logger.error("%s cannot move on: %s", self.name, error.detail)
             self.failed = error
 
-    async def _append(self, data: bytes) -> Outcome | None:
+    async def _append(self, record: Batch | Restored) -> Outcome | None:
         """Log a record, then apply everything up to it in log order; the outcome of this one."""
+        small = isinstance(record, Batch) and _size(record) < _LARGE
+        data = pack_record(record) if small else await self.node.in_thread(lambda: pack_record(record))
         token = uuid.uuid4().bytes
         records = [(token, data)]
         store = self.node.store
@@ -287,9 +294,10 @@ class Hosted:
         outcome = None
         while True:
             for entry in entries:
-                result = await self._apply(entry)
-                if entry.token == token:
-                    found, outcome = True, result
+                if entry.token == token:  # our own: no need to read it back
+                    found, outcome = True, await self._apply(entry, record)
+                else:
+                    await self._apply(entry)
             if found:
                 return outcome
             entries = await self.node.reached(store.read(self.name, self.birth, self.position, _READ_ENTRIES))
@@ -312,12 +320,15 @@ class Hosted:
             for entry in entries:
                 await self._apply(entry)
 
-    async def _apply(self, entry: Entry) -> Outcome | None:
+    async def _apply(self, entry: Entry, known: Batch | Restored | None = None) -> Outcome | None:
+        """Move by one entry; `known` is its record where that is at hand."""
         if entry.position <= self.position:
             return None
         if entry.position != self.position + 1:
             raise Damaged(f"the log of {self.name} goes from {self.position} to {entry.position}")
-        record = unpack_record(entry.data, f"record {entry.position} of {self.name}")
+        record: Record | None = known
+        if record is None:
+            record = unpack_record(entry.data, f"record {entry.position} of {self.name}")
         if isinstance(record, Created):
             self.position = entry.position
             return None
@@ -332,9 +343,9 @@ class Hosted:
             outcome = await self.node.in_thread(lambda: self._move(record))
         if isinstance(record, Batch):
             seconds = (time.perf_counter() - began) / max(len(record), 1)
-            known = self._seconds_per_event
+            usual = self._seconds_per_event
             # the first events of a process load or compile kernels: that is not what events cost
-            self._seconds_per_event = seconds if known is None or seconds < known else 0.8 * known + 0.2 * seconds
+            self._seconds_per_event = seconds if usual is None or seconds < usual else 0.8 * usual + 0.2 * seconds
             self._changed_events += len(record)
         else:
             self._changed_events += 1

@@ -1,4 +1,4 @@
-"""What the learners of a node share: the store as seen from here, the learning threads, and how a state is recovered."""
+"""What the learners of a node share: the store as seen from here, the learning threads, how a state is recovered."""
 
 from __future__ import annotations
 

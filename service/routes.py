@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import re
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import JSONResponse
@@ -12,7 +14,7 @@ from fastapi.responses import JSONResponse
 from learners import algorithms
 from learners.calibration import Calibration
 from learners.catalogue import describe
-from learners.features import KINDS
+from learners.features import KINDS, Features
 from learners.learner import Config
 from learners.parameters import Problem, Refused
 from learners.scaling import Scaling
@@ -194,6 +196,14 @@ async def delete(name: TheName, engine: TheEngine) -> Response:
 
 # Learning and scoring
 
+_LARGE = 2**18  # bytes of a body from which on a thread decodes it, so that the others' requests go on
+Decoded = TypeVar("Decoded")
+
+
+async def _decoded(decode: Callable[[bytes, Features], Decoded], body: bytes, learner: Hosted) -> Decoded:
+    features = learner.learner.config.features
+    return decode(body, features) if len(body) < _LARGE else await asyncio.to_thread(decode, body, features)
+
 
 @router.post(
     "/learners/{name}/update",
@@ -205,7 +215,7 @@ async def delete(name: TheName, engine: TheEngine) -> Response:
 )
 async def update(learner: TheLearner, body: TheBody) -> Response:
     """Score each event, then learn from it, in order. A 200 means that all are in the log: they survive a crash."""
-    batch = decode_update(body, learner.learner.config.features)
+    batch = await _decoded(decode_update, body, learner)
     learnt = await learner.update(batch)
     return Response(encode_learnt(learnt, batch.ids), media_type="application/json")
 
@@ -220,7 +230,7 @@ async def update(learner: TheLearner, body: TheBody) -> Response:
 )
 async def predict(learner: TheLearner, body: TheBody) -> Response:
     """Score each event; changes nothing and waits for nothing."""
-    events = decode_events(body, learner.learner.config.features)
+    events = await _decoded(decode_events, body, learner)
     view = learner.view
     head = {
         "position": learner.position,

@@ -12,7 +12,16 @@ import pytest
 
 from learners.learner import Config, Learner
 from service.engine import Engine
-from service.errors import BehindLog, Damaged, LearnerGone, NameTaken, QueueFull, StoreUnavailable, UnknownLearner
+from service.errors import (
+    BehindLog,
+    Damaged,
+    LearnerGone,
+    NameTaken,
+    QueueFull,
+    ServiceError,
+    StoreUnavailable,
+    UnknownLearner,
+)
 from service.hosted import Hosted
 from service.settings import Settings
 from service.store import Entry, Store, open_store
@@ -268,6 +277,21 @@ async def test_a_record_that_cannot_be_read_stops_that_learner_alone_and_says_so
         with pytest.raises(Damaged):
             await bad.update(batch_of(1))
         assert (await good.update(batch_of(1))).outcome.applied.all()
+
+
+async def test_a_fault_of_our_own_leaves_nobody_waiting(monkeypatch, caplog):
+    async with engine(MemoryStore(), record_events=1) as node:
+        hosted, _ = await node.create("a", Config.of(DENSE))
+
+        def broken(record: object) -> None:
+            raise ZeroDivisionError(record)
+
+        monkeypatch.setattr(hosted, "_move", broken)
+        done = await asyncio.gather(*(hosted.update(batch_of(1, i)) for i in range(5)), return_exceptions=True)
+        assert [type(one) for one in done] == [ServiceError] * 5
+        with pytest.raises(ServiceError, match="a restart recovers it"):
+            await hosted.update(batch_of(1))
+    assert "ended by an error" in caplog.text
 
 
 async def test_a_caller_that_hangs_up_does_not_disturb_the_others():
