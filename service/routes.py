@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Request, Response
@@ -59,8 +59,8 @@ def the_learner(name: TheName, engine: TheEngine) -> Hosted:
 TheLearner = Annotated[Hosted, Depends(the_learner)]
 
 
-async def the_body(request: Request) -> bytes:
-    """The body, within the node's bounds for one and for all that are being read. JSON only."""
+async def the_body(request: Request) -> AsyncIterator[bytes]:
+    """The body, within the node's bounds for one and for all that are held until they are answered. JSON only."""
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise WrongType(f"the body is {kind[:100]}; expected application/json")
@@ -81,16 +81,18 @@ async def the_body(request: Request) -> bytes:
             if size > limit:
                 raise TooLarge(f"the body is over {limit} bytes: send smaller batches")
             if buffered.bytes > settings.max_buffered_bytes and size < buffered.bytes:
-                raise QueueFull("this node is reading as many bytes as it may; try again in a moment")
+                raise QueueFull("this node holds as many bytes of requests as it may; try again in a moment")
             parts.append(part)
+        body = b"".join(parts)
+        parts.clear()  # held until the answer otherwise, beside the body itself
+        yield body
     finally:
         buffered.bytes -= size
-    return b"".join(parts)
 
 
 @dataclasses.dataclass
 class Buffered:
-    """Bytes of request bodies that are being read right now."""
+    """Bytes of request bodies that are read and not answered yet."""
 
     bytes: int = 0
 

@@ -20,7 +20,9 @@ class Settings(BaseSettings):
     port: int = Field(default=8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     max_learners: int = Field(default=1000, ge=1, description="learners on this node")
     max_body_bytes: int = Field(default=16 * 2**20, ge=1024, description="of one request")
-    max_buffered_bytes: int = Field(default=256 * 2**20, ge=1024, description="of request bodies being read at once")
+    max_buffered_bytes: int = Field(
+        default=128 * 2**20, ge=1024, description="of request bodies that are not answered yet"
+    )
     queue_bytes: int = Field(default=64 * 2**20, ge=1024, description="of events that wait in one learner's queue")
     record_events: int = Field(default=8192, ge=1, description="waiting events that are put into one record of the log")
     snapshot_events: int = Field(default=100_000, ge=1, description="events after which a snapshot is taken")

@@ -335,6 +335,18 @@ async def test_a_full_queue_answers_429_and_takes_nothing_of_the_request():
         assert (await http.get(URL)).json()["events"] == 50
 
 
+async def test_the_bytes_of_unanswered_requests_are_bounded():
+    padding = " " * 30_000
+    async with client(max_buffered_bytes=50_000, record_events=1) as http:
+        await http.put(URL, json=DENSE)
+        bodies = [json.dumps({"events": events(1, i)}) + padding for i in range(20)]
+        replies = await asyncio.gather(*(http.post(f"{URL}/update", content=body) for body in bodies))
+        assert {reply.status_code for reply in replies} == {200, 429}
+        for body in bodies:  # nothing is held once everything is answered
+            assert (await http.post(f"{URL}/update", content=body)).status_code == 200
+        assert (await http.get(URL)).json()["events"] == 20
+
+
 async def test_a_given_request_id_comes_back(http):
     given = await http.get("/v1/health/live", headers={"x-request-id": "abc-123"})
     odd = await http.get("/v1/health/live", headers={"x-request-id": "x" * 65})
