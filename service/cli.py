@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from service.failure import CommandFailed
+from service.commands.failure import CommandFailed
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from service.replay import Outcome, Plan
+    from service.commands.replay import Outcome, Plan
     from service.settings import Settings
 
 __all__ = ["app", "main"]
@@ -92,7 +92,7 @@ def create(
 ) -> None:
     """Create a learner. The same name and configuration once more is no error."""
     with _reporting():
-        from service.api import Api
+        from service.commands.api import Api
 
         body: dict[str, Any] = _json_file(config) if config else {}
         chosen = {
@@ -142,10 +142,10 @@ def replay(
 ) -> None:
     """Send a file of labelled rows to a learner, in order; go on where an earlier replay of the file ended."""
     with _reporting():
-        from service.api import Api, Stopped
-        from service.cells import Columns
-        from service.pacing import Interruption
-        from service.replay import Plan, replay_file
+        from service.commands.api import Api, Stopped
+        from service.commands.cells import Columns
+        from service.commands.pacing import Interruption
+        from service.commands.replay import Plan, replay_file
 
         columns = Columns(label, tuple(positive or ()), tuple(drop or ()), id, time, weight)
         notes = _console(stderr=True)
@@ -175,7 +175,7 @@ def demo(
 ) -> None:
     """Serve four learners on one simulated stream of card fraud. Ctrl-C stops; starting again goes on from there."""
     with _reporting():
-        from service.demo import demo as run
+        from service.commands.demo import demo as run
 
         settings = _settings(store=store, host=host, port=port)
         run(settings, rate=rate or None, events=events, console=_console(stderr=False))
@@ -221,7 +221,7 @@ def _console(*, stderr: bool) -> Console:
 
 
 def _show(outcome: Outcome, plan: Plan, as_json: bool, notes: Console) -> None:
-    from service.console import figures_table
+    from service.commands.console import figures_table
 
     rows = outcome.rows
     if as_json:

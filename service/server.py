@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import uvicorn
 
 from service.app import create_app
+from service.commands.failure import CommandFailed
 from service.errors import ServiceError
-from service.failure import CommandFailed
 from service.settings import Settings
 
 __all__ = ["CannotListen", "CannotServe", "Server", "listen", "process_age", "serve", "shown"]

@@ -23,10 +23,10 @@ from typer.testing import CliRunner, Result
 from learners import algorithms
 from learners.jit import cache_directory
 from service.cli import app
-from service.console import ReplayDisplay
+from service.commands.console import ReplayDisplay
 from service.server import CannotListen, listen, process_age, shown
+from tests.service.commands.test_api import Time
 from tests.service.process import Process
-from tests.service.test_api import Time
 
 
 @pytest.fixture(scope="module")

@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from service.cells import Columns, Labels, is_number, number
-from service.rows import GZIP, Event, ReadError, Rows, Shape, TextRows
+from service.commands.cells import Columns, Labels, is_number, number
+from service.commands.rows import GZIP, Event, ReadError, Rows, Shape, TextRows
 
 __all__ = ["FORMATS", "format_of", "open_rows"]
 

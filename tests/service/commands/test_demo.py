@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 from rich.console import Console
 
-from service.console import LearnersDisplay
-from service.demo import LEARNERS, SOURCE
-from service.simulation import CardFraud
+from service.commands.console import LearnersDisplay
+from service.commands.demo import LEARNERS, SOURCE
+from service.commands.simulation import CardFraud
 from tests.service.test_cli import start
 
 

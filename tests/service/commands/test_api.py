@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from service.api import Api, ApiError, Stopped
+from service.commands.api import Api, ApiError, Stopped
 
 REPLY = {"applied": 2, "duplicate": 0, "position": 7, "class_counts": {"negative": 1, "positive": 1}, "results": []}
 

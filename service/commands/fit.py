@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from service.failure import CommandFailed
-from service.rows import Event, Shape
+from service.commands.failure import CommandFailed
+from service.commands.rows import Event, Shape
 
 __all__ = ["Misfit", "adapter", "declared", "suitable"]
 

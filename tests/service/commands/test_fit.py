@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from service.fit import Misfit, adapter, declared, suitable
-from service.rows import Shape
+from service.commands.fit import Misfit, adapter, declared, suitable
+from service.commands.rows import Shape
 
 NAMED = {"kind": "named", "bits": 18, "text": ["body"], "categorical": ["customer"], "log": ["amount"]}
 TABLE = {

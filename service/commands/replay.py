@@ -25,13 +25,13 @@ import httpx
 import msgspec
 from rich.console import Console
 
-from service.api import Api, ApiError, Document, Stopped
-from service.cells import Columns
-from service.console import ReplayDisplay
-from service.fit import adapter, declared, suitable
-from service.pacing import Interruption, Meter, Pace
-from service.readers import format_of, open_rows
-from service.rows import Event
+from service.commands.api import Api, ApiError, Document, Stopped
+from service.commands.cells import Columns
+from service.commands.console import ReplayDisplay
+from service.commands.fit import adapter, declared, suitable
+from service.commands.pacing import Interruption, Meter, Pace
+from service.commands.readers import format_of, open_rows
+from service.commands.rows import Event
 
 __all__ = [
     "Batch",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from service.cells import Columns
-from service.readers import open_rows
-from service.rows import ReadError
+from service.commands.cells import Columns
+from service.commands.readers import open_rows
+from service.commands.rows import ReadError
 
 
 def labelled(folder: Path, *labels: str) -> Path:

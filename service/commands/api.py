@@ -16,7 +16,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from service.failure import CommandFailed
+from service.commands.failure import CommandFailed
 
 __all__ = ["Api", "ApiError", "Stopped", "Updated"]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 
-from service.cells import Columns, Labels
-from service.failure import CommandFailed
+from service.commands.cells import Columns, Labels
+from service.commands.failure import CommandFailed
 
 __all__ = ["GZIP", "Event", "ReadError", "Rows", "Shape", "TextRows"]
 

@@ -15,9 +15,9 @@ import httpx
 import msgspec
 import pytest
 
-from service.api import Api, ApiError
-from service.cells import Columns
-from service.replay import ahead, batches, earlier_rows, source_name
+from service.commands.api import Api, ApiError
+from service.commands.cells import Columns
+from service.commands.replay import ahead, batches, earlier_rows, source_name
 from tests.service.process import Process
 
 ROWS = 3000

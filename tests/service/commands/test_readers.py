@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from service.cells import Columns
-from service.readers import format_of, open_rows
-from service.rows import ReadError
+from service.commands.cells import Columns
+from service.commands.readers import format_of, open_rows
+from service.commands.rows import ReadError
 
 Write = Callable[[str, str], Path]
 

@@ -15,13 +15,13 @@ from typing import Self
 
 from rich.console import Console
 
-from service.api import Api, Document, Stopped
-from service.console import LearnersDisplay
-from service.pacing import Interruption, Meter, Pace
-from service.replay import batches
+from service.commands.api import Api, Document, Stopped
+from service.commands.console import LearnersDisplay
+from service.commands.pacing import Interruption, Meter, Pace
+from service.commands.replay import batches
+from service.commands.simulation import CardFraud
 from service.server import CannotServe, Server, listen, shown
 from service.settings import Settings
-from service.simulation import CardFraud
 
 __all__ = ["LEARNERS", "SOURCE", "demo"]
 
