@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from learners.arrays import Matrix, Rows, Sparse, Vector, Words
+from learners.arrays import Matrix, Rows, Sparse, Words
 from learners.hashing import hash_strings
 from learners.jit import kernel
 from learners.parameters import Parameters, Problem, Refused, param, pointer, required, show
@@ -487,8 +487,9 @@ class Table(Features):
         """One float64 per field: the number, or 53 bits of the category's hash; NaN where missing."""
         problems = _Problems()
         known = {one.name for one in self.fields}
-        X = np.full((len(values), len(self.fields)), np.nan)
-        places: list[tuple[int, int]] = []
+        missing = [math.nan] * len(self.fields)
+        rows: list[list[float]] = []
+        places: list[int] = []
         texts: list[str] = []
         for i, event in enumerate(values):
             if not isinstance(event, Mapping):
@@ -498,13 +499,13 @@ class Table(Features):
                 detail = f"is not declared; declared fields are {', '.join(sorted(known))[:300]}"
                 problems.add(i, pointer(name), detail)
             else:
-                self._event(problems, i, event, X[i], places, texts)
+                rows.append(missing.copy())
+                self._event(problems, i, event, rows[-1], places, texts)
             if problems.full:
                 break
         problems.check()
-        if texts:
-            rows, columns = zip(*places, strict=True)
-            X[rows, columns] = (hash_strings(texts) >> np.uint64(11)).astype(np.float64)
+        X = np.array(rows, dtype=np.float64).reshape(len(values), len(self.fields))
+        X.ravel()[places] = (hash_strings(texts) >> np.uint64(11)).astype(np.float64)
         return X
 
     def _event(
@@ -512,28 +513,27 @@ class Table(Features):
         problems: _Problems,
         i: int,
         event: Mapping[str, Any],
-        x: Vector,
-        places: list[tuple[int, int]],
+        row: list[float],
+        places: list[int],
         texts: list[str],
     ) -> None:
-        """Fill the numbers of an event into `x`; append its categories, and where they belong."""
+        """Fill the numbers of an event into its row; append its categories, and where in the matrix they belong."""
         for k, field in enumerate(self.fields):
             value = event.get(field.name)
             if value is None:
                 continue
-            fault = None if isinstance(value, bool) else number_fault(value)
             if field.kind == "categorical":
-                if fault and not isinstance(value, str):
+                if not isinstance(value, (str, bool)) and number_fault(value):
                     detail = f"is {show(value)}; expected a string, boolean, finite number or null"
                     problems.add(i, pointer(field.name), detail)
                     return
-                places.append((i, k))
+                places.append(i * len(row) + k)
                 texts.append(_text(value))
-            elif fault:
+            elif not isinstance(value, bool) and (fault := number_fault(value)):
                 problems.add(i, pointer(field.name), f"{fault} or null")
                 return
             else:
-                x[k] = _signed_log(value) if field.log else value
+                row[k] = _signed_log(value) if field.log else float(value)
 
 
 KINDS: dict[str, type[Features]] = {one.KIND: one for one in (Dense, SparseColumns, Named, Table)}

@@ -36,8 +36,9 @@ def empty() -> Ordered:
 
 def reserved(ordered: Ordered, more: int) -> Ordered:
     """The same multiset with room for `more` members to be added, whatever they are."""
-    held = len(ordered.sizes)
-    need = int(ordered.used[0]) + 2 + 2 * more // WIDTH
+    held, used = len(ordered.sizes), int(ordered.used[0])
+    # an addition opens one block at most; and any two neighbours hold more than half a block together
+    need = min(used + more, 4 * (int(ordered.sizes.sum()) + more) // WIDTH + 1) + 1
     if need <= held:
         return ordered
     capacity = max(need, 2 * held)

@@ -76,9 +76,9 @@ class Node:
             try:
                 learner = await self.in_thread(functools.partial(self._revive, name, found[1], info.position))
             except Damaged as error:
-                logger.error("%s; an older snapshot or the log is used instead", error.detail)
                 reasons.append(error.detail)
                 continue
+            self._passed_over(reasons)
             return learner, info.position, info
         try:
             first = await self.reached(self.store.read(name, birth, 0, 1))
@@ -90,9 +90,15 @@ class Node:
         if not isinstance(record, Created):
             raise Damaged(f"the log of {name} does not begin with its creation")
         try:
-            return Learner(Config.of(record.config)), 1, None
+            learner = Learner(Config.of(record.config))
         except Refused as error:
             raise Damaged(f"the configuration of {name} is not one this release knows: {error}") from error
+        self._passed_over(reasons)
+        return learner, 1, None
+
+    def _passed_over(self, reasons: list[str]) -> None:
+        for reason in reasons:
+            logger.error("%s; an older snapshot and the log are used instead", reason)
 
     def _revive(self, name: str, data: bytes, position: int) -> Learner:
         what = f"snapshot {position} of {name}"

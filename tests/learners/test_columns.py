@@ -202,6 +202,19 @@ def test_thousands_of_columns_in_any_batches() -> None:
     assert whole.dim == capacity_for(whole.used)
 
 
+@pytest.mark.parametrize("size", [63, 64, 65, 66, 1000])
+def test_long_rows_are_sorted_like_short_ones(size: int) -> None:
+    stage, random = Renumbered(TWO_TO_24), np.random.default_rng(size)
+    met = random.permutation(size - 9).tolist()
+    stage.learn(sparse([{column: 1.0} for column in met]))
+    values = random.normal(size=size).tolist()
+    known = [(place, values[column]) for place, column in enumerate(met)]
+    new = list(zip(range(size - 9, size), values[-9:], strict=True))
+    row = sparse([dict(enumerate(values))])
+    assert rows_of(stage.look(row)) == [known + [(-1, value) for _, value in new]]
+    assert rows_of(stage.learn(row)) == [known + new]
+
+
 def test_few_possible_columns_need_little_room() -> None:
     stage = Renumbered(SparseColumns(dim=3))
     for _ in range(50):
@@ -227,9 +240,10 @@ def test_a_frozen_stage_stays() -> None:
     stage = Renumbered(TWO_TO_24)
     stage.learn(sparse([{5: 1.0}]))
     frozen = stage.frozen()
-    stage.learn(sparse([dict.fromkeys(range(1000), 1.0)]))
-    assert rows_of(frozen.look(sparse([{4: 2.0, 5: 3.0}]))) == [[(0, 3.0), (-1, 2.0)]]
-    assert (frozen.used, frozen.dim) == (1, 64)
+    for columns in ([4], range(1000)):  # the index takes the one in as it is, and is made anew for the many
+        stage.learn(sparse([dict.fromkeys(columns, 1.0)]))
+        assert rows_of(frozen.look(sparse([{4: 2.0, 5: 3.0}]))) == [[(0, 3.0), (-1, 2.0)]]
+        assert (frozen.used, frozen.dim) == (1, 64)
 
 
 def test_the_capacity_follows_from_the_count_alone_in_small_steps() -> None:

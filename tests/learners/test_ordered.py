@@ -23,7 +23,9 @@ def members(held: ordered.Ordered) -> list[float]:
 
 def check(held: ordered.Ordered, model: list[float], probes: list[float]) -> None:
     assert members(held) == model
-    assert int(held.used[0]) <= 4 * len(model) / ordered.WIDTH + 2
+    sizes = held.sizes[: int(held.used[0])]
+    assert (sizes[1:] + sizes[:-1] > ordered.WIDTH // 2).all()
+    assert len(sizes) <= 4 * len(model) / ordered.WIDTH + 1
     for x in probes:
         assert ordered.counts(held, x) == (bisect.bisect_left(model, x), bisect.bisect_right(model, x))
 
@@ -64,6 +66,31 @@ def test_any_order_of_adding_and_removing(steps, seed):
                 gone = model.pop(int(rng.integers(len(model))))
                 ordered.remove(held, gone)
     check(held, model, [-3.0, -0.05, 0.0, 0.1, 3.95])
+
+
+@pytest.mark.parametrize("batch", [1, 7, 300, 5000])
+def test_reserving_for_a_batch_is_enough_when_every_block_is_full(batch):
+    """Blocks are filled to the brim, then one member after the other goes into another block and splits it."""
+    rng = np.random.default_rng(0)
+    held, model = ordered.empty(), []
+    blocks = 40
+    for x in np.arange(blocks * ordered.WIDTH // 2, dtype=float):  # ascending: each split leaves half a block behind
+        held = ordered.reserved(held, 1)
+        ordered.add(held, x)
+        model.append(x)
+    fill = np.repeat(np.arange(blocks) * ordered.WIDTH / 2, ordered.WIDTH // 2) + rng.random(
+        blocks * ordered.WIDTH // 2
+    )
+    extra = rng.permutation(np.arange(blocks * ordered.WIDTH // 2)) + 0.5
+    for values in (fill, extra):
+        for start in range(0, len(values), batch):
+            part = values[start : start + batch]
+            held = ordered.reserved(held, len(part))
+            for x in part:
+                ordered.add(held, x)
+                bisect.insort(model, x)
+                assert int(held.used[0]) <= len(held.sizes)
+    check(held, model, model[::997])
 
 
 @pytest.mark.parametrize("order", ["ascending", "descending"])
