@@ -48,9 +48,10 @@ class Restored:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of each event of a batch, n entries each; NaN and False for an event that was a duplicate."""
+    """What became of each event of a batch, n entries each; NaN and False for an event that was not learnt."""
 
     applied: NDArray[np.bool_]
+    beyond: NDArray[np.bool_]  # left out: it lies beyond a gap in its source; what is neither is a duplicate
     scores: Vector  # before the event was learnt
     probabilities: Vector
     thresholds: Vector
@@ -60,7 +61,12 @@ class Outcome:
         """The outcome of some neighbouring events."""
         cut = slice(start, stop)
         return Outcome(
-            self.applied[cut], self.scores[cut], self.probabilities[cut], self.thresholds[cut], self.decisions[cut]
+            self.applied[cut],
+            self.beyond[cut],
+            self.scores[cut],
+            self.probabilities[cut],
+            self.thresholds[cut],
+            self.decisions[cut],
         )
 
 

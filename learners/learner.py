@@ -304,7 +304,7 @@ class Learner:
 
     def _learn(self, batch: Batch) -> Outcome:
         fresh = np.ones(len(batch), dtype=np.bool_)
-        self._sources.admit(batch.segments, fresh)
+        beyond = self._sources.admit(batch.segments, fresh)
         if batch.ids is not None:
             self._ids.admit(batch.ids, fresh)
         everything = bool(fresh.all())
@@ -321,6 +321,7 @@ class Learner:
             threshold.learn(self.config.threshold, self._threshold, probabilities[cut], y[cut], thresholds[cut])
         outcome = Outcome(
             fresh,
+            beyond,
             _spread(scores, fresh),
             _spread(probabilities, fresh),
             _spread(thresholds, fresh),

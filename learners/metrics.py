@@ -197,7 +197,7 @@ class Metrics:
 
     def learn(self, outcome: Outcome, y: Vector) -> None:
         """Count n events: their labels (-1, +1) and what was said of them before."""
-        self.arrays.duplicates[0] += int(np.count_nonzero(~outcome.applied))
+        self.arrays.duplicates[0] += int(np.count_nonzero(~outcome.applied & ~outcome.beyond))
         kept = outcome.applied
         scores, thresholds, decisions = outcome.scores[kept], outcome.thresholds[kept], outcome.decisions[kept]
         self.reserve(self.events + len(scores))

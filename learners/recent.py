@@ -121,14 +121,26 @@ class Sources:
     def __init__(self) -> None:
         self.next: dict[str, int] = {}  # in order of use, the latest last
 
-    def admit(self, segments: Sequence[Segment], fresh: NDArray[np.bool_]) -> None:
-        """Clear `fresh` (n,) for events below their source's next offset, and move the offsets on."""
+    def admit(self, segments: Sequence[Segment], fresh: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Clear `fresh` (n,) for events that are not next in their source, and move the offsets on.
+
+        Returns which events lie beyond a gap, (n,): a segment that begins after the next event of a known source is
+        left out as a whole, since learning it would turn the events of the gap into duplicates. A source that is not
+        known yet may begin anywhere.
+        """
+        beyond = np.zeros(len(fresh), dtype=np.bool_)
         for start, stop, name, offset in segments:
-            new = self.next.pop(name, 0)
-            fresh[start : min(stop, start + max(0, new - offset))] = False
+            new = self.next.get(name, offset)
+            if offset > new:
+                fresh[start:stop] = False
+                beyond[start:stop] = True
+                continue
+            self.next.pop(name, None)
+            fresh[start : min(stop, start + new - offset)] = False
             self.next[name] = max(new, offset + stop - start)
             if len(self.next) > MAX_SOURCES:
                 self.next.pop(next(iter(self.next)))
+        return beyond
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """The arrays of the state."""

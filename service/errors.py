@@ -33,6 +33,7 @@ __all__ = [
     "NameTaken",
     "QueueFull",
     "ServiceError",
+    "SourceGap",
     "StoreError",
     "StoreUnavailable",
     "TooLarge",
@@ -84,6 +85,12 @@ class NameTaken(ServiceError):
     """The name exists with another configuration."""
 
     status, code, title = 409, "name-taken", "The name is taken"
+
+
+class SourceGap(ServiceError):
+    """The request begins after the next event of its source; learning it would lose those between."""
+
+    status, code, title = 409, "source-gap", "Events are missing before these"
 
 
 class TooLarge(ServiceError):

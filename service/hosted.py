@@ -15,15 +15,15 @@ import logging
 import time
 import uuid
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from learners.batch import Batch, Outcome, Restored, join
+from learners.batch import Batch, Outcome, Restored, Segment, join
 from learners.learner import Learner, View
 from learners.parameters import Refused
 from service.codec import Created, Record, pack_record, pack_snapshot, unpack_record, unpack_snapshot
-from service.errors import BehindLog, Damaged, LearnerGone, QueueFull, ServiceError, UnknownSnapshot
+from service.errors import BehindLog, Damaged, LearnerGone, QueueFull, ServiceError, SourceGap, UnknownSnapshot
 from service.node import Node
 from service.store import Entry, SnapshotInfo
 
@@ -266,9 +266,19 @@ class Hosted:
         start = 0
         for update in updates:
             stop = start + len(update.batch)
-            if not update.done.done():
-                update.done.set_result(Learnt(outcome.part(start, stop), self.position, counts))
+            part = outcome.part(start, stop)
+            if part.beyond.any():
+                _settle(update.done, self._gap(update.batch.segments))
+            elif not update.done.done():
+                update.done.set_result(Learnt(part, self.position, counts))
             start = stop
+
+    def _gap(self, segments: Sequence[Segment]) -> SourceGap:
+        said = [
+            f"the source {one.name!r} goes on at {self.view.sources.get(one.name, 0)}, not at {one.offset}"
+            for one in segments
+        ]
+        return SourceGap(f"{'; '.join(said)}; nothing of the request was learnt")
 
     def _notice(self, error: ServiceError) -> None:
         if isinstance(error, LearnerGone):

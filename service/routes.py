@@ -109,7 +109,7 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 _WORDS = {
     400: "The body cannot be read",
     404: "No such learner",
-    409: "The name is taken, or a limit is reached",
+    409: "The name is taken, a limit is reached, or events of the source are missing before these",
     413: "The body is too large",
     415: "The media type is not supported",
     422: "Some values are refused; each is listed, and nothing was changed",
@@ -212,7 +212,7 @@ async def _decoded(decode: Callable[[bytes, Features], Decoded], body: bytes, le
     tags=["events"],
     summary="Learn labelled events",
     response_model=schemas.UpdateReply,
-    responses=_problems(*_BODY, 404, 500, 503),
+    responses=_problems(*_BODY, 404, 409, 500, 503),
     openapi_extra=schemas.request_body(schemas.UpdateBody, examples.UPDATE),
 )
 async def update(learner: TheLearner, body: TheBody) -> Response:

@@ -37,7 +37,14 @@ def feed(metrics: Metrics, scores: Any, y: Any, decisions: Any, applied: Any = N
     applied = np.ones(n, dtype=np.bool_) if applied is None else np.asarray(applied)
     blank = np.where(applied, 1.0, np.nan)
     metrics.learn(
-        Outcome(applied, np.array(scores) * blank, blank * 0.5, blank * threshold, np.asarray(decisions) & applied),
+        Outcome(
+            applied,
+            np.zeros_like(applied),
+            np.array(scores) * blank,
+            blank * 0.5,
+            blank * threshold,
+            np.asarray(decisions) & applied,
+        ),
         np.asarray(y, dtype=np.float64),
     )
 

@@ -104,18 +104,24 @@ def segment(name: str, offset: int, size: int, start: int = 0) -> Segment:
         ([(0, 3), (3, 2)], ["111", "11"], 5),
         ([(0, 3), (0, 3)], ["111", "000"], 3),
         ([(0, 3), (1, 4)], ["111", "0011"], 5),
-        ([(0, 3), (10, 2), (5, 3)], ["111", "11", "000"], 12),
+        ([(0, 3), (10, 2), (5, 3)], ["111", "22", "222"], 3),
+        ([(0, 3), (4, 2), (3, 1), (4, 2)], ["111", "22", "1", "11"], 6),
         ([(0, 5), (1, 2), (4, 2)], ["11111", "00", "01"], 6),
         ([(7, 1)], ["1"], 8),
         ([(2**53 - 1, 1)], ["1"], 2**53),
-        ([(0, 0), (4, 0)], ["", ""], 4),
+        ([(0, 0), (0, 0)], ["", ""], 0),
     ],
-    ids=["first", "next", "again", "overlap", "gap", "within", "late start", "largest", "empty"],
+    ids=["first", "next", "again", "overlap", "gap", "gap filled", "within", "late start", "largest", "empty"],
 )
 def test_offsets_gaps_and_overlaps(steps: list[tuple[int, int]], fresh: list[str], following: int) -> None:
     sources = Sources()
-    got = [admitted(sources, [segment("s", offset, size)], [True] * size) for offset, size in steps]
-    assert ["".join("01"[flag] for flag in flags) for flags in got] == fresh
+    got = []
+    for offset, size in steps:
+        mask = np.ones(size, dtype=np.bool_)
+        beyond = sources.admit([segment("s", offset, size)], mask)
+        assert not (mask & beyond).any()
+        got.append("".join(str(code) for code in (mask + 2 * beyond).tolist()))
+    assert got == fresh
     assert sources.next == {"s": following}
 
 
@@ -151,9 +157,11 @@ def test_the_source_that_was_quiet_for_longest_is_forgotten() -> None:
 def test_sources_equal_a_dict_and_survive_a_restore(steps: list[tuple[str, int, int]]) -> None:
     sources, following = Sources(), dict[str, int]()
     for name, offset, size in steps:
-        new = following.pop(name, 0)
-        following[name] = max(new, offset + size)
-        expected = [offset + i >= new for i in range(size)]
+        new = following.get(name, offset)
+        if offset <= new:
+            following.pop(name, None)
+            following[name] = max(new, offset + size)
+        expected = [new <= offset + i and offset <= new for i in range(size)]
         assert admitted(sources, [segment(name, offset, size)], [True] * size) == expected
         state = {key: array.copy() for key, array in sources.state().items()}
         sources = Sources()

@@ -79,6 +79,20 @@ async def test_a_source_resumes_exactly(http):
     assert (await http.get(URL)).json()["sources"] == {"file.csv": 15}
 
 
+async def test_a_gap_in_a_source_is_refused_so_that_nothing_is_lost(http):
+    def body(offset: int) -> dict[str, Any]:
+        return {"events": events(10, offset, ids=False), "source": {"name": "topic", "offset": offset}}
+
+    await http.post(f"{URL}/update", json=body(100))  # a new source may begin anywhere
+    early = await http.post(f"{URL}/update", json=body(120))
+    assert (early.status_code, early.json()["code"]) == (409, "source-gap")
+    assert "goes on at 110, not at 120" in early.json()["detail"]
+    assert (await http.get(URL)).json()["sources"] == {"topic": 110}
+    for offset in (110, 120):
+        assert (await http.post(f"{URL}/update", json=body(offset))).json()["applied"] == 10
+    assert (await http.get(f"{URL}/metrics")).json()["duplicates"] == 0
+
+
 async def test_metrics_have_a_reason_for_every_null(http):
     empty = (await http.get(f"{URL}/metrics")).json()
     await http.post(f"{URL}/update", json={"events": [{"x": [0, 0, 0], "label": 0}]})
