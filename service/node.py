@@ -15,7 +15,7 @@ from learners.parameters import Refused
 from service.codec import Created, Snapshot, unpack_record, unpack_snapshot
 from service.errors import BehindLog, Damaged, StoreUnavailable
 from service.settings import Settings
-from service.store import SnapshotInfo, Store
+from service.store import Entry, SnapshotInfo, Store
 
 __all__ = ["Node"]
 
@@ -68,33 +68,39 @@ class Node:
 
     async def recover(self, name: str, birth: bytes) -> tuple[Learner, int, SnapshotInfo | None]:
         """The learner at its newest readable snapshot, or at its creation. Raises `Damaged` when there is neither."""
-        reasons = []
-        for info in await self.reached(self.store.snapshots(name, birth)):
-            found = await self.reached(self.store.load(name, birth, info.position))
-            if found is None:
-                continue
+        while True:
+            retained = await self.reached(self.store.snapshots(name, birth))
+            reasons = []
+            for info in retained:
+                found = await self.reached(self.store.load(name, birth, info.position))
+                if found is None:
+                    continue
+                try:
+                    learner = await self.in_thread(functools.partial(self._revive, name, found[1], info.position))
+                except Damaged as error:
+                    reasons.append(error.detail)
+                    continue
+                self._passed_over(reasons)
+                return learner, info.position, info
             try:
-                learner = await self.in_thread(functools.partial(self._revive, name, found[1], info.position))
-            except Damaged as error:
-                reasons.append(error.detail)
-                continue
+                first = await self.reached(self.store.read(name, birth, 0, 1))
+            except BehindLog:
+                if await self.reached(self.store.snapshots(name, birth)) != retained:
+                    continue  # another node took a snapshot and trimmed the log in between
+                why = "; ".join(reasons) or "its log has no beginning"
+                raise Damaged(f"{name} cannot be recovered: {why}") from None
+            learner = self._created(name, first)
             self._passed_over(reasons)
-            return learner, info.position, info
-        try:
-            first = await self.reached(self.store.read(name, birth, 0, 1))
-        except BehindLog:
-            first = []
-        if not first:
-            raise Damaged(f"{name} cannot be recovered: {'; '.join(reasons) or 'its log has no beginning'}")
-        record = unpack_record(first[0].data, f"record 1 of {name}")
+            return learner, 1, None
+
+    def _created(self, name: str, first: list[Entry]) -> Learner:
+        record = unpack_record(first[0].data, f"record 1 of {name}") if first else None
         if not isinstance(record, Created):
             raise Damaged(f"the log of {name} does not begin with its creation")
         try:
-            learner = Learner(Config.of(record.config))
+            return Learner(Config.of(record.config))
         except Refused as error:
             raise Damaged(f"the configuration of {name} is not one this release knows: {error}") from error
-        self._passed_over(reasons)
-        return learner, 1, None
 
     def _passed_over(self, reasons: list[str]) -> None:
         for reason in reasons:

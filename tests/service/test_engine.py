@@ -205,6 +205,26 @@ async def test_a_learner_without_a_readable_snapshot_or_a_log_from_the_start_is_
     assert caplog.text.count("bad cannot be recovered") == 1
 
 
+async def test_a_snapshot_taken_elsewhere_while_this_node_recovers(store):
+    """The list of snapshots is empty, then another node takes one and trims the log that was to be read instead."""
+    async with engine(store, follow_seconds=60) as ahead:
+        there, _ = await ahead.create("a", Config.of(DENSE))
+        await there.update(batch_of(10))
+        listed, listings = store.snapshots, []
+
+        async def late(name: str, birth: bytes) -> Any:
+            found = await listed(name, birth)
+            listings.append(found)
+            if len(listings) == 1:
+                await there.save()
+            return found
+
+        store.snapshots = late
+        async with engine(store, follow_seconds=60) as behind:
+            assert await behind.get("a").digest() == await there.digest()
+        assert listings[0] == []
+
+
 async def test_a_clean_stop_takes_a_last_snapshot(tmp_path):
     url = f"sqlite:///{tmp_path / 'log.db'}"
     node = Engine(await open_store(url), Settings())
