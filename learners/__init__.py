@@ -14,8 +14,10 @@ from __future__ import annotations
 from typing import Any
 
 from learners.catalogue import algorithms
-from learners.learner import Config, Learner, Scorer, Scores
+from learners.config import Config
+from learners.learner import Learner
 from learners.parameters import Problem, Refused
+from learners.scorer import Scorer, Scores
 
 __all__ = ["Config", "Learner", "Problem", "Refused", "Scorer", "Scores", "algorithms", "create", "restore"]
 

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.arrays import Counts, Matrix, Rows, Sparse, Vector
-from learners.features import Features, Table
+from learners.features import Features
 from learners.jit import kernel
+from learners.named import Table
 
 __all__ = ["Columns", "OneHot", "Renumbered", "capacity_for", "columns_of"]
 

@@ -12,139 +12,29 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from learners import calibration, catalogue, scaling, threshold
-from learners.algorithm import Algorithm, Linear, linear_scores
 from learners.arrays import Rows, Sparse, Vector
 from learners.batch import Batch, Outcome, Restored, length, take
-from learners.columns import Columns, columns_of
-from learners.features import MAX_PROBLEMS, Features, SparseColumns, features_of
-from learners.metrics import Figures, Metrics
-from learners.parameters import Parameters, Problem, Refused, param, pointer, show
+from learners.columns import columns_of
+from learners.config import Config
+from learners.features import MAX_PROBLEMS, SparseColumns
+from learners.metrics import Metrics
+from learners.parameters import Problem, Refused, show
 from learners.recent import RecentIds, Sources
+from learners.scorer import Scorer, View
 
-__all__ = ["MAX_WEIGHT", "Config", "Learner", "Scorer", "Scores", "View", "check_state", "signed_labels"]
+__all__ = ["MAX_WEIGHT", "Learner", "check_state", "signed_labels"]
 
 State = dict[str, NDArray[np.generic]]
 
 MAX_WEIGHT = 1e6  # of an event
 _CHUNK = 4096  # events in flight between the stages, and numbers of theirs where rows are dense:
 _CHUNK_NUMBERS = 2**22  # they bound the temporaries, and show in no result
-
-
-@dataclass(frozen=True)
-class Config:
-    """What a learner is created with; everything about it that is not learnt."""
-
-    algorithm: str
-    params: Parameters
-    features: Features
-    scaling: scaling.Scaling
-    calibration: calibration.Calibration
-    threshold: threshold.Threshold
-    window: int  # labelled events that the windowed figures look back on
-    remembered_ids: int  # distinct event ids kept to tell duplicates
-    seed: int
-
-    @classmethod
-    def of(cls, values: Any) -> Config:
-        """From parsed JSON; only `algorithm` and `features` have no default. Raises `Refused` with every problem."""
-        if not isinstance(values, Mapping):
-            raise Refused([Problem("", f"is {show(values)}; expected an object")])
-        problems = [
-            Problem(pointer(name), f"is not a setting; expected one of {', '.join(cls.__annotations__)}")
-            for name in values
-            if name not in cls.__annotations__
-        ]
-
-        def part(name: str, read: Any, default: Mapping[str, Any] | None) -> Any:
-            """A part as it was read; what it leaves out is the default's. None where it was refused."""
-            value = values.get(name)
-            if default is not None and (value is None or isinstance(value, Mapping)):
-                value = {**default, **(value or {})}
-            try:
-                return read(value)
-            except Refused as error:
-                problems.extend(error.under(f"/{name}").problems)
-                return None
-
-        name = values.get("algorithm")
-        algorithm = catalogue.algorithms().get(name) if isinstance(name, str) else None
-        if algorithm is None:
-            known = ", ".join(catalogue.algorithms())
-            detail = "is missing" if "algorithm" not in values else f"is {show(name)}"
-            problems.append(Problem("/algorithm", f"{detail}; expected one of {known}"))
-        if "features" in values:
-            features = part("features", features_of, None)
-        else:
-            problems.append(Problem("/features", "is missing"))
-            features = None
-        parts = {
-            "scaling": part("scaling", scaling.Scaling.of, {"kind": _SCALING[features.KIND]} if features else {}),
-            "calibration": part("calibration", calibration.Calibration.of, _calibration(algorithm)),
-            "threshold": part("threshold", threshold.Threshold.of, _objective(algorithm)),
-        }
-        if algorithm is not None:
-            parts["params"] = part("params", algorithm.Params.of, {})
-            problems += _misfits(str(name), algorithm, features, parts["calibration"])
-        try:
-            whole = _Whole.of({key: values[key] for key in _WHOLE if values.get(key) is not None}).to_json()
-        except Refused as error:
-            problems += error.problems
-        if problems:
-            raise Refused(problems)
-        return cls(algorithm=str(name), features=features, **parts, **whole)
-
-    def to_json(self) -> dict[str, Any]:
-        """What `of` takes back, with every default written out."""
-        return {
-            name: value.to_json() if isinstance(value, Parameters) else value
-            for name, value in ((name, getattr(self, name)) for name in self.__annotations__)
-        }
-
-
-@dataclass(frozen=True)
-class _Whole(Parameters):
-    window: int = param(10_000, "labelled events that the windowed figures look back on", least=1, most=1_000_000)
-    remembered_ids: int = param(2**20, "distinct event ids kept to tell duplicates", least=1, most=2**26)
-    seed: int = param(0, "of the random choices", least=0, most=2**53)
-
-
-_WHOLE = ("window", "remembered_ids", "seed")
-_SCALING = {"dense": "standard", "table": "standard", "named": "maxabs", "sparse": "none"}
-
-
-def _calibration(algorithm: Algorithm | None) -> dict[str, str]:
-    return {"kind": "posterior" if algorithm is not None and algorithm.POSTERIOR else "platt"}
-
-
-def _objective(algorithm: Algorithm | None) -> dict[str, str]:
-    return {"objective": "f1" if algorithm is not None and algorithm.POSTERIOR else "f1-window"}
-
-
-def _misfits(
-    name: str, algorithm: Algorithm, features: Features | None, chosen: calibration.Calibration | None
-) -> list[Problem]:
-    """Parts that are right alone but do not go together."""
-    problems = []
-    if features is None:
-        pass
-    elif features.sparse and not algorithm.SPARSE:
-        detail = f"gives sparse rows, and {name} takes dense ones only; use dense or table features, or cbr-diag"
-        problems.append(Problem("/features/kind", detail))
-    elif not features.sparse and not algorithm.DENSE:
-        problems.append(Problem("/features/kind", f"gives dense rows, and {name} takes sparse ones only"))
-    elif features.columns > algorithm.MAX_DIM:
-        detail = f"gives {features.columns} columns; {name} takes at most {algorithm.MAX_DIM}"
-        problems.append(Problem("/features", detail))
-    if chosen is not None and chosen.kind == "posterior" and not algorithm.POSTERIOR:
-        problems.append(Problem("/calibration/kind", f"is posterior, but the score of {name} is not a log-odds"))
-    return problems
 
 
 def signed_labels(labels: Any) -> Vector:
@@ -161,72 +51,6 @@ def signed_labels(labels: Any) -> Vector:
         bad = np.flatnonzero(~good)[:MAX_PROBLEMS]
         raise Refused([Problem(f"/labels/{i}", f"is {show(y.item(i))}; expected -1, 0 or 1") for i in bad])
     return np.where(y.astype(np.float64) > 0, 1.0, -1.0)
-
-
-class Scores(NamedTuple):
-    """What is said of n events, n entries each."""
-
-    scores: Vector
-    probabilities: Vector
-    threshold: float
-    decisions: NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Scorer:
-    """Scores events as the learner would at one moment of its life."""
-
-    config: Config
-    columns: Columns
-    scaled: NDArray[np.bool_]
-    scaling: scaling.ScalingState
-    weights: Linear
-    calibration: calibration.CalibrationState
-    threshold: float
-
-    def score(self, rows: Rows) -> Scores:
-        """Score encoded events. O(values given)."""
-        config = self.config
-        mapped = self.columns.look(rows)
-        ready = scaling.look(config.scaling, self.scaling, mapped, self.scaled)
-        scores = linear_scores(self.weights, ready)
-        probabilities = calibration.look(config.calibration, self.calibration, scores)
-        return Scores(scores, probabilities, self.threshold, probabilities >= self.threshold)
-
-    def frozen(self) -> Scorer:
-        """A copy that stays as it is while the learner moves on. O(state that scoring reads)."""
-        return Scorer(
-            self.config,
-            self.columns.frozen(),
-            self.scaled,
-            scaling.ScalingState._make(array.copy() for array in self.scaling),
-            Linear._make(array.copy() for array in self.weights),
-            calibration.CalibrationState._make(array.copy() for array in self.calibration),
-            self.threshold,
-        )
-
-
-@dataclass(frozen=True)
-class View:
-    """Everything that readers of a learner see, at one moment of its life."""
-
-    scorer: Scorer
-    figures: Figures
-    sources: dict[str, int]
-    columns: int  # that have a meaning so far
-
-    def frozen(self) -> View:
-        """A copy that stays as it is while the learner moves on."""
-        return View(self.scorer.frozen(), self.figures.frozen(), self.sources, self.columns)
-
-    @property
-    def not_ready(self) -> str | None:
-        """Why scores do not mean anything yet, or None once they do."""
-        negatives, positives = self.figures.counts.tolist()
-        if negatives and positives:
-            return None
-        missing = "event" if not negatives and not positives else "positive" if not positives else "negative"
-        return f"no labelled {missing} has been learnt yet"
 
 
 class Learner:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from learners.catalogue import algorithms
-from learners.learner import Config, Learner
+from learners.config import Config
+from learners.learner import Learner
 
 __all__ = ["warm"]
 

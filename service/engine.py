@@ -6,7 +6,7 @@ import asyncio
 import logging
 import uuid
 
-from learners.learner import Config
+from learners.config import Config
 from service.codec import Created, pack_record
 from service.errors import LearnerGone, LimitReached, NameTaken, ServiceError, StoreUnavailable, UnknownLearner
 from service.hosted import Hosted

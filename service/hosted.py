@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from learners.batch import Batch, Outcome, Restored, Segment, join
-from learners.learner import Learner, View
+from learners.learner import Learner
 from learners.parameters import Refused
+from learners.scorer import View
 from service.codec import Created, Record, pack_record, pack_snapshot, unpack_record, unpack_snapshot
 from service.errors import BehindLog, Damaged, LearnerGone, QueueFull, ServiceError, SourceGap, UnknownSnapshot
 from service.node import Node

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from learners.learner import Config, Learner
+from learners.config import Config
+from learners.learner import Learner
 from learners.parameters import Refused
 from service.codec import Created, Snapshot, unpack_record, unpack_snapshot
 from service.errors import BehindLog, Damaged, StoreUnavailable

@@ -14,8 +14,8 @@ from fastapi.responses import JSONResponse
 from learners import algorithms
 from learners.calibration import Calibration
 from learners.catalogue import describe
-from learners.features import KINDS, Features
-from learners.learner import Config
+from learners.config import KINDS, Config
+from learners.features import Features
 from learners.parameters import Problem, Refused
 from learners.scaling import Scaling
 from learners.threshold import Threshold

@@ -17,9 +17,10 @@ import numpy as np
 from learners.arrays import Rows, Vector
 from learners.batch import Batch, Segment
 from learners.features import MAX_PROBLEMS, Features
-from learners.learner import MAX_WEIGHT, Scores
+from learners.learner import MAX_WEIGHT
 from learners.parameters import Problem, Refused, show
 from learners.recent import MAX_SOURCE_NAME
+from learners.scorer import Scores
 from service.errors import BadBody, Invalid
 from service.hosted import Learnt
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from learners.arrays import Matrix, Sparse
 from learners.columns import Columns, OneHot, Renumbered, capacity_for, columns_of
-from learners.features import Dense, Field, Named, SparseColumns, Table
+from learners.features import Dense, SparseColumns
+from learners.named import Field, Named, Table
 from tests.learners.streams import piece
 
 TABLE = Table(

@@ -12,16 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from learners.arrays import Sparse
-from learners.features import (
-    LARGEST,
-    MAX_COLUMNS,
-    MAX_NONZERO,
-    Dense,
-    Features,
-    SparseColumns,
-    features_of,
-    number_fault,
-)
+from learners.config import features_of
+from learners.features import LARGEST, MAX_COLUMNS, MAX_NONZERO, Dense, Features, SparseColumns, number_fault
 from learners.parameters import Refused
 
 HUGE = 10**400

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners.arrays import Sparse
-from learners.features import MAX_COLUMNS, MAX_NAME, MAX_NONZERO, Features, Field, Named, Table
+from learners.features import MAX_COLUMNS, MAX_NONZERO, Features
+from learners.named import MAX_NAME, Field, Named, Table
 from learners.parameters import Problem, Refused
 from tests.learners import slow_pipeline as slow
 

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from learners import algorithms
 from learners.calibration import Calibration
-from learners.features import KINDS, Dense, Field, Named, SparseColumns, Table
+from learners.config import KINDS
+from learners.features import Dense, SparseColumns
+from learners.named import Field, Named, Table
 from learners.parameters import Parameters, Problem, Refused, param, pointer, required, show
 from learners.scaling import Scaling
 from learners.threshold import Threshold

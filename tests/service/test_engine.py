@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from learners.learner import Config, Learner
+from learners.config import Config
+from learners.learner import Learner
 from service.engine import Engine
 from service.errors import (
     BehindLog,

@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient
 from typer.testing import CliRunner
 
-from learners.learner import Config
+from learners.config import Config
 from service import pages
 from service.cli import app as command_line
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from learners.arrays import Sparse
 from learners.batch import Batch, Restored, Segment
-from learners.features import Features, features_of
-from learners.learner import Config, Learner
+from learners.config import Config, features_of
+from learners.features import Features
+from learners.learner import Learner
 from service import wire
 from service.codec import Created, pack_record, pack_snapshot, unpack_record, unpack_snapshot
 from service.errors import BadBody, Damaged, Invalid

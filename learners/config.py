@@ -1,0 +1,137 @@
+"""What a learner is created with: the settings of every part, read from JSON, checked alone and together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from learners import calibration, catalogue, scaling, threshold
+from learners.algorithm import Algorithm
+from learners.features import Dense, Features, SparseColumns
+from learners.named import Named, Table
+from learners.parameters import Parameters, Problem, Refused, param, pointer, show
+
+__all__ = ["KINDS", "Config", "features_of"]
+
+KINDS: dict[str, type[Features]] = {one.KIND: one for one in (Dense, SparseColumns, Named, Table)}
+
+
+def features_of(values: Any) -> Features:
+    """The kind that a learner's configuration names, `{"kind": "dense", "dim": 8}`. Raises `Refused`."""
+    if not isinstance(values, Mapping):
+        raise Refused([Problem("", f"is {show(values)}; expected an object with a kind")])
+    kind = values.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise Refused([Problem("/kind", f"is {show(kind)}; expected one of {', '.join(KINDS)}")])
+    return KINDS[kind].of({name: value for name, value in values.items() if name != "kind"})
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a learner is created with; everything about it that is not learnt."""
+
+    algorithm: str
+    params: Parameters
+    features: Features
+    scaling: scaling.Scaling
+    calibration: calibration.Calibration
+    threshold: threshold.Threshold
+    window: int  # labelled events that the windowed figures look back on
+    remembered_ids: int  # distinct event ids kept to tell duplicates
+    seed: int
+
+    @classmethod
+    def of(cls, values: Any) -> Config:
+        """From parsed JSON; only `algorithm` and `features` have no default. Raises `Refused` with every problem."""
+        if not isinstance(values, Mapping):
+            raise Refused([Problem("", f"is {show(values)}; expected an object")])
+        problems = [
+            Problem(pointer(name), f"is not a setting; expected one of {', '.join(cls.__annotations__)}")
+            for name in values
+            if name not in cls.__annotations__
+        ]
+
+        def part(name: str, read: Any, default: Mapping[str, Any] | None) -> Any:
+            """A part as it was read; what it leaves out is the default's. None where it was refused."""
+            value = values.get(name)
+            if default is not None and (value is None or isinstance(value, Mapping)):
+                value = {**default, **(value or {})}
+            try:
+                return read(value)
+            except Refused as error:
+                problems.extend(error.under(f"/{name}").problems)
+                return None
+
+        name = values.get("algorithm")
+        algorithm = catalogue.algorithms().get(name) if isinstance(name, str) else None
+        if algorithm is None:
+            known = ", ".join(catalogue.algorithms())
+            detail = "is missing" if "algorithm" not in values else f"is {show(name)}"
+            problems.append(Problem("/algorithm", f"{detail}; expected one of {known}"))
+        if "features" in values:
+            features = part("features", features_of, None)
+        else:
+            problems.append(Problem("/features", "is missing"))
+            features = None
+        parts = {
+            "scaling": part("scaling", scaling.Scaling.of, {"kind": _SCALING[features.KIND]} if features else {}),
+            "calibration": part("calibration", calibration.Calibration.of, _calibration(algorithm)),
+            "threshold": part("threshold", threshold.Threshold.of, _objective(algorithm)),
+        }
+        if algorithm is not None:
+            parts["params"] = part("params", algorithm.Params.of, {})
+            problems += _misfits(str(name), algorithm, features, parts["calibration"])
+        try:
+            whole = _Whole.of({key: values[key] for key in _WHOLE if values.get(key) is not None}).to_json()
+        except Refused as error:
+            problems += error.problems
+        if problems:
+            raise Refused(problems)
+        return cls(algorithm=str(name), features=features, **parts, **whole)
+
+    def to_json(self) -> dict[str, Any]:
+        """What `of` takes back, with every default written out."""
+        return {
+            name: value.to_json() if isinstance(value, Parameters) else value
+            for name, value in ((name, getattr(self, name)) for name in self.__annotations__)
+        }
+
+
+@dataclass(frozen=True)
+class _Whole(Parameters):
+    window: int = param(10_000, "labelled events that the windowed figures look back on", least=1, most=1_000_000)
+    remembered_ids: int = param(2**20, "distinct event ids kept to tell duplicates", least=1, most=2**26)
+    seed: int = param(0, "of the random choices", least=0, most=2**53)
+
+
+_WHOLE = ("window", "remembered_ids", "seed")
+_SCALING = {"dense": "standard", "table": "standard", "named": "maxabs", "sparse": "none"}
+
+
+def _calibration(algorithm: Algorithm | None) -> dict[str, str]:
+    return {"kind": "posterior" if algorithm is not None and algorithm.POSTERIOR else "platt"}
+
+
+def _objective(algorithm: Algorithm | None) -> dict[str, str]:
+    return {"objective": "f1" if algorithm is not None and algorithm.POSTERIOR else "f1-window"}
+
+
+def _misfits(
+    name: str, algorithm: Algorithm, features: Features | None, chosen: calibration.Calibration | None
+) -> list[Problem]:
+    """Parts that are right alone but do not go together."""
+    problems = []
+    if features is None:
+        pass
+    elif features.sparse and not algorithm.SPARSE:
+        detail = f"gives sparse rows, and {name} takes dense ones only; use dense or table features, or cbr-diag"
+        problems.append(Problem("/features/kind", detail))
+    elif not features.sparse and not algorithm.DENSE:
+        problems.append(Problem("/features/kind", f"gives dense rows, and {name} takes sparse ones only"))
+    elif features.columns > algorithm.MAX_DIM:
+        detail = f"gives {features.columns} columns; {name} takes at most {algorithm.MAX_DIM}"
+        problems.append(Problem("/features", detail))
+    if chosen is not None and chosen.kind == "posterior" and not algorithm.POSTERIOR:
+        problems.append(Problem("/calibration/kind", f"is posterior, but the score of {name} is not a log-odds"))
+    return problems
