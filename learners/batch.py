@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from learners.arrays import Floats, Rows, Sparse, Vector
 
-__all__ = ["Batch", "Outcome", "Restored", "Segment", "join", "length", "take"]
+__all__ = ["Batch", "Outcome", "Restored", "Segment", "join", "joined", "length", "part_of", "take"]
 
 
 class Segment(NamedTuple):
@@ -36,6 +36,23 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def part(self, start: int, stop: int) -> Batch:
+        """Some neighbouring events, as views. Learning the parts in turn is the same as learning the whole."""
+        cut = slice(start, stop)
+        return Batch(
+            part_of(self.rows, start, stop),
+            self.labels[cut],
+            None if self.weights is None else self.weights[cut],
+            None if self.times is None else self.times[cut],
+            None if self.ids is None else self.ids[cut],
+            tuple(
+                Segment(max(one.start, start) - start, min(one.stop, stop) - start, one.name, one.offset + late)
+                for one in self.segments
+                if one.start < stop and one.stop > start
+                for late in [max(0, start - one.start)]
+            ),
+        )
 
 
 @dataclass(frozen=True)
@@ -70,9 +87,32 @@ class Outcome:
         )
 
 
+def joined(outcomes: Sequence[Outcome]) -> Outcome:
+    """The outcome of a batch from those of its parts."""
+    if len(outcomes) == 1:
+        return outcomes[0]
+    return Outcome(
+        np.concatenate([one.applied for one in outcomes]),
+        np.concatenate([one.beyond for one in outcomes]),
+        np.concatenate([one.scores for one in outcomes]),
+        np.concatenate([one.probabilities for one in outcomes]),
+        np.concatenate([one.thresholds for one in outcomes]),
+        np.concatenate([one.decisions for one in outcomes]),
+    )
+
+
 def length(rows: Rows) -> int:
     """How many rows."""
     return len(rows.indptr) - 1 if isinstance(rows, Sparse) else len(rows)
+
+
+def part_of(rows: Rows, start: int, stop: int) -> Rows:
+    """The rows from `start` to `stop`, as views."""
+    if not isinstance(rows, Sparse):
+        return rows[start:stop]
+    indptr = rows.indptr[start : stop + 1]
+    inner = slice(int(indptr[0]), int(indptr[-1]))
+    return Sparse(rows.data[inner], rows.indices[inner], indptr - indptr[0])
 
 
 def take(rows: Rows, mask: NDArray[np.bool_]) -> Rows:

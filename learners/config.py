@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from learners import calibration, catalogue, scaling, threshold
 from learners.algorithm import Algorithm
-from learners.features import Dense, Features, SparseColumns
+from learners.arrays import Rows, Sparse
+from learners.features import MAX_PROBLEMS, Dense, Features, SparseColumns
 from learners.named import Named, Table
 from learners.parameters import Parameters, Problem, Refused, param, pointer, show
 
-__all__ = ["KINDS", "Config", "features_of"]
+__all__ = ["KINDS", "MAX_BUFFERED", "Config", "features_of"]
+
+MAX_BUFFERED = 2**20  # numbers in the buffer of one class: stored events times columns, or times non-zeros
 
 KINDS: dict[str, type[Features]] = {one.KIND: one for one in (Dense, SparseColumns, Named, Table)}
 
@@ -81,7 +86,7 @@ class Config:
         }
         if algorithm is not None:
             parts["params"] = part("params", algorithm.Params.of, {})
-            problems += _misfits(str(name), algorithm, features, parts["calibration"])
+            problems += _misfits(str(name), algorithm, parts["params"], features, parts["calibration"])
         try:
             whole = _Whole.of({key: values[key] for key in _WHOLE if values.get(key) is not None}).to_json()
         except Refused as error:
@@ -89,6 +94,19 @@ class Config:
         if problems:
             raise Refused(problems)
         return cls(algorithm=str(name), features=features, **parts, **whole)
+
+    def encode(self, values: Any, typed: bool = False) -> Rows:
+        """The columns of n events' features: `Features.encode`, and no event too long for the algorithm's buffers."""
+        rows = self.features.encode(values, typed)
+        capacity = getattr(self.params, "capacity", 1)
+        if isinstance(rows, Sparse):
+            sizes = np.diff(rows.indptr)
+            long = np.flatnonzero(sizes * capacity > MAX_BUFFERED)[:MAX_PROBLEMS]
+            if len(long):
+                most = MAX_BUFFERED // capacity
+                detail = "has {} columns; expected at most {} where {} events of each class are stored"
+                raise Refused([Problem(f"/{i}", detail.format(sizes[i], most, capacity)) for i in long.tolist()])
+        return rows
 
     def to_json(self) -> dict[str, Any]:
         """What `of` takes back, with every default written out."""
@@ -118,7 +136,11 @@ def _objective(algorithm: Algorithm | None) -> dict[str, str]:
 
 
 def _misfits(
-    name: str, algorithm: Algorithm, features: Features | None, chosen: calibration.Calibration | None
+    name: str,
+    algorithm: Algorithm,
+    params: Parameters | None,
+    features: Features | None,
+    chosen: calibration.Calibration | None,
 ) -> list[Problem]:
     """Parts that are right alone but do not go together."""
     problems = []
@@ -132,6 +154,10 @@ def _misfits(
     elif features.columns > algorithm.MAX_DIM:
         detail = f"gives {features.columns} columns; {name} takes at most {algorithm.MAX_DIM}"
         problems.append(Problem("/features", detail))
+    capacity = getattr(params, "capacity", 1)
+    if features is not None and not features.sparse and capacity * features.columns > MAX_BUFFERED:
+        detail = f"is {capacity}; expected at most {MAX_BUFFERED // features.columns} with {features.columns} columns"
+        problems.append(Problem("/params/capacity", detail))
     if chosen is not None and chosen.kind == "posterior" and not algorithm.POSTERIOR:
         problems.append(Problem("/calibration/kind", f"is posterior, but the score of {name} is not a log-odds"))
     return problems

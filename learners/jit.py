@@ -10,8 +10,11 @@ be written, in a private temporary directory (kernels then compile once per proc
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
+import re
+import shutil
 import sys
 import tempfile
 import time
@@ -24,6 +27,7 @@ import numpy as np
 
 __all__ = ["cache_directory", "kernel"]
 
+_OURS = re.compile(r"kernels-[0-9a-f]{16}")
 _KEPT_DAYS = 30  # cache directories of older sources that nobody used for so long are removed
 
 
@@ -37,10 +41,8 @@ def _key() -> str:
 
 
 def _base() -> Path:
-    if os.environ.get("NUMBA_CACHE_DIR"):
-        return Path(os.environ["NUMBA_CACHE_DIR"])
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(home) / "rarestream"
+    return Path(os.environ.get("NUMBA_CACHE_DIR") or home) / "rarestream"
 
 
 def _open_cache() -> Path:
@@ -51,7 +53,9 @@ def _open_cache() -> Path:
         with tempfile.TemporaryFile(dir=path):
             pass
     except OSError:
-        return Path(tempfile.mkdtemp(prefix="rarestream-kernels-"))
+        private = tempfile.mkdtemp(prefix="rarestream-kernels-")
+        atexit.register(shutil.rmtree, private, ignore_errors=True)
+        return Path(private)
     os.utime(path)
     _remove_old(base, path)
     return path
@@ -61,11 +65,9 @@ def _remove_old(base: Path, current: Path) -> None:
     before = time.time() - _KEPT_DAYS * 86400
     for other in base.glob("kernels-*"):
         try:
-            if other == current or other.stat().st_mtime > before:
+            if other == current or not _OURS.fullmatch(other.name) or other.stat().st_mtime > before:
                 continue
-            for file in sorted(other.rglob("*"), reverse=True):
-                file.rmdir() if file.is_dir() else file.unlink()
-            other.rmdir()
+            shutil.rmtree(other)
         except OSError:  # another process is at it, or it is not ours: either way it is not needed here
             continue
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from learners import calibration, catalogue, scaling, threshold
 from learners.arrays import Rows, Sparse, Vector
-from learners.batch import Batch, Outcome, Restored, length, take
+from learners.batch import Batch, Outcome, Restored, length, part_of, take
 from learners.columns import columns_of
 from learners.config import Config
 from learners.features import MAX_PROBLEMS, SparseColumns
@@ -124,7 +124,7 @@ class Learner:
             if not isinstance(features, SparseColumns) or matrix.shape[1:] != (features.dim,):
                 raise Refused([Problem("", f"a sparse matrix of shape {matrix.shape} is not what this learner takes")])
             X = Sparse(matrix.data, matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64))
-        return self.config.features.encode(X)
+        return self.config.encode(X)
 
     def _learn(self, batch: Batch) -> Outcome:
         fresh = np.ones(len(batch), dtype=np.bool_)
@@ -140,7 +140,7 @@ class Learner:
         step = _CHUNK if isinstance(rows, Sparse) else max(1, min(_CHUNK, _CHUNK_NUMBERS // self._dim))
         for start in range(0, len(y), step):
             cut = slice(start, min(start + step, len(y)))
-            scores[cut] = self._advance(_cut(rows, cut), y[cut], weights[cut])
+            scores[cut] = self._advance(part_of(rows, start, start + step), y[cut], weights[cut])
             probabilities[cut] = calibration.learn(self.config.calibration, self._calibration, scores[cut], y[cut])
             threshold.learn(self.config.threshold, self._threshold, probabilities[cut], y[cut], thresholds[cut])
         outcome = Outcome(
@@ -295,14 +295,6 @@ def _groups(state: State) -> defaultdict[str, State]:
 
 def _copied(kind: Any, arrays: State) -> Any:
     return kind(**{name: np.array(arrays[name], order="C") for name in kind._fields})
-
-
-def _cut(rows: Rows, cut: slice) -> Rows:
-    if not isinstance(rows, Sparse):
-        return rows[cut]
-    indptr = rows.indptr[cut.start : cut.stop + 1]
-    inner = slice(int(indptr[0]), int(indptr[-1]))
-    return Sparse(rows.data[inner], rows.indices[inner], indptr - indptr[0])
 
 
 def _spread(values: Vector, mask: NDArray[np.bool_]) -> Vector:

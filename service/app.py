@@ -85,6 +85,8 @@ async def _on_validation_error(request: Request, error: Exception) -> JSONRespon
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     problem = ServiceError(str(error.detail))
+    if error.status_code == 404 and request.url.path.startswith("/v1/learners/"):
+        problem.problems.append(Problem("/name", "no such path; a learner's name holds no slash"))
     problem.status, problem.title = error.status_code, str(error.detail)
     problem.code = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "http-error")
     response = _problem(request, problem)

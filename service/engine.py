@@ -40,6 +40,7 @@ class Engine:
         except StoreUnavailable as error:
             logger.warning("the store is not there yet: %s", error.detail)
         self._following = asyncio.create_task(self._follow(), name="follow")
+        self._following.add_done_callback(self._follow_ended)
 
     async def stop(self) -> None:
         """Finish what waits, snapshot what changed, release the store."""
@@ -78,6 +79,7 @@ class Engine:
                 hosted = await self._host(name, head)
                 if head.birth == token:
                     return hosted, True
+                hosted.follow()
         if hosted.learner.config != config:
             raise NameTaken(f"{name} exists with another configuration; delete it first, or choose another name")
         return hosted, False
@@ -105,7 +107,6 @@ class Engine:
         learner, position, snapshot = await self.node.recover(name, head.birth)
         hosted = Hosted(name, head.birth, learner, position, self.node, self.forget, snapshot=snapshot)
         self.hosted[name] = hosted
-        await hosted.catch_up()
         return hosted
 
     # Other nodes
@@ -139,14 +140,28 @@ class Engine:
                 raise
             except ServiceError as error:  # this learner's trouble is not the others'
                 known = self.unavailable.get(name)
-                if name not in self.hosted and (known is None or known.detail != error.detail):
+                if known is None or known.detail != error.detail:
                     logger.error("%s: %s", name, error.detail)
                     self.unavailable[name] = error
             else:
                 self.unavailable.pop(name, None)
         for name in self.unavailable.keys() - heads.keys():
             del self.unavailable[name]
-        self.ready = True
+        if not self.ready:  # at the start, all of them side by side
+            learners = list(self.hosted.values())
+            done = await asyncio.gather(*(hosted.catch_up() for hosted in learners), return_exceptions=True)
+            for hosted, failure in zip(learners, done, strict=True):
+                if isinstance(failure, StoreUnavailable):
+                    raise failure
+                if failure is not None:  # `failed` says so to whoever asks for it
+                    logger.error("%s: %s", hosted.name, failure)
+            self.ready = True
+
+    def _follow_ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:  # a fault of ours: this node serves what it has, and says that it is not ready
+            logger.critical("other nodes are no longer followed", exc_info=error)
+            self.ready = False
 
     async def _meet(self, name: str, head: Head) -> None:
         hosted = self.hosted.get(name)
@@ -156,5 +171,6 @@ class Engine:
                     if len(self.hosted) >= self.node.settings.max_learners:
                         raise LimitReached(f"{name} is not hosted: this node has its limit of learners")
                     await self._host(name, head)
+            self.hosted[name].follow()
         elif hosted.position < head.position and hosted.failed is None and not hosted.queued_events:
-            await hosted.catch_up()
+            hosted.follow()

@@ -37,6 +37,7 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "TooLarge",
+    "TooSlow",
     "UnknownLearner",
     "UnknownSnapshot",
     "WrongType",
@@ -91,6 +92,12 @@ class SourceGap(ServiceError):
     """The request begins after the next event of its source; learning it would lose those between."""
 
     status, code, title = 409, "source-gap", "Events are missing before these"
+
+
+class TooSlow(ServiceError):
+    """The body did not come in time."""
+
+    status, code, title = 408, "too-slow", "The body did not come in time"
 
 
 class TooLarge(ServiceError):

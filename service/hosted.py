@@ -11,6 +11,7 @@ waits for nothing and never sees half an event.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 import uuid
@@ -19,12 +20,22 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from learners.batch import Batch, Outcome, Restored, Segment, join
-from learners.learner import Learner
+from learners.arrays import Sparse
+from learners.batch import Batch, Outcome, Restored, Segment, join, joined
+from learners.learner import Learner, check_state
 from learners.parameters import Refused
 from learners.scorer import View
 from service.codec import Created, Record, pack_record, pack_snapshot, unpack_record, unpack_snapshot
-from service.errors import BehindLog, Damaged, LearnerGone, QueueFull, ServiceError, SourceGap, UnknownSnapshot
+from service.errors import (
+    BehindLog,
+    Damaged,
+    LearnerGone,
+    QueueFull,
+    ServiceError,
+    SourceGap,
+    StoreUnavailable,
+    UnknownSnapshot,
+)
 from service.node import Node
 from service.store import Entry, SnapshotInfo
 
@@ -32,8 +43,11 @@ __all__ = ["Hosted", "Learnt"]
 
 logger = logging.getLogger("rarestream.learner")
 
-_INLINE_SECONDS = 1e-3  # work expected to be shorter than this stays on the event loop
+_INLINE_SECONDS = 1e-3  # work expected to be shorter than this stays on the event loop,
+_INLINE_NUMBERS = 2**17  # unless it is of more feature values than this, whatever is expected
+_PIECE_SECONDS = 0.2  # of a long record, after which others have their turn
 _READ_ENTRIES = 256  # per page while catching up
+_LAST_SECONDS = 5.0  # that a stop waits for what is being learnt
 _LARGE = 2**18  # bytes of a record from which on it is packed by a thread
 
 
@@ -70,6 +84,35 @@ def _size(batch: Batch) -> int:
     return ids + 512 + sum(int(array.nbytes) for array in arrays)
 
 
+def _numbers(batch: Batch) -> int:
+    """How much work a batch is: its feature values, and something for each event."""
+    return 8 * len(batch) + (len(batch.rows.data) if isinstance(batch.rows, Sparse) else int(batch.rows.size))
+
+
+class _Pace:
+    """What a feature value has cost to learn lately; the dear ones are remembered for longer than the cheap ones."""
+
+    def __init__(self) -> None:
+        self._seconds = 1.0  # per value: the first batch goes to a thread
+        self._notes = 0
+
+    def seconds(self, numbers: int) -> float:
+        """What so many values will probably take."""
+        return self._seconds * numbers
+
+    def note(self, numbers: int, seconds: float, outcome: Outcome) -> None:
+        """Take in a measurement. Duplicates cost nothing and tell nothing."""
+        learnt = numbers * float(outcome.applied.mean()) if len(outcome.applied) else 0.0
+        if learnt == 0.0:
+            return
+        self._notes += 1
+        now = seconds / learnt
+        if self._notes <= 2:  # the first ones load or compile kernels: that is not what a value costs
+            self._seconds = now
+        else:
+            self._seconds = now if now > self._seconds else 0.9 * self._seconds + 0.1 * now
+
+
 def _settle(future: asyncio.Future[Learnt] | asyncio.Future[None], error: ServiceError) -> None:
     if not future.done():  # a caller may have hung up
         future.set_exception(error)
@@ -89,17 +132,19 @@ class Hosted:
     snapshot: SnapshotInfo | None = None
     queued_bytes: int = 0
     queued_events: int = 0
-    failed: ServiceError | None = None  # why it cannot move on, until it is restored or deleted
+    failed: ServiceError | None = None  # why it cannot move on; a restart may help, deleting always does
 
     def __post_init__(self) -> None:
         self.view = self.learner.view()
         self._waiting: deque[_Update | _Job] = deque()
         self._current: list[_Update] | list[_Job] = []  # taken from the queue, not answered yet
         self._wake = asyncio.Event()
-        self._seconds_per_event: float | None = None
+        self._pace = _Pace()
+        self._abandon = False  # a long record is to be given up half-way
         self._changed_events = 0  # since the newest snapshot
         self._snapshot_due = time.monotonic() + self.node.settings.snapshot_seconds
         self._saving: asyncio.Task[None] | None = None
+        self._following: asyncio.Future[None] | None = None
         self._closing = False
         self.task = asyncio.create_task(self._run(), name=f"learner {self.name}")
         self.task.add_done_callback(self._ended)
@@ -135,8 +180,13 @@ class Hosted:
         return found[0]
 
     async def save(self) -> SnapshotInfo:
-        """Take a snapshot now."""
-        await self.at_rest(self._save)
+        """Take a snapshot now, of everything that is in the log."""
+
+        async def run() -> None:
+            await self._read_on()  # a snapshot older than what other nodes retain would not be kept
+            await self._save()
+
+        await self.at_rest(run)
         assert self.snapshot is not None
         return self.snapshot
 
@@ -145,7 +195,14 @@ class Hosted:
         found = await self.node.store.load(self.name, self.birth, position)
         if found is None:
             raise UnknownSnapshot(f"{self.name} has no snapshot at position {position}")
-        snapshot = await self.node.in_thread(lambda: unpack_snapshot(found[1], f"snapshot {position} of {self.name}"))
+        what = f"snapshot {position} of {self.name}"
+        snapshot = await self.node.in_thread(lambda: unpack_snapshot(found[1], what))
+        if snapshot.config != self.learner.config:  # nothing may fail once it is in the log
+            raise Damaged(f"{what} is of another configuration")
+        try:
+            await self.node.in_thread(lambda: check_state(snapshot.config, snapshot.state))
+        except Refused as error:
+            raise Damaged(f"{what} does not fit its configuration: {error}") from error
 
         async def run() -> None:
             await self._append(Restored(snapshot.position, snapshot.state))
@@ -157,31 +214,47 @@ class Hosted:
         """Apply what other nodes have appended."""
         await self.at_rest(self._read_on)
 
+    def follow(self) -> None:
+        """Start catching up, unless that is under way."""
+        if self._following is None or self._following.done():
+            self._following = self._put_job(self._read_on)
+
     async def close(self, save: bool) -> None:
-        """Finish what waits, take a last snapshot if asked to, and stop."""
-        if self.task.done():
-            return
-        if save and self.failed is None:
+        """Answer everyone who waits, take a last snapshot if asked to, and stop.
 
-            async def last() -> None:
-                if self._changed_events:
-                    await self._save()
-
-            try:
-                await self.at_rest(last)
-            except ServiceError as error:  # the log has everything; the next start reads it from there
-                logger.warning("no snapshot of %s at shutdown: %s", self.name, error.detail)
-        self._closing = True
-        self._wake.set()
-        await asyncio.wait([self.task])
+        A record that takes long is given up half-way, and then there is no snapshot: the log has everything.
+        """
+        if not self.task.done():
+            if save and self.failed is None:
+                await self._last()
+            self._abandon = self._closing = True
+            self._wake.set()
+            await asyncio.wait([self.task])
         if self._saving is not None:
             await asyncio.wait([self._saving])
 
+    async def _last(self) -> None:
+        async def run() -> None:
+            if self._changed_events:
+                await self._save()
+
+        waiting = asyncio.ensure_future(self.at_rest(run))
+        done, _ = await asyncio.wait([waiting], timeout=_LAST_SECONDS)
+        if not done:
+            self._abandon = True
+            await asyncio.wait([waiting])
+        error = waiting.exception()
+        if error is not None:
+            logger.warning("no snapshot of %s at shutdown: %s", self.name, error)
+
     # The task
 
-    def _check(self) -> None:
+    def _check_alive(self) -> None:
         if self.failed is not None:
             raise self.failed
+
+    def _check(self) -> None:
+        self._check_alive()
         if self._closing or self.task.done():
             raise LearnerGone(f"{self.name} is no longer here")
 
@@ -217,6 +290,7 @@ class Hosted:
                 assert isinstance(job, _Job)
                 self._current = [job]
                 try:
+                    self._check_alive()
                     await job.run()
                 except ServiceError as error:
                     self._notice(error)
@@ -285,6 +359,7 @@ class Hosted:
         if isinstance(error, LearnerGone):
             self.failed = error
             self.gone(self)
+            self._closing = True  # the task ends once everyone who waits is answered
         elif isinstance(error, Damaged):
             logger.error("%s cannot move on: %s", self.name, error.detail)
             self.failed = error
@@ -339,30 +414,51 @@ class Hosted:
             raise Damaged(f"the log of {self.name} goes from {self.position} to {entry.position}")
         record: Record | None = known
         if record is None:
-            record = unpack_record(entry.data, f"record {entry.position} of {self.name}")
+            unpack = functools.partial(unpack_record, entry.data, f"record {entry.position} of {self.name}")
+            record = unpack() if len(entry.data) < _LARGE else await self.node.in_thread(unpack)
         if isinstance(record, Created):
             self.position = entry.position
             return None
-        events = len(record) if isinstance(record, Batch) else 10**9
-        expected = None if self._seconds_per_event is None else self._seconds_per_event * events
-        if expected is not None and expected < _INLINE_SECONDS:
-            began = time.perf_counter()
-            outcome = self._move(record)
-        else:
-            self.view = await self.node.in_thread(self.view.frozen)  # nothing moves while it is copied
-            began = time.perf_counter()
-            outcome = await self.node.in_thread(lambda: self._move(record))
-        if isinstance(record, Batch):
-            seconds = (time.perf_counter() - began) / max(len(record), 1)
-            usual = self._seconds_per_event
-            # the first events of a process load or compile kernels: that is not what events cost
-            self._seconds_per_event = seconds if usual is None or seconds < usual else 0.8 * usual + 0.2 * seconds
-            self._changed_events += len(record)
-        else:
-            self._changed_events += 1
+        outcome = await self._advance(record)
+        self._changed_events += len(record) if isinstance(record, Batch) else 1
         self.position = entry.position
         self.view = self.learner.view()
         return outcome
+
+    async def _advance(self, record: Batch | Restored) -> Outcome | None:
+        """Apply a record: here if that is short work, else piece by piece in a thread.
+
+        Pieces (the result is the same to the bit) let other learners have the thread, and let a stop or a deletion end
+        a long record half-way: the log has it, and the next start learns it whole.
+        """
+        if not isinstance(record, Batch):
+            self.view = await self.node.in_thread(self.view.frozen)
+            await self.node.in_thread(lambda: self._move(record))
+            return None
+        numbers = _numbers(record)
+        if numbers <= _INLINE_NUMBERS and self._pace.seconds(numbers) < _INLINE_SECONDS:
+            began = time.perf_counter()
+            outcome = self._move(record)
+            assert outcome is not None
+            self._pace.note(numbers, time.perf_counter() - began, outcome)
+            return outcome
+        self.view = await self.node.in_thread(self.view.frozen)  # nothing moves while it is copied
+        outcomes = []
+        start = 0
+        while start < len(record):
+            if self._abandon:  # the state is between two positions: nothing may be made of it any more
+                self.failed = StoreUnavailable(f"{self.name} stops here; the events are in the log and will be learnt")
+                raise self.failed
+            share = _PIECE_SECONDS / max(self._pace.seconds(numbers), 1e-9)
+            stop = min(len(record), start + max(1, int(share * len(record))))
+            piece = record.part(start, stop)
+            began = time.perf_counter()
+            outcome = await self.node.in_thread(functools.partial(self._move, piece))
+            assert outcome is not None
+            outcomes.append(outcome)
+            self._pace.note(_numbers(piece), time.perf_counter() - began, outcome)
+            start = stop
+        return joined(outcomes)
 
     def _move(self, record: Batch | Restored) -> Outcome | None:
         try:
@@ -376,7 +472,12 @@ class Hosted:
         """Start a snapshot when one is due; the state is copied here and now, and written behind."""
         due = self._changed_events >= self.node.settings.snapshot_events
         late = self._changed_events > 0 and time.monotonic() >= self._snapshot_due
-        if (due or late) and (self._saving is None or self._saving.done()) and not self._closing:
+        if (
+            self.failed is None
+            and (due or late)
+            and (self._saving is None or self._saving.done())
+            and not self._closing
+        ):
             self._waiting.appendleft(_Job(self._start_saving, asyncio.get_running_loop().create_future()))
 
     async def _start_saving(self) -> None:

@@ -90,7 +90,7 @@ class Node:
                     continue  # another node took a snapshot and trimmed the log in between
                 why = "; ".join(reasons) or "its log has no beginning"
                 raise Damaged(f"{name} cannot be recovered: {why}") from None
-            learner = self._created(name, first)
+            learner = await self.in_thread(functools.partial(self._created, name, first))
             self._passed_over(reasons)
             return learner, 1, None
 
@@ -99,7 +99,7 @@ class Node:
         if not isinstance(record, Created):
             raise Damaged(f"the log of {name} does not begin with its creation")
         try:
-            return Learner(Config.of(record.config))
+            return _primed(name, lambda: Learner(Config.of(record.config)))
         except Refused as error:
             raise Damaged(f"the configuration of {name} is not one this release knows: {error}") from error
 
@@ -111,6 +111,16 @@ class Node:
         what = f"snapshot {position} of {name}"
         snapshot: Snapshot = unpack_snapshot(data, what)
         try:
-            return Learner.restored(snapshot.config, snapshot.state)
+            return _primed(name, lambda: Learner.restored(snapshot.config, snapshot.state))
         except Refused as error:
             raise Damaged(f"{what} does not fit its configuration: {error}") from error
+
+
+def _primed(name: str, make: Callable[[], Learner]) -> Learner:
+    """Make a learner and load the kernels that scoring needs: not on the event loop, at a first request."""
+    try:
+        learner = make()
+        learner.score([])
+    except MemoryError as error:
+        raise Damaged(f"{name} needs more memory than there is") from error
+    return learner

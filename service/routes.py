@@ -15,34 +15,38 @@ from learners import algorithms
 from learners.calibration import Calibration
 from learners.catalogue import describe
 from learners.config import KINDS, Config
-from learners.features import Features
 from learners.parameters import Problem, Refused
 from learners.scaling import Scaling
 from learners.threshold import Threshold
 from service import examples, schemas
 from service.engine import Engine
-from service.errors import Invalid, QueueFull, TooLarge, WrongType
+from service.errors import Invalid, QueueFull, TooLarge, TooSlow, WrongType
 from service.hosted import Hosted
 from service.wire import decode_events, decode_json, decode_update, encode_learnt, encode_scores
 
 __all__ = ["router"]
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
-
-def the_engine(request: Request) -> Engine:
+async def the_engine(request: Request) -> Engine:
     """The engine of this application."""
     engine: Engine = request.app.state.engine
     return engine
 
 
 TheEngine = Annotated[Engine, Depends(the_engine)]
-Name = Annotated[str, Path(description="1 to 100 of letters, digits, '.', '_', '-'; begins with a letter or digit")]
+_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+Name = Annotated[
+    str,
+    Path(
+        json_schema_extra={"pattern": f"^{_PATTERN}$"},
+        description="1 to 100 of letters, digits, '.', '_', '-'; begins with a letter or digit",
+    ),
+]
 
 
-def the_name(name: Name) -> str:
+async def the_name(name: Name) -> str:
     """A name that a learner may have."""
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(_PATTERN, name):
         detail = f"is {name[:120]!r}; expected 1 to 100 of letters, digits, '.', '_', '-', a letter or digit first"
         raise Invalid("the name is not one a learner may have", [Problem("/name", detail)])
     return name
@@ -51,7 +55,7 @@ def the_name(name: Name) -> str:
 TheName = Annotated[str, Depends(the_name)]
 
 
-def the_learner(name: TheName, engine: TheEngine) -> Hosted:
+async def the_learner(name: TheName, engine: TheEngine) -> Hosted:
     """The learner of the path; 404 where there is none."""
     return engine.get(name)
 
@@ -61,9 +65,9 @@ TheLearner = Annotated[Hosted, Depends(the_learner)]
 
 async def the_body(request: Request) -> AsyncIterator[bytes]:
     """The body, within the node's bounds for one and for all that are held until they are answered. JSON only."""
-    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise WrongType(f"the body is {kind[:100]}; expected application/json")
+    kind, _, parameters = request.headers.get("content-type", "application/json").lower().partition(";")
+    if kind.strip() != "application/json" or ("charset" in parameters and "utf-8" not in parameters):
+        raise WrongType(f"the body is {(kind + parameters)[:100]}; expected application/json in UTF-8")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise WrongType("compressed bodies are not read here; send the body as it is")
     settings = request.app.state.settings
@@ -75,14 +79,18 @@ async def the_body(request: Request) -> AsyncIterator[bytes]:
     parts: list[bytes] = []
     size = 0
     try:
-        async for part in request.stream():
-            size += len(part)
-            buffered.bytes += len(part)
-            if size > limit:
-                raise TooLarge(f"the body is over {limit} bytes: send smaller batches")
-            if buffered.bytes > settings.max_buffered_bytes and size < buffered.bytes:
-                raise QueueFull("this node holds as many bytes of requests as it may; try again in a moment")
-            parts.append(part)
+        try:
+            async with asyncio.timeout(settings.body_seconds):
+                async for part in request.stream():
+                    size += len(part)
+                    buffered.bytes += len(part)
+                    if size > limit:
+                        raise TooLarge(f"the body is over {limit} bytes: send smaller batches")
+                    if buffered.bytes > settings.max_buffered_bytes and size < buffered.bytes:
+                        raise QueueFull("this node holds as many bytes of requests as it may; try again in a moment")
+                    parts.append(part)
+        except TimeoutError:
+            raise TooSlow(f"the body was not complete after {settings.body_seconds:g} s") from None
         body = b"".join(parts)
         parts.clear()  # held until the answer otherwise, beside the body itself
         yield body
@@ -109,6 +117,7 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 _WORDS = {
     400: "The body cannot be read",
     404: "No such learner",
+    408: "The body did not come in time",
     409: "The name is taken, a limit is reached, or events of the source are missing before these",
     413: "The body is too large",
     415: "The media type is not supported",
@@ -117,7 +126,7 @@ _WORDS = {
     500: "Stored data cannot be read back",
     503: "The log cannot be written just now; the outcome is unknown, so repeat with the same ids",
 }
-_BODY = (400, 413, 415, 422, 429)
+_BODY = (400, 408, 413, 415, 422, 429)
 
 router = APIRouter(prefix="/v1")
 
@@ -150,13 +159,13 @@ def _document(hosted: Hosted) -> dict[str, Any]:
     tags=["learners"],
     summary="Create a learner",
     response_model=schemas.LearnerDocument,
-    responses={201: {"description": "Created", "model": schemas.LearnerDocument}, **_problems(*_BODY, 409, 503)},
+    responses={201: {"description": "Created", "model": schemas.LearnerDocument}, **_problems(*_BODY, 409, 500, 503)},
     openapi_extra=schemas.request_body(schemas.LearnerConfig, examples.CREATE),
 )
 async def create(name: TheName, engine: TheEngine, body: TheBody) -> JSONResponse:
     """Create a learner; 200 where it exists with the same configuration, 409 where it has another."""
     try:
-        config = Config.of(decode_json(body))
+        config = await asyncio.to_thread(Config.of, decode_json(body))
     except Refused as error:
         raise Invalid("the configuration is refused; nothing was created", error.problems) from None
     hosted, new = await engine.create(name, config)
@@ -176,7 +185,7 @@ async def index(engine: TheEngine) -> JSONResponse:
     tags=["learners"],
     summary="Show a learner",
     response_model=schemas.LearnerDocument,
-    responses=_problems(404, 422),
+    responses=_problems(404, 422, 500, 503),
 )
 async def show(learner: TheLearner) -> JSONResponse:
     """Its configuration, position, class counts and readiness."""
@@ -188,7 +197,7 @@ async def show(learner: TheLearner) -> JSONResponse:
     tags=["learners"],
     summary="Delete a learner",
     status_code=204,
-    responses=_problems(404, 422, 503),
+    responses=_problems(404, 422, 500, 503),
 )
 async def delete(name: TheName, engine: TheEngine) -> Response:
     """Delete a learner with its log and its snapshots."""
@@ -202,9 +211,9 @@ _LARGE = 2**18  # bytes of a body from which on a thread decodes it, so that the
 Decoded = TypeVar("Decoded")
 
 
-async def _decoded(decode: Callable[[bytes, Features], Decoded], body: bytes, learner: Hosted) -> Decoded:
-    features = learner.learner.config.features
-    return decode(body, features) if len(body) < _LARGE else await asyncio.to_thread(decode, body, features)
+async def _decoded(decode: Callable[[bytes, Config], Decoded], body: bytes, learner: Hosted) -> Decoded:
+    config = learner.learner.config
+    return decode(body, config) if len(body) < _LARGE else await asyncio.to_thread(decode, body, config)
 
 
 @router.post(
@@ -219,7 +228,9 @@ async def update(learner: TheLearner, body: TheBody) -> Response:
     """Score each event, then learn from it, in order. A 200 means that all are in the log: they survive a crash."""
     batch = await _decoded(decode_update, body, learner)
     learnt = await learner.update(batch)
-    return Response(encode_learnt(learnt, batch.ids), media_type="application/json")
+    if len(body) < _LARGE:
+        return Response(encode_learnt(learnt, batch.ids), media_type="application/json")
+    return Response(await asyncio.to_thread(encode_learnt, learnt, batch.ids), media_type="application/json")
 
 
 @router.post(
@@ -227,7 +238,7 @@ async def update(learner: TheLearner, body: TheBody) -> Response:
     tags=["events"],
     summary="Score events",
     response_model=schemas.PredictReply,
-    responses=_problems(*_BODY, 404),
+    responses=_problems(*_BODY, 404, 500, 503),
     openapi_extra=schemas.request_body(schemas.PredictBody, examples.PREDICT),
 )
 async def predict(learner: TheLearner, body: TheBody) -> Response:
@@ -239,7 +250,11 @@ async def predict(learner: TheLearner, body: TheBody) -> Response:
         "ready": view.not_ready is None,
         "stale_seconds": learner.node.stale_seconds,
     }
-    return Response(encode_scores(view.scorer.score(events.rows), events.ids, head), media_type="application/json")
+    scores = view.scorer.score(events.rows)  # here, where nothing moves meanwhile
+    if len(body) < _LARGE:
+        return Response(encode_scores(scores, events.ids, head), media_type="application/json")
+    reply = await asyncio.to_thread(encode_scores, scores, events.ids, head)
+    return Response(reply, media_type="application/json")
 
 
 # Figures
@@ -250,7 +265,7 @@ async def predict(learner: TheLearner, body: TheBody) -> Response:
     tags=["figures"],
     summary="The live figures",
     response_model=schemas.Metrics,
-    responses=_problems(404, 422),
+    responses=_problems(404, 422, 500, 503),
 )
 async def metrics(learner: TheLearner) -> JSONResponse:
     """Over the window and since the start; null figures have their reason under `undefined`."""
@@ -264,7 +279,7 @@ async def metrics(learner: TheLearner) -> JSONResponse:
     tags=["figures"],
     summary="The figures over time",
     response_model=schemas.History,
-    responses=_problems(404, 422),
+    responses=_problems(404, 422, 500, 503),
 )
 async def history(learner: TheLearner) -> JSONResponse:
     """A bounded number of points over the whole stream."""
@@ -276,7 +291,7 @@ async def history(learner: TheLearner) -> JSONResponse:
     tags=["learners"],
     summary="A hash of the state",
     response_model=schemas.Digest,
-    responses=_problems(404, 422),
+    responses=_problems(404, 422, 500, 503),
 )
 async def digest(learner: TheLearner) -> dict[str, Any]:
     """The position and a hash of the whole state there."""
@@ -292,7 +307,7 @@ async def digest(learner: TheLearner) -> dict[str, Any]:
     tags=["snapshots"],
     summary="List the snapshots",
     response_model=schemas.SnapshotList,
-    responses=_problems(404, 422, 503),
+    responses=_problems(404, 422, 500, 503),
 )
 async def snapshots(learner: TheLearner, engine: TheEngine) -> dict[str, Any]:
     """The retained snapshots, newest first."""
@@ -306,7 +321,7 @@ async def snapshots(learner: TheLearner, engine: TheEngine) -> dict[str, Any]:
     summary="Take a snapshot",
     status_code=201,
     response_model=schemas.SnapshotDocument,
-    responses=_problems(404, 422, 503),
+    responses=_problems(404, 422, 500, 503),
 )
 async def snapshot(learner: TheLearner) -> dict[str, Any]:
     """Save the state now."""
@@ -318,7 +333,7 @@ async def snapshot(learner: TheLearner) -> dict[str, Any]:
     tags=["snapshots"],
     summary="Roll back to a snapshot",
     response_model=schemas.Restored,
-    responses=_problems(404, 422, 503),
+    responses=_problems(404, 422, 500, 503),
 )
 async def restore(learner: TheLearner, position: Annotated[int, Path(ge=1, le=2**53)]) -> dict[str, Any]:
     """Go on from a snapshot: what was learnt after it is undone, figures and remembered ids included."""

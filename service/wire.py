@@ -16,9 +16,10 @@ import numpy as np
 
 from learners.arrays import Rows, Vector
 from learners.batch import Batch, Segment
+from learners.config import Config
 from learners.features import MAX_PROBLEMS, Features
 from learners.learner import MAX_WEIGHT
-from learners.parameters import Problem, Refused, show
+from learners.parameters import Problem, Refused, pointer, show
 from learners.recent import MAX_SOURCE_NAME
 from learners.scorer import Scores
 from service.errors import BadBody, Invalid
@@ -26,6 +27,7 @@ from service.hosted import Learnt
 
 __all__ = ["Events", "decode_events", "decode_json", "decode_update", "encode_learnt", "encode_scores"]
 
+MAX_EVENTS = 100_000  # of one request: its reply is bounded, too
 MAX_ID = 256  # characters
 MAX_OFFSET = 2**53
 _MAX_TIME = 1e12  # seconds since the epoch
@@ -80,10 +82,14 @@ class _Unfit(Exception):
     """The fast way does not take this body; the precise one says why."""
 
 
+# what ends the fast way; OverflowError: a whole number beyond float64
+_NOT_FAST = (msgspec.DecodeError, UnicodeError, OverflowError, RecursionError, Refused, _Unfit)
+
+
 def decode_json(body: bytes) -> Any:
     """Any JSON value. Raises `BadBody`: malformed, not UTF-8, or nested beyond reason."""
     try:
-        return json.loads(body)
+        return json.loads(body.decode())
     except UnicodeDecodeError as error:
         raise BadBody(f"the body is not UTF-8: byte {error.start}") from None
     except json.JSONDecodeError as error:
@@ -94,22 +100,22 @@ def decode_json(body: bytes) -> Any:
         raise BadBody("the body is nested too deeply") from None
 
 
-def decode_update(body: bytes, features: Features) -> Batch:
+def decode_update(body: bytes, config: Config) -> Batch:
     """Labelled events as columns. Raises `BadBody` or `Invalid`, which lists every bad event."""
     try:
         parsed = _update_decoder.decode(body)
-        return _batch(parsed, features)
-    except (msgspec.DecodeError, UnicodeError, _Unfit, Refused, RecursionError):
-        return _Precise(features, labelled=True).batch(decode_json(body))
+        return _batch(parsed, config)
+    except _NOT_FAST:
+        return _Precise(config, labelled=True).batch(decode_json(body))
 
 
-def decode_events(body: bytes, features: Features) -> Events:
+def decode_events(body: bytes, config: Config) -> Events:
     """Unlabelled events as columns. Raises as `decode_update`."""
     try:
         events = _predict_decoder.decode(body).events
-        return Events(features.encode(_carried(events, features), typed=True), _ids(events))
-    except (msgspec.DecodeError, UnicodeError, _Unfit, Refused, RecursionError):
-        return _Precise(features, labelled=False).events(decode_json(body))
+        return Events(config.encode(_carried(events, config.features), typed=True), _ids(events))
+    except _NOT_FAST:
+        return _Precise(config, labelled=False).events(decode_json(body))
 
 
 # The fast way
@@ -117,7 +123,7 @@ def decode_events(body: bytes, features: Features) -> Events:
 
 def _carried(events: Sequence[_Event], features: Features) -> list[Any]:
     """What each event carries for its features; `_Unfit` if that is not what the learner takes."""
-    if not events:
+    if not 0 < len(events) <= MAX_EVENTS:
         raise _Unfit
     member = features.MEMBER
     if member == "indices":
@@ -148,9 +154,9 @@ def _good_id(text: str) -> bool:
     return 0 < len(text) <= MAX_ID and text.isprintable()
 
 
-def _batch(parsed: _UpdateBody, features: Features) -> Batch:
+def _batch(parsed: _UpdateBody, config: Config) -> Batch:
     events = parsed.events
-    rows = features.encode(_carried(events, features), typed=True)
+    rows = config.encode(_carried(events, config.features), typed=True)
     ids = _ids(events)
     labels = np.array([event.label for event in events], dtype=np.float64)  # None: NaN
     weights = _optional([event.weight for event in events], 1.0)
@@ -189,7 +195,7 @@ def _source_problems(source: Any) -> list[Problem]:
     if not isinstance(source, dict):
         return [Problem("/source", f"is {show(source)}; expected an object of name and offset")]
     problems = [
-        Problem(f"/source/{str(name)[:200]}", "is not a member; expected name, offset")
+        Problem(f"/source{pointer(name)}", "is not a member; expected name, offset")
         for name in source
         if name not in ("name", "offset")
     ]
@@ -208,22 +214,17 @@ def _number_problem(value: Any, least: float, most: float) -> str | None:
     return None
 
 
-def _order(problem: Problem) -> int:
-    """By event, problems of the body itself first."""
-    parts = problem.pointer.split("/")
-    return int(parts[2]) if len(parts) > 2 and parts[1] == "events" and parts[2].isdigit() else -1
-
-
 class _Precise:
     """Reads a body member by member and remembers everything that is wrong with it."""
 
-    def __init__(self, features: Features, labelled: bool) -> None:
-        self.features = features
+    def __init__(self, config: Config, labelled: bool) -> None:
+        self.config = config
+        self.features = config.features
         self.labelled = labelled
-        self.members = _MEMBERS[features.MEMBER]
+        self.members = _MEMBERS[config.features.MEMBER]
         self.allowed = {*self.members, "id", *(("label", "weight", "time") if labelled else ())}
-        self.problems: list[Problem] = []
-        self.bad: set[int] = set()
+        self.problems: list[Problem] = []  # of the body itself
+        self.bad: dict[int, Problem] = {}  # the first one of each bad event
 
     def batch(self, body: Any) -> Batch:
         """Labelled events."""
@@ -256,7 +257,7 @@ class _Precise:
         for name in body:
             if name not in known:
                 detail = f"is not a member; expected {', '.join(known)}"
-                self.problems.append(Problem(f"/{str(name)[:200]}", detail))
+                self.problems.append(Problem(pointer(name), detail))
         if body.get("source") is not None and self.labelled:
             self.problems += _source_problems(body["source"])
         events = body.get("events")
@@ -264,20 +265,24 @@ class _Precise:
             found = show(events) if "events" in body else "missing"
             self.problems.append(Problem("/events", f"is {found}; expected a list of at least one event"))
             raise Invalid("the body has no events", self.problems)
+        if len(events) > MAX_EVENTS:
+            self.problems.append(Problem("/events", f"has {len(events)} events; expected at most {MAX_EVENTS}"))
+            raise Invalid("the body has too many events; nothing was changed", self.problems)
         for i, event in enumerate(events):
             self._check(i, event)
+            if len(self.bad) == MAX_PROBLEMS:
+                break
         rows = self._encode(events)
-        if self.problems or rows is None:
-            least = "at least " if len(self.bad) >= MAX_PROBLEMS else ""
+        if self.problems or self.bad or rows is None:
+            least = "at least " if len(self.bad) == MAX_PROBLEMS else ""
             what = f"{least}{len(self.bad)} of {len(events)} events" if self.bad else "the body"
-            self.problems.sort(key=_order)
-            raise Invalid(f"refused {what}; nothing was changed", self.problems)
+            listed = [self.bad[i] for i in sorted(self.bad)]
+            raise Invalid(f"refused {what}; nothing was changed", self.problems + listed)
         return events, rows
 
-    def _note(self, i: int, pointer: str, detail: str) -> None:
-        if i not in self.bad and len(self.bad) < MAX_PROBLEMS:
-            self.problems.append(Problem(f"/events/{i}{pointer}", detail))
-        self.bad.add(i)
+    def _note(self, i: int, where: str, detail: str) -> None:
+        if len(self.bad) < MAX_PROBLEMS:
+            self.bad.setdefault(i, Problem(f"/events/{i}{where}", detail))
 
     def _check(self, i: int, event: Any) -> None:
         """Everything about an event but its features' values."""
@@ -287,7 +292,7 @@ class _Precise:
         for name in event:
             if name not in self.allowed and not (event[name] is None and name in _TOP):
                 detail = f"is not a member here; expected {', '.join(sorted(self.allowed))}"
-                self._note(i, "/" + str(name)[:200].replace("~", "~0").replace("/", "~1"), detail)
+                self._note(i, pointer(name), detail)
         for member in self.members:
             if event.get(member) is None:
                 self._note(i, f"/{member}", f"is missing; this learner takes {self.features.KIND} features")
@@ -313,17 +318,19 @@ class _Precise:
 
     def _encode(self, events: list[Any]) -> Rows | None:
         """The columns of the events; the problems of those that looked well so far join the others."""
+        if len(self.bad) == MAX_PROBLEMS:
+            return None
         well = [i for i in range(len(events)) if i not in self.bad]
         carried = [
             tuple(events[i][member] for member in self.members) if len(self.members) > 1 else events[i][self.members[0]]
             for i in well
         ]
         try:
-            return self.features.encode(carried) if carried else None
+            return self.config.encode(carried) if carried else None
         except Refused as error:
             prefix = "" if len(self.members) > 1 else f"/{self.members[0]}"
-            for pointer, detail in error.problems:
-                number, _, rest = pointer[1:].partition("/")
+            for found, detail in error.problems:
+                number, _, rest = found[1:].partition("/")
                 self._note(well[int(number)], prefix + (f"/{rest}" if rest else ""), detail)
             return None
 

@@ -12,6 +12,7 @@ import pytest
 
 from learners.config import Config
 from learners.learner import Learner
+from service.codec import pack_snapshot
 from service.engine import Engine
 from service.errors import (
     BehindLog,
@@ -39,7 +40,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 
 def batch_of(count: int, start: int = 0) -> Any:
     body = msgspec.json.encode({"events": events(count, start)})
-    return decode_update(body, Config.of(DENSE).features)
+    return decode_update(body, Config.of(DENSE))
 
 
 @asynccontextmanager
@@ -313,6 +314,56 @@ async def test_a_fault_of_our_own_leaves_nobody_waiting(monkeypatch, caplog):
         with pytest.raises(ServiceError, match="a restart recovers it"):
             await hosted.update(batch_of(1))
     assert "ended by an error" in caplog.text
+
+
+async def test_a_stop_gives_up_a_long_record_and_the_next_start_learns_it_whole(monkeypatch, tmp_path):
+    monkeypatch.setattr("service.hosted._LAST_SECONDS", 0.0)
+    monkeypatch.setattr("service.hosted._PIECE_SECONDS", 0.0)  # every event is a piece of its own
+    monkeypatch.setattr("service.hosted._INLINE_NUMBERS", 0)
+    url = f"sqlite:///{tmp_path / 'log.db'}"
+    node = Engine(await open_store(url), Settings())
+    await node.start()
+    hosted, _ = await node.create("a", Config.of(DENSE))
+    await hosted.update(batch_of(3))
+    learning = asyncio.create_task(hosted.update(batch_of(5000, 3)))
+    await until(lambda: hosted.learner.metrics.events > 10)
+    await node.stop()
+    with pytest.raises(StoreUnavailable, match="in the log and will be learnt"):
+        await learning
+    assert hosted.learner.metrics.events < 5003
+    store = await open_store(url)
+    assert await store.snapshots("a", hosted.birth) == []
+    async with engine(store) as again:
+        assert await digest(again.get("a")) == library(DENSE, 5003)
+    await store.close()
+
+
+async def test_others_learn_while_one_has_a_long_record(monkeypatch):
+    monkeypatch.setattr("service.hosted._PIECE_SECONDS", 0.0)
+    monkeypatch.setattr("service.hosted._INLINE_NUMBERS", 0)
+    async with engine(MemoryStore(), threads=1) as node:
+        slow, _ = await node.create("slow", Config.of(DENSE))
+        quick, _ = await node.create("quick", Config.of(DENSE))
+        long = asyncio.create_task(slow.update(batch_of(3000)))
+        await until(lambda: slow.learner.metrics.events > 0)
+        assert (await quick.update(batch_of(5))).outcome.applied.all()
+        assert not long.done()
+        assert slow.view.figures.counts.sum() == 0  # readers see whole records
+        assert (await long).outcome.applied.all()
+        assert await digest(slow) == library(DENSE, 3000)
+
+
+async def test_a_snapshot_of_another_configuration_is_refused_before_it_is_in_the_log(store):
+    async with engine(store) as node:
+        hosted, _ = await node.create("a", Config.of(DENSE))
+        await hosted.update(batch_of(5))
+        before = await hosted.digest()
+        other = Learner(Config.of(CONFIGS["cbr"]))
+        foreign = pack_snapshot(hosted.position, other.config, other.state())
+        await store.save("a", hosted.birth, hosted.position, foreign, 3, False)
+        with pytest.raises(Damaged, match="of another configuration"):
+            await hosted.restore(hosted.position)
+        assert await hosted.digest() == before
 
 
 async def test_a_caller_that_hangs_up_does_not_disturb_the_others():

@@ -217,6 +217,16 @@ BAD_UPDATES: dict[str, tuple[str, int, str]] = {
     "id with half a character": (body_of({**GOOD, "id": "\ud800"}), 422, "/events/1/id"),
     "id as list": (body_of({**GOOD, "id": [1]}), 422, "/events/1/id"),
     "id fractional": (body_of({**GOOD, "id": 1.5}), 422, "/events/1/id"),
+    "label of 400 digits": (body_of({**GOOD, "label": 10**400}), 422, "/events/1/label"),
+    "a member that is half a character": (body_of({**GOOD, "\ud800": 1}), 422, "/events/1/\\ud800"),
+    "a member with a slash": (body_of({**GOOD, "a/b~c": 1}), 422, "/events/1/a~1b~0c"),
+    "an odd member on top": (body_of(GOOD, **{"events/²": 1}), 422, "/events~1²"),
+    "half a character on top": (body_of(GOOD, **{"\ud800": 1}), 422, "/\\ud800"),
+    "half a character in the source": (
+        body_of(GOOD, source={"name": "a", "offset": 0, "\ud800": 1}), 422, "/source/\\ud800"
+    ),
+    "too many events": ('{"events": [' + ",".join(["{}"] * 100_001) + "]}", 422, "/events"),
+    "UTF-16": (body_of(GOOD).encode("utf-16"), 400, ""),
     "event not an object": ('{"events": [{"x": [1, 2, 3], "label": 1}, 7]}', 422, "/events/1"),
     "unknown member on top": (body_of(GOOD, source_name="a"), 422, "/source_name"),
     "source without offset": (body_of(GOOD, source={"name": "a"}), 422, "/source/offset"),
@@ -270,8 +280,25 @@ async def test_a_large_body_is_refused_by_its_length_or_while_it_comes(http):
         assert reply.json()["code"] == "too-large"
 
 
+async def test_a_body_that_does_not_come_is_given_up_and_its_room_is_free_again():
+    async def half():
+        yield b'{"events": '
+        await asyncio.sleep(60)
+
+    async with client(body_seconds=0.05, max_buffered_bytes=1024) as http:
+        await http.put(URL, json=DENSE)
+        replies = await asyncio.gather(*(http.post(f"{URL}/update", content=half()) for _ in range(5)))
+        assert {(reply.status_code, reply.json()["code"]) for reply in replies} == {(408, "too-slow")}
+        assert (await http.post(f"{URL}/update", json={"events": events(3)})).status_code == 200
+
+
 @pytest.mark.parametrize(
-    "headers", [{"content-type": "text/csv"}, {"content-type": "application/json", "content-encoding": "gzip"}]
+    "headers",
+    [
+        {"content-type": "text/csv"},
+        {"content-type": "application/json; charset=utf-16"},
+        {"content-type": "application/json", "content-encoding": "gzip"},
+    ],
 )
 async def test_other_media_types_are_refused(http, headers):
     reply = await http.post(f"{URL}/update", content=b"a,b", headers=headers)
@@ -298,6 +325,11 @@ BAD_CONFIGS: dict[str, tuple[Any, list[str]]] = {
     "sparse rows for cbr": ({"algorithm": "cbr", "features": {"kind": "named"}}, ["/features/kind"]),
     "too many columns for cbr": ({"algorithm": "cbr", "features": {"kind": "dense", "dim": 9999}}, ["/features"]),
     "not an object": ([1], [""]),
+    "eta one half": ({"algorithm": "cbr", "features": DENSE["features"], "params": {"eta": 0.5}}, ["/params/eta"]),
+    "too large buffers": (
+        {"algorithm": "cbr-diag", "features": {"kind": "dense", "dim": 100_000}, "params": {"capacity": 1000}},
+        ["/params/capacity"],
+    ),
     "table without fields": ({"algorithm": "cbr", "features": {"kind": "table", "fields": []}}, ["/features/fields"]),
 }
 
@@ -317,6 +349,22 @@ async def test_odd_names_are_refused(http, name):
     assert 400 <= reply.status_code < 500
     assert reply.headers["content-type"] == "application/problem+json"
     assert len((await http.get("/v1/learners")).json()["learners"]) == 1
+
+
+async def test_a_slash_in_a_name_is_pointed_at(http):
+    for name in ("a/b", "a%2Fb"):
+        assert [one["pointer"] for one in (await http.put(f"/v1/learners/{name}", json=DENSE)).json()["errors"]] == [
+            "/name"
+        ]
+
+
+async def test_an_event_too_long_for_the_buffers_is_refused(http):
+    sparse = {"algorithm": "cbr-diag", "features": {"kind": "sparse", "dim": 5000}, "params": {"capacity": 1000}}
+    await http.put("/v1/learners/wide", json=sparse)
+    made = [{"indices": list(range(n)), "values": [1.0] * n, "label": 1} for n in (10, 1049)]
+    reply = await http.post("/v1/learners/wide/update", json={"events": made})
+    assert reply.status_code == 422
+    assert [one["pointer"] for one in reply.json()["errors"]] == ["/events/1"]
 
 
 async def test_unknown_paths_and_methods_are_problems_too(http):

@@ -13,21 +13,23 @@ from hypothesis import strategies as st
 
 from learners.arrays import Sparse
 from learners.batch import Batch, Restored, Segment
-from learners.config import Config, features_of
-from learners.features import Features
+from learners.config import Config
 from learners.learner import Learner
 from service import wire
 from service.codec import Created, pack_record, pack_snapshot, unpack_record, unpack_snapshot
 from service.errors import BadBody, Damaged, Invalid
 from tests.service.apps import DENSE
 
-KINDS: dict[str, Features] = {
-    "dense": features_of({"kind": "dense", "dim": 2}),
-    "sparse": features_of({"kind": "sparse", "dim": 10}),
-    "named": features_of({"kind": "named", "bits": 6, "text": ["t"], "categorical": ["c"], "log": ["v"]}),
-    "table": features_of(
-        {"kind": "table", "fields": [{"name": "v", "kind": "numeric"}, {"name": "c", "kind": "categorical"}]}
-    ),
+
+def config_of(**features: Any) -> Config:
+    return Config.of({"algorithm": "fofo", "features": features})
+
+
+KINDS: dict[str, Config] = {
+    "dense": config_of(kind="dense", dim=2),
+    "sparse": config_of(kind="sparse", dim=10),
+    "named": config_of(kind="named", bits=6, text=["t"], categorical=["c"], log=["v"]),
+    "table": config_of(kind="table", fields=[{"name": "v", "kind": "numeric"}, {"name": "c", "kind": "categorical"}]),
 }
 
 numbers = st.one_of(
@@ -47,11 +49,12 @@ event = st.fixed_dictionaries(
         "indices": st.lists(st.integers(-1, 11), max_size=3),
         "values": st.lists(numbers, max_size=3),
         "features": features,
-        "label": st.sampled_from([0, 1, -1, 1.0, True, False, 2, 0.5, None, "1", math.nan]),
+        "label": st.sampled_from([0, 1, -1, 1.0, True, False, 2, 0.5, None, "1", math.nan, 10**400]),
         "weight": st.sampled_from([None, 0, 1, 2.5, -1, 1e7, "1", True]),
         "time": st.sampled_from([None, 0, 1.7e9, 1e13, "now", math.inf]),
         "id": st.sampled_from([None, "a", 7, "", "x" * 257, 1.5, "\x00", "\ud800", True, 2**70]),
         "odd": st.just(1),
+        "\ud800": st.just(1),
     },
 )
 good_dense = st.fixed_dictionaries(
@@ -68,6 +71,8 @@ bodies = st.fixed_dictionaries(
             ),
         ),
         "odd": st.just(1),
+        "events/\u00b2": st.just(1),
+        "\ud800": st.just(1),
     },
 )
 
