@@ -15,7 +15,7 @@ from learners.features import MAX_PROBLEMS, Dense, Features, SparseColumns
 from learners.named import Named, Table
 from learners.parameters import Parameters, Problem, Refused, param, pointer, show
 
-__all__ = ["KINDS", "MAX_BUFFERED", "Config", "features_of"]
+__all__ = ["KINDS", "MAX_BUFFERED", "Config", "Whole", "features_of"]
 
 MAX_BUFFERED = 2**20  # numbers in the buffer of one class: stored events times columns, or times non-zeros
 
@@ -88,7 +88,7 @@ class Config:
             parts["params"] = part("params", algorithm.Params.of, {})
             problems += _misfits(str(name), algorithm, parts["params"], features, parts["calibration"])
         try:
-            whole = _Whole.of({key: values[key] for key in _WHOLE if values.get(key) is not None}).to_json()
+            whole = Whole.of({key: values[key] for key in _WHOLE if values.get(key) is not None}).to_json()
         except Refused as error:
             problems += error.problems
         if problems:
@@ -117,7 +117,9 @@ class Config:
 
 
 @dataclass(frozen=True)
-class _Whole(Parameters):
+class Whole(Parameters):
+    """The settings of the learner itself."""
+
     window: int = param(10_000, "labelled events that the windowed figures look back on", least=1, most=1_000_000)
     remembered_ids: int = param(2**20, "distinct event ids kept to tell duplicates", least=1, most=2**26)
     seed: int = param(0, "of the random choices", least=0, most=2**53)

@@ -34,7 +34,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from learners.arrays import Counts, Vector, sigmoid
+from learners.arrays import Counts, Matrix, Vector, sigmoid
 from learners.jit import kernel
 from learners.parameters import Parameters, param
 
@@ -54,6 +54,9 @@ class Threshold(Parameters):
     horizon: int | None = param(None, "f1: events there will be; null for a stream without end", least=2, most=2**50)
     n1: int = param(256, "f1 without a horizon: events of the first block", least=2, most=2**40)
     kappa: float = param(8.0, "f1 without a horizon: a block's first radius in last radii", above=0, most=2.0**20)
+    memory: int | None = param(
+        30_000, "f1-window: events after which a past event counts 1/e; null: all count alike", least=100, most=10**9
+    )
     value: float = param(0.5, "fixed: the threshold", least=0, most=1)
 
 
@@ -67,7 +70,7 @@ class State(NamedTuple):
     radius: Vector  # (1,) how far from there the stage may go
     block: Counts  # (4,) the block's events n, its stages m, their length n0, events into the block
     stage: Counts  # (2,) the stage's number in the block, events into the stage
-    bins: Counts  # (2, BINS) events per class and bin; (2, 0) without f1-window
+    bins: Matrix  # (2, BINS) events per class and bin, faded; (2, 0) without f1-window
 
 
 def init(settings: Threshold) -> State:
@@ -81,7 +84,7 @@ def init(settings: Threshold) -> State:
         radius=np.array([0.5]),
         block=np.array([n, *_stages(n), 0], dtype=np.int64),
         stage=np.zeros(2, dtype=np.int64),
-        bins=np.zeros((2, BINS if settings.objective == "f1-window" else 0), dtype=np.int64),
+        bins=np.zeros((2, BINS if settings.objective == "f1-window" else 0)),
     )
 
 
@@ -91,7 +94,8 @@ def learn(settings: Threshold, state: State, probabilities: Vector, y: Vector, t
         kappa = settings.kappa if settings.horizon is None else 0.0
         _learn_fofo(state, probabilities, y, kappa, thresholds)
     elif settings.objective == "f1-window":
-        _learn_window(state, probabilities, y, _edges(), thresholds)
+        keep = 1.0 if settings.memory is None else 1.0 - EVERY / max(settings.memory, EVERY)
+        _learn_window(state, probabilities, y, _edges(), keep, thresholds)
     else:
         thresholds[:] = state.live[0]
 
@@ -172,7 +176,7 @@ def _edges() -> Vector:
 
 
 @kernel
-def _learn_window(state, probabilities, y, edges, thresholds):  # type: ignore[no-untyped-def]
+def _learn_window(state, probabilities, y, edges, keep, thresholds):  # type: ignore[no-untyped-def]
     live, seen, bins = state.live, state.seen, state.bins
     for t in range(y.shape[0]):
         thresholds[t] = live[0]
@@ -185,21 +189,27 @@ def _learn_window(state, probabilities, y, edges, thresholds):  # type: ignore[n
                 low = middle
             else:
                 high = middle
-        bins[own, low] += 1
+        bins[own, low] += 1.0
         events = seen[0] + seen[1]
         if events <= FIRST or events % EVERY == 0:
-            live[0] = edges[_best(bins, seen[1])]
+            live[0] = edges[_best(bins)]
+        if events % EVERY == 0 and keep < 1.0:
+            for b in range(bins.shape[1]):
+                bins[0, b] *= keep
+                bins[1, b] *= keep
 
 
 @kernel
-def _best(bins, positives):  # type: ignore[no-untyped-def]
+def _best(bins):  # type: ignore[no-untyped-def]
     """The bin from which on calling events positive gives the largest F, shrunk by two imagined errors."""
     best, found = -1.0, 0
-    hits = called = 0
+    hits = called = positives = 0.0
+    for b in range(bins.shape[1]):
+        positives += bins[1, b]
     for b in range(bins.shape[1] - 1, -1, -1):
         hits += bins[1, b]
         called += bins[0, b] + bins[1, b]
-        f1 = 2.0 * hits / (positives + called + 2)
+        f1 = 2.0 * hits / (positives + called + 2.0)
         if f1 > best:
             best, found = f1, b
     return found

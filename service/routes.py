@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from learners import algorithms
 from learners.calibration import Calibration
 from learners.catalogue import describe
-from learners.config import KINDS, Config
+from learners.config import KINDS, Config, Whole
 from learners.parameters import Problem, Refused
 from learners.scaling import Scaling
 from learners.threshold import Threshold
@@ -351,6 +351,7 @@ async def catalogue() -> dict[str, Any]:
         "scaling": Scaling.schema(),
         "calibration": Calibration.schema(),
         "threshold": Threshold.schema(),
+        "learner": Whole.schema(),
     }
     return {"algorithms": [describe(name) for name in algorithms()], "parts": parts}
 

@@ -34,7 +34,7 @@ class LabelledEvent(Event):
 
     label: Literal[-1, 0, 1] | bool = Field(description="1 or true: positive; 0, -1 or false: negative")
     weight: float | None = Field(None, ge=0, le=1e6, description="multiplies the event's learning step; 1 if absent")
-    time: float | None = Field(None, description="seconds since the epoch")
+    time: float | None = Field(None, ge=-1e12, le=1e12, description="seconds since the epoch")
 
 
 class Source(_Document):
@@ -72,7 +72,7 @@ class UpdateResult(_Document):
     score: float | None
     probability: float | None
     threshold: float | None
-    label: Literal[0, 1] | None = Field(description="the decision: probability >= threshold")
+    decision: Literal[0, 1] | None = Field(description="what was decided before: probability >= threshold")
 
 
 class UpdateReply(_Document):
@@ -92,7 +92,7 @@ class Prediction(_Document):
     score: float = Field(description="higher: more likely positive")
     probability: float
     threshold: float
-    label: Literal[0, 1] = Field(description="probability >= threshold")
+    label: Literal[0, 1] | None = Field(description="probability >= threshold; null while the learner is not ready")
 
 
 class PredictReply(_Document):

@@ -347,7 +347,7 @@ class _Result(msgspec.Struct):
     score: float | None
     probability: float | None
     threshold: float | None
-    label: int | None
+    decision: int | None
 
 
 class _Prediction(msgspec.Struct):
@@ -355,7 +355,7 @@ class _Prediction(msgspec.Struct):
     score: float
     probability: float
     threshold: float
-    label: int
+    label: int | None
 
 
 _encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
@@ -395,5 +395,10 @@ def encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes:
 def encode_scores(scores: Scores, ids: tuple[str | None, ...], head: dict[str, Any]) -> bytes:
     """The reply to a predict, after the members of `head`."""
     columns = zip(ids, scores.scores.tolist(), scores.probabilities.tolist(), scores.decisions.tolist(), strict=True)
-    results = [_Prediction(name, score, p, scores.threshold, int(decision)) for name, score, p, decision in columns]
+    # before both classes have been seen there is nothing to decide by
+    ready = head["ready"]
+    results = [
+        _Prediction(name, score, p, scores.threshold, int(decision) if ready else None)
+        for name, score, p, decision in columns
+    ]
     return _encode({**head, "results": results})

@@ -39,6 +39,14 @@ def test_every_algorithm_is_in_the_readme(name):
     assert f"| `{name}` |" in README
 
 
+def test_the_python_in_the_readme_runs_as_printed(capsys):
+    snippets = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert snippets
+    for snippet in snippets:
+        exec(compile(snippet, "README.md", "exec"), {})
+    assert 0.8 < float(capsys.readouterr().out) <= 1
+
+
 def test_every_dependency_has_its_reason_beside_it():
     text = (ROOT / "pyproject.toml").read_text()
     project = tomllib.loads(text)["project"]

@@ -163,21 +163,23 @@ def fofo_threshold(p, y, *, horizon=None, n1=256, kappa=8.0):  # type: ignore[no
     return np.array(thresholds)
 
 
-def window_threshold(p, y):  # type: ignore[no-untyped-def]
-    """The threshold before each event: the best F of a histogram over log-odds."""
+def window_threshold(p, y, memory=None):  # type: ignore[no-untyped-def]
+    """The threshold before each event: the best F of a histogram over log-odds that fades after every 32nd event."""
     edges = np.arange(256) * 24 / 256 - 12
+    keep = 1.0 if memory is None else 1 - 32 / memory
     live, thresholds = 0.0, []
-    for t in range(len(p)):
+    for t in range(1, len(p) + 1):
         thresholds.append(live)
-        if t + 1 > 64 and (t + 1) % 32:
+        if t > 64 and t % 32:
             continue
-        odds = np.log(p[: t + 1] / (1 - p[: t + 1]))
+        weight = keep ** ((t - 1) // 32 - np.arange(t) // 32)
+        odds = np.log(p[:t] / (1 - p[:t]))
         places = np.clip(np.floor((odds + 12) / (24 / 256)), 0, 255)
+        positive = y[:t] > 0
         best = -1.0
         for b in range(255, -1, -1):
             called = places >= b
-            hits = np.sum(called & (y[: t + 1] > 0))
-            f = 2 * hits / (np.sum(y[: t + 1] > 0) + np.sum(called) + 2)
+            f = 2 * np.sum(weight[called & positive]) / (np.sum(weight[positive]) + np.sum(weight[called]) + 2)
             if f > best:
                 best, live = f, 1 / (1 + math.exp(-edges[b])) if b else 0.0
     return np.array(thresholds)

@@ -130,7 +130,7 @@ def test_create_takes_what_the_http_api_takes_and_shortens_it() -> None:
         "features": {"kind": "dense", "dim": 3},
         "scaling": {"kind": "unit", "clip": None},
         "calibration": {"kind": "posterior", "memory": 10_000},
-        "threshold": {"objective": "fixed", "horizon": None, "n1": 256, "kappa": 8.0, "value": 0.5},
+        "threshold": {"objective": "fixed", "horizon": None, "n1": 256, "kappa": 8.0, "memory": 30_000, "value": 0.5},
         "window": 5,
         "remembered_ids": 9,
         "seed": 1,

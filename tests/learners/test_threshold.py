@@ -23,7 +23,8 @@ OBJECTIVES: list[dict[str, Any]] = [
     {"objective": "f1", "n1": 256, "kappa": 0.5},
     {"objective": "f1", "horizon": 400},
     {"objective": "f1", "horizon": 2000},
-    {"objective": "f1-window"},
+    {"objective": "f1-window", "memory": None},
+    {"objective": "f1-window", "memory": 150},
     {"objective": "fixed", "value": 0.25},
 ]
 
@@ -49,7 +50,7 @@ def test_same_as_naive(values: dict[str, Any]) -> None:
     if values["objective"] == "f1":
         expected = naive.fofo_threshold(p, y, **{name: v for name, v in values.items() if name != "objective"})
     elif values["objective"] == "f1-window":
-        expected = naive.window_threshold(p, y)
+        expected = naive.window_threshold(p, y, values["memory"])
     else:
         expected = np.full(len(p), 0.25)
     np.testing.assert_allclose(thresholds, expected, rtol=1e-9, atol=1e-12)

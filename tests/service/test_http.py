@@ -48,7 +48,7 @@ async def test_update_says_what_became_of_each_event(http):
     assert first["class_counts"] == {"negative": 8, "positive": 2}
     assert [one["status"] for one in again["results"]] == ["duplicate"] * 10 + ["applied"] * 2
     assert again["results"][0] == {
-        "id": "e0", "status": "duplicate", "score": None, "probability": None, "threshold": None, "label": None
+        "id": "e0", "status": "duplicate", "score": None, "probability": None, "threshold": None, "decision": None
     }  # fmt: skip
     assert again["position"] == first["position"] + 1
     document = (await http.get(URL)).json()
@@ -64,10 +64,22 @@ async def test_predict_gives_the_score_that_update_would_give_and_changes_nothin
     said = (await http.post(f"{URL}/predict", json={"events": [bare, bare]})).json()
     assert await state_of(http) == before
     learnt = (await http.post(f"{URL}/update", json={"events": [event]})).json()
-    for name in ("id", "score", "probability", "threshold", "label"):
+    for name in ("id", "score", "probability", "threshold"):
         assert said["results"][0][name] == said["results"][1][name] == learnt["results"][0][name]
+    assert said["results"][0]["label"] == learnt["results"][0]["decision"]
     assert said["ready"] is True
     assert said["stale_seconds"] == 0
+
+
+async def test_a_learner_that_is_not_ready_decides_nothing(http):
+    await http.post(f"{URL}/update", json={"events": [{"x": [0, 0, 0], "label": 0}]})
+    said = (await http.post(f"{URL}/predict", json={"events": [{"x": [1, 2, 3]}]})).json()
+    assert said["ready"] is False
+    assert said["results"][0]["label"] is None
+    await http.post(f"{URL}/update", json={"events": [{"x": [1, 1, 1], "label": 1}]})
+    said = (await http.post(f"{URL}/predict", json={"events": [{"x": [1, 2, 3]}]})).json()
+    assert said["ready"] is True
+    assert said["results"][0]["label"] in (0, 1)
 
 
 async def test_a_source_resumes_exactly(http):

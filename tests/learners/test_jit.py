@@ -1,0 +1,61 @@
+"""The kernel cache: one directory per version of the sources, and nothing that is not ours is touched."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from learners import jit
+
+OLD = 40 * 86400
+
+
+def aged(path: Path) -> Path:
+    path.mkdir(parents=True)
+    (path / "a.txt").write_text("kept?")
+    os.utime(path, (path.stat().st_atime, path.stat().st_mtime - OLD))
+    return path
+
+
+def test_only_old_directories_of_ours_are_removed(tmp_path):
+    current, old = aged(tmp_path / f"kernels-{'0' * 16}"), aged(tmp_path / f"kernels-{'1' * 16}")
+    foreign = [aged(tmp_path / name) for name in ("kernels-of-my-project", "kernels-", f"kernels-{'g' * 16}", "src")]
+    recent = tmp_path / f"kernels-{'2' * 16}"
+    recent.mkdir()
+    jit._remove_old(tmp_path, current)
+    assert not old.exists()
+    assert all(path.exists() for path in (current, recent, *foreign))
+
+
+def directory_of(cache: Path, sources: Path) -> str:
+    """Where a fresh process that imports the library from `sources` keeps its kernels."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(sources)}
+    code = "from learners import jit; print(jit.__file__); print(jit.cache_directory())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=sources, capture_output=True, text=True, check=True
+    )
+    file, directory = done.stdout.split()
+    assert Path(file).is_relative_to(sources)
+    return directory
+
+
+def test_an_edit_in_any_file_starts_another_cache(tmp_path):
+    package = tmp_path / "learners"
+    package.mkdir()
+    for source in Path(jit.__file__).parent.glob("*.py"):
+        (package / source.name).write_bytes(source.read_bytes())
+    before = directory_of(tmp_path / "cache", tmp_path)
+    assert directory_of(tmp_path / "cache", tmp_path) == before
+    with (package / "buffers.py").open("a") as file:
+        file.write("\n")
+    assert directory_of(tmp_path / "cache", tmp_path) != before
+
+
+def test_a_cache_that_cannot_be_written_is_replaced_by_a_private_one_that_goes_away(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a directory")
+    directory = directory_of(blocked, Path(jit.__file__).parent.parent)
+    assert "rarestream-kernels-" in directory
+    assert not Path(directory).exists()
