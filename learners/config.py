@@ -80,7 +80,7 @@ class Config:
             problems.append(Problem("/features", "is missing"))
             features = None
         parts = {
-            "scaling": part("scaling", scaling.Scaling.of, {"kind": _SCALING[features.KIND]} if features else {}),
+            "scaling": part("scaling", scaling.Scaling.of, _scaling(algorithm, features, values.get("scaling"))),
             "calibration": part("calibration", calibration.Calibration.of, _calibration(algorithm)),
             "threshold": part("threshold", threshold.Threshold.of, _objective(algorithm)),
         }
@@ -127,6 +127,15 @@ class Whole(Parameters):
 
 _WHOLE = ("window", "remembered_ids", "seed")
 _SCALING = {"dense": "standard", "table": "standard", "named": "maxabs", "sparse": "none"}
+
+
+def _scaling(algorithm: Algorithm | None, features: Features | None, given: Any) -> dict[str, Any]:
+    if features is None or (isinstance(given, Mapping) and "kind" in given):
+        return {}
+    if features.KIND == "named" and algorithm is not None and algorithm.POSTERIOR:
+        # a logistic posterior learns a rare category (a customer, a terminal) only where that weighs more
+        return {"kind": "standard", "clip": 10.0}
+    return {"kind": _SCALING[features.KIND]}
 
 
 def _calibration(algorithm: Algorithm | None) -> dict[str, str]:

@@ -46,7 +46,10 @@ def test_defaults_follow_the_features_and_the_algorithm(name: str, kind: str) ->
     config = Config.of({"algorithm": name, "features": FEATURES[kind]})
     assert Config.of({"algorithm": name, "features": FEATURES[kind], **nothing}) == config
     scales = {"dense": "standard", "table": "standard", "named": "maxabs", "sparse": "none"}
-    assert config.scaling.kind == scales[kind]
+    rare = kind == "named" and algorithm.POSTERIOR
+    assert (config.scaling.kind, config.scaling.clip) == (("standard", 10.0) if rare else (scales[kind], None))
+    explicit = Config.of({"algorithm": name, "features": FEATURES[kind], "scaling": {"kind": "standard"}})
+    assert explicit.scaling.clip is None
     assert config.calibration.kind == ("posterior" if algorithm.POSTERIOR else "platt")
     assert config.threshold.objective == ("f1" if algorithm.POSTERIOR else "f1-window")
     assert (config.window, config.remembered_ids, config.seed) == (10_000, 2**20, 0)
