@@ -9,12 +9,13 @@ from pathlib import Path
 import httpx
 import pytest
 
+from learners import create
 from tests.service.apps import DENSE, events
 from tests.service.kill import campaign
 from tests.service.process import Process
 from tests.service.redis_server import RedisServer
 
-KILLS = 12  # for each store; `python -m tests.service.kill --kills 300` goes on for longer
+KILLS = 20  # for each store; `python -m tests.service.kill --kills 300` goes on for longer
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
@@ -54,6 +55,10 @@ def test_redis_away_updates_wait_their_turn_and_predictions_go_on(tmp_path: Path
             document = http.get(url).json()
             assert document["events"] == 80
             assert document["stale_seconds"] == 0
+            digest = http.get(f"{url}/digest").json()["digest"]
+    learner, met = create("loam-ada", dim=3, window=100), events(80)
+    learner.learn([one["x"] for one in met], [one["label"] for one in met], ids=[one["id"] for one in met])
+    assert digest == learner.digest()
 
 
 def test_a_node_that_starts_without_redis_is_ready_when_it_comes(tmp_path: Path, redis_server: RedisServer) -> None:
