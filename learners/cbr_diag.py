@@ -34,6 +34,7 @@ from learners.buffers import filled, slot
 from learners.confidence import coefficients, normal_quantile
 from learners.jit import kernel
 from learners.parameters import Parameters, param
+from learners.sparse_buffers import store, subtract, widened
 
 __all__ = ["DENSE", "MAX_DIM", "POSTERIOR", "SPARSE", "Params", "State", "grow", "init", "learn", "weights"]
 
@@ -118,12 +119,7 @@ def _for_sparse(state: State, longest: int) -> State:
     old = state.columns.shape[2]
     if old < state.values.shape[2]:
         raise ValueError("this state holds dense rows; it cannot learn sparse ones")
-    width = max(16, 1 << (longest - 1).bit_length())
-    if width <= old:
-        return state
-    values, columns = np.zeros((*state.values.shape[:2], width)), np.zeros((*state.columns.shape[:2], width), np.int64)
-    values[:, :, :old] = state.values
-    columns[:, :, :old] = state.columns
+    values, columns = widened(state.values, state.columns, longest)
     return state._replace(values=values, columns=columns)
 
 
@@ -228,13 +224,13 @@ def _learn_sparse(state, data, indices, indptr, y, weight, C, phi, fifo, mode, s
         seen[own] += 1
         s = slot(seen[own], capacity, fifo, rng)
         if s >= 0:
-            _store(x, ix, values[own, s], columns[own, s], lengths[own, s : s + 1])
+            store(x, ix, values[own, s], columns[own, s], lengths[own, s : s + 1])
         cap = C * weight[t]
         if cap == 0.0:
             continue
         for k in range(filled(seen[1 - own], capacity)):
             length = lengths[1 - own, k]
-            n = _subtract(x, ix, values[1 - own, k, :length], columns[1 - own, k, :length], z, at)
+            n = subtract(x, ix, values[1 - own, k, :length], columns[1 - own, k, :length], z, at)
             v = m = 0.0
             for i in range(n):
                 j = at[i]
@@ -260,36 +256,3 @@ def _learn_sparse(state, data, indices, indptr, y, weight, C, phi, fifo, mode, s
                 else:
                     mu[j] += move * (z[i] / G[j])
                     G[j] += beta * (z[i] * z[i])
-
-
-@kernel
-def _store(x, ix, values, columns, length):  # type: ignore[no-untyped-def]
-    n = x.shape[0]
-    values[:n] = x
-    columns[:n] = ix
-    for i in range(n, length[0]):
-        values[i] = 0.0
-        columns[i] = 0
-    length[0] = n
-
-
-@kernel
-def _subtract(x, ix, b, ib, z, at):  # type: ignore[no-untyped-def]
-    """z = x - b of two sparse rows: fill the values `z` and their columns `at`; how many there are. O(non-zeros)."""
-    i = k = n = 0
-    while i < x.shape[0] or k < b.shape[0]:
-        if k == b.shape[0] or (i < x.shape[0] and ix[i] < ib[k]):
-            z[n] = x[i]
-            at[n] = ix[i]
-            i += 1
-        elif i == x.shape[0] or ib[k] < ix[i]:
-            z[n] = -b[k]
-            at[n] = ib[k]
-            k += 1
-        else:
-            z[n] = x[i] - b[k]
-            at[n] = ix[i]
-            i += 1
-            k += 1
-        n += 1
-    return n

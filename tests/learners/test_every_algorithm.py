@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import typing
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -65,7 +66,9 @@ def _ends(algorithm: Any) -> list[Any]:
         elif hint is bool:
             choices[field.name] = [False, True]
         elif hint is float:
-            low = limits.get("least", limits["above"] + 1e-300 if "above" in limits else field.default)
+            low = limits.get("least", field.default)
+            if "above" in limits:  # the next number, or where that would be next to nothing, 1e-300
+                low = max(math.nextafter(limits["above"], math.inf), limits["above"] + 1e-300)
             high = limits.get("most", limits["below"] * (1 - 1e-9) if "below" in limits else 1e300)
             numbers[field.name] = (low, high)
         elif "least" in limits:
@@ -179,6 +182,8 @@ def test_one_class_only(algorithm: Any, made: Any, label: float) -> None:
         assert all(np.isfinite(part).all() for part in state)
         if algorithm.POSTERIOR:
             assert (scores[20:] * label > 0).all()
+        elif algorithm is algorithms()["solam"]:  # starts, by its golden vectors, from weights that are not 0
+            np.testing.assert_allclose(algorithm.weights(params, state).w, params.R / np.sqrt(5), rtol=1e-12)
         else:
             assert not scores.any()
 

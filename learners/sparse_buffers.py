@@ -1,0 +1,64 @@
+"""Class buffers of sparse rows: three arrays that hold them, and z = x - b of a row and a stored one.
+
+`values` (2, capacity, width) and `columns` (2, capacity, width), ascending, hold each row's non-zeros in its first
+`lengths` (2, capacity) places; what lies beyond is 0. `width` follows the longest row met.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.arrays import Cube
+from learners.jit import kernel
+
+__all__ = ["store", "subtract", "widened"]
+
+
+def widened(values: Cube, columns: NDArray[np.int64], longest: int) -> tuple[Cube, NDArray[np.int64]]:
+    """The two arrays for rows of up to `longest` non-zeros: as they are, or copied to the next power of two >= 16.
+
+    How wide they are depends on the longest row so far alone, not on how a stream is cut.
+    """
+    old = values.shape[2]
+    width = max(16, 1 << (longest - 1).bit_length())
+    if width <= old:
+        return values, columns
+    wide_values, wide_columns = np.zeros((*values.shape[:2], width)), np.zeros((*columns.shape[:2], width), np.int64)
+    wide_values[:, :, :old] = values
+    wide_columns[:, :, :old] = columns
+    return wide_values, wide_columns
+
+
+@kernel
+def store(x, ix, values, columns, length):  # type: ignore[no-untyped-def]
+    """Put the row with the values `x` in the columns `ix` into one slot; `length` (1,) is the slot's."""
+    n = x.shape[0]
+    values[:n] = x
+    columns[:n] = ix
+    for i in range(n, length[0]):
+        values[i] = 0.0
+        columns[i] = 0
+    length[0] = n
+
+
+@kernel
+def subtract(x, ix, b, ib, z, at):  # type: ignore[no-untyped-def]
+    """z = x - b of two sparse rows: fill the values `z` and their columns `at`; how many there are. O(non-zeros)."""
+    i = k = n = 0
+    while i < x.shape[0] or k < b.shape[0]:
+        if k == b.shape[0] or (i < x.shape[0] and ix[i] < ib[k]):
+            z[n] = x[i]
+            at[n] = ix[i]
+            i += 1
+        elif i == x.shape[0] or ib[k] < ix[i]:
+            z[n] = -b[k]
+            at[n] = ib[k]
+            k += 1
+        else:
+            z[n] = x[i] - b[k]
+            at[n] = ix[i]
+            i += 1
+            k += 1
+        n += 1
+    return n
