@@ -6,8 +6,9 @@ Exit status: 0 done, 1 failed (the reason is on stderr), 2 wrong usage, 130 a re
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from service import __version__
 from service.commands.failure import CommandFailed
 
 if TYPE_CHECKING:
@@ -52,6 +54,21 @@ def main() -> None:
     app()
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"rarestream {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options that stand before the command; typer prints the help text of `app` in the place of this one."""
+
+
 @app.command()
 def serve(
     store: Store = None,
@@ -63,7 +80,10 @@ def serve(
     with _reporting():
         from service.server import serve as run
 
-        run(_settings(store=store, host=host, port=port), log_level=log_level.value)
+        settings = _settings(store=store, host=host, port=port)
+        for name in _unknown_variables(os.environ):
+            print(f"warning: {name} is not a setting; it is ignored", file=sys.stderr)
+        run(settings, log_level=log_level.value)
 
 
 @app.command()
@@ -105,9 +125,14 @@ def create(
             "fields": [_field(one) for one in field] if field else None,
             "extra": extra,
         }
+        described = _given(chosen)
+        if described and features is None:
+            said = "it is dense or sparse" if described.keys() == {"dim"} else "one of dense, sparse, named, table"
+            option = next(iter(described)).replace("fields", "field")
+            raise typer.BadParameter(f"missing beside --{option}; {said}", param_hint="--features")
         given = {
             "algorithm": algorithm,
-            "features": _given(chosen),
+            "features": described,
             "params": dict(_param(one) for one in param or ()),
             "scaling": _given({"kind": scaling}),
             "calibration": _given({"kind": calibration}),
@@ -124,7 +149,7 @@ def create(
 
 @app.command()
 def replay(
-    file: Annotated[Path, typer.Argument(help="CSV, TSV, JSONL, .npz or LIBSVM text; may be gzipped.")],
+    file: Annotated[Path, typer.Argument(help="CSV, TSV, JSONL, .npz or LIBSVM text; may be gzipped. No pipe.")],
     learner: Annotated[str, typer.Option(help="The learner's name.")],
     label: Annotated[str, typer.Option(help="Column of the label (.npz: array, y if not given).")] = "label",
     positive: Annotated[list[str] | None, typer.Option(help="A label that is positive. Repeatable.")] = None,
@@ -140,7 +165,13 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
     url: Url = "http://127.0.0.1:8000",
 ) -> None:
-    """Send a file of labelled rows to a learner, in order; go on where an earlier replay of the file ended."""
+    """Send a file of labelled rows to a learner, in order; go on where an earlier replay of the file ended.
+
+    Resuming holds for the unchanged file with the same --label, --positive,
+    --drop, --id, --time, --weight and --format. Otherwise it counts as a new
+    file and is learnt from its first row. With --id, from the first replay on,
+    a row that comes again is not learnt twice.
+    """
     with _reporting():
         from service.commands.api import Api, Stopped
         from service.commands.cells import Columns
@@ -163,6 +194,10 @@ def replay(
         if interruption:
             notes.print("stopped; the same command goes on from there")
             raise typer.Exit(128 + (interruption.signal or 0))
+        if outcome is not None and outcome.unmet is not None:
+            notes.print(f"warning: {outcome.unmet}")
+            if outcome.rows.start == 0:  # of a resumed file the rows before may have been positive
+                raise typer.Exit(1)
 
 
 @app.command()
@@ -202,6 +237,16 @@ def _settings(**given: Any) -> Settings:
     except ValidationError as error:
         lines = [f"  {'.'.join(map(str, one['loc']))}: {one['msg']}, not {one['input']!r}" for one in error.errors()]
         raise CommandFailed("\n".join(["some settings are wrong (options, RARESTREAM_*):", *lines])) from None
+
+
+def _unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """The RARESTREAM_* variables that nothing reads: misspelt ones, most likely."""
+    from service.settings import Settings
+
+    prefix = Settings.model_config["env_prefix"]
+    known = {"URL", *map(str.upper, Settings.model_fields)}  # URL is an option of the commands that call the service
+    names = [name for name in environment if name.upper().startswith(prefix)]
+    return sorted(name for name in names if name.upper().removeprefix(prefix) not in known)
 
 
 @contextmanager

@@ -6,12 +6,13 @@ import asyncio
 import errno
 import logging
 import os
+import re
 import socket
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote_plus, urlsplit
 
 import uvicorn
 
@@ -76,9 +77,15 @@ def serve(settings: Settings, *, log_level: str) -> None:
 
 
 def shown(store: str) -> str:
-    """A store's URL as it may be printed: without its password."""
-    parts = urlsplit(store)
-    return store.replace(f":{parts.password}@", ":***@") if parts.password else store
+    """A store's URL as it may be printed: without its passwords, before the host or in the query."""
+
+    def masked(option: re.Match[str]) -> str:
+        return f"{option[1]}=***" if unquote_plus(option[1]).endswith("password") else option[0]
+
+    password = urlsplit(store).password
+    if password:
+        store = store.replace(f":{password}@", ":***@")
+    return re.sub(r"(?<=[?&])([^=&#]*)=[^&#]*", masked, store)
 
 
 class Server(uvicorn.Server):

@@ -33,9 +33,12 @@ _TIMEOUT = httpx.Timeout(120.0, connect=5.0)  # an update waits for its learning
 class ApiError(CommandFailed):
     """The service refused, or cannot be reached. The text is for people: what was wrong, one line per problem."""
 
-    def __init__(self, text: str, status: int | None = None, retry_after: float | None = None) -> None:
+    def __init__(
+        self, text: str, status: int | None = None, retry_after: float | None = None, code: str | None = None
+    ) -> None:
         super().__init__(text)
         self.status = status  # of HTTP; None where there was no answer
+        self.code = code  # of the problem, "unknown-learner" and so on; None where rarestream did not name one
         self.retry_after = retry_after  # seconds
 
 
@@ -58,6 +61,7 @@ class _Problem(msgspec.Struct):
 
 class _ProblemBody(msgspec.Struct):
     detail: str
+    code: str | None = None
     errors: list[_Problem] = []
 
 
@@ -152,26 +156,30 @@ class Api:
         except httpx.TransportError as error:
             raise ApiError(f"cannot reach {self.url}: {error or type(error).__name__}") from None
         if not response.is_success:
-            raise _refused(response)
+            raise self._refused(response)
         return response
+
+    def _refused(self, response: httpx.Response) -> ApiError:
+        after = response.headers.get("retry-after", "")
+        retry_after = float(after) if after.isdecimal() else None  # a date, as some proxies send, is not honoured
+        try:
+            body = msgspec.json.decode(response.content, type=_ProblemBody)
+        except msgspec.MsgspecError:  # not from the service itself: a proxy, or another program at that address
+            body = None
+        missing = response.status_code == httpx.codes.NOT_FOUND
+        if body is None or (missing and (body.code is None or (body.code == "not-found" and not body.errors))):
+            text = f"{response.request.url} answered {response.status_code} {response.reason_phrase}"
+            if missing:
+                text = f"no rarestream service answers at {self.url}: {text}"
+            return ApiError(text, response.status_code, retry_after)
+        lines = [f"  {one.pointer}: {one.detail}" for one in body.errors]
+        more = [f"  and {len(lines) - _LISTED} more"] if len(lines) > _LISTED else []
+        return ApiError("\n".join([body.detail, *lines[:_LISTED], *more]), response.status_code, retry_after, body.code)
 
 
 def _sleep(seconds: float) -> bool:
     time.sleep(seconds)
     return False
-
-
-def _refused(response: httpx.Response) -> ApiError:
-    after = response.headers.get("retry-after", "")
-    retry_after = float(after) if after.isdecimal() else None  # a date, as some proxies send, is not honoured
-    try:
-        body = msgspec.json.decode(response.content, type=_ProblemBody)
-        lines = [f"  {one.pointer}: {one.detail}" for one in body.errors]
-        more = [f"  and {len(lines) - _LISTED} more"] if len(lines) > _LISTED else []
-        text = "\n".join([body.detail, *lines[:_LISTED], *more])
-    except msgspec.MsgspecError:  # not from the service itself: a proxy, or another program at that address
-        text = f"{response.request.url} answered {response.status_code} {response.reason_phrase}"
-    return ApiError(text, response.status_code, retry_after)
 
 
 def _decode(response: httpx.Response, kind: type[Reply]) -> Reply:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 __all__ = ["Columns", "Labels", "identity", "is_number", "known_labels", "number", "timestamp", "weight"]
@@ -23,7 +24,8 @@ _PAIRS: tuple[tuple[str, str], ...] = (
     ("no", "yes"),
 )  # negative, positive: read without being told
 _CACHED = 1000  # distinct labels whose meaning is kept
-_NAMED = 10  # distinct labels that an error message quotes
+_NAMED = 10  # distinct labels that a message quotes,
+_QUOTED = 60  # and characters of each
 
 
 def known_labels() -> str:
@@ -58,13 +60,15 @@ class Labels:
 
     With `positive`, those values are 1 and all others 0. Without, the values must fit one of the known pairs; a value
     that leaves no pair possible (2; or 0 where -1 was seen) raises, with the values seen so far: a guess would turn
-    the classes round without a word.
+    the classes round without a word. For the same reason `check` refuses values that are positive but for their case,
+    and `unmet` tells of named labels that never came.
     """
 
     def __init__(self, positive: Sequence[str] = ()) -> None:
-        self._positive = frozenset(map(_canonical, positive))
+        self._positive = dict.fromkeys(map(_canonical, positive))  # a set in the order given
+        self._met = False  # a positive one was seen
         self._pairs = _PAIRS
-        self._seen: dict[str, None] = {}
+        self._seen: dict[str, None] = {}  # the first few
         self._known: dict[Any, int] = {}
 
     def __call__(self, value: Any) -> int:
@@ -79,18 +83,34 @@ class Labels:
 
     def check(self, values: Iterable[Any]) -> None:
         """Refuse a set of values that the rows will turn out to have, before the first row is read."""
-        distinct: dict[str, str] = {}
+        distinct: dict[str, None] = {}
         for value in values:
             with suppress(ValueError):  # missing: said where the row is read
-                text = _canonical(value)
-                distinct[text.lower()] = text
-        if not self._positive and not any(distinct.keys() <= set(pair) for pair in _PAIRS):
-            raise ValueError(_unclear(distinct.values()))
+                distinct[_canonical(value)] = None
+        if self._positive:
+            named = {text.casefold(): text for text in self._positive}
+            for text in distinct:
+                meant = named.get(text.casefold())
+                if not self._decide(text) and meant is not None:
+                    raise ValueError(
+                        f"the file has the label {text!r}, --positive says {meant!r}: give it as the file spells it, "
+                        f"once for each spelling; the labels seen are {_quoted(distinct)}"
+                    )
+        elif not any({text.lower() for text in distinct} <= set(pair) for pair in _PAIRS):
+            raise ValueError(_unclear(distinct))
+
+    def unmet(self) -> str | None:
+        """What to say after "no row" where positive labels were named and none of them came; else None."""
+        if self._met or not self._positive:
+            return None
+        return f"had the label {' or '.join(map(repr, self._positive))}; labels seen: {_quoted(self._seen)}"
 
     def _decide(self, text: str) -> int:
+        if len(self._seen) <= _NAMED:
+            self._seen[text] = None
         if self._positive:
+            self._met |= text in self._positive
             return int(text in self._positive)
-        self._seen[text] = None
         folded = text.lower()
         self._pairs = tuple(pair for pair in self._pairs if folded in pair)
         if not self._pairs:
@@ -99,9 +119,17 @@ class Labels:
 
 
 def _unclear(seen: Iterable[str]) -> str:
-    values = list(seen)
-    quoted = ", ".join(map(repr, values[:_NAMED])) + (", ..." if len(values) > _NAMED else "")
-    return f"the labels seen are {quoted}; expected {known_labels()}, or the positive one named with --positive"
+    return f"the labels seen are {_quoted(seen)}; expected {known_labels()}, or the positive one named with --positive"
+
+
+def _quoted(labels: Iterable[str]) -> str:
+    """The first few, and whether there are more."""
+    first = list(islice(labels, _NAMED + 1))
+    return ", ".join(map(_quote, first[:_NAMED])) + (", ..." if len(first) > _NAMED else "")
+
+
+def _quote(label: str) -> str:
+    return repr(label if len(label) <= _QUOTED else f"{label[:_QUOTED]}...")
 
 
 def _canonical(value: Any) -> str:

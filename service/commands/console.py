@@ -68,7 +68,7 @@ def figures_table(metrics: Figures, speed: float) -> Table:
     table.add_row("events", f"{window['events']:,}", f"{metrics['events']:,}")
     positives = [part["class_counts"]["positive"] for part in (window, metrics)]
     table.add_row("positives", *(f"{count:,}" for count in positives))
-    error = f" \N{PLUS-MINUS SIGN} {start['auc_error']:.1e}" if start["auc"] is not None else ""
+    error = f" \N{PLUS-MINUS SIGN} {_figure(start['auc_error'])}" if start["auc"] is not None else ""
     table.add_row("AUC", _figure(window["auc"]), _figure(start["auc"]) + error)
     for label, key in (("F1", "f1"), ("precision", "precision"), ("recall", "recall")):
         table.add_row(label, _figure(window[key]), _figure(start[key]))

@@ -6,9 +6,11 @@ its own offset in the stream, so a demo that was stopped, or killed, misses noth
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
@@ -23,7 +25,9 @@ from service.commands.simulation import CardFraud
 from service.server import CannotServe, Server, listen, shown
 from service.settings import Settings
 
-__all__ = ["LEARNERS", "SOURCE", "demo"]
+__all__ = ["LEARNERS", "SOURCE", "Standstill", "demo"]
+
+logger = logging.getLogger("rarestream")  # of which all that the service logs by are children
 
 SOURCE = "simulated-card-fraud"
 
@@ -54,6 +58,7 @@ _BATCHES_PER_SECOND = 4
 _LARGEST_BATCH = 1000  # events
 _PATIENCE = 60.0  # seconds that a call is tried again
 _REFRESH = 1.0  # seconds between looks at the learners' figures
+_STANDSTILL = 3.0  # seconds that calls fail before we say why
 _SILENCE = 1.5  # seconds without the first answer before we say what may be taking so long
 _COMPILING = "The learners' kernels are being compiled, once for this machine and version: up to a minute."
 
@@ -68,13 +73,46 @@ def demo(settings: Settings, *, rate: float | None, events: int, console: Consol
     listener = listen(settings.host, settings.port)
     with Interruption() as interruption, _Serving(settings, listener, interruption) as serving:
         console.print(f"dashboard  {serving.url}/\nAPI docs   {serving.url}/docs\nstore      {shown(settings.store)}")
-        with _Stream(serving.url, events, interruption) as stream:
+        with _Stream(serving.url, events, interruption, console.print) as stream:
             complete = stream.run(rate, console)
         if complete:
-            console.print(f"All {events:,} events are streamed. Still serving; Ctrl-C stops.")
+            console.print("Still serving; Ctrl-C stops.")
             while not interruption.wait(_REFRESH):
                 serving.check()
-    console.print("Stopped cleanly. The same command goes on from here.")
+    if serving.complaints:
+        console.print("\n".join(["Stopped, but not cleanly:", *(f"  {one}" for one in serving.complaints)]))
+        console.print("What was learnt is in the log. The same command goes on from here.")
+    else:
+        console.print("Stopped cleanly. The same command goes on from here.")
+
+
+class Standstill:
+    """Says why a stream stands still: once it has for a few seconds, then again for each other reason.
+
+    `say` is told; calls may come from any thread.
+    """
+
+    def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._say = say
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._since: float | None = None
+        self._said: set[str] = set()
+
+    def note(self, reason: str) -> None:
+        """A call has failed for this reason and is made again."""
+        with self._lock:
+            now = self._clock()
+            self._since = now if self._since is None else self._since
+            if now - self._since >= _STANDSTILL and reason not in self._said:
+                self._said.add(reason)
+                self._say(reason)
+
+    def over(self) -> None:
+        """Everything went through."""
+        with self._lock:
+            self._since = None
+            self._said.clear()
 
 
 class _Serving:
@@ -86,6 +124,7 @@ class _Serving:
         self._server = Server(settings, listener, ready=self._ready.set, log_level="warning")
         self._thread = threading.Thread(target=self._serve, name="server")
         self._failure: CannotServe | None = None
+        self.complaints: list[str] = []  # what the service had to say while it stopped
         self.url = self._server.url
 
     def __enter__(self) -> Self:
@@ -104,12 +143,16 @@ class _Serving:
         self._stop()
 
     def _stop(self) -> None:
+        heard = _Complaints(self.complaints)
+        logger.addHandler(heard)
         self._server.should_exit = True
         try:
             self._thread.join()
         except KeyboardInterrupt:  # Ctrl-C again: do not wait for open requests
             self._server.force_exit = True
             self._thread.join()
+        finally:
+            logger.removeHandler(heard)
 
     def _serve(self) -> None:
         try:
@@ -123,14 +166,30 @@ class _Serving:
             raise self._failure or CannotServe("the server has ended by itself; what it logged is above")
 
 
+class _Complaints(logging.Handler):
+    """Keeps the texts of warnings and worse in a list."""
+
+    def __init__(self, texts: list[str]) -> None:
+        super().__init__(logging.WARNING)
+        self._texts = texts
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep one."""
+        self._texts.append(record.getMessage())
+
+
 class _Stream:
     """One stream to all learners: each batch goes to the four at once, and the slowest sets the pace."""
 
-    def __init__(self, url: str, events: int, interruption: Interruption) -> None:
+    def __init__(self, url: str, events: int, interruption: Interruption, say: Callable[[str], None]) -> None:
         self._simulation = CardFraud(change=events // 2)
         self._events = events
         self._interruption = interruption
-        self._apis = {name: Api(url, patience=_PATIENCE, wait=interruption.wait) for name in LEARNERS}
+        self._standstill = Standstill(say)
+        self._apis = {
+            name: Api(url, patience=_PATIENCE, wait=interruption.wait, notice=self._standstill.note)
+            for name in LEARNERS
+        }
         self._threads = ThreadPoolExecutor(max_workers=len(LEARNERS))
         self._meter = Meter()
         self._next: dict[str, int] = {}  # by learner, the first event that it has not learnt
@@ -150,8 +209,10 @@ class _Stream:
         try:
             for name, config in LEARNERS.items():
                 document, _ = self._apis[name].create(name, config)
+                self._standstill.over()
                 self._next[name] = document["sources"].get(SOURCE, 0)
-            self._announce(console)
+            at = min(self._next.values())
+            self._announce(at, console)
             with LearnersDisplay(console) as display:
                 hint = threading.Timer(_SILENCE, console.print, (_COMPILING,))
                 hint.start()
@@ -162,12 +223,13 @@ class _Stream:
                 display.show(self._figures(), self._meter.speed(), final=True)
         except Stopped:
             return False
+        if complete and at < self._events:
+            console.print(f"All {self._events:,} events are streamed.")
         return complete
 
-    def _announce(self, console: Console) -> None:
-        at = min(self._next.values())
+    def _announce(self, at: int, console: Console) -> None:
         if at >= self._events:
-            console.print("Every event was streamed before; --events N makes the stream longer.")
+            console.print(f"The learners have learnt {at:,} events of the stream before. --events N makes it longer.")
         elif at:
             console.print(f"Going on at event {at:,} of {self._events:,}.")
         if at < self._simulation.change:
@@ -206,6 +268,7 @@ class _Stream:
         for name, reply in sent:
             reply.result()
             self._next[name] = stop
+        self._standstill.over()
 
     def _figures(self) -> list[Document]:
         return [api.metrics(name) for name, api in self._apis.items()]

@@ -30,10 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from service.commands.cells import Columns, Labels, is_number, number
+from service.commands.cells import Columns, is_number, number
 from service.commands.rows import GZIP, Event, ReadError, Rows, Shape, TextRows
 
-__all__ = ["FORMATS", "format_of", "open_rows"]
+__all__ = ["FORMATS", "check_regular", "format_of", "open_rows"]
 
 FORMATS = ("csv", "tsv", "jsonl", "npz", "libsvm")
 _SUFFIXES = {
@@ -48,6 +48,19 @@ _SUFFIXES = {
 }
 _SO_FAR = "the column was numeric so far: --drop it, or create the learner with it as a categorical one"
 _BLOCK = 1000  # rows of an array that are turned into Python numbers at once
+
+
+def check_regular(path: Path) -> None:
+    """Refuse what cannot be read a second time. Raises `ReadError`; a file that is not there is left to `open_rows`.
+
+    What comes down a pipe can be told from what came before by its first bytes at best, so a replay that was stopped
+    could go on behind rows that it has never seen; and a pipe whose writer is silent would hold up Ctrl-C.
+    """
+    again = "a replay that was stopped reads its file again, so it takes files only: write the rows to one first"
+    if path.is_fifo() or path.is_char_device() or path.is_socket():
+        raise ReadError(f"{path} is a pipe or a device, not a file; {again}")
+    if str(path) == "-" and not path.exists():
+        raise ReadError(f"standard input is not read; {again}")
 
 
 def format_of(path: Path) -> str:
@@ -140,7 +153,7 @@ class _CsvRows(TextRows[list[str]]):
                     raise ValueError(f"column {name}: {error}; {why}") from None
             else:
                 features[name] = record[k] or None
-        event: Event = {"features": features, "label": self._labels(record[self._label])}
+        event: Event = {"features": features, "label": self.labels(record[self._label])}
         for member, k, read in self._about:
             value = read(record[k])
             if value is not None:
@@ -184,7 +197,7 @@ class _JsonRows(TextRows[str]):
         label = self._columns.label
         if label not in row:
             raise ValueError(f"there is no {label!r}; the row has {', '.join(row)[:500]}")
-        event: Event = {"label": self._labels(row[label])}
+        event: Event = {"label": self.labels(row[label])}
         if form in ("flat", "features"):
             event["features"] = self._features(row)
         else:
@@ -235,7 +248,7 @@ class _LibsvmRows(TextRows[str]):
         indices = [index for index, _ in entries]
         if len(set(indices)) < len(indices):
             raise ValueError("names an index twice")
-        return {"label": self._labels(label), "indices": indices, "values": [value for _, value in entries]}
+        return {"label": self.labels(label), "indices": indices, "values": [value for _, value in entries]}
 
 
 def _pair(text: str) -> tuple[int, float]:
@@ -260,13 +273,12 @@ class _ArrayRows(Rows[_ArrayRow]):
     _unit = "row"
 
     def __init__(self, path: Path, columns: Columns) -> None:
-        super().__init__(path)
-        self._labels = Labels(columns.positive)
+        super().__init__(path, columns)
         self._next = 0
         try:
             self._X, y = _arrays(path, "y" if columns.label == "label" else columns.label)
             self._y = y.tolist()
-            self._labels.check(set(self._y))
+            self.labels.check(set(self._y))
         except (ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise ReadError(f"{path}: {error}") from None
         self.total = len(self._y)
@@ -297,7 +309,7 @@ class _ArrayRows(Rows[_ArrayRow]):
     def _event(self, record: _ArrayRow) -> Event:
         if not record.finite:
             raise ValueError("holds a number that is not finite")
-        return {**record.features, "label": self._labels(record.label)}
+        return {**record.features, "label": self.labels(record.label)}
 
 
 def _arrays(path: Path, name: str) -> tuple[Any, NDArray[Any]]:

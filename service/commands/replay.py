@@ -28,10 +28,11 @@ from rich.console import Console
 from service.commands.api import Api, ApiError, Document, Stopped
 from service.commands.cells import Columns
 from service.commands.console import ReplayDisplay
+from service.commands.failure import CommandFailed
 from service.commands.fit import adapter, declared, suitable
 from service.commands.pacing import Interruption, Meter, Pace
-from service.commands.readers import format_of, open_rows
-from service.commands.rows import Event
+from service.commands.readers import check_regular, format_of, open_rows
+from service.commands.rows import Event, ReadError
 
 __all__ = [
     "Batch",
@@ -52,6 +53,8 @@ _PROBE = 64 * 1024  # bytes of the file that its source's name depends on, besid
 _LOOK_EVERY = 1.0  # seconds between looks at the learner's AUC
 _NAME = 150  # bytes of the file's name that its source's keeps: the service bounds the whole
 _BODY = 4 * 2**20  # bytes after which a batch ends, however few its rows
+_GONE = "unknown-learner"
+_BAD_ROW = frozenset({httpx.codes.BAD_REQUEST, httpx.codes.UNPROCESSABLE_ENTITY})  # what is wrong is in the file
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,7 @@ def replay(
 def _by_row(error: ApiError, offset: int) -> ApiError:
     """The error with the file's row numbers in the place of the request's."""
     text = re.sub(r"(?m)^  /events/(\d+)", lambda found: f"  row {offset + int(found[1]):,} ", str(error))
-    return ApiError(text, error.status)
+    return ApiError(text, error.status, code=error.code)
 
 
 @dataclass(frozen=True)
@@ -186,6 +189,7 @@ class Outcome:
     rows: Replayed
     seconds: float
     metrics: Document | None  # of the learner at the end; None where a signal came first
+    unmet: str | None = None  # what is to be said where positive labels were named and no row had one
 
     @property
     def speed(self) -> float:
@@ -194,8 +198,10 @@ class Outcome:
 
     def to_json(self) -> Document:
         """Everything, for programs."""
+        warning = {} if self.unmet is None else {"warning": self.unmet}
         return {
             **dataclasses.asdict(self.rows),
+            **warning,
             "seconds": round(self.seconds, 3),
             "events_per_second": round(self.speed, 1),
             "metrics": self.metrics,
@@ -206,9 +212,11 @@ def replay_file(plan: Plan, api: Api, interruption: Interruption, notes: Console
     """Carry out the plan; `notes` shows how it goes.
 
     An interruption ends it early, after the batch in flight. Raises `CommandFailed`: the learner does not exist or
-    does not take such rows, a row is malformed, or the service refuses or stays away.
+    does not take such rows, a row is malformed, or the service refuses or stays away. The text then says how many rows
+    are learnt and how to go on.
     """
     began = time.monotonic()
+    check_regular(plan.file)
     format = plan.format or format_of(plan.file)
     try:
         document = api.learner(plan.learner)
@@ -222,21 +230,28 @@ def replay_file(plan: Plan, api: Api, interruption: Interruption, notes: Console
             size = plan.batch if plan.rate is None else max(1, min(plan.batch, int(plan.rate)))
             work = batches(islice(rows.events(start), left), source, start, size, rows.fraction)
             with ReplayDisplay(notes) as display:
-                progress = _Progress(api, plan, display)
-                done = replay(
-                    api, plan.learner, work, start, Pace(plan.rate, interruption.wait), interruption, progress
-                )
-        return Outcome(done, time.monotonic() - began, api.metrics(plan.learner) if done.complete else None)
+                progress = _Progress(api, plan, display, start)
+                pace = Pace(plan.rate, interruption.wait)
+                try:
+                    done = replay(api, plan.learner, work, start, pace, interruption, progress)
+                except (ApiError, ReadError) as error:
+                    if isinstance(error, ApiError) and error.code == _GONE:
+                        raise
+                    raise CommandFailed(f"{error}\n{_how_to_go_on(error, progress.next, plan)}") from None
+            unmet = _unmet(done, plan, rows.labels.unmet())
+        metrics = api.metrics(plan.learner) if done.complete else None
+        return Outcome(done, time.monotonic() - began, metrics, unmet)
     except ApiError as error:
-        if error.status == httpx.codes.NOT_FOUND:
-            raise ApiError(f"{error}\n{_how_to_create(plan, format)}", error.status) from None
+        if error.code == _GONE:
+            raise ApiError(f"{error}\n{_how_to_create(plan, format)}", error.status, code=error.code) from None
         raise
 
 
 class _Progress:
     """Tells the display of each batch, with a fresh look at the learner's AUC at most once a second."""
 
-    def __init__(self, api: Api, plan: Plan, display: ReplayDisplay) -> None:
+    def __init__(self, api: Api, plan: Plan, display: ReplayDisplay, start: int) -> None:
+        self.next = start  # the row after the last that is known to be learnt
         self._api = api
         self._plan = plan
         self._display = display
@@ -245,11 +260,11 @@ class _Progress:
         self._auc: float | None = None
 
     def __call__(self, batch: Batch) -> None:
+        self.next = row = batch.offset + batch.count
         self._meter.add(batch.count)
         if time.monotonic() - self._looked >= _LOOK_EVERY:
             self._looked = time.monotonic()
             self._auc = self._api.metrics(self._plan.learner)["since_start"]["auc"]
-        row = batch.offset + batch.count
         fraction = batch.fraction if self._plan.limit is None else max(batch.fraction, row / self._plan.limit)
         self._display.show(row, fraction, self._meter.speed(), self._auc)
 
@@ -259,9 +274,29 @@ def _say_where(start: int, earlier: int, notes: Console) -> None:
         notes.print(f"resuming at row {start:,}")
     elif earlier:
         notes.print(
-            f"the learner has learnt {earlier:,} rows of a file of this name before, but of other content or read with "
-            "other options: this one is learnt from its first row"
+            f"warning: the learner has learnt {earlier:,} rows of a file of this name before, but of other content or "
+            "read with other options: this one is learnt from its first row"
         )
+
+
+def _how_to_go_on(error: ApiError | ReadError, learnt: int, plan: Plan) -> str:
+    """What of the file is learnt, and what becomes of it in another replay."""
+    so_far = f"rows 0 to {learnt:,} are learnt" if learnt else "none of the file's rows is learnt"
+    if isinstance(error, ApiError) and error.status not in _BAD_ROW:
+        return f"{so_far}; the same command goes on from there"
+    if not learnt:
+        return so_far
+    again = "a repaired file counts as a new one and is learnt from its first row"
+    if plan.columns.id is None:
+        return f"{so_far}; {again}: leave those out of it. With --id, from the first replay on, no row is learnt twice"
+    return f"{so_far}; {again}, but for the rows whose id the learner has met"
+
+
+def _unmet(done: Replayed, plan: Plan, unmet: str | None) -> str | None:
+    """The warning of a file that has ended without one of the positive labels; None where it has not, or had one."""
+    if unmet is None or not done.complete or done.next in (done.start, plan.limit):
+        return None
+    return f"no row {unmet}" if done.start == 0 else f"no row from row {done.start:,} on {unmet}"
 
 
 def _how_to_create(plan: Plan, format: str) -> str:

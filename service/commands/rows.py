@@ -7,6 +7,7 @@ import io
 import os
 import zlib
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -55,8 +56,9 @@ class Rows(ABC, Generic[Record]):
     adapt: Callable[[Event], Event] | None = None  # applied to each event; may raise ValueError
     _unit: str = "line"  # what a place in the file is counted in
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, columns: Columns) -> None:
         self.path = path
+        self.labels = Labels(columns.positive)  # what they mean, and which there were
 
     def __enter__(self) -> Self:
         return self
@@ -79,7 +81,7 @@ class Rows(ABC, Generic[Record]):
 
     @abstractmethod
     def fraction(self) -> float:
-        """How much of the file has been read, 0 to 1."""
+        """How much of the file has been given out by `events`, 0 to 1. What was only looked at ahead does not count."""
 
     def close(self) -> None:
         """Close the file; done by the context manager."""
@@ -101,9 +103,8 @@ class TextRows(Rows[Text]):
     """A text file, gzipped or not, whose first rows are looked at before any is given out."""
 
     def __init__(self, path: Path, columns: Columns) -> None:
-        super().__init__(path)
+        super().__init__(path, columns)
         self._columns = columns
-        self._labels = Labels(columns.positive)
         self._raw = path.open("rb")
         try:
             self._size = max(1, os.fstat(self._raw.fileno()).st_size)
@@ -111,23 +112,31 @@ class TextRows(Rows[Text]):
             stream = gzip.GzipFile(fileobj=self._raw) if packed else self._raw
             self._text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
             self._rest: Iterator[tuple[int, Text]] = self._read()
-            self._head: list[tuple[int, Text]] = list(self._first())
+            self._head: deque[tuple[int, Text, int]] = deque(
+                (place, record, self._raw.tell()) for place, record in self._first()
+            )
             if not self._head:
                 raise ReadError(f"{path}: the file holds no rows")
-            self.shape = self._survey(self._head)
+            self.shape = self._survey([(place, record) for place, record, _ in self._head])
+            self._given: int | None = 0  # bytes up to the row given last; None behind the head: as far as was read
         except BaseException:
             self._raw.close()
             raise
 
     def fraction(self) -> float:
-        return self._raw.tell() / self._size
+        return (self._raw.tell() if self._given is None else self._given) / self._size
 
     def close(self) -> None:
         self._raw.close()
 
     def _records(self, skip: int) -> Iterator[tuple[int, Text]]:
-        head, self._head = self._head, []
-        return islice(chain(head, self._rest), skip, None)
+        return islice(chain(self._out_of_head(), self._rest), skip, None)
+
+    def _out_of_head(self) -> Iterator[tuple[int, Text]]:
+        while self._head:
+            place, record, self._given = self._head.popleft()
+            yield place, record
+        self._given = None
 
     def _first(self) -> Iterator[tuple[int, Text]]:
         room = _AHEAD_CHARACTERS
@@ -139,7 +148,7 @@ class TextRows(Rows[Text]):
 
     def _check_labels(self, values: Iterator[Any]) -> None:
         try:
-            self._labels.check(values)
+            self.labels.check(values)
         except ValueError as error:
             raise ReadError(f"{self.path}: {error}") from None
 

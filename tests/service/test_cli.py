@@ -22,6 +22,7 @@ from typer.testing import CliRunner, Result
 
 from learners import algorithms
 from learners.jit import cache_directory
+from service import __version__
 from service.cli import app
 from service.commands.console import ReplayDisplay
 from service.server import CannotListen, listen, process_age, shown
@@ -112,6 +113,20 @@ def test_what_the_service_refuses_is_readable(server: Process) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--dim", 4], "missing beside --dim; it is dense or sparse"),
+        (["--bits", 4, "--log", "a"], "missing beside --bits; one of"),
+        (["--field", "a:numeric"], "missing beside --field; one of"),
+    ],
+)
+def test_features_that_are_described_but_not_named(server: Process, options: list[object], said: str) -> None:
+    text = run(server, "create", "x", "--algorithm", "cbr", *options, status=2).stderr
+    assert "--features" in text
+    assert said in text
+
+
+@pytest.mark.parametrize(
     "options", [["--param", "C"], ["--param", "=1"], ["--field", "a"], ["--field", "a:number"], ["--window", "wide"]]
 )
 def test_options_that_cannot_be_read(server: Process, options: list[str]) -> None:
@@ -146,6 +161,7 @@ def test_replay_ends_with_the_figures(server: Process, arrays: Path) -> None:
     assert "figures: 1,500 events" in result.stdout
     for word in ("positives", "AUC", "\N{PLUS-MINUS SIGN}", "F1", "precision", "recall", "threshold", "events/s"):
         assert word in result.stdout
+    assert re.search(r"AUC .* 0\.\d{4} \N{PLUS-MINUS SIGN} 0\.\d{4} ", result.stdout)
     auc = float(re.search(r"AUC\W+(0\.\d+)", result.stdout)[1])  # type: ignore[index]
     assert 0.8 < auc < 1.0
 
@@ -182,6 +198,21 @@ def test_replay_to_a_learner_that_is_not_there(server: Process, arrays: Path) ->
     text = run(server, "replay", arrays, "--learner", "nobody", status=1).stderr
     assert "there is no learner named nobody" in text
     assert "rarestream create nobody --algorithm ALGORITHM --features dense --dim 3" in text
+
+
+def test_replay_to_a_url_at_which_there_is_no_service(server: Process, arrays: Path) -> None:
+    url = f"{server.url}/path"
+    text = run(server, "replay", arrays, "--learner", "nobody", "--url", url, status=1).stderr
+    assert text.startswith(f"error: no rarestream service answers at {url}: ")
+    assert "create it first" not in text
+
+
+def test_replay_of_a_pipe(server: Process, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rows")
+    text = run(server, "replay", tmp_path / "rows", "--learner", "piped", status=1).stderr
+    assert text.startswith(f"error: {tmp_path / 'rows'} is a pipe or a device, not a file; ")
+    text = run(server, "replay", "-", "--learner", "piped", "--format", "csv", status=1).stderr
+    assert text.startswith("error: standard input is not read; ")
 
 
 def test_replay_of_rows_that_do_not_fit(server: Process, arrays: Path) -> None:
@@ -224,6 +255,19 @@ def test_serve_says_when_it_is_ready_and_where(tmp_path: Path) -> None:
     assert (process.returncode, out, err) == (0, "", "")
 
 
+def test_serve_tells_of_variables_that_are_no_settings(tmp_path: Path) -> None:
+    unknown = {"RARESTREAM_STOER": "sqlite:///a.db", "RARESTREAM_PROT": "0"}
+    known = {"RARESTREAM_URL": "http://127.0.0.1:1", "RARESTREAM_THREADS": "1", "rarestream_max_learners": "7"}
+    process = start("serve", "--port", 0, "--store", f"sqlite:///{tmp_path / 'a.db'}", **unknown, **known)
+    assert process.stdout is not None
+    assert "is ready" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    assert process.communicate()[1].splitlines() == [
+        "warning: RARESTREAM_PROT is not a setting; it is ignored",
+        "warning: RARESTREAM_STOER is not a setting; it is ignored",
+    ]
+
+
 def test_serve_where_it_cannot(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -259,6 +303,10 @@ def test_settings_that_are_wrong() -> None:
 def test_a_password_is_not_shown() -> None:
     assert shown("redis://user:secret@host:6379/0") == "redis://user:***@host:6379/0"
     assert shown("redis://host:6379/0") == "redis://host:6379/0"
+    assert shown("redis://host/0?db=1&password=secret&p=2") == "redis://host/0?db=1&password=***&p=2"
+    assert shown("redis://host?pass%77ord=secret") == "redis://host?pass%77ord=***"
+    assert shown("rediss://:a@host?ssl_password=secret") == "rediss://:***@host?ssl_password=***"
+    assert shown("sqlite:///here.db") == "sqlite:///here.db"
 
 
 def test_addresses_that_are_not_ours() -> None:
@@ -303,6 +351,22 @@ def test_a_replay_elsewhere_prints_a_line_now_and_then() -> None:
         "10,000 rows (45%), 2,000 events/s, AUC so far -",
         "20,000 rows (91%), 2,000 events/s, AUC so far -",
     ]
+
+
+# What it is
+
+
+def test_the_version() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"rarestream {__version__}\n")
+
+
+def test_the_help_says_what_it_is_for() -> None:
+    result = CliRunner().invoke(app, ["--help"])
+    assert "Online learning for imbalanced streams" in result.stdout
+    assert "--version" in result.stdout
+    result = CliRunner().invoke(app, ["replay", "--help"])
+    assert "Resuming holds for the unchanged file with the same --label," in result.stdout
 
 
 # What is imported

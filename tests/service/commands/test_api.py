@@ -146,6 +146,7 @@ def test_each_new_attempt_is_told(time: Time) -> None:
 def test_a_refusal_is_final_and_says_why(time: Time, status: int) -> None:
     problem = {
         "type": "urn:x",
+        "code": "unknown-learner",
         "status": status,
         "detail": "2 values are refused",
         "errors": [{"pointer": "/params/C", "detail": "is -1"}, {"pointer": "/features", "detail": "is missing"}],
@@ -153,7 +154,7 @@ def test_a_refusal_is_final_and_says_why(time: Time, status: int) -> None:
     with api(time, httpx.Response(status, json=problem)) as client, pytest.raises(ApiError) as caught:
         client.create("a", {})
     assert str(caught.value) == "2 values are refused\n  /params/C: is -1\n  /features: is missing"
-    assert caught.value.status == status
+    assert (caught.value.status, caught.value.code) == (status, "unknown-learner")
     assert time.waits == []
 
 
@@ -175,6 +176,24 @@ def test_answers_that_are_not_ours(time: Time) -> None:
         pytest.raises(ApiError, match="not answer like rarestr"),
     ):
         client.learner("a")
+
+
+NOT_OURS = "no rarestream service answers at http://service: http://service/v1/learners/a answered 404 Not Found"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.Response(404, text="<html>"),
+        httpx.Response(404, json={"detail": "Not Found"}),  # another service
+        httpx.Response(404, json={"detail": "Not Found", "code": "not-found", "errors": []}),  # ours, at another path
+    ],
+)
+def test_a_url_at_which_there_is_no_service(time: Time, answer: httpx.Response) -> None:
+    with api(time, answer) as client, pytest.raises(ApiError) as caught:
+        client.learner("a")
+    assert str(caught.value) == NOT_OURS
+    assert (caught.value.status, caught.value.code) == (404, None)
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://x", "http://", "http://x:port"])

@@ -48,7 +48,37 @@ def test_a_label_that_turns_up_late(tmp_path: Path) -> None:
 
 
 def test_positive_labels_are_named(tmp_path: Path) -> None:
-    assert read(labelled(tmp_path, "2", "1", "3", "fraud", "Fraud"), "2.0", "fraud") == [1, 0, 0, 1, 0]
+    assert read(labelled(tmp_path, "2", "1", "3", "fraud", "Fraud "), "2.0", "fraud", " Fraud") == [1, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(("label", "positive"), [("fraud", "Fraud"), (" FRAUD", "fraud "), ("true", "True")])
+def test_a_positive_label_that_is_spelt_otherwise_in_the_file(tmp_path: Path, label: str, positive: str) -> None:
+    with pytest.raises(ReadError) as caught:
+        open_rows(labelled(tmp_path, "ok", label, "other"), Columns(positive=(positive,)))
+    spelt, said = label.strip(), positive.strip()
+    assert f"the file has the label {spelt!r}, --positive says {said!r}" in str(caught.value)
+    assert f"the labels seen are 'ok', {spelt!r}, 'other'" in str(caught.value)
+
+
+@pytest.mark.parametrize("late", ["no", "yes"])
+def test_positive_labels_that_never_come(tmp_path: Path, late: str) -> None:
+    with open_rows(labelled(tmp_path, "no", *["0"] * 10_000, late), Columns(positive=("yes", "1"))) as rows:
+        assert rows.labels.unmet() == "had the label 'yes' or '1'; labels seen: 'no', '0'"
+        assert sum(event["label"] for event in rows.events()) == (late == "yes")
+        assert (rows.labels.unmet() is None) == (late == "yes")
+
+
+def test_labels_seen_are_told_in_a_few_words(tmp_path: Path) -> None:
+    labels = ["x" * 1000, *(f"class {i}" for i in range(3000))]
+    with open_rows(labelled(tmp_path, *labels), Columns(positive=("fraud",))) as rows:
+        text = str(rows.labels.unmet())
+    assert text.startswith(f"had the label 'fraud'; labels seen: '{'x' * 60}...', 'class 0', ")
+    assert text.endswith("'class 8', ...")
+
+
+def test_without_named_labels_none_is_missed(tmp_path: Path) -> None:
+    with open_rows(labelled(tmp_path, "0", "0"), Columns()) as rows:
+        assert rows.labels.unmet() is None
 
 
 @pytest.mark.parametrize("text", ['{"x": 1, "label": null}', '{"x": 1, "label": ""}', '{"x": 1, "label": " "}'])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -14,8 +15,9 @@ import httpx
 from rich.console import Console
 
 from service.commands.console import LearnersDisplay
-from service.commands.demo import LEARNERS, SOURCE
+from service.commands.demo import LEARNERS, SOURCE, Standstill
 from service.commands.simulation import CardFraud
+from tests.service.commands.test_api import Time
 from tests.service.test_cli import start
 
 
@@ -55,7 +57,8 @@ def test_the_demo_streams_stops_and_goes_on(tmp_path: Path) -> None:
     url = until(process, r"dashboard +(http://\S+)/$")[1]
     at = int(until(process, r"Going on at event ([\d,]+) of 3,000")[1].replace(",", ""))
     assert 0 < at < 3000
-    until(process, r"All 3,000 events are streamed. Still serving; Ctrl-C stops.")
+    until(process, r"All 3,000 events are streamed\.$")
+    until(process, r"Still serving; Ctrl-C stops\.$")
     found = learners(url)
     assert {one["events"] for one in found.values()} == {3000}
     assert {one["sources"][SOURCE] for one in found.values()} == {3000}
@@ -66,12 +69,49 @@ def test_the_demo_streams_stops_and_goes_on(tmp_path: Path) -> None:
     process.communicate()
     assert process.returncode == 0
 
-    process = demo(store, "--events", 3000)
-    until(process, r"Every event was streamed before")
-    until(process, r"Still serving")
+    for asked in (3000, 1000):
+        process = demo(store, "--events", asked)
+        until(process, r"The learners have learnt 3,000 events of the stream before\. --events N makes it longer\.$")
+        rest = ""
+        assert process.stdout is not None
+        while "Still serving" not in rest:
+            rest += process.stdout.readline()
+        assert "are streamed" not in rest
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        assert process.returncode == 0
+
+
+def test_the_demo_on_a_full_disk(tmp_path: Path) -> None:
+    """The store's files may grow no more: as on a full disk, every append fails."""
+    process = demo(f"sqlite:///{tmp_path / 'demo.db'}", "--events", 100_000, "--rate", 1000)
+    until(process, r"demo-fofo +[\d,]+ events")
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+    until(process, r"^SQLite: .+; trying again in ")
     process.send_signal(signal.SIGINT)
-    process.communicate()
+    out, _ = process.communicate()
     assert process.returncode == 0
+    assert re.search(r"^Stopped, but not cleanly:\n(  no snapshot of demo-\S+ at shutdown: SQLite: .+\n){4}", out, re.M)
+    assert "Stopped cleanly" not in out
+
+
+def test_why_a_stream_stands_still_is_said_late_and_once() -> None:
+    time, said = Time(), list[str]()
+    standstill = Standstill(said.append, time.clock)
+    standstill.note("full")
+    time.now += 2
+    standstill.note("full")
+    assert said == []
+    time.now += 2
+    for reason in ("full", "full", "gone", "full", "gone"):
+        standstill.note(reason)
+    assert said == ["full", "gone"]
+    standstill.over()
+    standstill.note("full")
+    assert said == ["full", "gone"]
+    time.now += 4
+    standstill.note("full")
+    assert said == ["full", "gone", "full"]
 
 
 def test_a_learner_that_is_ahead_of_the_others_gets_only_the_rest(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import math
+import os
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from service.commands.cells import Columns
-from service.commands.readers import format_of, open_rows
+from service.commands.readers import check_regular, format_of, open_rows
 from service.commands.rows import ReadError
 
 Write = Callable[[str, str], Path]
@@ -183,6 +184,17 @@ def test_fraction_of_the_file(write: Write) -> None:
     assert seen[0] < 0.9
     assert seen == sorted(seen)
     assert seen[-1] == 1.0
+
+
+def test_rows_that_were_only_looked_at_do_not_count(tmp_path: Path) -> None:
+    """Of 20,000 equal rows, 10,000 are looked at ahead; the fraction goes by those that were given out."""
+    path = tmp_path / "a.csv"
+    path.write_text("x,label\n" + "12345678,0\n" * 20_000)
+    with open_rows(path, Columns()) as rows:
+        assert rows.fraction() == 0.0
+        seen = [rows.fraction() for _ in rows.events()]
+    for row in (1_000, 6_000, 10_000, 15_000, 20_000):
+        assert seen[row - 1] == pytest.approx(row / 20_000, abs=0.06)  # the text is read in blocks of 8 KB
 
 
 # JSON lines
@@ -360,6 +372,20 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
     assert refusal(tmp_path / "none.csv") == "FILE: No such file or directory"
     (tmp_path / "folder.csv").mkdir()
     assert refusal(tmp_path / "folder.csv") == "FILE: Is a directory"
+
+
+def test_what_cannot_be_read_a_second_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    for path in (tmp_path / "pipe.csv", Path(os.devnull)):
+        with pytest.raises(ReadError, match=r"is a pipe or a device, not a file; .*: write the rows to one first"):
+            check_regular(path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ReadError, match=r"standard input is not read; .*: write the rows to one first"):
+        check_regular(Path("-"))
+    for name in ("-", "rows.csv"):
+        Path(name).write_text("x,label\n1,0\n")
+        check_regular(Path(name))
+    check_regular(tmp_path / "none.csv")  # left to `open_rows`
 
 
 def test_damaged_files(tmp_path: Path) -> None:

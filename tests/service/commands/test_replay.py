@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import subprocess
 import sys
@@ -14,10 +15,12 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from rich.console import Console
 
 from service.commands.api import Api, ApiError
 from service.commands.cells import Columns
-from service.commands.replay import ahead, batches, earlier_rows, source_name
+from service.commands.pacing import Interruption
+from service.commands.replay import Plan, ahead, batches, earlier_rows, replay_file, source_name
 from tests.service.process import Process
 
 ROWS = 3000
@@ -252,6 +255,83 @@ def test_a_bad_row_stops_the_replay_after_those_before_it(server: Process, tmp_p
     text = finish(process, status=1)
     assert f"error: {path}, line 252: has 1 cells; the header names 2 columns" in text
     assert get(server, "bad")["events"] == 200
+    assert "rows 0 to 200 are learnt; a repaired file counts as a new one and is learnt from its first row: " in text
+
+
+def test_after_a_bad_row_ids_keep_a_repaired_file_from_being_learnt_twice(server: Process, tmp_path: Path) -> None:
+    path = tmp_path / "ids.csv"
+    rows = [f"k{i},1,{i % 2}\n" for i in range(300)]
+    path.write_text("key,x,label\n" + "".join(rows[:250]) + "k250,1\n")
+    create(server, "ids")
+    text = finish(replay(server, path, "ids", "--id", "key", "--batch", "100"), status=1)
+    assert "rows 0 to 200 are learnt; " in text
+    assert "learnt from its first row, but for the rows whose id the learner has met" in text
+    path.write_text("key,x,label\n" + "".join(rows))
+    text = finish(replay(server, path, "ids", "--id", "key", "--batch", "100"))
+    assert "rows 0 to 300: 100 learnt, 200 duplicates" in text
+
+
+def test_the_first_row_may_be_the_bad_one(server: Process, tmp_path: Path) -> None:
+    path = tmp_path / "first.csv"
+    path.write_text("x,label\n1\n")
+    create(server, "first")
+    path.write_text("x,label\n1\n1,0\n")
+    assert finish(replay(server, path, "first"), status=1).endswith("none of the file's rows is learnt\n")
+
+
+def test_a_positive_label_spelt_otherwise_is_refused_before_anything_is_sent(server: Process, tmp_path: Path) -> None:
+    path = tmp_path / "spelling.csv"
+    path.write_text("x,label\n" + "1,ok\n" * 2000 + "2,fraud\n")
+    create(server, "spelling")
+    text = finish(replay(server, path, "spelling", "--positive", "Fraud", "--batch", "100"), status=1)
+    assert "the file has the label 'fraud', --positive says 'Fraud'" in text
+    assert get(server, "spelling")["events"] == 0
+
+
+def test_a_file_without_one_positive_row_is_a_failure(server: Process, tmp_path: Path) -> None:
+    path = tmp_path / "negative.csv"
+    path.write_text("x,label\n" + "1,ok\n2,suspect\n" * 100)
+    warning = "warning: no row had the label 'fraud'; labels seen: 'ok', 'suspect'\n"
+    create(server, "negative")
+    text = finish(replay(server, path, "negative", "--positive", "fraud", "--limit", "150"))
+    assert "warning" not in text  # the file has not ended
+    text = finish(replay(server, path, "negative", "--positive", "fraud"))
+    assert text.endswith(warning.replace("no row had", "no row from row 150 on had"))
+    assert "warning" not in finish(replay(server, path, "negative", "--positive", "fraud"))  # nothing is left
+    create(server, "negative-at-once")
+    assert finish(replay(server, path, "negative-at-once", "--positive", "fraud"), status=1).endswith(warning)
+
+
+def test_a_file_of_this_name_that_was_learnt_before_is_told_of_before_the_first_batch(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("x,label\n" + "1,0\n" * 20)
+    document = {"config": {"features": {"kind": "named"}}, "sources": {"rows.csv#0123456789abcdef": 3000}}
+    out = io.StringIO()
+    told: list[str] = []  # what had been printed when an update came
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            told.append(out.getvalue())
+            return httpx.Response(200, json={"applied": 10, "duplicate": 0, "position": 1})
+        figures = {"since_start": {"auc": None}}
+        return httpx.Response(200, json=figures if request.url.path.endswith("/metrics") else document)
+
+    with Interruption() as interruption, Api("http://service", transport=httpx.MockTransport(answer)) as api:
+        replay_file(Plan(path, "a", Columns(), batch=10), api, interruption, Console(file=out, soft_wrap=True))
+    assert len(told) == 2
+    assert told[0].startswith("warning: the learner has learnt 3,000 rows of a file of this name before, but of other ")
+
+
+def test_events_beyond_a_source_are_refused_for_good(server: Process) -> None:
+    create(server, "gap")
+    bodies = [next(batches([{"features": {"x": 1}, "label": 0}] * 5, "rows#1", at, 5)).body for at in (0, 6)]
+    tries: list[str] = []
+    with Api(server.url, patience=60.0, notice=tries.append) as api:
+        assert api.update("gap", bodies[0]).applied == 5
+        with pytest.raises(ApiError, match="the source 'rows#1' goes on at 5, not at 6") as caught:
+            api.update("gap", bodies[1])
+    assert (caught.value.status, caught.value.code, tries) == (409, "source-gap", [])
+    assert get(server, "gap")["sources"] == {"rows#1": 5}
 
 
 def test_a_value_that_the_service_refuses_is_named_by_its_row(server: Process, tmp_path: Path) -> None:
@@ -261,3 +341,4 @@ def test_a_value_that_the_service_refuses_is_named_by_its_row(server: Process, t
     process = replay(server, path, "large", "--batch", "100")
     text = finish(process, status=1)
     assert "  row 250 /features/x: is 1e+300" in text
+    assert "rows 0 to 200 are learnt; a repaired file counts as a new one" in text
