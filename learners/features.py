@@ -13,6 +13,7 @@ read, and gives the columns that go into the log (dense float64, or CSR for spar
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -116,7 +117,7 @@ def number_fault(value: Any) -> str | None:
 
 
 @dataclass(frozen=True)
-class Features(Parameters):
+class Features(Parameters, ABC):
     """Base of the four kinds."""
 
     KIND: ClassVar[str]
@@ -128,17 +129,17 @@ class Features(Parameters):
         return False
 
     @property
+    @abstractmethod
     def columns(self) -> int:
         """Columns after encoding and mapping: exact for dense rows, an upper bound for sparse ones."""
-        raise NotImplementedError
 
+    @abstractmethod
     def encode(self, values: Sequence[Any], typed: bool = False) -> Rows:
         """The columns of n events' features, (n, k).
 
         `typed`: the JSON types were checked already. Raises `Refused` with a pointer to each bad event (the first
         100). O(numbers given).
         """
-        raise NotImplementedError
 
     def to_json(self) -> dict[str, Any]:
         """What `features_of` takes back."""

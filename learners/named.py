@@ -17,9 +17,10 @@ from learners.hashing import hash_strings
 from learners.jit import kernel
 from learners.parameters import Parameters, Problem, Refused, param, pointer, required, show
 
-__all__ = ["MAX_NAME", "Field", "Named", "Table"]
+__all__ = ["MAX_LISTED", "MAX_NAME", "Field", "Named", "Table"]
 
 MAX_NAME = 256  # characters of a feature's name: each of an event's tokens is spelt with it
+MAX_LISTED = 256  # fields in each of the lists that say what a field's values mean
 _TOKENS = 2**16  # held before they are hashed
 
 
@@ -70,6 +71,17 @@ class Named(Features):
     log: tuple[str, ...] = param((), "numeric fields to take as sign(v) log(1 + |v|)")
     KIND: ClassVar[str] = "named"
     MEMBER: ClassVar[str] = "features"
+
+    def __post_init__(self) -> None:
+        """Each token looks its field up in these lists, so they are short."""
+        super().__post_init__()
+        problems = [
+            Problem(f"/{name}", f"names {len(fields)} fields; expected at most {MAX_LISTED}")
+            for name, fields in (("text", self.text), ("categorical", self.categorical), ("log", self.log))
+            if len(fields) > MAX_LISTED
+        ]
+        if problems:
+            raise Refused(problems)
 
     @property
     def sparse(self) -> bool:

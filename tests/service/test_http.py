@@ -342,6 +342,10 @@ BAD_CONFIGS: dict[str, tuple[Any, list[str]]] = {
         {"algorithm": "cbr-diag", "features": {"kind": "dense", "dim": 100_000}, "params": {"capacity": 1000}},
         ["/params/capacity"],
     ),
+    "too many text fields": (
+        {"algorithm": "fofo", "features": {"kind": "named", "text": [f"f{i}" for i in range(257)]}},
+        ["/features/text"],
+    ),
     "table without fields": ({"algorithm": "cbr", "features": {"kind": "table", "fields": []}}, ["/features/fields"]),
 }
 
