@@ -34,7 +34,7 @@ from learners.buffers import filled, slot
 from learners.confidence import coefficients, normal_quantile
 from learners.jit import kernel
 from learners.parameters import Parameters, param
-from learners.sparse_buffers import store, subtract, widened
+from learners.sparse_buffers import for_dense, for_sparse, store, subtract
 
 __all__ = ["DENSE", "MAX_DIM", "POSTERIOR", "SPARSE", "Params", "State", "grow", "init", "learn", "weights"]
 
@@ -102,10 +102,10 @@ def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, s
         return state
     phi, fifo, mode = normal_quantile(params.eta), params.buffer == "fifo", _MODES[params.mode]
     if isinstance(rows, Sparse):
-        state = _for_sparse(state, int(np.diff(rows.indptr).max()))
+        state = for_sparse(state, int(np.diff(rows.indptr).max()))
         _learn_sparse(state, *rows, y, weight, params.C, phi, fifo, mode, scores)
     else:
-        state = _for_dense(state)
+        state = for_dense(state, len(state.mu))
         _learn_dense(state, rows, y, weight, params.C, phi, fifo, mode, scores)
     return state
 
@@ -113,22 +113,6 @@ def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, s
 def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
     """What scoring needs."""
     return Linear(state.mu, np.zeros(1))
-
-
-def _for_sparse(state: State, longest: int) -> State:
-    old = state.columns.shape[2]
-    if old < state.values.shape[2]:
-        raise ValueError("this state holds dense rows; it cannot learn sparse ones")
-    values, columns = widened(state.values, state.columns, longest)
-    return state._replace(values=values, columns=columns)
-
-
-def _for_dense(state: State) -> State:
-    if state.columns.shape[2]:
-        raise ValueError("this state holds sparse rows; it cannot learn dense ones")
-    if state.values.shape[2]:
-        return state
-    return state._replace(values=np.zeros((*state.values.shape[:2], len(state.mu))))
 
 
 @kernel

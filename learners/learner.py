@@ -33,8 +33,7 @@ __all__ = ["MAX_WEIGHT", "Learner", "check_state", "signed_labels"]
 State = dict[str, NDArray[np.generic]]
 
 MAX_WEIGHT = 1e6  # of an event
-_CHUNK = 4096  # events in flight between the stages, and numbers of theirs where rows are dense:
-_CHUNK_NUMBERS = 2**22  # they bound the temporaries, and show in no result
+_CHUNK_NUMBERS = 2**22  # of dense rows between the stages: bounds the temporaries, and shows in no result
 
 
 def signed_labels(labels: Any) -> Vector:
@@ -137,7 +136,8 @@ class Learner:
         weights = np.ones(len(batch)) if batch.weights is None else batch.weights
         weights = weights if everything else weights[fresh]
         scores, probabilities, thresholds = np.empty(len(y)), np.empty(len(y)), np.empty(len(y))
-        step = _CHUNK if isinstance(rows, Sparse) else max(1, min(_CHUNK, _CHUNK_NUMBERS // self._dim))
+        # one call of each stage for the whole batch; dense ones beyond some millions of numbers in several
+        step = max(len(y), 1) if isinstance(rows, Sparse) else max(1, _CHUNK_NUMBERS // self._dim)
         for start in range(0, len(y), step):
             cut = slice(start, min(start + step, len(y)))
             scores[cut] = self._advance(part_of(rows, start, start + step), y[cut], weights[cut])

@@ -31,7 +31,7 @@ from learners.arrays import Counts, Cube, Rows, Sparse, Vector, Words, dot
 from learners.buffers import filled, slot
 from learners.jit import kernel
 from learners.parameters import Parameters, param
-from learners.sparse_buffers import store, subtract, widened
+from learners.sparse_buffers import for_dense, for_sparse, store, subtract
 
 __all__ = ["DENSE", "MAX_DIM", "POSTERIOR", "SPARSE", "Params", "State", "grow", "init", "learn", "weights"]
 
@@ -93,16 +93,10 @@ def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, s
         return state
     fifo = params.buffer == "fifo"
     if isinstance(rows, Sparse):
-        if state.columns.shape[2] < state.values.shape[2]:
-            raise ValueError("this state holds dense rows; it cannot learn sparse ones")
-        values, columns = widened(state.values, state.columns, int(np.diff(rows.indptr).max()))
-        state = state._replace(values=values, columns=columns)
+        state = for_sparse(state, int(np.diff(rows.indptr).max()))
         _learn_sparse(state, *rows, y, weight, params.C, fifo, params.weighted, scores)
     else:
-        if state.columns.shape[2]:
-            raise ValueError("this state holds sparse rows; it cannot learn dense ones")
-        if not state.values.shape[2]:
-            state = state._replace(values=np.zeros((2, params.capacity, len(state.w))))
+        state = for_dense(state, len(state.w))
         _learn_dense(state, rows, y, weight, params.C, fifo, params.weighted, scores)
     return state
 

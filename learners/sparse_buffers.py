@@ -1,4 +1,4 @@
-"""Class buffers of sparse rows: three arrays that hold them, and z = x - b of a row and a stored one.
+"""Class buffers of sparse or dense rows. Sparse: three arrays that hold them, and z = x - b of a row and a stored one.
 
 `values` (2, capacity, width) and `columns` (2, capacity, width), ascending, hold each row's non-zeros in its first
 `lengths` (2, capacity) places; what lies beyond is 0. `width` follows the longest row met.
@@ -6,13 +6,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from learners.arrays import Cube
 from learners.jit import kernel
 
-__all__ = ["store", "subtract", "widened"]
+__all__ = ["for_dense", "for_sparse", "store", "subtract", "widened"]
 
 
 def widened(values: Cube, columns: NDArray[np.int64], longest: int) -> tuple[Cube, NDArray[np.int64]]:
@@ -28,6 +30,24 @@ def widened(values: Cube, columns: NDArray[np.int64], longest: int) -> tuple[Cub
     wide_values[:, :, :old] = values
     wide_columns[:, :, :old] = columns
     return wide_values, wide_columns
+
+
+def for_sparse(state: Any, longest: int) -> Any:
+    """A state (a NamedTuple with `values` and `columns`), ready for sparse rows of up to `longest` non-zeros.
+
+    Raises ValueError where it holds dense rows.
+    """
+    if state.columns.shape[2] < state.values.shape[2]:
+        raise ValueError("this state holds dense rows; it cannot learn sparse ones")
+    values, columns = widened(state.values, state.columns, longest)
+    return state._replace(values=values, columns=columns)
+
+
+def for_dense(state: Any, dim: int) -> Any:
+    """The same, ready for dense rows. Raises ValueError where it holds sparse ones."""
+    if state.columns.shape[2]:
+        raise ValueError("this state holds sparse rows; it cannot learn dense ones")
+    return state if state.values.shape[2] else state._replace(values=np.zeros((*state.values.shape[:2], dim)))
 
 
 @kernel

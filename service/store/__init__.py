@@ -107,10 +107,6 @@ class Store(Protocol):
         """The retained snapshots, newest first."""
         ...
 
-    async def ping(self) -> None:
-        """Return when the store answers."""
-        ...
-
     async def close(self) -> None:
         """Finish what was begun, release files and sockets."""
         ...

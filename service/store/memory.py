@@ -116,8 +116,5 @@ class MemoryStore:
         kept = self._log(learner, birth).snapshots
         return [SnapshotInfo(position, len(kept[position][0]), kept[position][1]) for position in sorted(kept)[::-1]]
 
-    async def ping(self) -> None:
-        self._open()
-
     async def close(self) -> None:
         self._closed = True

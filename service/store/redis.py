@@ -258,10 +258,6 @@ class RedisStore:
             found.append(_Retained(int(position), id, int(parts), int(size), float(saved)))
         return sorted(found, reverse=True)
 
-    async def ping(self) -> None:
-        with self._call():
-            await _twice(self._redis.ping)
-
 
 def _key(key: str, learner: str) -> str:
     return key.format(f"{{{quote(learner, safe='')}}}")

@@ -257,10 +257,6 @@ class SqliteStore:
         with self._call():
             return await self._read(work)
 
-    async def ping(self) -> None:
-        with self._call():
-            await self._read(lambda db: db.execute("SELECT count(*) FROM sqlite_master").fetchone())
-
 
 # Inside a transaction.
 

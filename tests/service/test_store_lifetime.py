@@ -52,7 +52,6 @@ async def test_a_closed_store_is_unavailable(store: Store) -> None:
         store.save("a", BIRTH, 1, b"", 1, trim=False),
         store.load("a", BIRTH),
         store.snapshots("a", BIRTH),
-        store.ping(),
     ]:
         with pytest.raises(StoreUnavailable, match="closed"):
             await call
@@ -73,10 +72,6 @@ async def test_a_cancelled_append_harms_no_other(kind: str, store: Store) -> Non
         assert token(number) in {entry.token for entry in outcome}
         assert outcome == log[1 : 1 + len(outcome)]
     assert [entry.position for entry in log] == list(range(1, len(log) + 1))
-
-
-async def test_ping(store: Store) -> None:
-    await store.ping()
 
 
 @pytest.mark.parametrize(
