@@ -25,18 +25,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.algorithm import Linear
+from learners.algorithm import Linear, Traits
 from learners.arrays import Counts, Cube, Matrix, Rows, Vector, dot
 from learners.class_moments import absorb, gradient
 from learners.jit import kernel
 from learners.parameters import Parameters, param
 
-__all__ = ["DENSE", "MAX_DIM", "POSTERIOR", "SPARSE", "Params", "State", "init", "learn", "weights"]
+__all__ = ["TRAITS", "Params", "State", "init", "learn", "weights"]
 
-DENSE = True
-SPARSE = False
-MAX_DIM = 2048  # two covariances: 64 MiB
-POSTERIOR = False
+TRAITS = Traits(sparse=False, max_dim=2048)  # two covariances: 64 MiB
 
 
 @dataclass(frozen=True)

@@ -1,65 +1,70 @@
-"""What an algorithm is: a module of this package that holds Params, State, init, learn and weights; nothing else.
+"""What an algorithm is: a module of this package that holds TRAITS, Params, State, init, weights, and one of two verbs.
 
-The catalogue finds it by its file: `learners/cbr_diag.py` is the algorithm "cbr-diag". A state is a NamedTuple of
-arrays only, so that saving, hashing and comparing it is one generic function for all algorithms.
+An online algorithm has `learn`: each event is scored, then learnt. A batch algorithm has `fit` instead: it makes a
+model of many events at once, and a learner calls it now and then over the events that it retains. The catalogue finds
+the module by its file: `learners/cbr_diag.py` is the algorithm "cbr-diag". A state is a NamedTuple of arrays only, so
+that saving, hashing and comparing it is one generic function for all algorithms.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from learners.arrays import Rows, Sparse, Vector, dot
+from learners.arrays import Counts, Matrix, Rows, Sparse, Vector, dot
 from learners.jit import kernel
 from learners.parameters import Parameters
 
-__all__ = ["Algorithm", "Linear", "grown", "linear_scores"]
+__all__ = ["Algorithm", "Batch", "Linear", "Online", "Ordinal", "Ranked", "Traits", "grown", "linear_scores"]
+
+
+class Traits(NamedTuple):
+    """What holds for an algorithm whatever its parameters are."""
+
+    dense: bool = True  # takes dense rows
+    sparse: bool = True  # takes sparse rows, and then has `grow`
+    max_dim: int = 2**24  # the largest dimension that it can be created with (memory and time of its state)
+    posterior: bool = False  # the score is a log-odds: sigmoid(score) is a probability already
+    ordinal: bool = False  # labels are the ranks 1 to `params.ranks` instead of -1 and +1
+    defaults: Mapping[str, Mapping[str, Any]] = MappingProxyType({})  # of a learner's other parts, where not the usual
 
 
 class Linear(NamedTuple):
-    """What scoring needs of a linear algorithm: score = w.x + bias[0]."""
+    """What scoring needs of an algorithm: score = w.x + bias; of an ordinal one with k planes, k such values."""
 
-    w: Vector  # (dim,)
-    bias: Vector  # (1,)
+    w: Vector  # (dim,) or (k, dim)
+    bias: Vector  # (1,) or (k,)
+
+
+class Ranked(NamedTuple):
+    """What an ordinal algorithm says of n events."""
+
+    scores: Vector  # (n,) a real number, higher = more likely a high rank: orders events of one rank, too
+    ranks: Counts  # (n,) 1 to params.ranks
 
 
 class Algorithm(Protocol):
-    """The contract. `state` is whatever NamedTuple of arrays `init` returns.
+    """What all have. `state` is whatever NamedTuple of arrays `init` returns.
 
     Attributes
     ----------
+    TRAITS
+        What holds whatever the parameters are.
     Params
         The parameters: a frozen dataclass derived from `Parameters`, each field made by `param`.
     State
         The state: a NamedTuple of arrays.
-    DENSE, SPARSE
-        Which kinds of rows `learn` takes. An algorithm that takes sparse rows also has `grow`.
-    MAX_DIM
-        The largest dimension that it can be created with (memory and time of its state).
-    POSTERIOR
-        True where the score is a log-odds, so that sigmoid(score) is already a probability.
     """
 
+    TRAITS: Traits
     Params: type[Parameters]
     State: type[Any]
-    DENSE: bool
-    SPARSE: bool
-    MAX_DIM: int
-    POSTERIOR: bool
 
     def init(self, params: Any, dim: int, seed: int) -> Any:
         """The state before any event. Its arrays depend on nothing but the arguments."""
-        ...
-
-    def learn(self, params: Any, state: Any, rows: Rows, y: Vector, weight: Vector, scores: Vector) -> Any:
-        """Score each row, then learn from it, in order; fill `scores` (n,) and return the state.
-
-        The arrays of `state` change in place (an array may be replaced by a longer one, hence the return); `rows`,
-        `y` and `weight` are not written to. `y` is -1 or +1. `weight` (n,), at least 0, multiplies the step that an
-        event makes: 1 is the paper's update, 0 counts the event in class counts, means and buffers without moving
-        the model. The result is bitwise the same however a stream is cut into calls.
-        """
         ...
 
     def grow(self, params: Any, state: Any, dim: int) -> Any:
@@ -68,6 +73,42 @@ class Algorithm(Protocol):
 
     def weights(self, params: Any, state: Any) -> Linear:
         """What scoring needs: views of the live state, not copies."""
+        ...
+
+
+class Online(Algorithm, Protocol):
+    """Learns event by event."""
+
+    def learn(self, params: Any, state: Any, rows: Rows, y: Vector, weight: Vector, scores: Matrix) -> Any:
+        """Score each row, then learn from it, in order; fill `scores` and return the state.
+
+        `scores` is (n,), for an ordinal algorithm of k planes (n, k). The arrays of `state` change in place (an array
+        may be replaced by a longer one, hence the return); `rows`, `y` and `weight` are not written to. `y` is -1 or
+        +1, or a rank. `weight` (n,), at least 0, multiplies the step that an event makes: 1 is the paper's update, 0
+        counts the event in class counts, means and buffers without moving the model. The result is bitwise the same
+        however a stream is cut into calls.
+        """
+        ...
+
+
+class Batch(Algorithm, Protocol):
+    """Makes a model of many events at once."""
+
+    def fit(self, params: Any, rows: Rows, dim: int, y: Vector, weight: Vector, seed: int) -> Any:
+        """The state fitted to n rows of `dim` columns with labels of at least two kinds; `weight` as for `learn`.
+
+        `weight` multiplies an event's loss, so 0 leaves it out. Everything in the state is finite. Raises ValueError
+        where there is no such model, and says why. The arguments are not written to. It may run in a thread, and on
+        other machines the last bits may differ: a learner's log holds what came out, not the order to fit.
+        """
+        ...
+
+
+class Ordinal(Algorithm, Protocol):
+    """Tells ranks, online or by batch; `Params` has `ranks`."""
+
+    def decide(self, params: Any, values: Matrix) -> Ranked:
+        """What the planes' values (n, k) say of n events."""
         ...
 
 
@@ -94,8 +135,11 @@ def _sparse_scores(data, indices, indptr, w, bias, scores):  # type: ignore[no-u
         scores[i] = total + bias
 
 
-def linear_scores(weights: Linear, rows: Rows) -> Vector:
-    """The score of each row, (n,)."""
+def linear_scores(weights: Linear, rows: Rows) -> Matrix:
+    """The score of each row, (n,); of k planes (n, k)."""
+    if weights.w.ndim == 2:
+        planes = [linear_scores(Linear(w, weights.bias[k : k + 1]), rows) for k, w in enumerate(weights.w)]
+        return np.stack(planes, axis=1)
     if isinstance(rows, Sparse):
         scores = np.empty(len(rows.indptr) - 1)
         _sparse_scores(rows.data, rows.indices, rows.indptr, weights.w, weights.bias[0], scores)

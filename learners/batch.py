@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from learners.arrays import Floats, Rows, Sparse, Vector
 
-__all__ = ["Batch", "Outcome", "Restored", "Segment", "join", "joined", "length", "part_of", "take"]
+__all__ = ["Batch", "Fitted", "Outcome", "Restored", "Segment", "join", "joined", "length", "part_of", "take"]
 
 
 class Segment(NamedTuple):
@@ -28,7 +28,7 @@ class Batch:
     """n labelled events, encoded (see `features.py`) but neither scaled nor mapped to a learner's own columns."""
 
     rows: Rows  # (n, k)
-    labels: Vector  # (n,) -1 or +1
+    labels: Vector  # (n,) -1 or +1, or a rank from 1
     weights: Vector | None = None  # (n,) at least 0; None: all 1
     times: Vector | None = None  # (n,) seconds since the epoch, NaN where not given
     ids: tuple[str | None, ...] | None = None  # n of them
@@ -61,6 +61,14 @@ class Restored:
 
     position: int  # that the state stood at
     state: dict[str, NDArray[np.generic]]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The record of a fit: what was fitted, with the arrays that came out, so that every node has the same bits."""
+
+    events: int  # that the learner had learnt when the fit took its data
+    arrays: dict[str, NDArray[np.generic]]  # by part and name, like a state's
 
 
 @dataclass(frozen=True)

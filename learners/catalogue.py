@@ -1,7 +1,6 @@
 """The catalogue: every algorithm by name, found by its file.
 
-A module of this package that has `Params`, `State`, `init`, `learn` and `weights` is an algorithm; `cbr_diag.py` is
-"cbr-diag". Nothing has to be registered.
+A module of this package that has `TRAITS` is an algorithm; `cbr_diag.py` is "cbr-diag". Nothing has to be registered.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from learners.algorithm import Algorithm
 
 __all__ = ["algorithms", "describe"]
 
-_PARTS = ("Params", "State", "init", "learn", "weights")
 _LEAVES = {"algorithm", "catalogue", "learner"}  # they import this module, or are what an algorithm is
 
 
@@ -28,7 +26,7 @@ def algorithms() -> dict[str, Algorithm]:
         if info.name in _LEAVES:
             continue
         module = importlib.import_module(f"{package}.{info.name}")
-        if all(hasattr(module, part) for part in _PARTS):
+        if hasattr(module, "TRAITS"):
             found[info.name.replace("_", "-")] = cast(Algorithm, module)
     return found
 
@@ -36,14 +34,18 @@ def algorithms() -> dict[str, Algorithm]:
 def describe(name: str) -> dict[str, Any]:
     """An algorithm's entry for the HTTP catalogue: what it is, what it takes, a JSON schema of its parameters."""
     module = algorithms()[name]
+    traits = module.TRAITS
     text = (module.__doc__ or "").strip()
     return {
         "name": name,
         "summary": text.splitlines()[0],
         "description": text,
         "params": module.Params.schema(),
-        "dense": module.DENSE,
-        "sparse": module.SPARSE,
-        "max_columns": module.MAX_DIM,
-        "posterior": module.POSTERIOR,
+        "dense": traits.dense,
+        "sparse": traits.sparse,
+        "max_columns": traits.max_dim,
+        "posterior": traits.posterior,
+        "ordinal": traits.ordinal,
+        "batch": hasattr(module, "fit"),
+        "defaults": {part: dict(values) for part, values in traits.defaults.items()},
     }

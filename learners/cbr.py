@@ -25,19 +25,16 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from learners.algorithm import Linear
+from learners.algorithm import Linear, Traits
 from learners.arrays import Counts, Cube, Matrix, Rows, Vector, Words, dot
 from learners.buffers import filled, slot
 from learners.confidence import coefficients, normal_quantile
 from learners.jit import kernel
 from learners.parameters import Parameters, param
 
-__all__ = ["DENSE", "MAX_DIM", "POSTERIOR", "SPARSE", "Params", "State", "init", "learn", "weights"]
+__all__ = ["TRAITS", "Params", "State", "init", "learn", "weights"]
 
-DENSE = True
-SPARSE = False
-MAX_DIM = 4096
-POSTERIOR = False
+TRAITS = Traits(sparse=False, max_dim=4096)
 
 
 @dataclass(frozen=True)

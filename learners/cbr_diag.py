@@ -28,7 +28,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.algorithm import Linear, grown
+from learners.algorithm import Linear, Traits, grown
 from learners.arrays import Counts, Cube, Rows, Sparse, Vector, Words, dot
 from learners.buffers import filled, slot
 from learners.confidence import coefficients, normal_quantile
@@ -36,12 +36,9 @@ from learners.jit import kernel
 from learners.parameters import Parameters, param
 from learners.sparse_buffers import for_dense, for_sparse, store, subtract
 
-__all__ = ["DENSE", "MAX_DIM", "POSTERIOR", "SPARSE", "Params", "State", "grow", "init", "learn", "weights"]
+__all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "weights"]
 
-DENSE = True
-SPARSE = True
-MAX_DIM = 2**24
-POSTERIOR = False
+TRAITS = Traits()
 
 _COVARIANCE, _EXACT, _PAPER = 0, 1, 2
 _MODES = {"covariance": _COVARIANCE, "exact": _EXACT, "paper": _PAPER}

@@ -132,18 +132,18 @@ _SCALING = {"dense": "standard", "table": "standard", "named": "maxabs", "sparse
 def _scaling(algorithm: Algorithm | None, features: Features | None, given: Any) -> dict[str, Any]:
     if features is None or (isinstance(given, Mapping) and "kind" in given):
         return {}
-    if features.KIND == "named" and algorithm is not None and algorithm.POSTERIOR:
+    if features.KIND == "named" and algorithm is not None and algorithm.TRAITS.posterior:
         # a logistic posterior learns a rare category (a customer, a terminal) only where that weighs more
         return {"kind": "standard", "clip": 10.0}
     return {"kind": _SCALING[features.KIND]}
 
 
 def _calibration(algorithm: Algorithm | None) -> dict[str, str]:
-    return {"kind": "posterior" if algorithm is not None and algorithm.POSTERIOR else "platt"}
+    return {"kind": "posterior" if algorithm is not None and algorithm.TRAITS.posterior else "platt"}
 
 
 def _objective(algorithm: Algorithm | None) -> dict[str, str]:
-    return {"objective": "f1" if algorithm is not None and algorithm.POSTERIOR else "f1-window"}
+    return {"objective": "f1" if algorithm is not None and algorithm.TRAITS.posterior else "f1-window"}
 
 
 def _misfits(
@@ -157,18 +157,18 @@ def _misfits(
     problems = []
     if features is None:
         pass
-    elif features.sparse and not algorithm.SPARSE:
+    elif features.sparse and not algorithm.TRAITS.sparse:
         detail = f"gives sparse rows, and {name} takes dense ones only; use dense or table features, or cbr-diag"
         problems.append(Problem("/features/kind", detail))
-    elif not features.sparse and not algorithm.DENSE:
+    elif not features.sparse and not algorithm.TRAITS.dense:
         problems.append(Problem("/features/kind", f"gives dense rows, and {name} takes sparse ones only"))
-    elif features.columns > algorithm.MAX_DIM:
-        detail = f"gives {features.columns} columns; {name} takes at most {algorithm.MAX_DIM}"
+    elif features.columns > algorithm.TRAITS.max_dim:
+        detail = f"gives {features.columns} columns; {name} takes at most {algorithm.TRAITS.max_dim}"
         problems.append(Problem("/features", detail))
     capacity = getattr(params, "capacity", 1)
     if features is not None and not features.sparse and capacity * features.columns > MAX_BUFFERED:
         detail = f"is {capacity}; expected at most {MAX_BUFFERED // features.columns} with {features.columns} columns"
         problems.append(Problem("/params/capacity", detail))
-    if chosen is not None and chosen.kind == "posterior" and not algorithm.POSTERIOR:
+    if chosen is not None and chosen.kind == "posterior" and not algorithm.TRAITS.posterior:
         problems.append(Problem("/calibration/kind", f"is posterior, but the score of {name} is not a log-odds"))
     return problems

@@ -25,17 +25,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.algorithm import Linear, grown
+from learners.algorithm import Linear, Traits, grown
 from learners.arrays import Counts, Matrix, Rows, Sparse, Vector, dot
 from learners.jit import kernel
 from learners.parameters import Parameters, param
 
-__all__ = ["DENSE", "MAX_DIM", "POSTERIOR", "SPARSE", "Params", "State", "grow", "init", "learn", "weights"]
+__all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "weights"]
 
-DENSE = True
-SPARSE = True
-MAX_DIM = 2**24
-POSTERIOR = False
+TRAITS = Traits()
 
 
 @dataclass(frozen=True)

@@ -29,17 +29,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.algorithm import Linear
+from learners.algorithm import Linear, Traits
 from learners.arrays import Counts, Matrix, Rows, Vector, dot
 from learners.jit import kernel
 from learners.parameters import Parameters, param
 
-__all__ = ["DENSE", "MAX_DIM", "POSTERIOR", "SPARSE", "Params", "State", "init", "learn", "weights"]
+__all__ = ["TRAITS", "Params", "State", "init", "learn", "weights"]
 
-DENSE = True
-SPARSE = False
-MAX_DIM = 4096
-POSTERIOR = False
+TRAITS = Traits(sparse=False, max_dim=4096)
 
 _MOST_INFORMATION = 2.0**30  # cap of k v: at least 2^-30 of a variance is left, which rounding (2^-53) leaves meaning
 

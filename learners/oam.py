@@ -26,19 +26,16 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.algorithm import Linear, grown
+from learners.algorithm import Linear, Traits, grown
 from learners.arrays import Counts, Cube, Rows, Sparse, Vector, Words, dot
 from learners.buffers import filled, slot
 from learners.jit import kernel
 from learners.parameters import Parameters, param
 from learners.sparse_buffers import for_dense, for_sparse, store, subtract
 
-__all__ = ["DENSE", "MAX_DIM", "POSTERIOR", "SPARSE", "Params", "State", "grow", "init", "learn", "weights"]
+__all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "weights"]
 
-DENSE = True
-SPARSE = True
-MAX_DIM = 2**24
-POSTERIOR = False
+TRAITS = Traits()
 
 
 @dataclass(frozen=True)

@@ -31,18 +31,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.algorithm import Linear, grown
+from learners.algorithm import Linear, Traits, grown
 from learners.arrays import Counts, Cube, Matrix, Rows, Sparse, Vector, Words, dot, next_random
 from learners.class_moments import descend_in_ball
 from learners.jit import kernel
 from learners.parameters import Parameters, param
 
-__all__ = ["DENSE", "MAX_DIM", "POSTERIOR", "SPARSE", "Params", "State", "grow", "init", "learn", "weights"]
+__all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "weights"]
 
-DENSE = True
-SPARSE = True
-MAX_DIM = 2**16  # with tau = 50 two matrices of 25 MiB
-POSTERIOR = False
+TRAITS = Traits(max_dim=2**16)  # with tau = 50 two matrices of 25 MiB
 
 
 @dataclass(frozen=True)

@@ -30,17 +30,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.algorithm import Linear
+from learners.algorithm import Linear, Traits
 from learners.arrays import Counts, Rows, Vector, dot
 from learners.jit import kernel
 from learners.parameters import Parameters, param
 
-__all__ = ["DENSE", "MAX_DIM", "POSTERIOR", "SPARSE", "Params", "State", "init", "learn", "weights"]
+__all__ = ["TRAITS", "Params", "State", "init", "learn", "weights"]
 
-DENSE = True
-SPARSE = False
-MAX_DIM = 2**20
-POSTERIOR = False
+TRAITS = Traits(sparse=False, max_dim=2**20)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def warm() -> Iterator[str]:
     for name, algorithm in algorithms().items():
         for features in _FEATURES:
             sparse = features["kind"] in ("named", "sparse")
-            if not (algorithm.SPARSE if sparse else algorithm.DENSE):
+            if not (algorithm.TRAITS.sparse if sparse else algorithm.TRAITS.dense):
                 continue
             for number, scaling in enumerate(_SCALINGS):
                 config = {

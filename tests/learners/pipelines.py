@@ -121,6 +121,6 @@ PIPELINES = [
     Pipeline(name, kind)
     for name, algorithm in algorithms().items()
     for kind in FEATURES
-    if (algorithm.SPARSE if kind in ("sparse", "named") else algorithm.DENSE)
+    if (algorithm.TRAITS.sparse if kind in ("sparse", "named") else algorithm.TRAITS.dense)
 ]
 EVERY = pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda one: f"{one.algorithm}-{one.kind}")

@@ -37,7 +37,7 @@ def _means(state: Any) -> Matrix:
         pytest.param(name, i, sparse, id=f"{name}-{i}-{'sparse' if sparse else 'dense'}")
         for name, algorithm in _GOLDEN.items()
         for i in range(len(_read(name)["cases"]))
-        for sparse in ([False, True] if algorithm.SPARSE else [False])
+        for sparse in ([False, True] if algorithm.TRAITS.sparse else [False])
     ],
 )
 def test_golden(name: str, case: int, sparse: bool) -> None:
@@ -266,6 +266,6 @@ def test_finite_whatever_the_rows(algorithm: Any, events: Any, order: int) -> No
     X = np.array([events[i][0] for i in picked])
     y = np.random.default_rng(order + 1).choice([-1.0, 1.0], 60) * [events[i][1] for i in picked]
     weight = np.array([events[i][2] for i in picked])
-    for rows in [X, as_sparse(X)] if algorithm.SPARSE else [X]:
+    for rows in [X, as_sparse(X)] if algorithm.TRAITS.sparse else [X]:
         state, scores = run(algorithm, algorithm.Params(), rows, y, weight=weight, dim=8)
         assert all(np.isfinite(part).all() for part in (*state, scores))

@@ -32,16 +32,18 @@ def _kinds() -> list[Any]:
     """(algorithm, how its rows are made) for each kind of rows that each algorithm takes."""
     found = []
     for name, algorithm in algorithms().items():
-        if algorithm.DENSE:
+        if algorithm.TRAITS.dense:
             found.append(pytest.param(algorithm, np.ascontiguousarray, id=f"{name}-dense"))
-        if algorithm.SPARSE:
+        if algorithm.TRAITS.sparse:
             found.append(pytest.param(algorithm, as_sparse, id=f"{name}-sparse"))
     return found
 
 
 KINDS = pytest.mark.parametrize(("algorithm", "made"), _kinds())
 NAMED = pytest.mark.parametrize("algorithm", [pytest.param(a, id=name) for name, a in algorithms().items()])
-SPARSE = pytest.mark.parametrize("algorithm", [pytest.param(a, id=n) for n, a in algorithms().items() if a.SPARSE])
+SPARSE = pytest.mark.parametrize(
+    "algorithm", [pytest.param(a, id=n) for n, a in algorithms().items() if a.TRAITS.sparse]
+)
 
 
 def _settings_of(algorithm: Any) -> Iterator[Any]:
@@ -140,7 +142,7 @@ def test_inputs_stay(algorithm: Any, made: Any) -> None:
 def test_one_compiled_signature(algorithm: Any) -> None:
     X, y = stream(30, 8, seed=3)
     for params in _settings_of(algorithm):
-        for made in [np.ascontiguousarray] * algorithm.DENSE + [as_sparse] * algorithm.SPARSE:
+        for made in [np.ascontiguousarray] * algorithm.TRAITS.dense + [as_sparse] * algorithm.TRAITS.sparse:
             run(algorithm, params, made(X), y, dim=8, cuts=[0, 1, 5])
     own = [item for item in vars(algorithm).values() if getattr(item, "__module__", None) == algorithm.__name__]
     compiled = {item.__name__: len(item.signatures) for item in own if hasattr(item, "signatures")}
@@ -180,7 +182,7 @@ def test_one_class_only(algorithm: Any, made: Any, label: float) -> None:
         assert scores[0] == 0
         assert np.isfinite(scores).all()
         assert all(np.isfinite(part).all() for part in state)
-        if algorithm.POSTERIOR:
+        if algorithm.TRAITS.posterior:
             assert (scores[20:] * label > 0).all()
         elif algorithm is algorithms()["solam"]:  # starts, by its golden vectors, from weights that are not 0
             np.testing.assert_allclose(algorithm.weights(params, state).w, params.R / np.sqrt(5), rtol=1e-12)
@@ -255,5 +257,5 @@ def test_is_described(algorithm: Any) -> None:
     for name, entry in schema["properties"].items():
         assert entry["description"], name
         assert entry["default"] == getattr(algorithm.Params(), name)
-    assert algorithm.DENSE or algorithm.SPARSE
-    assert algorithm.MAX_DIM >= 1
+    assert algorithm.TRAITS.dense or algorithm.TRAITS.sparse
+    assert algorithm.TRAITS.max_dim >= 1

@@ -27,9 +27,9 @@ def _cases() -> list[Any]:
         for case in document["cases"]:
             algorithm = algorithms()[case["algorithm"]]
             label = "-".join([case["algorithm"], *(v for v in case["params"].values() if isinstance(v, str))])
-            if algorithm.DENSE:
+            if algorithm.TRAITS.dense:
                 found.append(pytest.param(document, case, False, id=f"{label}-dense"))
-            if algorithm.SPARSE:
+            if algorithm.TRAITS.sparse:
                 found.append(pytest.param(document, case, True, id=f"{label}-sparse"))
     return found
 

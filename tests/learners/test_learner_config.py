@@ -39,19 +39,19 @@ def test_a_configuration_survives_json(pipeline: Pipeline) -> None:
 @pytest.mark.parametrize("kind", FEATURES)
 def test_defaults_follow_the_features_and_the_algorithm(name: str, kind: str) -> None:
     algorithm = algorithms()[name]
-    if kind in ("sparse", "named") and not algorithm.SPARSE:
+    if kind in ("sparse", "named") and not algorithm.TRAITS.sparse:
         assert refused({"algorithm": name, "features": FEATURES[kind]}) == ["/features/kind"]
         return
     nothing: dict[str, Any] = dict.fromkeys(("params", "scaling", "calibration", "threshold", "window", "seed"))
     config = Config.of({"algorithm": name, "features": FEATURES[kind]})
     assert Config.of({"algorithm": name, "features": FEATURES[kind], **nothing}) == config
     scales = {"dense": "standard", "table": "standard", "named": "maxabs", "sparse": "none"}
-    rare = kind == "named" and algorithm.POSTERIOR
+    rare = kind == "named" and algorithm.TRAITS.posterior
     assert (config.scaling.kind, config.scaling.clip) == (("standard", 10.0) if rare else (scales[kind], None))
     explicit = Config.of({"algorithm": name, "features": FEATURES[kind], "scaling": {"kind": "standard"}})
     assert explicit.scaling.clip is None
-    assert config.calibration.kind == ("posterior" if algorithm.POSTERIOR else "platt")
-    assert config.threshold.objective == ("f1" if algorithm.POSTERIOR else "f1-window")
+    assert config.calibration.kind == ("posterior" if algorithm.TRAITS.posterior else "platt")
+    assert config.threshold.objective == ("f1" if algorithm.TRAITS.posterior else "f1-window")
     assert (config.window, config.remembered_ids, config.seed) == (10_000, 2**20, 0)
 
 
@@ -190,8 +190,12 @@ def test_the_catalogue_describes_an_algorithm(name: str) -> None:
     assert entry["name"] == name
     assert entry["summary"].endswith(".")
     assert entry["summary"] in entry["description"]
-    assert (entry["dense"], entry["sparse"], entry["posterior"]) == (module.DENSE, module.SPARSE, module.POSTERIOR)
-    assert entry["max_columns"] == module.MAX_DIM
+    assert (entry["dense"], entry["sparse"], entry["posterior"]) == (
+        module.TRAITS.dense,
+        module.TRAITS.sparse,
+        module.TRAITS.posterior,
+    )
+    assert entry["max_columns"] == module.TRAITS.max_dim
     json.dumps(entry, allow_nan=False)
 
 
