@@ -22,16 +22,22 @@ from learners.scorer import Scorer, Scores
 __all__ = ["Config", "Learner", "Problem", "Refused", "Scorer", "Scores", "algorithms", "create", "restore"]
 
 _SETTINGS = frozenset(Config.__annotations__) - {"algorithm", "params"}
-_BY_STRING = {"features": "kind", "scaling": "kind", "calibration": "kind", "threshold": "objective"}
+_BY_STRING = {
+    "features": "kind",
+    "scaling": "kind",
+    "embedding": "kind",
+    "calibration": "kind",
+    "threshold": "objective",
+}
 
 
 def create(algorithm: str, *, dim: int | None = None, **settings: Any) -> Learner:
     """A new learner.
 
-    `dim` is short for `features={"kind": "dense", "dim": dim}`. `features`, `scaling`, `calibration`, `threshold`,
-    `window`, `remembered_ids` and `seed` are those of the HTTP API (a string stands for `{"kind": ...}`, of a threshold
-    for `{"objective": ...}`); any other keyword is a parameter of the algorithm. Raises `Refused`, a ValueError that
-    lists every problem.
+    `dim` is short for `features={"kind": "dense", "dim": dim}`. `features`, `scaling`, `embedding`, `calibration`,
+    `threshold`, `window`, `remembered_ids`, `refit_every`, `refit_window` and `seed` are as in the HTTP API (a string
+    stands for `{"kind": ...}`, of a threshold for `{"objective": ...}`); any other keyword is a parameter of the
+    algorithm. Raises `Refused`, a ValueError that lists every problem.
     """
     values: dict[str, Any] = {name: settings.pop(name) for name in list(settings) if name in _SETTINGS}
     if dim is not None and "features" in values:

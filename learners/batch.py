@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.arrays import Floats, Rows, Sparse, Vector
+from learners.arrays import Counts, Floats, Rows, Sparse, Vector
 
 __all__ = ["Batch", "Fitted", "Outcome", "Restored", "Segment", "join", "joined", "length", "part_of", "take"]
 
@@ -68,45 +68,37 @@ class Fitted:
     """The record of a fit: what was fitted, with the arrays that came out, so that every node has the same bits."""
 
     events: int  # that the learner had learnt when the fit took its data
+    restores: int  # that it had been through by then
     arrays: dict[str, NDArray[np.generic]]  # by part and name, like a state's
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of each event of a batch, n entries each; NaN and False for an event that was not learnt."""
+    """What became of each event of a batch, n entries each; NaN and 0 for an event that was not learnt."""
 
     applied: NDArray[np.bool_]
     beyond: NDArray[np.bool_]  # left out: it lies beyond a gap in its source; what is neither is a duplicate
-    scores: Vector  # before the event was learnt
-    probabilities: Vector
-    thresholds: Vector
-    decisions: NDArray[np.bool_]  # probability >= threshold
+    scores: Vector  # before the event was learnt, like all that follows
+    decisions: Counts  # 1 where probability >= threshold, else 0; of an ordinal learner the rank
+    probabilities: Vector | None = None  # None: an ordinal learner has none
+    thresholds: Vector | None = None
 
     def part(self, start: int, stop: int) -> Outcome:
         """The outcome of some neighbouring events."""
         cut = slice(start, stop)
-        return Outcome(
-            self.applied[cut],
-            self.beyond[cut],
-            self.scores[cut],
-            self.probabilities[cut],
-            self.thresholds[cut],
-            self.decisions[cut],
-        )
+        return Outcome(*(None if column is None else column[cut] for column in _columns(self)))  # type: ignore[arg-type]
+
+
+def _columns(outcome: Outcome) -> list[NDArray[Any] | None]:
+    return [getattr(outcome, one.name) for one in fields(outcome)]
 
 
 def joined(outcomes: Sequence[Outcome]) -> Outcome:
     """The outcome of a batch from those of its parts."""
     if len(outcomes) == 1:
         return outcomes[0]
-    return Outcome(
-        np.concatenate([one.applied for one in outcomes]),
-        np.concatenate([one.beyond for one in outcomes]),
-        np.concatenate([one.scores for one in outcomes]),
-        np.concatenate([one.probabilities for one in outcomes]),
-        np.concatenate([one.thresholds for one in outcomes]),
-        np.concatenate([one.decisions for one in outcomes]),
-    )
+    columns = zip(*(_columns(one) for one in outcomes), strict=True)
+    return Outcome(*(None if one[0] is None else np.concatenate(one) for one in columns))  # type: ignore[arg-type]
 
 
 def length(rows: Rows) -> int:

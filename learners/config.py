@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from learners import calibration, catalogue, scaling, threshold
-from learners.algorithm import Algorithm
+from learners import calibration, catalogue, embedding, scaling, threshold
+from learners.algorithm import Algorithm, Traits
 from learners.arrays import Rows, Sparse
 from learners.features import MAX_PROBLEMS, Dense, Features, SparseColumns
+from learners.labels import Labels
 from learners.named import Named, Table
 from learners.parameters import Parameters, Problem, Refused, param, pointer, show
 
-__all__ = ["KINDS", "MAX_BUFFERED", "Config", "Whole", "features_of"]
+__all__ = ["KINDS", "MAX_BUFFERED", "MAX_RETAINED", "Config", "Whole", "features_of"]
 
 MAX_BUFFERED = 2**20  # numbers in the buffer of one class: stored events times columns, or times non-zeros
+MAX_RETAINED = 2**24  # numbers in the events that a learner retains for fits
 
 KINDS: dict[str, type[Features]] = {one.KIND: one for one in (Dense, SparseColumns, Named, Table)}
 
@@ -40,11 +42,25 @@ class Config:
     params: Parameters
     features: Features
     scaling: scaling.Scaling
-    calibration: calibration.Calibration
-    threshold: threshold.Threshold
+    embedding: embedding.Embedding
+    calibration: calibration.Calibration | None  # None: an ordinal learner
+    threshold: threshold.Threshold | None  # likewise
     window: int  # labelled events that the windowed figures look back on
     remembered_ids: int  # distinct event ids kept to tell duplicates
+    refit_every: int | None  # labelled events between fits of a batch algorithm; None: the algorithm learns online
+    refit_window: int | None  # events retained for them
     seed: int
+
+    @property
+    def batch(self) -> bool:
+        """Whether the algorithm is fitted now and then, instead of learning from each event."""
+        return self.refit_every is not None
+
+    @property
+    def labels(self) -> Labels:
+        """What the learner's labels are."""
+        ordinal = catalogue.algorithms()[self.algorithm].TRAITS.ordinal
+        return Labels(getattr(self.params, "ranks")) if ordinal else Labels()  # noqa: B009
 
     @classmethod
     def of(cls, values: Any) -> Config:
@@ -79,18 +95,26 @@ class Config:
         else:
             problems.append(Problem("/features", "is missing"))
             features = None
-        parts = {
-            "scaling": part("scaling", scaling.Scaling.of, _scaling(algorithm, features, values.get("scaling"))),
-            "calibration": part("calibration", calibration.Calibration.of, _calibration(algorithm)),
-            "threshold": part("threshold", threshold.Threshold.of, _objective(algorithm)),
+        traits = Traits() if algorithm is None else algorithm.TRAITS
+        usual = {
+            "scaling": _scaling(traits, features, values.get("scaling")),
+            "embedding": {},
+            "calibration": {"kind": "posterior" if traits.posterior else "platt"},
+            "threshold": {"objective": "f1" if traits.posterior else "f1-window"},
         }
+        parts: dict[str, Any] = {}
+        for key, kind in _PARTS.items():
+            if traits.ordinal and key in ("calibration", "threshold"):
+                parts[key] = None
+                if values.get(key) is not None:
+                    problems.append(Problem(f"/{key}", f"is for learners of two classes; {name} tells ranks"))
+            else:
+                parts[key] = part(key, kind.of, {**usual[key], **traits.defaults.get(key, {})})
         if algorithm is not None:
             parts["params"] = part("params", algorithm.Params.of, {})
-            problems += _misfits(str(name), algorithm, parts["params"], features, parts["calibration"])
-        try:
-            whole = Whole.of({key: values[key] for key in _WHOLE if values.get(key) is not None}).to_json()
-        except Refused as error:
-            problems += error.problems
+            problems += _misfits(str(name), traits, parts["params"], features, parts)
+        whole, found = _whole(name, algorithm, features, values)
+        problems += found
         if problems:
             raise Refused(problems)
         return cls(algorithm=str(name), features=features, **parts, **whole)
@@ -122,53 +146,95 @@ class Whole(Parameters):
 
     window: int = param(10_000, "labelled events that the windowed figures look back on", least=1, most=1_000_000)
     remembered_ids: int = param(2**20, "distinct event ids kept to tell duplicates", least=1, most=2**26)
+    refit_every: int | None = param(
+        None, "batch algorithms: labelled events between fits; null: 5,000", least=1, most=10**9
+    )
+    refit_window: int | None = param(
+        None, "batch algorithms: events retained for fits; null: 20,000, or what fits", least=2, most=1_000_000
+    )
     seed: int = param(0, "of the random choices", least=0, most=2**53)
 
 
-_WHOLE = ("window", "remembered_ids", "seed")
+_PARTS: dict[str, type[Parameters]] = {
+    "scaling": scaling.Scaling,
+    "embedding": embedding.Embedding,
+    "calibration": calibration.Calibration,
+    "threshold": threshold.Threshold,
+}
+_WHOLE = tuple(Whole.__annotations__)
+_REFITS = {"refit_every": 5_000, "refit_window": 20_000}
 _SCALING = {"dense": "standard", "table": "standard", "named": "maxabs", "sparse": "none"}
 
 
-def _scaling(algorithm: Algorithm | None, features: Features | None, given: Any) -> dict[str, Any]:
+def _whole(
+    name: Any, algorithm: Algorithm | None, features: Features | None, values: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[Problem]]:
+    """The settings of the learner itself, and what is wrong with them."""
+    try:
+        whole = Whole.of({key: values[key] for key in _WHOLE if values.get(key) is not None}).to_json()
+    except Refused as error:
+        return {}, list(error.problems)
+    if algorithm is None or features is None:
+        return whole, []
+    most = MAX_RETAINED if features.sparse else MAX_RETAINED // features.columns
+    if not hasattr(algorithm, "fit"):
+        detail = f"is for algorithms that are fitted now and then; {name} learns from each event"
+        return whole, [Problem(f"/{key}", detail) for key in _REFITS if whole[key] is not None]
+    usual = {**_REFITS, **algorithm.TRAITS.defaults.get("learner", {})}
+    if whole["refit_every"] is None:
+        whole["refit_every"] = usual["refit_every"]
+    if whole["refit_window"] is None:
+        whole["refit_window"] = max(2, min(usual["refit_window"], most))
+    elif whole["refit_window"] > most:
+        detail = f"is {whole['refit_window']}; expected at most {most} with {features.columns} columns"
+        return whole, [Problem("/refit_window", detail)]
+    return whole, []
+
+
+def _scaling(traits: Traits, features: Features | None, given: Any) -> dict[str, Any]:
     if features is None or (isinstance(given, Mapping) and "kind" in given):
         return {}
-    if features.KIND == "named" and algorithm is not None and algorithm.TRAITS.posterior:
+    if features.KIND == "named" and traits.posterior:
         # a logistic posterior learns a rare category (a customer, a terminal) only where that weighs more
         return {"kind": "standard", "clip": 10.0}
     return {"kind": _SCALING[features.KIND]}
 
 
-def _calibration(algorithm: Algorithm | None) -> dict[str, str]:
-    return {"kind": "posterior" if algorithm is not None and algorithm.TRAITS.posterior else "platt"}
-
-
-def _objective(algorithm: Algorithm | None) -> dict[str, str]:
-    return {"objective": "f1" if algorithm is not None and algorithm.TRAITS.posterior else "f1-window"}
-
-
 def _misfits(
-    name: str,
-    algorithm: Algorithm,
-    params: Parameters | None,
-    features: Features | None,
-    chosen: calibration.Calibration | None,
+    name: str, traits: Traits, params: Parameters | None, features: Features | None, parts: Mapping[str, Any]
 ) -> list[Problem]:
     """Parts that are right alone but do not go together."""
     problems = []
+    space: embedding.Embedding | None = parts["embedding"]
+    embedded = space is not None and space.kind != "none"
     if features is None:
         pass
-    elif features.sparse and not algorithm.TRAITS.sparse:
+    elif features.sparse and not traits.sparse:
         detail = f"gives sparse rows, and {name} takes dense ones only; use dense or table features, or cbr-diag"
         problems.append(Problem("/features/kind", detail))
-    elif not features.sparse and not algorithm.TRAITS.dense:
+    elif features.sparse and embedded:
+        detail = "is for dense rows; use dense or table features"
+        problems.append(Problem("/embedding/kind", detail))
+    elif not features.sparse and not traits.dense:
         problems.append(Problem("/features/kind", f"gives dense rows, and {name} takes sparse ones only"))
-    elif features.columns > algorithm.TRAITS.max_dim:
-        detail = f"gives {features.columns} columns; {name} takes at most {algorithm.TRAITS.max_dim}"
+    elif features.columns > traits.max_dim:
+        detail = f"gives {features.columns} columns; {name} takes at most {traits.max_dim}"
         problems.append(Problem("/features", detail))
+    elif space is not None and embedded:
+        if space.components > traits.max_dim:
+            detail = f"is {space.components}; {name} takes at most {traits.max_dim} columns"
+            problems.append(Problem("/embedding/components", detail))
+        if space.warmup * features.columns > MAX_RETAINED:
+            most = MAX_RETAINED // features.columns
+            detail = f"is {space.warmup}; expected at most {most} with {features.columns} columns"
+            problems.append(Problem("/embedding/warmup", detail))
     capacity = getattr(params, "capacity", 1)
-    if features is not None and not features.sparse and capacity * features.columns > MAX_BUFFERED:
-        detail = f"is {capacity}; expected at most {MAX_BUFFERED // features.columns} with {features.columns} columns"
-        problems.append(Problem("/params/capacity", detail))
-    if chosen is not None and chosen.kind == "posterior" and not algorithm.TRAITS.posterior:
+    if features is not None and not features.sparse:
+        columns = max(features.columns, space.components if space is not None and embedded else 0)
+        if capacity * columns > MAX_BUFFERED:
+            detail = f"is {capacity}; expected at most {MAX_BUFFERED // columns} with {columns} columns"
+            problems.append(Problem("/params/capacity", detail))
+    chosen: calibration.Calibration | None = parts["calibration"]
+    if chosen is not None and chosen.kind == "posterior" and not traits.posterior:
         problems.append(Problem("/calibration/kind", f"is posterior, but the score of {name} is not a log-odds"))
     return problems

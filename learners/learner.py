@@ -1,6 +1,6 @@
 """Learner: the whole pipeline as one state machine.
 
-    encoded events -> duplicates out -> own columns -> scaling -> algorithm -> calibration -> threshold -> metrics
+    encoded events -> duplicates out -> model (`model.py`) -> decision (`decision.py`) -> metrics
 
 It has no clock, no network and no file. Its state is a function of the records it was given: the same events in the
 same order give the same bits, however they were cut into batches.
@@ -11,24 +11,27 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import calibration, catalogue, scaling, threshold
 from learners.arrays import Rows, Sparse, Vector
-from learners.batch import Batch, Outcome, Restored, length, part_of, take
-from learners.columns import columns_of
+from learners.batch import Batch, Fitted, Outcome, Restored, joined, length, part_of, take
 from learners.config import Config
-from learners.features import MAX_PROBLEMS, SparseColumns
+from learners.decision import Scores, decision_of
+from learners.features import SparseColumns
+from learners.fitting import Fitting
+from learners.labels import as_array
 from learners.metrics import Metrics
+from learners.model import Model
+from learners.ordinal_metrics import OrdinalMetrics
 from learners.parameters import Problem, Refused, show
 from learners.recent import RecentIds, Sources
 from learners.scorer import Scorer, View
 
-__all__ = ["MAX_WEIGHT", "Learner", "check_state", "signed_labels"]
+__all__ = ["MAX_WEIGHT", "Learner", "check_state"]
 
 State = dict[str, NDArray[np.generic]]
 
@@ -36,53 +39,40 @@ MAX_WEIGHT = 1e6  # of an event
 _CHUNK_NUMBERS = 2**22  # of dense rows between the stages: bounds the temporaries, and shows in no result
 
 
-def signed_labels(labels: Any) -> Vector:
-    """Labels 0/1, -1/1 or false/true as float64 -1 and +1, (n,). Raises `Refused` with a pointer to each bad one."""
-    y = _array(labels)
-    if y is None or y.ndim != 1:
-        raise Refused([Problem("/labels", f"is {show(labels)}; expected a list of labels")])
-    if y.dtype.kind in "biuf":
-        good = np.isin(y, (-1, 0, 1))
-    else:  # something is no number, or too large for one: look at each as it was given
-        y = np.fromiter(labels, dtype=object, count=len(y))
-        good = np.array([isinstance(one, (bool, int, float)) and one in (-1, 0, 1) for one in y], dtype=np.bool_)
-    if not good.all():
-        bad = np.flatnonzero(~good)[:MAX_PROBLEMS]
-        raise Refused([Problem(f"/labels/{i}", f"is {show(y.item(i))}; expected -1, 0 or 1") for i in bad])
-    return np.where(y.astype(np.float64) > 0, 1.0, -1.0)
-
-
 class Learner:
     """One named learner moved forward by records. No I/O, no await, no clock.
 
-    Raises nothing after the constructor for a batch that `Config.features.encode` and `signed_labels` let through.
+    Raises nothing after the constructor for a batch that `Config.encode` and `Labels.read` let through.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self._algorithm = catalogue.algorithms()[config.algorithm]
         self._start()
 
     def _start(self) -> None:
         config = self.config
-        self._columns = columns_of(config.features)
-        self._scaled = self._columns.scaled()
-        dim = self._columns.dim
-        self._scaling = scaling.init(config.scaling, dim)
-        self._model = self._algorithm.init(config.params, dim, config.seed)
-        self._dim = dim
-        self._calibration = calibration.init()
-        self._threshold = threshold.init(config.threshold)
+        self._model = Model(config)
+        self._decision = decision_of(config)
         self._ids = RecentIds(config.remembered_ids)
         self._sources = Sources()
-        self.metrics = Metrics(config.window)
+        ranks = config.labels.ranks
+        self.metrics = Metrics(config.window) if ranks is None else OrdinalMetrics(config.window, ranks)
 
     # Moving forward
 
-    def apply(self, record: Batch | Restored) -> Outcome | None:
-        """Move forward by one record of the log; what became of each event of a batch."""
+    def apply(self, record: Batch | Fitted | Restored) -> Outcome | None:
+        """Move forward by one record of the log; what became of each event of a batch.
+
+        Raises `Refused` for a roll-back or a fit that is not of such a learner, and then nothing changed.
+        """
         if isinstance(record, Restored):
+            before = self._model
             self._restore(record.state)
+            self._model.rolled_back(before)
+            return None
+        if isinstance(record, Fitted):
+            if self._model.wants(record, self.metrics.events):
+                self._take(record)
             return None
         return self._learn(record)
 
@@ -94,21 +84,53 @@ class Learner:
         weights: Any = None,
         ids: Sequence[str | None] | None = None,
     ) -> Vector:
-        """Learn n labelled events in order; return the prequential scores, (n,).
+        """Learn n labelled events in order; return the prequential scores, (n,); of an ordinal learner the ranks.
 
-        Each event is scored before it is learnt. `X` is a (n, dim) array, a scipy sparse matrix, or a list of what an
-        event carries (lists, (indices, values) pairs, dicts of named features), as the learner's features want it.
-        `y` holds 0/1 or -1/1. `weights` (n,), at least 0, multiply each event's step. An event whose id was learnt
-        before changes nothing and has the score NaN. Raises `Refused` (a ValueError), and then nothing was learnt.
+        Each event is scored before it is learnt, and fits are made as soon as they are due. `X` is a (n, dim) array, a
+        scipy sparse matrix, or a list of what an event carries (lists, (indices, values) pairs, dicts of named
+        features), as the learner's features want it. `y` holds 0/1 or -1/1, or ranks from 1. `weights` (n,), at least
+        0, multiply each event's step. An event whose id was learnt before changes nothing and has the score NaN.
+        Raises `Refused` (a ValueError), and then nothing was learnt.
         """
+        batch = self._batch(X, y, weights, ids)
+        outcomes: list[Outcome] = []
+        start = 0
+        while start < len(batch) or not outcomes:
+            rest = batch.part(start, len(batch))
+            part = rest.part(0, self._model.step(rest, self.metrics.events))
+            outcomes.append(self._learn(part))
+            start += len(part)
+            if self.due:
+                self._refit()
+        outcome = joined(outcomes)
+        if self.config.labels.ranks is None:
+            return outcome.scores
+        return np.where(outcome.applied, outcome.decisions, np.nan)
+
+    def fit(self, X: Any = None, y: Any = None, *, weights: Any = None) -> None:
+        """Fit now, to n labelled events, which take the place of those retained, or else to those retained.
+
+        For a batch algorithm, or for one whose embedding is not there yet. The events are not scored, and the live
+        figures do not change. Raises `Refused` for arguments that `learn` would refuse and where nothing is to be
+        fitted, and ValueError where these events cannot be fitted; then the model is as it was.
+        """
+        if not (self.config.batch or self._model.warming):
+            raise Refused([Problem("", f"{self.config.algorithm} learns from each event: use learn")])
+        if X is not None:
+            batch = self._batch(X, y, weights, None)
+            weight = np.ones(len(batch)) if batch.weights is None else batch.weights
+            self._model.retain(batch.rows, batch.labels, weight)
+        fitting = self.fitting()
+        if not len(fitting.y):
+            raise ValueError("there are no events to fit to")
+        self._take(fitting.run())
+
+    def _batch(self, X: Any, y: Any, weights: Any, ids: Sequence[str | None] | None) -> Batch:
         rows = self.encode(X)
-        labels = signed_labels(y)
+        labels = self.config.labels.read(y)
         if len(labels) != length(rows):
             raise Refused([Problem("/labels", f"has {len(labels)} entries for {length(rows)} events")])
-        outcome = self._learn(
-            Batch(rows, labels, _weights(weights, len(labels)), ids=None if ids is None else _ids(ids, len(labels)))
-        )
-        return outcome.scores
+        return Batch(rows, labels, _weights(weights, len(labels)), ids=None if ids is None else _ids(ids, len(labels)))
 
     def score(self, X: Any) -> Vector:
         """The score of each event, (n,), without learning; `scorer()` also gives probabilities and decisions."""
@@ -135,82 +157,98 @@ class Learner:
         y = batch.labels if everything else batch.labels[fresh]
         weights = np.ones(len(batch)) if batch.weights is None else batch.weights
         weights = weights if everything else weights[fresh]
-        scores, probabilities, thresholds = np.empty(len(y)), np.empty(len(y)), np.empty(len(y))
         # one call of each stage for the whole batch; dense ones beyond some millions of numbers in several
-        step = max(len(y), 1) if isinstance(rows, Sparse) else max(1, _CHUNK_NUMBERS // self._dim)
-        for start in range(0, len(y), step):
-            cut = slice(start, min(start + step, len(y)))
-            scores[cut] = self._advance(part_of(rows, start, start + step), y[cut], weights[cut])
-            probabilities[cut] = calibration.learn(self.config.calibration, self._calibration, scores[cut], y[cut])
-            threshold.learn(self.config.threshold, self._threshold, probabilities[cut], y[cut], thresholds[cut])
-        outcome = Outcome(
-            fresh,
-            beyond,
-            _spread(scores, fresh),
-            _spread(probabilities, fresh),
-            _spread(thresholds, fresh),
-            np.zeros(len(batch), dtype=np.bool_),
-        )
-        outcome.decisions[fresh] = probabilities >= thresholds
+        step = max(len(y), 1) if isinstance(rows, Sparse) else max(1, _CHUNK_NUMBERS // self._model.dim)
+        said = []
+        for start in range(0, max(len(y), 1), step):
+            cut = slice(start, start + step)
+            values = self._model.learn(part_of(rows, start, start + step), y[cut], weights[cut])
+            said.append(self._decision.learn(values, y[cut]))
+        outcome = _outcome(fresh, beyond, said)
         self.metrics.learn(outcome, batch.labels)
         return outcome
 
-    def _advance(self, rows: Rows, y: Vector, weights: Vector) -> Vector:
-        """Columns, scaling and algorithm: the prequential scores of some events."""
-        mapped = self._columns.learn(rows)
-        self._grow()
-        scaled = scaling.learn(self.config.scaling, self._scaling, mapped, self._scaled)
-        scores = np.empty(len(y))
-        self._model = self._algorithm.learn(self.config.params, self._model, scaled, y, weights, scores)
-        return scores
+    # Fits
 
-    def _grow(self) -> None:
-        """Make the arrays of the stages behind as long as the columns now ask for."""
-        if self._columns.dim > self._dim:
-            self._dim = self._columns.dim
-            self._scaling = scaling.extend(self.config.scaling, self._scaling, self._dim)
-            self._model = self._algorithm.grow(self.config.params, self._model, self._dim)
+    @property
+    def due(self) -> bool:
+        """Whether `fitting()` should be run and what comes out applied."""
+        return self._model.due(self.metrics.events)
+
+    @property
+    def urgent(self) -> bool:
+        """Whether a fit that is due should come before the next event: what is learnt without it is learnt anew."""
+        return self._model.warming
+
+    def fitting(self) -> Fitting:
+        """The fit of the retained events as they are now; run it where it suits. O(numbers retained)."""
+        return self._model.fitting(self.metrics.events)
+
+    def unfit(self) -> None:
+        """A fit has failed: the next may be due after as many events as the first one waited for."""
+        self._model.unfit(self.metrics.events)
+
+    def _refit(self) -> None:
+        try:
+            fitted = self.fitting().run()
+        except ValueError:  # these events have no such model; the last one stays
+            self.unfit()
+        else:
+            self._take(fitted)
+
+    def _take(self, fitted: Fitted) -> None:
+        said = self._model.take(fitted)
+        if said is not None:
+            self._decision.restart()
+            self._decision.learn(*said)
 
     # Looking
 
     def scorer(self) -> Scorer:
         """The present scorer: a view that is right until the next `apply`; `frozen()` makes it last."""
+        model = self._model
         return Scorer(
             self.config,
-            self._columns,
-            self._scaled,
-            self._scaling,
-            self._algorithm.weights(self.config.params, self._model),
-            self._calibration,
-            self.threshold,
+            model.columns,
+            model.scaled,
+            model.scaling,
+            model.embedding,
+            model.weights(),
+            self._decision,
         )
 
     @property
-    def threshold(self) -> float:
-        """The live threshold on the probability."""
-        return threshold.current(self.config.threshold, self._threshold)
+    def threshold(self) -> float | None:
+        """The live threshold on the probability; None for an ordinal learner."""
+        return self._decision.threshold
 
     def view(self) -> View:
         """What readers see, right until the next `apply`; `frozen()` makes it last."""
-        return View(self.scorer(), self.metrics.view(), dict(self._sources.next), self._columns.used)
+        model = self._model
+        return View(
+            self.scorer(),
+            self.metrics.view(),
+            dict(self._sources.next),
+            model.columns.used,
+            model.waits_for,
+            model.fitted_events,
+        )
 
     def figures(self) -> dict[str, Any]:
         """The live figures, JSON-ready: numbers, or None with the reason under `undefined`."""
-        return {"threshold": self.threshold, **self.metrics.view().as_json()}
+        live = {} if self.threshold is None else {"threshold": self.threshold}
+        return {**live, **self.metrics.view().as_json()}
 
     # Saving
 
     def state(self) -> State:
         """Every array of the state by name, as views: copy what has to last. Derived arrays are left out."""
-        parts: dict[str, Mapping[str, NDArray[np.generic]]] = {
-            "algorithm": self._model._asdict(),
-            "calibration": self._calibration._asdict(),
-            "columns": self._columns.state(),
+        parts = {
+            **self._model.state(),
+            **self._decision.state(),
             "ids": self._ids.state(),
             "metrics": self.metrics.state(),
-            "scaling": self._scaling._asdict(),
             "sources": self._sources.state(),
-            "threshold": self._threshold._asdict(),
         }
         return {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
 
@@ -234,12 +272,8 @@ class Learner:
         check_state(self.config, state)
         self._start()
         groups = _groups(state)
-        self._columns.restore(groups["columns"])
-        self._dim = self._columns.dim
-        self._model = _copied(self._algorithm.State, groups["algorithm"])
-        self._scaling = _copied(scaling.ScalingState, groups["scaling"])
-        self._calibration = _copied(calibration.CalibrationState, groups["calibration"])
-        self._threshold = _copied(type(self._threshold), groups["threshold"])
+        self._model.restore(groups)
+        self._decision.restore(groups)
         self._ids.restore(groups["ids"])
         self._sources.restore(groups["sources"])
         self.metrics.restore(groups["metrics"])
@@ -250,17 +284,16 @@ class Learner:
         For a learner that has met nothing yet, and is not used for anything else.
         """
         groups = _groups(state)
-        if self.config.features.sparse:
-            self._columns.restore(groups["columns"])
-            self._grow()
+        model = self._model.shaped(groups)
         self.metrics.reserve(int(groups["metrics"]["counts"].sum()))
         lengths = state["sources.lengths"]
-        return {name: array.shape for name, array in self.state().items()} | {
+        own = {
             "ids.ring": (min(int(groups["ids"]["count"][0]), self.config.remembered_ids),),
             "sources.lengths": lengths.shape,
             "sources.names": (int(lengths.sum()),),
             "sources.offsets": lengths.shape,
         }
+        return {name: array.shape for name, array in self.state().items()} | model | own
 
 
 def check_state(config: Config, state: State) -> None:
@@ -293,33 +326,36 @@ def _groups(state: State) -> defaultdict[str, State]:
     return groups
 
 
-def _copied(kind: Any, arrays: State) -> Any:
-    return kind(**{name: np.array(arrays[name], order="C") for name in kind._fields})
+def _outcome(fresh: NDArray[np.bool_], beyond: NDArray[np.bool_], said: list[Scores]) -> Outcome:
+    """What became of each event of a batch, from what was said of those that are new, in parts."""
 
+    def spread(parts: Sequence[NDArray[Any] | None], missing: float) -> Any:
+        """A column with `missing` at the places of the others; None where nothing of the kind is said."""
+        known = [part for part in parts if part is not None]
+        if not known:
+            return None
+        column = np.full(len(fresh), missing, dtype=known[0].dtype)
+        column[fresh] = np.concatenate(known)
+        return column
 
-def _spread(values: Vector, mask: NDArray[np.bool_]) -> Vector:
-    if len(values) == len(mask):
-        return values
-    out = np.full(len(mask), np.nan)
-    out[mask] = values
-    return out
+    scores, decisions, probabilities, thresholds = zip(*said, strict=True)
+    return Outcome(
+        fresh,
+        beyond,
+        spread(scores, np.nan),
+        spread(decisions, 0),
+        spread(probabilities, np.nan),
+        spread(thresholds, np.nan),
+    )
 
 
 def _weights(weights: Any, n: int) -> Vector | None:
     if weights is None:
         return None
-    w = _array(weights)
+    w = as_array(weights)
     if w is None or w.dtype.kind not in "biuf" or w.shape != (n,) or not bool(((w >= 0) & (w <= MAX_WEIGHT)).all()):
         raise Refused([Problem("/weights", f"is {show(weights)}; expected {n} numbers from 0 to {MAX_WEIGHT:g}")])
     return w.astype(np.float64)
-
-
-def _array(values: Any) -> NDArray[Any] | None:
-    """As NumPy reads it; None for a list of unequal lists."""
-    try:
-        return np.asarray(values)
-    except ValueError:
-        return None
 
 
 def _ids(ids: Sequence[str | None], n: int) -> tuple[str | None, ...]:

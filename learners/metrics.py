@@ -125,7 +125,7 @@ def _note(state, window, events, threshold):  # type: ignore[no-untyped-def]
 def _learn(state, window, size, y, scores, thresholds, decisions):  # type: ignore[no-untyped-def]
     for i in range(y.shape[0]):
         label = 1 if y[i] > 0.0 else 0
-        decision = 1 if decisions[i] else 0
+        decision = decisions[i]
         events = state.counts[0] + state.counts[1]
         slot = events % size
         if events >= size:
@@ -199,6 +199,7 @@ class Metrics:
         """Count n events: their labels (-1, +1) and what was said of them before."""
         self.arrays.duplicates[0] += int(np.count_nonzero(~outcome.applied & ~outcome.beyond))
         kept = outcome.applied
+        assert outcome.thresholds is not None
         scores, thresholds, decisions = outcome.scores[kept], outcome.thresholds[kept], outcome.decisions[kept]
         self.reserve(self.events + len(scores))
         more = min(len(scores), 2 * self.window + 2)  # what comes beyond the window takes the place of what goes

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import calibration, scaling
+from learners import embedding, scaling
 from learners.algorithm import Linear, linear_scores
-from learners.arrays import Rows, Vector
+from learners.arrays import Rows, Sparse
 from learners.columns import Columns
 from learners.config import Config
+from learners.decision import Decision, Scores
+from learners.embedding import EmbeddingState
 from learners.metrics import Figures
+from learners.ordinal_metrics import OrdinalFigures
 
 __all__ = ["Scorer", "Scores", "View"]
-
-
-class Scores(NamedTuple):
-    """What is said of n events, n entries each."""
-
-    scores: Vector
-    probabilities: Vector
-    threshold: float
-    decisions: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -35,18 +28,24 @@ class Scorer:
     columns: Columns
     scaled: NDArray[np.bool_]
     scaling: scaling.ScalingState
+    embedding: EmbeddingState | None  # None: the model takes the scaled rows
     weights: Linear
-    calibration: calibration.CalibrationState
-    threshold: float
+    decision: Decision
+
+    @property
+    def threshold(self) -> float | None:
+        """The live threshold on the probability; None for an ordinal learner."""
+        return self.decision.threshold
 
     def score(self, rows: Rows) -> Scores:
-        """Score encoded events. O(values given)."""
+        """Score encoded events. O(values given), and with an embedding O(components) of that for each."""
         config = self.config
         mapped = self.columns.look(rows)
         ready = scaling.look(config.scaling, self.scaling, mapped, self.scaled)
-        scores = linear_scores(self.weights, ready)
-        probabilities = calibration.look(config.calibration, self.calibration, scores)
-        return Scores(scores, probabilities, self.threshold, probabilities >= self.threshold)
+        if self.embedding is not None:
+            assert not isinstance(ready, Sparse)
+            ready = embedding.look(config.embedding, self.embedding, ready)
+        return self.decision.look(linear_scores(self.weights, ready))
 
     def frozen(self) -> Scorer:
         """A copy that stays as it is while the learner moves on. O(state that scoring reads)."""
@@ -55,9 +54,9 @@ class Scorer:
             self.columns.frozen(),
             self.scaled,
             scaling.ScalingState._make(array.copy() for array in self.scaling),
+            self.embedding,  # never changes in place: a fit replaces it
             Linear._make(array.copy() for array in self.weights),
-            calibration.CalibrationState._make(array.copy() for array in self.calibration),
-            self.threshold,
+            self.decision.frozen(),
         )
 
 
@@ -66,19 +65,31 @@ class View:
     """Everything that readers of a learner see, at one moment of its life."""
 
     scorer: Scorer
-    figures: Figures
+    figures: Figures | OrdinalFigures
     sources: dict[str, int]
     columns: int  # that have a meaning so far
+    waits_for: str | None  # what the model has yet to be fitted by
+    fitted_events: int | None  # that had been learnt when the last fit took its data; None where nothing is fitted
 
     def frozen(self) -> View:
         """A copy that stays as it is while the learner moves on."""
-        return View(self.scorer.frozen(), self.figures.frozen(), self.sources, self.columns)
+        return View(
+            self.scorer.frozen(), self.figures.frozen(), self.sources, self.columns, self.waits_for, self.fitted_events
+        )
+
+    @property
+    def class_counts(self) -> dict[str, int]:
+        """Labelled events learnt, by class."""
+        return dict(zip(self.scorer.config.labels.classes, self.figures.counts.tolist(), strict=True))
 
     @property
     def not_ready(self) -> str | None:
         """Why scores do not mean anything yet, or None once they do."""
-        negatives, positives = self.figures.counts.tolist()
-        if negatives and positives:
-            return None
-        missing = "event" if not negatives and not positives else "positive" if not positives else "negative"
-        return f"no labelled {missing} has been learnt yet"
+        counts = self.class_counts
+        met = [name for name, count in counts.items() if count]
+        if not met:
+            return "no labelled event has been learnt yet"
+        if len(met) == 1:
+            missing = "other rank" if len(counts) > 2 else next(name for name in counts if name not in met)
+            return f"no labelled {missing} has been learnt yet"
+        return self.waits_for

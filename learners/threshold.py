@@ -14,15 +14,19 @@ theta is carried on, the first radius is 1/2, later ones min(1/2, kappa * that o
 
 "f1-window" needs no step size and forgives probabilities that are off: it counts each class in 256 bins of equal width
 in log-odds over [-12, 12] and takes the bin edge of the largest 2 TP / (P + TP + FP + 2), the highest of several such,
-after each of the first 64 events and then after every 32nd. "fixed" stays at `value`.
+after each of the first 64 events and then after every 32nd.
 
-Before the first event the learnt thresholds are 0: both call the first event positive, as the paper does. O(1) per
+"f1-ofo" is half of the F that it has reached itself: TP / (positives + called positive) of the events before, 0 before
+the first. It has nothing to set and gets near from the start, but never forgets. "fixed" stays at `value`.
+
+Before the first event the learnt thresholds are 0: all call the first event positive, as the paper does. O(1) per
 event; f1-window 256 additions more where it looks.
 
 References
 ----------
 Liu, Zhang, Zhou, Yang. Faster Online Learning of Optimal Threshold for Consistent F-measure Optimization. NeurIPS 2018,
 Algorithms 1 and 2. Departures: the doubling blocks, and everything about f1-window, are ours.
+Busa-Fekete, Szörényi, Dembczyński, Hüllermeier. Online F-Measure Optimization. NeurIPS 2015, Algorithm 1: f1-ofo.
 """
 
 from __future__ import annotations
@@ -50,7 +54,9 @@ EVERY = 32  # then after each so many
 class Threshold(Parameters):
     """Settings of the threshold."""
 
-    objective: Literal["f1", "f1-window", "fixed"] = param("f1", "FOFO's stages, a histogram's best F, or fixed")
+    objective: Literal["f1", "f1-window", "f1-ofo", "fixed"] = param(
+        "f1", "FOFO's stages, a histogram's best F, half of the F reached, or fixed"
+    )
     horizon: int | None = param(None, "f1: events there will be; null for a stream without end", least=2, most=2**50)
     n1: int = param(256, "f1 without a horizon: events of the first block", least=2, most=2**40)
     kappa: float = param(8.0, "f1 without a horizon: a block's first radius in last radii", above=0, most=2.0**20)
@@ -71,6 +77,7 @@ class State(NamedTuple):
     block: Counts  # (4,) the block's events n, its stages m, their length n0, events into the block
     stage: Counts  # (2,) the stage's number in the block, events into the stage
     bins: Matrix  # (2, BINS) events per class and bin, faded; (2, 0) without f1-window
+    called: Counts  # (2,) f1-ofo: events called positive, and how many of them were
 
 
 def init(settings: Threshold) -> State:
@@ -85,6 +92,7 @@ def init(settings: Threshold) -> State:
         block=np.array([n, *_stages(n), 0], dtype=np.int64),
         stage=np.zeros(2, dtype=np.int64),
         bins=np.zeros((2, BINS if settings.objective == "f1-window" else 0)),
+        called=np.zeros(2, dtype=np.int64),
     )
 
 
@@ -96,6 +104,8 @@ def learn(settings: Threshold, state: State, probabilities: Vector, y: Vector, t
     elif settings.objective == "f1-window":
         keep = 1.0 if settings.memory is None else 1.0 - EVERY / max(settings.memory, EVERY)
         _learn_window(state, probabilities, y, _edges(), keep, thresholds)
+    elif settings.objective == "f1-ofo":
+        _learn_ofo(state, probabilities, y, thresholds)
     else:
         thresholds[:] = state.live[0]
 
@@ -137,7 +147,7 @@ def _stages(n):  # type: ignore[no-untyped-def]
 
 @kernel
 def _learn_fofo(state, probabilities, y, kappa, thresholds):  # type: ignore[no-untyped-def]
-    live, seen, theta, centre, radius, block, stage, _ = state
+    live, seen, theta, centre, radius, block, stage, _, _ = state
     for t in range(y.shape[0]):
         thresholds[t] = live[0]
         seen[1 if y[t] > 0.0 else 0] += 1
@@ -165,6 +175,19 @@ def _learn_fofo(state, probabilities, y, kappa, thresholds):  # type: ignore[no-
         stage[1] = 0
         theta[0] = live[0]
         centre[0] = live[0]
+
+
+@kernel
+def _learn_ofo(state, probabilities, y, thresholds):  # type: ignore[no-untyped-def]
+    live, seen, called = state.live, state.seen, state.called
+    for t in range(y.shape[0]):
+        thresholds[t] = live[0]
+        positive = 1 if y[t] > 0.0 else 0
+        seen[positive] += 1
+        if probabilities[t] >= live[0]:
+            called[0] += 1
+            called[1] += positive
+        live[0] = called[1] / (seen[1] + called[0])  # at 0 the first event was called positive: no division by 0
 
 
 @functools.cache

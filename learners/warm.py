@@ -27,31 +27,38 @@ _EVENTS: dict[str, list[Any]] = {
     "sparse": [([0, 3], [1.0, 2.0]), ([1, 3], [1.0, -1.0]), ([], [])],
 }
 _SCALINGS = ("none", "unit", "standard", "maxabs")
-_OBJECTIVES = ("f1", "f1-window", "fixed")
+_EMBEDDINGS = ("nystroem", "fourier")
+_OBJECTIVES = ("f1", "f1-window", "f1-ofo", "fixed")
 
 
 def warm() -> Iterator[str]:
-    """Compile or load everything; yields the name of each algorithm when it is done. Half a minute on a cold cache."""
+    """Compile or load everything; yields the name of each algorithm when it is done. A minute on a cold cache."""
     for name, algorithm in algorithms().items():
         for features in _FEATURES:
             sparse = features["kind"] in ("named", "sparse")
             if not (algorithm.TRAITS.sparse if sparse else algorithm.TRAITS.dense):
                 continue
             for number, scaling in enumerate(_SCALINGS):
-                config = {
+                config: dict[str, Any] = {
                     "algorithm": name,
                     "features": features,
                     "scaling": {"kind": scaling},
-                    "threshold": {"objective": _OBJECTIVES[number % len(_OBJECTIVES)]},
                     "window": 2,
                     "remembered_ids": 2,
                 }
+                if not algorithm.TRAITS.ordinal:
+                    config["threshold"] = {"objective": _OBJECTIVES[number % len(_OBJECTIVES)]}
+                if hasattr(algorithm, "fit"):
+                    config |= {"refit_every": 2, "refit_window": 4}
+                if "embedding" in algorithm.TRAITS.defaults:
+                    config["embedding"] = {"kind": _EMBEDDINGS[number % len(_EMBEDDINGS)], "components": 2, "warmup": 2}
                 _exercise(Learner(Config.of(config)), _EVENTS[features["kind"]])
         yield name
 
 
 def _exercise(learner: Learner, events: list[Any]) -> None:
-    learner.learn(events, [0, 1, 0], ids=["a", "b", "c"])
-    learner.learn(events, [1, 0, 1], ids=["d", "b", None])
+    low, high = (0, 1) if learner.config.labels.ranks is None else (1, 2)
+    learner.learn(events, [low, high, low], ids=["a", "b", "c"])
+    learner.learn(events, [high, low, high], ids=["d", "b", None])
     learner.score(events)
     Learner.restored(learner.config, learner.state())

@@ -5,6 +5,7 @@ Exit status: 0 done, 1 failed (the reason is on stderr), 2 wrong usage, 130 a re
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import sys
@@ -104,8 +105,12 @@ def create(
     param: Annotated[list[str] | None, typer.Option(help="A parameter of the algorithm, C=0.1. Repeatable.")] = None,
     scaling: Annotated[str | None, typer.Option(help="none, unit, standard or maxabs.")] = None,
     calibration: Annotated[str | None, typer.Option(help="posterior or platt.")] = None,
+    embedding: Annotated[str | None, typer.Option(help="none, nystroem or fourier: nonlinear features.")] = None,
+    components: Annotated[int | None, typer.Option(help="embedding: how many landmarks or features.")] = None,
     threshold: Annotated[str | None, typer.Option(help="What it is learnt for: f1, f1-window or fixed.")] = None,
     window: Annotated[int | None, typer.Option(help="Events that the windowed figures look back on.")] = None,
+    refit_every: Annotated[int | None, typer.Option(help="Batch algorithms: labelled events between fits.")] = None,
+    refit_window: Annotated[int | None, typer.Option(help="Batch algorithms: events retained for fits.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of the random choices.")] = None,
     config: Annotated[Path | None, typer.Option(help="The body of the request as JSON; options go before it.")] = None,
     url: Url = "http://127.0.0.1:8000",
@@ -135,9 +140,12 @@ def create(
             "features": described,
             "params": dict(_param(one) for one in param or ()),
             "scaling": _given({"kind": scaling}),
+            "embedding": _given({"kind": embedding, "components": components}),
             "calibration": _given({"kind": calibration}),
             "threshold": _given({"objective": threshold}),
             "window": window,
+            "refit_every": refit_every,
+            "refit_window": refit_window,
             "seed": seed,
         }
         body |= _given(given)
@@ -153,6 +161,9 @@ def replay(
     learner: Annotated[str, typer.Option(help="The learner's name.")],
     label: Annotated[str, typer.Option(help="Column of the label (.npz: array, y if not given).")] = "label",
     positive: Annotated[list[str] | None, typer.Option(help="A label that is positive. Repeatable.")] = None,
+    ranks: Annotated[
+        str | None, typer.Option(help="Ordinal: the labels, lowest first, LOW,MEDIUM,HIGH, if they are not 1 to p.")
+    ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="A column to leave out. Repeatable.")] = None,
     id: Annotated[str | None, typer.Option(help="Column of the event's id.")] = None,
     time: Annotated[str | None, typer.Option(help="Column of its time: epoch seconds or ISO 8601.")] = None,
@@ -168,9 +179,9 @@ def replay(
     """Send a file of labelled rows to a learner, in order; go on where an earlier replay of the file ended.
 
     Resuming holds for the unchanged file with the same --label, --positive,
-    --drop, --id, --time, --weight and --format. Otherwise it counts as a new
-    file and is learnt from its first row. With --id, from the first replay on,
-    a row that comes again is not learnt twice.
+    --ranks, --drop, --id, --time, --weight and --format. Otherwise it counts
+    as a new file and is learnt from its first row. With --id, from the first
+    replay on, a row that comes again is not learnt twice.
     """
     with _reporting():
         from service.commands.api import Api, Stopped
@@ -178,7 +189,8 @@ def replay(
         from service.commands.pacing import Interruption
         from service.commands.replay import Plan, replay_file
 
-        columns = Columns(label, tuple(positive or ()), tuple(drop or ()), id, time, weight)
+        order = _ranks(ranks) if ranks is not None else ()
+        columns = Columns(label, tuple(positive or ()), order, tuple(drop or ()), id, time, weight)
         notes = _console(stderr=True)
         with (
             Interruption() as interruption,
@@ -266,7 +278,7 @@ def _console(*, stderr: bool) -> Console:
 
 
 def _show(outcome: Outcome, plan: Plan, as_json: bool, notes: Console) -> None:
-    from service.commands.console import figures_table
+    from service.commands.console import figures_table, fit_of
 
     rows = outcome.rows
     if as_json:
@@ -278,6 +290,11 @@ def _show(outcome: Outcome, plan: Plan, as_json: bool, notes: Console) -> None:
         notes.print(f"rows {rows.start:,} to {rows.next:,}: {rows.applied:,} learnt, {rows.duplicate:,} duplicates")
     if outcome.metrics is not None:
         _console(stderr=False).print(figures_table(outcome.metrics, outcome.speed))
+    if outcome.learner is not None:
+        if (fit := fit_of(outcome.learner)) is not None:
+            notes.print(f"last fit: {fit}")
+        if not outcome.learner["ready"]:
+            notes.print(f"{plan.learner} is not ready: {outcome.learner['not_ready']}")
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:
@@ -294,6 +311,14 @@ def _param(text: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except json.JSONDecodeError:
         return name, value
+
+
+def _ranks(text: str) -> tuple[str, ...]:
+    """`low,medium,high` -> the labels; one that has a comma stands in double quotes, as in a CSV file."""
+    labels = [label.strip() for line in csv.reader(text.splitlines(), skipinitialspace=True) for label in line]
+    if len(labels) < 2 or "" in labels:
+        raise typer.BadParameter(f"{text!r}; expected two or more labels, LOW,MEDIUM,HIGH", param_hint="--ranks")
+    return tuple(labels)
 
 
 def _field(text: str) -> dict[str, Any]:

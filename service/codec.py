@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from learners import Config
 from learners.arrays import Sparse
-from learners.batch import Batch, Restored, Segment
+from learners.batch import Batch, Fitted, Restored, Segment
 from learners.parameters import Refused
 from service.errors import Damaged
 
@@ -27,7 +27,7 @@ __all__ = ["Created", "Record", "Snapshot", "pack_record", "pack_snapshot", "unp
 _MAGIC = b"rare"
 _VERSION = 1
 _HEADER = struct.Struct("<4sBBI")
-_CREATED, _BATCH, _RESTORED, _SNAPSHOT = 1, 2, 3, 4
+_CREATED, _BATCH, _RESTORED, _SNAPSHOT, _FITTED = 1, 2, 3, 4, 5
 
 
 class _Array(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -37,7 +37,7 @@ class _Array(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class _BatchParts(msgspec.Struct, forbid_unknown_fields=True):
-    labels: bytes  # int8 -1 or +1
+    labels: bytes  # int8: -1 or +1, or ranks
     x: _Array | None = None
     data: _Array | None = None
     indices: _Array | None = None
@@ -51,6 +51,12 @@ class _BatchParts(msgspec.Struct, forbid_unknown_fields=True):
 class _RestoredParts(msgspec.Struct, forbid_unknown_fields=True):
     position: int
     state: dict[str, _Array]
+
+
+class _FittedParts(msgspec.Struct, forbid_unknown_fields=True):
+    events: int
+    restores: int
+    arrays: dict[str, _Array]
 
 
 class _SnapshotParts(msgspec.Struct, forbid_unknown_fields=True):
@@ -73,7 +79,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     state: dict[str, NDArray[np.generic]]
 
 
-Record = Created | Batch | Restored
+Record = Created | Batch | Fitted | Restored
 
 _DTYPES = {"<f8", "<i8", "<u8", "<u4", "|i1", "|u1", "|b1"}
 _encoder = msgspec.msgpack.Encoder()
@@ -158,6 +164,8 @@ def pack_record(record: Record) -> bytes:
         return _frame(_CREATED, _encoder.encode(record.config))
     if isinstance(record, Restored):
         return _frame(_RESTORED, _encoder.encode(_RestoredParts(record.position, _state(record.state))))
+    if isinstance(record, Fitted):
+        return _frame(_FITTED, _encoder.encode(_FittedParts(record.events, record.restores, _state(record.arrays))))
     return _frame(_BATCH, _encoder.encode(_batch_parts(record)))
 
 
@@ -170,6 +178,10 @@ def unpack_record(data: bytes, what: str) -> Record:
         if kind == _RESTORED:
             restored = msgspec.msgpack.decode(body, type=_RestoredParts)
             return Restored(restored.position, {name: _numpy(one, what) for name, one in restored.state.items()})
+        if kind == _FITTED:
+            fitted = msgspec.msgpack.decode(body, type=_FittedParts)
+            arrays = {name: _numpy(one, what) for name, one in fitted.arrays.items()}
+            return Fitted(fitted.events, fitted.restores, arrays)
         if kind == _BATCH:
             return _batch(msgspec.msgpack.decode(body, type=_BatchParts), what)
     except msgspec.DecodeError as error:

@@ -5,7 +5,8 @@
 The task owns the learner. What has to happen to it waits in its queue, in order: batches, and jobs that need it at rest
 (snapshot, restore, digest, catching up with other nodes). Readers take `Hosted.view`, which is replaced after every
 record: a live view while learning happens on the event loop itself, a frozen copy while a thread learns. So reading
-waits for nothing and never sees half an event.
+waits for nothing and never sees half an event. A fit that is due works on copies, in the background, and what comes
+out is appended like any other record.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from learners.arrays import Sparse
-from learners.batch import Batch, Outcome, Restored, Segment, join, joined
+from learners.batch import Batch, Fitted, Outcome, Restored, Segment, join, joined
+from learners.fitting import Fitting
 from learners.learner import Learner, check_state
 from learners.parameters import Refused
 from learners.scorer import View
@@ -133,6 +135,7 @@ class Hosted:
     queued_bytes: int = 0
     queued_events: int = 0
     failed: ServiceError | None = None  # why it cannot move on; a restart may help, deleting always does
+    unfit: str | None = None  # why the last fit failed
 
     def __post_init__(self) -> None:
         self.view = self.learner.view()
@@ -140,10 +143,11 @@ class Hosted:
         self._current: list[_Update] | list[_Job] = []  # taken from the queue, not answered yet
         self._wake = asyncio.Event()
         self._pace = _Pace()
-        self._abandon = False  # a long record is to be given up half-way
+        self._abandon = asyncio.Event()  # a long record or fit is to be given up half-way
         self._changed_events = 0  # since the newest snapshot
         self._snapshot_due = time.monotonic() + self.node.settings.snapshot_seconds
         self._saving: asyncio.Task[None] | None = None
+        self._fitting: asyncio.Task[None] | None = None
         self._following: asyncio.Future[None] | None = None
         self._closing = False
         self.task = asyncio.create_task(self._run(), name=f"learner {self.name}")
@@ -227,11 +231,15 @@ class Hosted:
         if not self.task.done():
             if save and self.failed is None:
                 await self._last()
-            self._abandon = self._closing = True
+            self._abandon.set()
+            self._closing = True
             self._wake.set()
             await asyncio.wait([self.task])
         if self._saving is not None:
             await asyncio.wait([self._saving])
+        if self._fitting is not None:  # its thread is left behind: what it finds is not needed any more
+            self._fitting.cancel()
+            await asyncio.wait([self._fitting])
 
     async def _last(self) -> None:
         async def run() -> None:
@@ -241,7 +249,7 @@ class Hosted:
         waiting = asyncio.ensure_future(self.at_rest(run))
         done, _ = await asyncio.wait([waiting], timeout=_LAST_SECONDS)
         if not done:
-            self._abandon = True
+            self._abandon.set()
             await asyncio.wait([waiting])
         error = waiting.exception()
         if error is not None:
@@ -278,6 +286,13 @@ class Hosted:
         self._put(_Job(run, done))
         return done
 
+    def _put_first(self, run: Callable[[], Awaitable[None]]) -> None:
+        """Have a job done next, for the learner's own sake: nobody waits for it."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # whoever else waits hears of it
+        self._waiting.appendleft(_Job(run, done))
+        self._wake.set()
+
     async def _run(self) -> None:
         while True:
             while not self._waiting:
@@ -303,6 +318,7 @@ class Hosted:
                 await self._learn(updates)
             self._current = []
             self._maybe_save()
+            self._maybe_fit()
 
     def _drain(self) -> list[_Update]:
         """The waiting updates that fit one record; at least one."""
@@ -336,8 +352,7 @@ class Hosted:
                 _settle(update.done, error)
             return
         assert outcome is not None
-        negatives, positives = self.view.figures.counts.tolist()
-        counts = {"negative": negatives, "positive": positives}
+        counts = self.view.class_counts
         start = 0
         for update in updates:
             stop = start + len(update.batch)
@@ -364,7 +379,7 @@ class Hosted:
             logger.error("%s cannot move on: %s", self.name, error.detail)
             self.failed = error
 
-    async def _append(self, record: Batch | Restored) -> Outcome | None:
+    async def _append(self, record: Batch | Fitted | Restored) -> Outcome | None:
         """Log a record, then apply everything up to it in log order; the outcome of this one."""
         small = isinstance(record, Batch) and _size(record) < _LARGE
         data = pack_record(record) if small else await self.node.in_thread(lambda: pack_record(record))
@@ -406,7 +421,7 @@ class Hosted:
             for entry in entries:
                 await self._apply(entry)
 
-    async def _apply(self, entry: Entry, known: Batch | Restored | None = None) -> Outcome | None:
+    async def _apply(self, entry: Entry, known: Batch | Fitted | Restored | None = None) -> Outcome | None:
         """Move by one entry; `known` is its record where that is at hand."""
         if entry.position <= self.position:
             return None
@@ -425,7 +440,7 @@ class Hosted:
         self.view = self.learner.view()
         return outcome
 
-    async def _advance(self, record: Batch | Restored) -> Outcome | None:
+    async def _advance(self, record: Batch | Fitted | Restored) -> Outcome | None:
         """Apply a record: here if that is short work, else piece by piece in a thread.
 
         Pieces (the result is the same to the bit) let other learners have the thread, and let a stop or a deletion end
@@ -446,7 +461,7 @@ class Hosted:
         outcomes = []
         start = 0
         while start < len(record):
-            if self._abandon:  # the state is between two positions: nothing may be made of it any more
+            if self._abandon.is_set():  # the state is between two positions: nothing may be made of it any more
                 self.failed = StoreUnavailable(f"{self.name} stops here; the events are in the log and will be learnt")
                 raise self.failed
             share = _PIECE_SECONDS / max(self._pace.seconds(numbers), 1e-9)
@@ -460,11 +475,59 @@ class Hosted:
             start = stop
         return joined(outcomes)
 
-    def _move(self, record: Batch | Restored) -> Outcome | None:
+    def _move(self, record: Batch | Fitted | Restored) -> Outcome | None:
         try:
             return self.learner.apply(record)
         except Refused as error:
             raise Damaged(f"a record of {self.name} does not fit its configuration: {error}") from error
+
+    # Fits
+
+    @property
+    def fitting(self) -> bool:
+        """Whether a fit is under way, or its outcome not in the log yet."""
+        return self._fitting is not None
+
+    def _maybe_fit(self) -> None:
+        """Start a fit when one is due; it works on copies, and what comes out is appended to the log."""
+        if self.failed is None and not self._closing and not self.fitting and self.learner.due:
+            self._put_first(self._start_fit)
+
+    async def _start_fit(self) -> None:
+        urgent = self.learner.urgent
+        fitting = await self.node.in_thread(self.learner.fitting)
+        self._fitting = asyncio.create_task(self._fit(fitting), name=f"fit of {self.name}")
+        self._fitting.add_done_callback(self._fit_ended)
+        if urgent:  # events wait in the queue meanwhile
+            giving_up = asyncio.ensure_future(self._abandon.wait())
+            await asyncio.wait([self._fitting, giving_up], return_when=asyncio.FIRST_COMPLETED)
+            giving_up.cancel()
+
+    async def _fit(self, fitting: Fitting) -> None:
+        try:
+            fitted = await self.node.in_background(fitting.run)
+        except ValueError as error:
+            self._refused(str(error))
+            logger.warning("%s could not be fitted to its last events: %s", self.name, error)
+            return
+
+        async def append() -> None:
+            self._fitting = None  # whatever becomes of it: a fit that is still due is made anew
+            await self._append(fitted)
+            self.unfit = None
+
+        self._put_first(append)
+
+    def _fit_ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:  # a fault of ours: the last model goes on serving
+            logger.critical("the fit of %s ended by an error", self.name, exc_info=error)
+            self._refused("an internal error, which the node's log shows")
+
+    def _refused(self, why: str) -> None:
+        self.unfit = why
+        self.learner.unfit()
+        self._fitting = None
 
     # Snapshots
 
@@ -478,7 +541,7 @@ class Hosted:
             and (self._saving is None or self._saving.done())
             and not self._closing
         ):
-            self._waiting.appendleft(_Job(self._start_saving, asyncio.get_running_loop().create_future()))
+            self._put_first(self._start_saving)
 
     async def _start_saving(self) -> None:
         copy = await self._copy()

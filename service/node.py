@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from learners.config import Config
 from learners.learner import Learner
@@ -34,6 +35,7 @@ class Node:
         self._reached = time.monotonic()
         self._unreachable: str | None = None
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="learn")
+        self._background = asyncio.Semaphore(1)
 
     async def close(self) -> None:
         """Release the store and the threads."""
@@ -66,6 +68,34 @@ class Node:
     async def in_thread(self, call: Callable[[], Result]) -> Result:
         """Run in one of the learning threads; kernels release the interpreter meanwhile."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    async def in_background(self, call: Callable[[], Result]) -> Result:
+        """Run long work in a thread of its own, one call at a time; a stop of the process does not wait for it."""
+        async with self._background:
+            loop = asyncio.get_running_loop()
+            outcome: asyncio.Future[Result] = loop.create_future()
+
+            def settle(result: Result | None, error: BaseException | None) -> None:
+                if outcome.done():  # nobody waits any more
+                    return
+                if error is None:
+                    outcome.set_result(cast(Result, result))
+                else:
+                    outcome.set_exception(error)
+
+            def run() -> None:
+                result, error = None, None
+                try:
+                    result = call()
+                except BaseException as raised:  # handed to whoever waits, whatever it is
+                    error = raised
+                try:
+                    loop.call_soon_threadsafe(settle, result, error)
+                except RuntimeError:  # the loop was closed meanwhile: the process ends
+                    logger.debug("a background call outlived its node")
+
+            threading.Thread(target=run, name="fit", daemon=True).start()
+            return await outcome
 
     async def recover(self, name: str, birth: bytes) -> tuple[Learner, int, SnapshotInfo | None]:
         """The learner at its newest readable snapshot, or at its creation. Raises `Damaged` when there is neither."""

@@ -15,6 +15,7 @@ from learners import algorithms
 from learners.calibration import Calibration
 from learners.catalogue import describe
 from learners.config import KINDS, Config, Whole
+from learners.embedding import Embedding
 from learners.parameters import Problem, Refused
 from learners.scaling import Scaling
 from learners.threshold import Threshold
@@ -133,15 +134,18 @@ router = APIRouter(prefix="/v1")
 
 def _document(hosted: Hosted) -> dict[str, Any]:
     view = hosted.view
-    negatives, positives = view.figures.counts.tolist()
+    counts = view.class_counts
     return {
         "name": hosted.name,
         "config": hosted.learner.config.to_json(),
         "position": hosted.position,
-        "events": negatives + positives,
-        "class_counts": {"negative": negatives, "positive": positives},
+        "events": sum(counts.values()),
+        "class_counts": counts,
         "ready": view.not_ready is None,
         "not_ready": view.not_ready,
+        "fit": None
+        if view.fitted_events is None
+        else {"events": view.fitted_events, "running": hosted.fitting, "failed": hosted.unfit},
         "columns": view.columns,
         "sources": view.sources,
         "queued_events": hosted.queued_events,
@@ -220,7 +224,7 @@ async def _decoded(decode: Callable[[bytes, Config], Decoded], body: bytes, lear
     "/learners/{name}/update",
     tags=["events"],
     summary="Learn labelled events",
-    response_model=schemas.UpdateReply,
+    response_model=schemas.UpdateReply | schemas.OrdinalUpdateReply,
     responses=_problems(*_BODY, 404, 409, 500, 503),
     openapi_extra=schemas.request_body(schemas.UpdateBody, examples.UPDATE),
 )
@@ -237,7 +241,7 @@ async def update(learner: TheLearner, body: TheBody) -> Response:
     "/learners/{name}/predict",
     tags=["events"],
     summary="Score events",
-    response_model=schemas.PredictReply,
+    response_model=schemas.PredictReply | schemas.OrdinalPredictReply,
     responses=_problems(*_BODY, 404, 500, 503),
     openapi_extra=schemas.request_body(schemas.PredictBody, examples.PREDICT),
 )
@@ -264,13 +268,15 @@ async def predict(learner: TheLearner, body: TheBody) -> Response:
     "/learners/{name}/metrics",
     tags=["figures"],
     summary="The live figures",
-    response_model=schemas.Metrics,
+    response_model=schemas.Metrics | schemas.OrdinalMetrics,
     responses=_problems(404, 422, 500, 503),
 )
 async def metrics(learner: TheLearner) -> JSONResponse:
     """Over the window and since the start; null figures have their reason under `undefined`."""
     view = learner.view
-    head = {"name": learner.name, "position": learner.position, "threshold": view.scorer.threshold}
+    head: dict[str, Any] = {"name": learner.name, "position": learner.position}
+    if view.scorer.threshold is not None:
+        head["threshold"] = view.scorer.threshold
     return JSONResponse({**head, **view.figures.as_json()})
 
 
@@ -278,7 +284,7 @@ async def metrics(learner: TheLearner) -> JSONResponse:
     "/learners/{name}/metrics/history",
     tags=["figures"],
     summary="The figures over time",
-    response_model=schemas.History,
+    response_model=schemas.History | schemas.OrdinalHistory,
     responses=_problems(404, 422, 500, 503),
 )
 async def history(learner: TheLearner) -> JSONResponse:
@@ -349,6 +355,7 @@ async def catalogue() -> dict[str, Any]:
     parts = {
         "features": {kind: one.schema() for kind, one in KINDS.items()},
         "scaling": Scaling.schema(),
+        "embedding": Embedding.schema(),
         "calibration": Calibration.schema(),
         "threshold": Threshold.schema(),
         "learner": Whole.schema(),

@@ -32,7 +32,9 @@ class Event(_Document):
 class LabelledEvent(Event):
     """An event whose truth is known."""
 
-    label: Literal[-1, 0, 1] | bool = Field(description="1 or true: positive; 0, -1 or false: negative")
+    label: int | bool = Field(
+        ge=-1, le=64, description="1 or true: positive; 0, -1 or false: negative; of an ordinal learner a rank from 1"
+    )
     weight: float | None = Field(None, ge=0, le=1e6, description="multiplies the event's learning step; 1 if absent")
     time: float | None = Field(None, ge=-1e12, le=1e12, description="seconds since the epoch")
 
@@ -85,6 +87,25 @@ class UpdateReply(_Document):
     results: list[UpdateResult]
 
 
+class OrdinalUpdateResult(_Document):
+    """What became of one event of an ordinal learner; score and rank are those from before it was learnt."""
+
+    id: str | None
+    status: Literal["applied", "duplicate"]
+    score: float | None
+    rank: int | None
+
+
+class OrdinalUpdateReply(_Document):
+    """All events are in the log, and learnt."""
+
+    applied: int
+    duplicate: int
+    position: int
+    class_counts: dict[str, int] = Field(description="labelled events learnt, by rank")
+    results: list[OrdinalUpdateResult]
+
+
 class Prediction(_Document):
     """What is said of one event."""
 
@@ -104,6 +125,23 @@ class PredictReply(_Document):
     results: list[Prediction]
 
 
+class OrdinalPrediction(_Document):
+    """What an ordinal learner says of one event."""
+
+    id: str | None
+    score: float = Field(description="higher: more likely a high rank; also orders events of one rank")
+    rank: int | None = Field(description="null while the learner is not ready")
+
+
+class OrdinalPredictReply(_Document):
+    """Ranks at one position of the learner's life."""
+
+    position: int
+    ready: bool = Field(description="false until two ranks have been seen")
+    stale_seconds: float
+    results: list[OrdinalPrediction]
+
+
 class LearnerConfig(_Document):
     """What a learner is created with. See `/v1/algorithms` for the settings of each part."""
 
@@ -111,10 +149,13 @@ class LearnerConfig(_Document):
     params: dict[str, Any] | None = Field(None, description="of the algorithm")
     features: dict[str, Any] = Field(description="kind: dense, sparse, named or table, with its settings")
     scaling: dict[str, Any] | None = Field(None, description="kind: none, unit, standard or maxabs; clip")
+    embedding: dict[str, Any] | None = Field(None, description="kind: none, nystroem or fourier, with its settings")
     calibration: dict[str, Any] | None = None
     threshold: dict[str, Any] | None = None
     window: int | None = Field(None, ge=1, le=1_000_000, description="labelled events the live figures look back on")
     remembered_ids: int | None = Field(None, ge=1, le=2**26, description="event ids kept to tell duplicates")
+    refit_every: int | None = Field(None, ge=1, le=10**9, description="batch algorithms: labelled events between fits")
+    refit_window: int | None = Field(None, ge=2, le=1_000_000, description="batch algorithms: events retained for fits")
     seed: int | None = Field(None, ge=0, le=2**53)
 
 
@@ -132,6 +173,14 @@ class SnapshotList(_Document):
     snapshots: list[SnapshotDocument]
 
 
+class FitDocument(_Document):
+    """How far the fits of a learner are: of its embedding, or of the model of a batch algorithm."""
+
+    events: int = Field(description="that had been learnt when the last fit took its data; 0: none yet")
+    running: bool
+    failed: str | None = Field(description="why the last one failed; the model before it goes on serving")
+
+
 class LearnerDocument(_Document):
     """A learner as it stands."""
 
@@ -139,9 +188,10 @@ class LearnerDocument(_Document):
     config: dict[str, Any] = Field(description="with every default written out")
     position: int
     events: int
-    class_counts: ClassCounts
+    class_counts: dict[str, int] = Field(description="by class: negative and positive, or the ranks")
     ready: bool
     not_ready: str | None = Field(description="why it is not ready")
+    fit: FitDocument | None = Field(description="null for an algorithm that learns from each event as it is")
     columns: int = Field(description="feature columns that have a meaning so far")
     sources: dict[str, int] = Field(description="the number of the next new event of each source")
     queued_events: int
@@ -219,6 +269,51 @@ class Metrics(_Document):
     undefined: dict[str, str] = Field(description="JSON pointer of each null figure -> why")
 
 
+class RankFigures(_Document):
+    """Predicted against true ranks; null where undefined."""
+
+    class_counts: dict[str, int]
+    mae: float | None = Field(description="mean absolute error, in ranks")
+    mse: float | None = Field(description="mean squared error")
+    accuracy: float | None
+    confusion: list[list[int]] = Field(description="rows: the true rank, columns: the predicted one")
+
+
+class WindowRankFigures(RankFigures):
+    """Over the last `size` labelled events."""
+
+    size: int
+    events: int
+
+
+class OrdinalMetrics(_Document):
+    """The live figures of an ordinal learner, all prequential."""
+
+    name: str
+    position: int
+    events: int
+    class_counts: dict[str, int]
+    duplicates: int
+    window: WindowRankFigures
+    since_start: RankFigures
+    undefined: dict[str, str]
+
+
+class OrdinalHistoryPoint(_Document):
+    """Figures of the window after `events` events."""
+
+    events: int
+    mae: float | None
+    accuracy: float | None
+
+
+class OrdinalHistory(_Document):
+    """A bounded number of points, `stride` events apart."""
+
+    stride: int
+    points: list[OrdinalHistoryPoint]
+
+
 class HistoryPoint(_Document):
     """Figures of the window after `events` events."""
 
@@ -248,6 +343,9 @@ class AlgorithmDocument(_Document):
     sparse: bool
     max_columns: int
     posterior: bool
+    ordinal: bool = Field(description="labels are ranks from 1 to params.ranks")
+    batch: bool = Field(description="fitted every refit_every events instead of learning from each")
+    defaults: dict[str, Any] = Field(description="of a learner's other parts, where they are not the usual ones")
 
 
 class Catalogue(_Document):

@@ -161,7 +161,8 @@ def _batch(parsed: _UpdateBody, config: Config) -> Batch:
     labels = np.array([event.label for event in events], dtype=np.float64)  # None: NaN
     weights = _optional([event.weight for event in events], 1.0)
     times = _optional([event.time for event in events], math.nan)
-    if not np.isin(labels, (-1.0, 0.0, 1.0)).all():
+    kind = config.labels
+    if not kind.good(labels).all() or (kind.ranks is not None and any(event.label is True for event in events)):
         raise _Unfit
     if weights is not None and not ((weights >= 0) & (weights <= MAX_WEIGHT)).all():
         raise _Unfit
@@ -174,7 +175,7 @@ def _batch(parsed: _UpdateBody, config: Config) -> Batch:
         segments = (Segment(0, len(events), parsed.source.name, parsed.source.offset),)
     return Batch(
         rows=rows,
-        labels=np.where(labels > 0, 1.0, -1.0),
+        labels=kind.columns(labels),
         weights=weights,
         times=times,
         ids=ids if any(one is not None for one in ids) else None,
@@ -238,7 +239,7 @@ class _Precise:
         ids = _ids(parsed)
         return Batch(
             rows=rows,
-            labels=np.where(labels > 0, 1.0, -1.0),
+            labels=self.config.labels.columns(labels),
             weights=_optional([event.weight for event in parsed], 1.0),
             times=_optional([event.time for event in parsed], math.nan),
             ids=ids if any(one is not None for one in ids) else None,
@@ -305,11 +306,10 @@ class _Precise:
             self._check_label(i, event)
 
     def _check_label(self, i: int, event: dict[str, Any]) -> None:
-        label = event.get("label")
         if "label" not in event:
-            self._note(i, "/label", "is missing; expected -1, 0 or 1, or a boolean")
-        elif not isinstance(label, (bool, int, float)) or label not in (-1, 0, 1):
-            self._note(i, "/label", f"is {show(label)}; expected -1, 0 or 1, or a boolean")
+            self._note(i, "/label", f"is missing; expected {self.config.labels.expected}")
+        elif fault := self.config.labels.fault(event["label"]):
+            self._note(i, "/label", fault)
         limits = {"weight": (0.0, MAX_WEIGHT), "time": (-_MAX_TIME, _MAX_TIME)}
         for name, (least, most) in limits.items():
             value = event.get(name)
@@ -350,12 +350,25 @@ class _Result(msgspec.Struct):
     decision: int | None
 
 
+class _RankResult(msgspec.Struct):
+    id: str | None
+    status: str
+    score: float | None
+    rank: int | None
+
+
 class _Prediction(msgspec.Struct):
     id: str | None
     score: float
     probability: float
     threshold: float
     label: int | None
+
+
+class _RankPrediction(msgspec.Struct):
+    id: str | None
+    score: float
+    rank: int | None
 
 
 _encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
@@ -365,20 +378,17 @@ def encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes:
     """The reply to an update: what became of each event."""
     outcome = learnt.outcome
     applied = outcome.applied.tolist()
-    columns = zip(
-        ids or [None] * len(applied),
-        applied,
-        outcome.scores.tolist(),
-        outcome.probabilities.tolist(),
-        outcome.thresholds.tolist(),
-        outcome.decisions.tolist(),
-        strict=True,
-    )
+    names = ids or [None] * len(applied)
+    said = [outcome.scores.tolist()]
+    result: type[_Result] | type[_RankResult] = _RankResult
+    if outcome.probabilities is not None and outcome.thresholds is not None:
+        said += [outcome.probabilities.tolist(), outcome.thresholds.tolist()]
+        result = _Result
+    said.append(outcome.decisions.tolist())
+    nothing = [None] * len(said)
     results = [
-        _Result(name, "applied", score, probability, threshold, int(decision))
-        if fresh
-        else _Result(name, "duplicate", None, None, None, None)
-        for name, fresh, score, probability, threshold, decision in columns
+        result(name, "applied", *values) if fresh else result(name, "duplicate", *nothing)
+        for name, fresh, *values in zip(names, applied, *said, strict=True)
     ]
     count = sum(applied)
     return _encode(
@@ -394,11 +404,13 @@ def encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes:
 
 def encode_scores(scores: Scores, ids: tuple[str | None, ...], head: dict[str, Any]) -> bytes:
     """The reply to a predict, after the members of `head`."""
-    columns = zip(ids, scores.scores.tolist(), scores.probabilities.tolist(), scores.decisions.tolist(), strict=True)
     # before both classes have been seen there is nothing to decide by
-    ready = head["ready"]
-    results = [
-        _Prediction(name, score, p, scores.threshold, int(decision) if ready else None)
-        for name, score, p, decision in columns
-    ]
+    decisions = scores.decisions.tolist() if head["ready"] else [None] * len(ids)
+    values = scores.scores.tolist()
+    results: list[Any]
+    if scores.probabilities is None or scores.thresholds is None:
+        results = [_RankPrediction(*one) for one in zip(ids, values, decisions, strict=True)]
+    else:
+        columns = zip(ids, values, scores.probabilities.tolist(), scores.thresholds.tolist(), decisions, strict=True)
+        results = [_Prediction(*one) for one in columns]
     return _encode({**head, "results": results})

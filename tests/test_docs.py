@@ -50,7 +50,8 @@ def test_the_python_in_the_readme_runs_as_printed(capsys):
 def test_every_dependency_has_its_reason_beside_it():
     text = (ROOT / "pyproject.toml").read_text()
     project = tomllib.loads(text)["project"]
-    for requirement in project["dependencies"] + project["optional-dependencies"]["test"]:
+    extras = project["optional-dependencies"]
+    for requirement in project["dependencies"] + extras["test"] + extras["bench"]:
         line = next(line for line in text.splitlines() if f'"{requirement}"' in line)
         assert "#" in line or requirement.startswith("pytest>"), f"{requirement} has no reason"
 

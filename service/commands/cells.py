@@ -1,4 +1,4 @@
-"""What the cells of a file mean: labels, numbers, times, ids, weights. No I/O.
+"""What the cells of a file mean: labels and ranks, numbers, times, ids, weights. No I/O.
 
 Every function here raises `ValueError` with a text that says what is wrong; the readers put file and line before it.
 """
@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
-__all__ = ["Columns", "Labels", "identity", "is_number", "known_labels", "number", "timestamp", "weight"]
+__all__ = ["Columns", "Labels", "Ranks", "identity", "is_number", "known_labels", "number", "timestamp", "weight"]
 
 MISSING = frozenset({"", "nan", "na", "n/a", "null", "none", "?"})  # of a number, in any case
 
@@ -39,6 +39,7 @@ class Columns:
 
     label: str = "label"
     positive: tuple[str, ...] = ()  # label values that are positive, all others negative; empty: one of the known pairs
+    ranks: tuple[str, ...] = ()  # label values from the lowest rank to the highest; empty: two classes, or the ranks
     drop: tuple[str, ...] = ()
     id: str | None = None
     time: str | None = None
@@ -116,6 +117,53 @@ class Labels:
         if not self._pairs:
             raise ValueError(_unclear(self._seen))
         return int(folded == self._pairs[0][1])
+
+
+class Ranks:
+    """Label values to the ranks 1 to p of an ordinal learner; `lowest_first` names the p values, each once.
+
+    A value that is not among them raises: where it belongs in the order cannot be guessed.
+    """
+
+    def __init__(self, lowest_first: Sequence[str]) -> None:
+        self._ranks = {_canonical(text): rank for rank, text in enumerate(lowest_first, 1)}
+        if len(self._ranks) < len(lowest_first):
+            raise ValueError(f"of the ranks {_quoted(lowest_first)} two are the same label")
+        self._known: dict[Any, int] = {}
+
+    def __call__(self, value: Any) -> int:
+        """1 to p."""
+        kind = type(value)
+        rank = self._known.get((kind, value)) if kind in (str, int, float) else None
+        if rank is None:
+            text = _canonical(value)
+            rank = self._ranks.get(text)
+            if rank is None:
+                raise ValueError(f"the label is {_quote(text)}; {self._expected()}")
+            if len(self._known) < _CACHED:
+                self._known[kind, value] = rank
+        return rank
+
+    def check(self, values: Iterable[Any]) -> None:
+        """Refuse a set of values that the rows will turn out to have, before the first row is read."""
+        distinct: dict[str, None] = {}
+        for value in values:
+            with suppress(ValueError):  # missing: said where the row is read
+                distinct[_canonical(value)] = None
+        if not distinct.keys() <= self._ranks.keys():
+            seen, order = list(distinct), "LOWEST,...,HIGHEST"
+            with suppress(ValueError):  # words have no order that we know of
+                seen.sort(key=float)
+                order = ",".join(seen) if len(seen) == len(self._ranks) else order
+            expected = self._expected()
+            raise ValueError(f"the labels seen are {_quoted(seen)}; {expected}: name the file's with --ranks {order}")
+
+    def unmet(self) -> None:
+        """Nothing: a rank that no row has is no mistake."""
+        return
+
+    def _expected(self) -> str:
+        return f"expected the learner's {len(self._ranks)} ranks as {_quoted(self._ranks)}"
 
 
 def _unclear(seen: Iterable[str]) -> str:

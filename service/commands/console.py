@@ -1,4 +1,7 @@
-"""What the command line shows: a replay under way, a learner's figures, the learners of the demo."""
+"""What the command line shows: a replay under way, a learner's figures, the learners of the demo.
+
+A learner of two classes has AUC and F1, an ordinal one mean absolute error (MAE) and accuracy.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,16 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
-__all__ = ["LearnersDisplay", "ReplayDisplay", "figures_table"]
+__all__ = ["LearnersDisplay", "ReplayDisplay", "figures_table", "fit_of", "so_far"]
 
 Figures = Mapping[str, Any]  # a learner's metrics, as the API gives them
+Document = Mapping[str, Any]  # a learner, likewise
 
 _PLAIN_EVERY = 5.0  # seconds between lines where the output is not a terminal
 
 
 class ReplayDisplay:
-    """A progress bar (rows, events/s, AUC so far); where the output is not a terminal, a line every few seconds."""
+    """A progress bar (rows, events/s, figures so far); where the output is not a terminal, a line every few seconds."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
@@ -33,10 +37,10 @@ class ReplayDisplay:
                 TaskProgressColumn(),
                 TextColumn("{task.fields[rows]:,} rows"),
                 TextColumn("{task.fields[speed]:,.0f} events/s"),
-                TextColumn("AUC so far {task.fields[auc]}"),
+                TextColumn("{task.fields[figures]}"),
                 console=console,
             )
-            self._task = self._bar.add_task("", total=1.0, rows=0, speed=0.0, auc="-")
+            self._task = self._bar.add_task("", total=1.0, rows=0, speed=0.0, figures="")
 
     def __enter__(self) -> Self:
         if self._bar:
@@ -49,13 +53,36 @@ class ReplayDisplay:
         if self._bar:
             self._bar.stop()
 
-    def show(self, rows: int, fraction: float, speed: float, auc: float | None) -> None:
-        """Rows of the file that have been learnt, and what part of it that is."""
+    def show(self, rows: int, fraction: float, speed: float, figures: str) -> None:
+        """Rows of the file that have been learnt, what part of it that is, and what `so_far` says of the learner."""
         if self._bar:
-            self._bar.update(self._task, completed=fraction, rows=rows, speed=speed, auc=_figure(auc))
+            self._bar.update(self._task, completed=fraction, rows=rows, speed=speed, figures=figures)
         elif self._clock() - self._printed >= _PLAIN_EVERY:
             self._printed = self._clock()
-            self._console.print(f"{rows:,} rows ({fraction:.0%}), {speed:,.0f} events/s, AUC so far {_figure(auc)}")
+            self._console.print(f"{rows:,} rows ({fraction:.0%}), {speed:,.0f} events/s, {figures}")
+
+
+def so_far(metrics: Figures, learner: Document) -> str:
+    """The figures since the start in a few words, or why they do not mean anything yet."""
+    if not learner["ready"]:
+        return f"not ready: {learner['not_ready']}"
+    start = metrics["since_start"]
+    if _ordinal(metrics):
+        return f"MAE so far {_figure(start['mae'])}, accuracy {_figure(start['accuracy'])}"
+    return f"AUC so far {_figure(start['auc'])}"
+
+
+def fit_of(learner: Document) -> str | None:
+    """How far a learner's fits are; None where nothing of it is fitted."""
+    fit = learner["fit"]
+    if fit is None:
+        return None
+    said = [f"after {fit['events']:,} events" if fit["events"] else "none yet"]
+    if fit["running"]:
+        said.append("the next is running")
+    if fit["failed"] is not None:
+        said.append(f"the last one failed: {fit['failed']}")
+    return "; ".join(said)
 
 
 def figures_table(metrics: Figures, speed: float) -> Table:
@@ -66,13 +93,18 @@ def figures_table(metrics: Figures, speed: float) -> Table:
     table.add_column(f"last {window['size']:,}", justify="right")
     table.add_column("since start", justify="right")
     table.add_row("events", f"{window['events']:,}", f"{metrics['events']:,}")
-    positives = [part["class_counts"]["positive"] for part in (window, metrics)]
-    table.add_row("positives", *(f"{count:,}" for count in positives))
-    error = f" \N{PLUS-MINUS SIGN} {_figure(start['auc_error'])}" if start["auc"] is not None else ""
-    table.add_row("AUC", _figure(window["auc"]), _figure(start["auc"]) + error)
-    for label, key in (("F1", "f1"), ("precision", "precision"), ("recall", "recall")):
+    if _ordinal(metrics):
+        figures = [("MAE", "mae"), ("MSE", "mse"), ("accuracy", "accuracy")]
+    else:
+        positives = [part["class_counts"]["positive"] for part in (window, metrics)]
+        table.add_row("positives", *(f"{count:,}" for count in positives))
+        error = f" \N{PLUS-MINUS SIGN} {_figure(start['auc_error'])}" if start["auc"] is not None else ""
+        table.add_row("AUC", _figure(window["auc"]), _figure(start["auc"]) + error)
+        figures = [("F1", "f1"), ("precision", "precision"), ("recall", "recall")]
+    for label, key in figures:
         table.add_row(label, _figure(window[key]), _figure(start[key]))
-    table.add_row("threshold now", _figure(metrics["threshold"]), "")
+    if not _ordinal(metrics):
+        table.add_row("threshold now", _figure(metrics["threshold"]), "")
     table.add_row("events/s of this run", f"{speed:,.0f}", "")
     return table
 
@@ -104,13 +136,14 @@ class LearnersDisplay:
         elif final or self._clock() - self._printed >= _PLAIN_EVERY:
             self._printed = self._clock()
             for one in learners:
-                self._console.print("{:<14} {:>9} events  AUC {}  F1 {}  positives {}".format(*_line(one)))
+                name, events, *figures = _line(one)
+                self._console.print("  ".join([f"{name:<14} {events:>9} events", *filter(None, figures)]))
 
 
 def _learners_table(learners: Sequence[Figures], speed: float) -> Table:
     table = Table(caption=f"{speed:,.0f} events/s to each learner")
     table.add_column("learner")
-    for heading in ("events", "AUC in the window", "F1 in the window", "positives seen"):
+    for heading in ("events", "in the window", "in the window", "seen"):
         table.add_column(heading, justify="right")
     for one in learners:
         table.add_row(*_line(one))
@@ -119,14 +152,15 @@ def _learners_table(learners: Sequence[Figures], speed: float) -> Table:
 
 def _line(metrics: Figures) -> tuple[str, ...]:
     window = metrics["window"]
+    name, events = metrics["name"], f"{metrics['events']:,}"
+    if _ordinal(metrics):
+        return name, events, f"MAE {_figure(window['mae'])}", f"accuracy {_figure(window['accuracy'])}", ""
     positives = metrics["class_counts"]["positive"]
-    return (
-        metrics["name"],
-        f"{metrics['events']:,}",
-        _figure(window["auc"]),
-        _figure(window["f1"]),
-        f"{positives:,}",
-    )
+    return name, events, f"AUC {_figure(window['auc'])}", f"F1 {_figure(window['f1'])}", f"positives {positives:,}"
+
+
+def _ordinal(metrics: Figures) -> bool:
+    return "positive" not in metrics["class_counts"]
 
 
 def _figure(value: float | None) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from service.commands.cells import Columns, Labels, Ranks
 from service.commands.failure import CommandFailed
 from service.commands.rows import Event, Shape
 
-__all__ = ["Misfit", "adapter", "declared", "suitable"]
+__all__ = ["Misfit", "adapter", "declared", "labels_for", "suitable"]
 
 _LISTED = 8  # columns that a message names
 
@@ -23,6 +24,27 @@ def declared(features: Mapping[str, Any]) -> dict[str, bool]:
         return {field["name"]: field["kind"] == "numeric" for field in features["fields"]}
     texts = dict.fromkeys((*features.get("text", ()), *features.get("categorical", ())), False)
     return texts | dict.fromkeys(features.get("log", ()), True)
+
+
+def labels_for(columns: Columns, learner: Mapping[str, Any]) -> Labels | Ranks:
+    """What the labels of a file mean to a learner, of which this is the document.
+
+    An ordinal one takes the ranks 1 to p as they are, or `columns.ranks`. Raises `Misfit` where what is said of the
+    labels is not for such a learner.
+    """
+    classes = learner["class_counts"]
+    if "positive" in classes:
+        if columns.ranks:
+            raise Misfit(f"--ranks is for ordinal learners; {learner['name']} tells two classes: use --positive")
+        return Labels(columns.positive)
+    if columns.positive:
+        raise Misfit(f"--positive is for learners of two classes; {learner['name']} tells ranks: use --ranks")
+    if len(columns.ranks) not in (0, len(classes)):
+        raise Misfit(f"--ranks names {len(columns.ranks)} labels; {learner['name']} tells {len(classes)} ranks")
+    try:
+        return Ranks(columns.ranks or tuple(classes))
+    except ValueError as error:
+        raise Misfit(f"--ranks: {error}") from None
 
 
 def adapter(shape: Shape, features: Mapping[str, Any]) -> Callable[[Event], Event] | None:
@@ -48,11 +70,10 @@ def adapter(shape: Shape, features: Mapping[str, Any]) -> Callable[[Event], Even
     return _spread(features["dim"]) if kind == "dense" else _nonzero
 
 
-def suitable(shape: Shape) -> str:
-    """The features that fit the rows, as options of `rarestream create`."""
-    if shape.kind == "named":
-        return "--features named"
-    return f"--features {shape.kind} --dim {shape.width or 'N'}"
+def suitable(shape: Shape, ranks: int = 0) -> str:
+    """The features that fit the rows, and how many ranks the labels have, as options of `rarestream create`."""
+    features = "named" if shape.kind == "named" else f"{shape.kind} --dim {shape.width or 'N'}"
+    return f"--features {features}" + (f" --param ranks={ranks}" if ranks else "")
 
 
 def _misfit(shape: Shape, features: Mapping[str, Any]) -> Misfit:

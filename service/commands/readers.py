@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from service.commands.cells import Columns, is_number, number
+from service.commands.cells import Columns, Labels, Ranks, is_number, number
 from service.commands.rows import GZIP, Event, ReadError, Rows, Shape, TextRows
 
 __all__ = ["FORMATS", "check_regular", "format_of", "open_rows"]
@@ -72,14 +72,22 @@ def format_of(path: Path) -> str:
     return name
 
 
-def open_rows(path: Path, columns: Columns, declared: Mapping[str, bool] | None = None, format: str = "") -> Rows[Any]:
+def open_rows(
+    path: Path,
+    columns: Columns,
+    declared: Mapping[str, bool] | None = None,
+    format: str = "",
+    labels: Labels | Ranks | None = None,
+) -> Rows[Any]:
     """Open a file of labelled rows.
 
-    `declared` tells of columns whose type is known beforehand whether they are numeric. Raises `ReadError` where the
-    file cannot be opened, lacks a column that is asked for, or has labels that are neither one of the known pairs nor
-    told by `columns.positive`.
+    `declared` tells of columns whose type is known beforehand whether they are numeric, `labels` what the labels mean:
+    two classes by `columns.positive` if it is not given. Raises `ReadError` where the file cannot be opened, lacks a
+    column that is asked for, or has labels that `labels` refuses.
     """
     format = format or format_of(path)
+    if labels is None:
+        labels = Labels(columns.positive)
     if format in ("npz", "libsvm") and columns.named:
         raise ReadError(
             f"{path}: {format} files have no column names; {', '.join(columns.named)} cannot be found there"
@@ -87,23 +95,25 @@ def open_rows(path: Path, columns: Columns, declared: Mapping[str, bool] | None 
     try:
         match format:
             case "csv" | "tsv":
-                return _CsvRows(path, columns, declared or {}, "," if format == "csv" else "\t")
+                return _CsvRows(path, columns, labels, declared or {}, "," if format == "csv" else "\t")
             case "jsonl":
-                return _JsonRows(path, columns)
+                return _JsonRows(path, columns, labels)
             case "libsvm":
-                return _LibsvmRows(path, columns)
+                return _LibsvmRows(path, columns, labels)
             case "npz":
-                return _ArrayRows(path, columns)
+                return _ArrayRows(path, columns, labels)
     except OSError as error:
         raise ReadError(f"{path}: {error.strerror or error}") from None
     raise ReadError(f"{format!r} is not a format; expected one of {', '.join(FORMATS)}")
 
 
 class _CsvRows(TextRows[list[str]]):
-    def __init__(self, path: Path, columns: Columns, declared: Mapping[str, bool], delimiter: str) -> None:
+    def __init__(
+        self, path: Path, columns: Columns, labels: Labels | Ranks, declared: Mapping[str, bool], delimiter: str
+    ) -> None:
         self._declared = declared
         self._delimiter = delimiter
-        super().__init__(path, columns)
+        super().__init__(path, columns, labels)
 
     def _read(self) -> Iterator[tuple[int, list[str]]]:
         reader = csv.reader(self._lines(), delimiter=self._delimiter, strict=True)
@@ -162,9 +172,9 @@ class _CsvRows(TextRows[list[str]]):
 
 
 class _JsonRows(TextRows[str]):
-    def __init__(self, path: Path, columns: Columns) -> None:
+    def __init__(self, path: Path, columns: Columns, labels: Labels | Ranks) -> None:
         self._decode = msgspec.json.Decoder().decode
-        super().__init__(path, columns)
+        super().__init__(path, columns, labels)
 
     def _read(self) -> Iterator[tuple[int, str]]:
         return ((place, line) for place, line in enumerate(self._lines(), 1) if not line.isspace())
@@ -272,8 +282,8 @@ class _ArrayRow(NamedTuple):
 class _ArrayRows(Rows[_ArrayRow]):
     _unit = "row"
 
-    def __init__(self, path: Path, columns: Columns) -> None:
-        super().__init__(path, columns)
+    def __init__(self, path: Path, columns: Columns, labels: Labels | Ranks) -> None:
+        super().__init__(path, labels)
         self._next = 0
         try:
             self._X, y = _arrays(path, "y" if columns.label == "label" else columns.label)

@@ -19,17 +19,17 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
 from rich.console import Console
 
 from service.commands.api import Api, ApiError, Document, Stopped
-from service.commands.cells import Columns
-from service.commands.console import ReplayDisplay
+from service.commands.cells import Columns, Labels
+from service.commands.console import ReplayDisplay, so_far
 from service.commands.failure import CommandFailed
-from service.commands.fit import adapter, declared, suitable
+from service.commands.fit import adapter, declared, labels_for, suitable
 from service.commands.pacing import Interruption, Meter, Pace
 from service.commands.readers import check_regular, format_of, open_rows
 from service.commands.rows import Event, ReadError
@@ -50,7 +50,7 @@ __all__ = [
 Item = TypeVar("Item")
 
 _PROBE = 64 * 1024  # bytes of the file that its source's name depends on, besides its size
-_LOOK_EVERY = 1.0  # seconds between looks at the learner's AUC
+_LOOK_EVERY = 1.0  # seconds between looks at the learner's figures
 _NAME = 150  # bytes of the file's name that its source's keeps: the service bounds the whole
 _BODY = 4 * 2**20  # bytes after which a batch ends, however few its rows
 _GONE = "unknown-learner"
@@ -83,6 +83,8 @@ def source_name(path: Path, columns: Columns, format: str) -> str:
     shaping = dataclasses.asdict(columns)
     for unordered in ("positive", "drop"):
         shaping[unordered] = sorted(set(shaping[unordered]))
+    if not columns.ranks:  # as files were named before there were ranks: their replays go on
+        del shaping["ranks"]
     digest = hashlib.blake2b(msgspec.json.encode([format, path.stat().st_size, shaping]), digest_size=8)
     with path.open("rb") as file:
         digest.update(file.read(_PROBE))
@@ -189,6 +191,7 @@ class Outcome:
     rows: Replayed
     seconds: float
     metrics: Document | None  # of the learner at the end; None where a signal came first
+    learner: Document | None = None  # as it stood then, likewise
     unmet: str | None = None  # what is to be said where positive labels were named and no row had one
 
     @property
@@ -199,9 +202,11 @@ class Outcome:
     def to_json(self) -> Document:
         """Everything, for programs."""
         warning = {} if self.unmet is None else {"warning": self.unmet}
+        state = {} if self.learner is None else {key: self.learner[key] for key in ("ready", "not_ready", "fit")}
         return {
             **dataclasses.asdict(self.rows),
             **warning,
+            **state,
             "seconds": round(self.seconds, 3),
             "events_per_second": round(self.speed, 1),
             "metrics": self.metrics,
@@ -221,7 +226,8 @@ def replay_file(plan: Plan, api: Api, interruption: Interruption, notes: Console
     try:
         document = api.learner(plan.learner)
         features = document["config"]["features"]
-        with open_rows(plan.file, plan.columns, declared(features), format) as rows:
+        labels = labels_for(plan.columns, document)
+        with open_rows(plan.file, plan.columns, declared(features), format, labels) as rows:
             rows.adapt = adapter(rows.shape, features)
             source = source_name(plan.file, plan.columns, format)
             start = document["sources"].get(source, 0)
@@ -239,8 +245,10 @@ def replay_file(plan: Plan, api: Api, interruption: Interruption, notes: Console
                         raise
                     raise CommandFailed(f"{error}\n{_how_to_go_on(error, progress.next, plan)}") from None
             unmet = _unmet(done, plan, rows.labels.unmet())
-        metrics = api.metrics(plan.learner) if done.complete else None
-        return Outcome(done, time.monotonic() - began, metrics, unmet)
+        seconds = time.monotonic() - began
+        if not done.complete:
+            return Outcome(done, seconds, None, unmet=unmet)
+        return Outcome(done, seconds, api.metrics(plan.learner), api.learner(plan.learner), unmet)
     except ApiError as error:
         if error.code == _GONE:
             raise ApiError(f"{error}\n{_how_to_create(plan, format)}", error.status, code=error.code) from None
@@ -248,7 +256,7 @@ def replay_file(plan: Plan, api: Api, interruption: Interruption, notes: Console
 
 
 class _Progress:
-    """Tells the display of each batch, with a fresh look at the learner's AUC at most once a second."""
+    """Tells the display of each batch, with a fresh look at the learner's figures at most once a second."""
 
     def __init__(self, api: Api, plan: Plan, display: ReplayDisplay, start: int) -> None:
         self.next = start  # the row after the last that is known to be learnt
@@ -257,16 +265,17 @@ class _Progress:
         self._display = display
         self._meter = Meter()
         self._looked = float("-inf")
-        self._auc: float | None = None
+        self._figures = ""
 
     def __call__(self, batch: Batch) -> None:
         self.next = row = batch.offset + batch.count
         self._meter.add(batch.count)
         if time.monotonic() - self._looked >= _LOOK_EVERY:
             self._looked = time.monotonic()
-            self._auc = self._api.metrics(self._plan.learner)["since_start"]["auc"]
+            name = self._plan.learner
+            self._figures = so_far(self._api.metrics(name), self._api.learner(name))
         fraction = batch.fraction if self._plan.limit is None else max(batch.fraction, row / self._plan.limit)
-        self._display.show(row, fraction, self._meter.speed(), self._auc)
+        self._display.show(row, fraction, self._meter.speed(), self._figures)
 
 
 def _say_where(start: int, earlier: int, notes: Console) -> None:
@@ -299,7 +308,15 @@ def _unmet(done: Replayed, plan: Plan, unmet: str | None) -> str | None:
     return f"no row {unmet}" if done.start == 0 else f"no row from row {done.start:,} on {unmet}"
 
 
+class _AnyLabels(Labels):
+    """For a look at a file before there is a learner to say what its labels have to be."""
+
+    def check(self, values: Iterable[Any]) -> None:
+        """Refuse none."""
+        del values
+
+
 def _how_to_create(plan: Plan, format: str) -> str:
-    with open_rows(plan.file, plan.columns, None, format) as rows:
-        options = suitable(rows.shape)
+    with open_rows(plan.file, plan.columns, None, format, _AnyLabels()) as rows:
+        options = suitable(rows.shape, len(plan.columns.ranks))
     return f"create it first, for example: rarestream create {plan.learner} --algorithm ALGORITHM {options}"

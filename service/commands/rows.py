@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 
-from service.commands.cells import Columns, Labels
+from service.commands.cells import Columns, Labels, Ranks
 from service.commands.failure import CommandFailed
 
 __all__ = ["GZIP", "Event", "ReadError", "Rows", "Shape", "TextRows"]
@@ -56,9 +56,9 @@ class Rows(ABC, Generic[Record]):
     adapt: Callable[[Event], Event] | None = None  # applied to each event; may raise ValueError
     _unit: str = "line"  # what a place in the file is counted in
 
-    def __init__(self, path: Path, columns: Columns) -> None:
+    def __init__(self, path: Path, labels: Labels | Ranks) -> None:
         self.path = path
-        self.labels = Labels(columns.positive)  # what they mean, and which there were
+        self.labels = labels  # what they mean, and which there were
 
     def __enter__(self) -> Self:
         return self
@@ -102,8 +102,8 @@ class Rows(ABC, Generic[Record]):
 class TextRows(Rows[Text]):
     """A text file, gzipped or not, whose first rows are looked at before any is given out."""
 
-    def __init__(self, path: Path, columns: Columns) -> None:
-        super().__init__(path, columns)
+    def __init__(self, path: Path, columns: Columns, labels: Labels | Ranks) -> None:
+        super().__init__(path, labels)
         self._columns = columns
         self._raw = path.open("rb")
         try:

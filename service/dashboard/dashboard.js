@@ -14,9 +14,11 @@ const COLOURS = 6; // --line-0 ... in the style sheet; after them the same colou
 const DASHES = ["solid", "dash", "dot"];
 const UNEVEN = 30; // times the events of another learner: from there the chart's axis is logarithmic
 const FIGURES = {
-  auc: { title: "AUC in the window", label: "AUC", digits: ".4f" },
-  f1: { title: "F1 in the window", label: "F1", digits: ".3f" },
-  threshold: { title: "Threshold", label: "threshold", digits: ".3~g" },
+  auc: { of: "classes", title: "AUC in the window", label: "AUC", digits: ".4f" },
+  f1: { of: "classes", title: "F1 in the window", label: "F1", digits: ".3f" },
+  threshold: { of: "classes", title: "Threshold", label: "threshold", digits: ".3~g" },
+  mae: { of: "ranks", title: "Mean absolute error in the window", label: "MAE", digits: ".4f" },
+  accuracy: { of: "ranks", title: "Accuracy in the window", label: "accuracy", digits: ".3f" },
 };
 const NOTHING = "–";
 
@@ -83,10 +85,32 @@ const choice = {
   learner: address.get("learner"), // null: all of them
 };
 
+/** What a learner tells: "classes" (negative and positive) or, if it is an ordinal one, "ranks". */
+const toldBy = ({ class_counts }) => (Object.hasOwn(class_counts, "positive") ? "classes" : "ranks");
+
+/** The figures that the chart can draw of `items`, or of the chosen one among them. */
+function figuresOf(items) {
+  const chosen = items.filter(({ learner }) => choice.learner === null || learner.name === choice.learner);
+  const told = new Set(chosen.map(({ learner }) => toldBy(learner)));
+  return Object.keys(FIGURES).filter((name) => told.has(FIGURES[name].of));
+}
+
+/** The figure that the chart draws: the chosen one, or the first where no learner here has that. */
+function figureOf(items) {
+  const possible = figuresOf(items);
+  return possible.includes(choice.figure) || possible.length === 0 ? choice.figure : possible[0];
+}
+
+/** Those of `items` that have the figure drawn. */
+function comparableOf(items) {
+  const { of } = FIGURES[figureOf(items)];
+  return items.filter(({ learner }) => toldBy(learner) === of);
+}
+
 /** Those of `items` that the chart draws: the chosen one, or as many as can be told apart. */
 function drawnOf(items) {
   if (choice.learner !== null) return items.filter(({ learner }) => learner.name === choice.learner);
-  return items.slice(0, COLOURS * DASHES.length);
+  return comparableOf(items).slice(0, COLOURS * DASHES.length);
 }
 
 /** One round: the figures of every learner that has moved, and the history of those that are also drawn. */
@@ -186,8 +210,21 @@ function show() {
   byId("empty").hidden = shown.length > 0;
   byId("history").hidden = shown.length === 0;
   arrange(byId("learners"), "learner-card", shown, fillCard);
-  arrange(byId("legend"), "legend-item", shown.length > 1 ? shown : [], fillLegendItem);
+  const listed = comparableOf(shown);
+  arrange(byId("legend"), "legend-item", listed.length > 1 || choice.learner !== null ? listed : [], fillLegendItem);
+  showFigures();
   draw();
+}
+
+/** Offer the figures that can be drawn, and mark the one that is. */
+function showFigures() {
+  const possible = figuresOf(shown);
+  const drawn = figureOf(shown);
+  for (const label of document.querySelectorAll("#figure label")) {
+    const input = label.querySelector("input");
+    label.hidden = !possible.includes(input.value);
+    input.checked = input.value === drawn;
+  }
 }
 
 /** Make the children of `parent` match `items` by name; a kept child stays the same element, and keeps the focus. */
@@ -232,12 +269,13 @@ function fillCard(card, { learner, metrics, error }) {
   put("readiness", trouble ?? "ready");
   card.dataset.ready = trouble === null;
 
+  fillFit(at("fit"), learner.fit);
+  const told = toldBy(learner);
+  for (const part of card.querySelectorAll("[data-of]")) part.hidden = part.dataset.of !== told;
+
   // Counts are in both documents; those of the metrics belong to the figures beside them.
-  const { negative, positive } = (metrics ?? learner).class_counts;
   put("events", count((metrics ?? learner).events));
-  put("negative", count(negative));
-  put("positive", count(positive));
-  put("share", negative + positive > 0 ? `${short((100 * positive) / (negative + positive))} % positive` : "");
+  put("window", metrics ? `window ${partOf(metrics.window.events, metrics.window.size)}` : "");
 
   const reasons = new Map(); // reason -> the figures that it leaves undefined
   const figure = (text, pointer, format, label) => {
@@ -252,6 +290,24 @@ function fillCard(card, { learner, metrics, error }) {
     }
     return missing ? NOTHING : format(value);
   };
+  if (told === "ranks") fillRanks(card, metrics, put, figure);
+  else fillClasses(learner, metrics, put, figure);
+
+  const notes = [...reasons].map(([reason, labels]) => `${labels.join(", ")}: ${reason}`);
+  if (error) notes.unshift(`No figures: ${error}`);
+  const stale = Math.round(learner.stale_seconds);
+  if (stale >= STALE) notes.unshift(`No news from the store for ${stale} s`);
+  const list = card.querySelector(".notes");
+  while (list.children.length > notes.length) list.lastElementChild.remove();
+  while (list.children.length < notes.length) list.append(document.createElement("li"));
+  notes.forEach((note, i) => write(list.children[i], note));
+}
+
+function fillClasses(learner, metrics, put, figure) {
+  const { negative, positive } = (metrics ?? learner).class_counts;
+  put("negative", count(negative));
+  put("positive", count(positive));
+  put("share", negative + positive > 0 ? `${short((100 * positive) / (negative + positive))} % positive` : "");
   put("auc", figure("auc", "/window/auc", fixed(4), "AUC"));
   put("f1", figure("f1", "/window/f1", fixed(3), "F1"));
   put("precision", figure("precision", "/window/precision", fixed(3), "precision"));
@@ -262,16 +318,67 @@ function fillCard(card, { learner, metrics, error }) {
   const bound = around > 0 && sinceStart !== NOTHING ? ` ±\u00a0${fixed(4)(around)}` : "";
   put("auc-since", `since start ${sinceStart}${bound}`);
   put("f1-since", `since start ${figure("f1-since", "/since_start/f1", fixed(3), "F1 since start")}`);
-  put("window", metrics ? `window ${partOf(metrics.window.events, metrics.window.size)}` : "");
+}
 
-  const notes = [...reasons].map(([reason, labels]) => `${labels.join(", ")}: ${reason}`);
-  if (error) notes.unshift(`No figures: ${error}`);
-  const stale = Math.round(learner.stale_seconds);
-  if (stale >= STALE) notes.unshift(`No news from the store for ${stale} s`);
-  const list = card.querySelector(".notes");
-  while (list.children.length > notes.length) list.lastElementChild.remove();
-  while (list.children.length < notes.length) list.append(document.createElement("li"));
-  notes.forEach((note, i) => write(list.children[i], note));
+function fillRanks(card, metrics, put, figure) {
+  put("mae", figure("mae", "/window/mae", fixed(4), "MAE"));
+  put("accuracy", figure("accuracy", "/window/accuracy", fixed(3), "accuracy"));
+  put("mse", figure("mse", "/window/mse", fixed(4), "MSE"));
+  put("mae-since", `since start ${figure("mae-since", "/since_start/mae", fixed(4), "MAE since start")}`);
+  const accuracy = figure("accuracy-since", "/since_start/accuracy", fixed(3), "accuracy since start");
+  put("accuracy-since", `since start ${accuracy}`);
+  put("mse-since", `since start ${figure("mse-since", "/since_start/mse", fixed(4), "MSE since start")}`);
+  const holder = card.querySelector(".confusion");
+  holder.hidden = !(metrics?.window.events > 0);
+  if (!holder.hidden) fillConfusion(holder.querySelector("table"), metrics.window.confusion);
+}
+
+/** When the embedding, or a batch algorithm's model, was last fitted, and how the next fit does. That none has been
+ * made yet is what `not_ready` says. */
+function fillFit(element, fit) {
+  const parts = [];
+  if (fit?.events > 0) parts.push(`fitted after ${count(fit.events)} events`);
+  if (fit?.running) parts.push("a fit is running");
+  if (fit?.failed) parts.push(`the last fit failed: ${fit.failed}`);
+  element.hidden = parts.length === 0;
+  element.dataset.failed = Boolean(fit?.failed);
+  write(element, parts.join("; "));
+}
+
+/** Rows are true ranks, columns predicted ones; the darker a cell, the larger its part of the row. */
+function fillConfusion(table, confusion) {
+  const cell = (name, scope) => {
+    const made = document.createElement(name);
+    if (scope) made.scope = scope;
+    return made;
+  };
+  if (table.tBodies[0].rows.length !== confusion.length) {
+    const ranks = confusion.map((_, i) => i + 1);
+    const top = document.createElement("tr");
+    top.append(cell("td"), ...ranks.map(() => cell("th", "col")));
+    const rows = ranks.map(() => {
+      const row = document.createElement("tr");
+      row.append(cell("th", "row"), ...ranks.map(() => cell("td")));
+      return row;
+    });
+    table.style.setProperty("--ranks", String(ranks.length));
+    table.tHead.replaceChildren(top);
+    table.tBodies[0].replaceChildren(...rows);
+    for (const rank of ranks) {
+      write(top.cells[rank], String(rank));
+      write(rows[rank - 1].cells[0], String(rank));
+    }
+  }
+  confusion.forEach((counts, i) => {
+    const all = counts.reduce((sum, n) => sum + n, 0);
+    counts.forEach((n, k) => {
+      const at = table.tBodies[0].rows[i].cells[k + 1];
+      write(at, count(n));
+      at.classList.toggle("right", i === k);
+      at.classList.toggle("none", n === 0);
+      at.style.setProperty("--share", all > 0 ? (n / all).toFixed(3) : "0");
+    });
+  });
 }
 
 /* ---- The chart --------------------------------------------------------------------------------------------------- */
@@ -291,9 +398,11 @@ const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").re
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 async function draw() {
-  const { title, label, digits } = FIGURES[choice.figure];
+  const drawn = figureOf(shown);
+  const { title, label, digits } = FIGURES[drawn];
   const of = drawnOf(shown);
-  const part = of.length < shown.length ? ` (the first ${of.length} of ${shown.length} learners)` : "";
+  const all = comparableOf(shown).length;
+  const part = of.length < all ? ` (the first ${of.length} of ${all} learners)` : "";
   write(byId("history-title"), `${title}, over events${choice.learner === null ? part : `: ${choice.learner}`}`);
   const traces = of.map(({ learner }) => {
     const points = historiesKept.get(learner.name)?.found?.points ?? [];
@@ -301,7 +410,7 @@ async function draw() {
     return {
       name: plain(learner.name),
       x: points.map((point) => point.events),
-      y: points.map((point) => point[choice.figure]),
+      y: points.map((point) => point[drawn] ?? null),
       mode: points.length < 3 ? "lines+markers" : "lines", // a lone point has no line
       line: { color: colour(`--line-${number}`), dash, width: 2 },
       hovertemplate: `%{fullData.name}<br>${label} %{y:${digits}} after %{x:,} events<extra></extra>`,
@@ -348,7 +457,7 @@ async function draw() {
       font: { family, color: colour("--text") },
     },
     dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom", // a finger scrolls the page
-    uirevision: `${choice.figure} ${choice.learner} ${uneven}`, // a zoom outlives new points
+    uirevision: `${drawn} ${choice.learner} ${uneven}`, // a zoom outlives new points
   };
   await Plotly.react(byId("chart"), traces, layout, { displayModeBar: false, responsive: true });
 }
@@ -366,7 +475,8 @@ function choose(change) {
 
 byId("figure").addEventListener("change", (event) => {
   choose({ figure: event.target.value });
-  draw();
+  show(); // the legend too: it lists the learners that have the figure
+  poll();
 });
 
 byId("legend").addEventListener("click", (event) => {
@@ -384,5 +494,4 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 setInterval(() => failures > 0 && showConnection(), 1000);
 
 for (const base of document.querySelectorAll("[data-base]")) base.textContent = new URL(".", location.href).href;
-document.querySelector(`#figure [value=${choice.figure}]`).checked = true;
 poll();

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from learners import Config, Learner, algorithms
+from learners.algorithm import Traits
 from learners.arrays import Vector
-from learners.batch import Batch, Outcome, Segment
+from learners.batch import Batch, Outcome, Segment, joined
 from learners.learner import State
 
 FEATURES: dict[str, dict[str, Any]] = {
@@ -28,7 +29,12 @@ FEATURES: dict[str, dict[str, Any]] = {
     "sparse": {"kind": "sparse", "dim": 300},
     "named": {"kind": "named", "bits": 12, "text": ["body"], "log": ["amount"]},
 }
-_PARAMS = {"cbr": {"capacity": 3, "buffer": "reservoir"}, "cbr-diag": {"capacity": 3}}
+_PARAMS = {
+    "cbr": {"capacity": 3, "buffer": "reservoir"},
+    "cbr-diag": {"capacity": 3},
+    "nsauc": {"capacity": 4},
+    "npsvor": {"capacity": 20},
+}
 
 
 @dataclass(frozen=True)
@@ -38,10 +44,24 @@ class Pipeline:
     algorithm: str
     kind: str
 
+    @property
+    def traits(self) -> Traits:
+        """What holds for the algorithm."""
+        return algorithms()[self.algorithm].TRAITS
+
+    @property
+    def batch(self) -> bool:
+        """Whether the algorithm is fitted now and then."""
+        return hasattr(algorithms()[self.algorithm], "fit")
+
     def config(self, **settings: Any) -> Config:
         """A configuration with small buffers and bounds."""
         params = _PARAMS.get(self.algorithm, {})
-        small = {"window": 40, "remembered_ids": 25, "seed": 7}
+        small: dict[str, Any] = {"window": 40, "remembered_ids": 25, "seed": 7}
+        if self.batch:
+            small |= {"refit_every": 20, "refit_window": 30}
+        if "embedding" in self.traits.defaults:
+            small["embedding"] = {"components": 6, "warmup": 25}
         return Config.of(
             {"algorithm": self.algorithm, "params": params, "features": FEATURES[self.kind], **small, **settings}
         )
@@ -51,11 +71,14 @@ class Pipeline:
         return Learner(self.config(**settings))
 
 
-def events(kind: str, n: int, seed: int = 0) -> tuple[list[Any], Vector]:
-    """What n events carry, and their labels: positives are a third, and larger."""
+def events(pipeline: Pipeline, n: int, seed: int = 0) -> tuple[list[Any], Vector]:
+    """What n events carry, and their labels: positives (of an ordinal learner ranks 3 to 5) are a third, and larger."""
     random = np.random.default_rng(seed)
     y = np.where(random.random(n) < 0.33, 1.0, -1.0)
-    return [_event(kind, random, label) for label in y], y
+    carried = [_event(pipeline.kind, random, label) for label in y]
+    if pipeline.traits.ordinal:
+        y = np.where(y > 0, 3.0 + np.arange(n) % 3, 1.0 + np.arange(n) % 2)
+    return carried, y
 
 
 def _event(kind: str, random: np.random.Generator, label: float) -> Any:
@@ -84,8 +107,7 @@ def copied(learner: Learner) -> State:
 
 def bits(outcomes: list[Outcome]) -> list[bytes]:
     """Everything that was said of some events."""
-    columns = ("applied", "scores", "probabilities", "thresholds", "decisions")
-    return [np.concatenate([getattr(one, name) for one in outcomes]).tobytes() for name in columns]
+    return [array.tobytes() for array in vars(joined(outcomes)).values() if array is not None]
 
 
 def cut(whole: Batch, learner: Learner, carried: list[Any], cuts: list[int]) -> Iterator[Batch]:
@@ -109,7 +131,7 @@ def cut(whole: Batch, learner: Learner, carried: list[Any], cuts: list[int]) -> 
 def stream(pipeline: Pipeline, learner: Learner, n: int, seed: int = 0) -> tuple[Batch, list[Any]]:
     """A batch with weights, ids of which some come again, and a source that overlaps."""
     random = np.random.default_rng(seed)
-    carried, y = events(pipeline.kind, n, seed)
+    carried, y = events(pipeline, n, seed)
     ids = tuple(None if random.random() < 0.2 else f"id{random.integers(n)}" for _ in range(n))
     third = n // 3
     segments = (Segment(0, third, "s", 0), Segment(third, 2 * third, "t", 9), Segment(2 * third, n, "s", third - 5))
@@ -123,4 +145,7 @@ PIPELINES = [
     for kind in FEATURES
     if (algorithm.TRAITS.sparse if kind in ("sparse", "named") else algorithm.TRAITS.dense)
 ]
+ONLINE = pytest.mark.parametrize(
+    "pipeline", [one for one in PIPELINES if not one.batch], ids=lambda one: f"{one.algorithm}-{one.kind}"
+)
 EVERY = pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda one: f"{one.algorithm}-{one.kind}")

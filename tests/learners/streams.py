@@ -57,10 +57,10 @@ def run(
     dim: int | None = None,
     seed: int = 0,
 ) -> tuple[Any, Vector]:
-    """The state after the stream, learnt in the pieces that `cuts` makes, and the prequential scores."""
+    """The state after the stream, learnt in the pieces that `cuts` makes, and the prequential scores (or values)."""
     state = algorithm.init(params, columns(rows) if dim is None else dim, seed)
     weight = np.ones(len(y)) if weight is None else weight
-    scores = np.empty(len(y))
+    scores = values(algorithm, params, state, len(y))
     for start, stop in pairwise([0, *sorted(cuts), len(y)]):
         state = algorithm.learn(
             params,
@@ -73,6 +73,20 @@ def run(
     return state, scores
 
 
+def values(algorithm: Any, params: Any, state: Any, n: int) -> Matrix:
+    """Room for what `learn` says of n events: (n,), or (n, planes) of an ordinal algorithm."""
+    shape = (n, len(algorithm.weights(params, state).w)) if algorithm.TRAITS.ordinal else (n,)
+    return np.full(shape, np.nan)
+
+
+def labels_for(algorithm: Any, y: Vector) -> Vector:
+    """Labels -1 and +1 as the algorithm takes them: for an ordinal one the low and the high ranks of five in turn."""
+    if not algorithm.TRAITS.ordinal:
+        return y
+    turn = np.arange(len(y))
+    return np.where(y > 0, 4.0 + turn % 2, 1.0 + turn % 3)
+
+
 def same_bits(a: Any, b: Any) -> bool:
     """Whether two states hold the same arrays, to the bit."""
     return all(
@@ -81,6 +95,7 @@ def same_bits(a: Any, b: Any) -> bool:
 
 
 def auc(scores: Vector, y: Vector) -> float:
-    """Share of (positive, negative) pairs in the right order, ties counting half."""
-    difference: NDArray[np.float64] = scores[y > 0][:, None] - scores[y < 0][None, :]
+    """Share of pairs with unequal labels whose scores are in the same order, ties counting half."""
+    higher = y[:, None] > y[None, :]
+    difference: NDArray[np.float64] = (scores[:, None] - scores[None, :])[higher]
     return float(np.mean((difference > 0) + 0.5 * (difference == 0)))

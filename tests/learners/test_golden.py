@@ -48,13 +48,14 @@ def test_algorithm(document: Any, case: Any, sparse: bool) -> None:
             np.testing.assert_allclose(getattr(state, name), checkpoint[name], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["fofo", "lr", "ofo"])
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-def test_posterior_of_fofo(sparse: bool) -> None:
+def test_posterior(name: str, sparse: bool) -> None:
     document = _read("thresholds")
     X, y = np.array(document["x"]), np.array(document["y"])
-    fofo = algorithms()["fofo"]
-    params = fofo.Params.of({"c": document["c"], "averaging": "last"})
-    state, scores = run(fofo, params, as_sparse(X) if sparse else X, y, dim=X.shape[1])
+    algorithm = algorithms()[name]
+    params = algorithm.Params.of({"c": document["c"], "averaging": "last"})
+    state, scores = run(algorithm, params, as_sparse(X) if sparse else X, y, dim=X.shape[1])
     np.testing.assert_allclose(1 / (1 + np.exp(-scores)), document["probabilities"], rtol=1e-9)
     np.testing.assert_allclose([*state.w, *state.bias], document["w_final"], rtol=1e-9)
 

@@ -13,10 +13,12 @@ import scipy.sparse
 import learners
 from learners import Config, Learner, Problem, Refused, create, restore
 from learners.catalogue import algorithms, describe
-from learners.learner import signed_labels
+from learners.labels import Labels
+from learners.parameters import show
 from tests.learners.pipelines import EVERY, FEATURES, Pipeline, events
 
 DENSE = {"kind": "dense", "dim": 3}
+SPARSE = {"kind": "sparse", "dim": 30}
 
 
 def refused(values: Any) -> list[str]:
@@ -42,7 +44,8 @@ def test_defaults_follow_the_features_and_the_algorithm(name: str, kind: str) ->
     if kind in ("sparse", "named") and not algorithm.TRAITS.sparse:
         assert refused({"algorithm": name, "features": FEATURES[kind]}) == ["/features/kind"]
         return
-    nothing: dict[str, Any] = dict.fromkeys(("params", "scaling", "calibration", "threshold", "window", "seed"))
+    parts = ("params", "scaling", "embedding", "calibration", "threshold", "window", "refit_every", "seed")
+    nothing: dict[str, Any] = dict.fromkeys(parts)
     config = Config.of({"algorithm": name, "features": FEATURES[kind]})
     assert Config.of({"algorithm": name, "features": FEATURES[kind], **nothing}) == config
     scales = {"dense": "standard", "table": "standard", "named": "maxabs", "sparse": "none"}
@@ -50,8 +53,19 @@ def test_defaults_follow_the_features_and_the_algorithm(name: str, kind: str) ->
     assert (config.scaling.kind, config.scaling.clip) == (("standard", 10.0) if rare else (scales[kind], None))
     explicit = Config.of({"algorithm": name, "features": FEATURES[kind], "scaling": {"kind": "standard"}})
     assert explicit.scaling.clip is None
-    assert config.calibration.kind == ("posterior" if algorithm.TRAITS.posterior else "platt")
-    assert config.threshold.objective == ("f1" if algorithm.TRAITS.posterior else "f1-window")
+    defaults = algorithm.TRAITS.defaults
+    assert config.embedding.kind == defaults.get("embedding", {}).get("kind", "none")
+    if algorithm.TRAITS.ordinal:
+        assert config.calibration is config.threshold is None
+    else:
+        assert config.calibration is not None
+        assert config.threshold is not None
+        assert config.calibration.kind == ("posterior" if algorithm.TRAITS.posterior else "platt")
+        usual = "f1" if algorithm.TRAITS.posterior else "f1-window"
+        assert config.threshold.objective == defaults.get("threshold", {}).get("objective", usual)
+    window = defaults.get("learner", {}).get("refit_window", 20_000)
+    fits = (5_000, window) if config.batch else (None, None)
+    assert (config.refit_every, config.refit_window) == fits
     assert (config.window, config.remembered_ids, config.seed) == (10_000, 2**20, 0)
 
 
@@ -86,6 +100,24 @@ def test_a_part_that_is_given_in_part_keeps_the_other_defaults() -> None:
         ({"algorithm": "cbr", "features": {**DENSE, "dim": 4097}, "params": {"C": 0}}, ["/params/C", "/features"]),
         ({"algorithm": "cbr", "features": {"kind": "named"}, "params": {"C": 0}}, ["/params/C", "/features/kind"]),
         ({"algorithm": "cbr", "features": DENSE, "calibration": {"kind": "posterior"}}, ["/calibration/kind"]),
+        ({"algorithm": "oam", "features": SPARSE, "embedding": {"kind": "fourier"}}, ["/embedding/kind"]),
+        ({"algorithm": "oam", "features": DENSE, "embedding": {"kind": "odd", "width": 0, "warmup": 1}},
+         ["/embedding/kind", "/embedding/warmup", "/embedding/width"]),
+        ({"algorithm": "cbr", "features": DENSE, "embedding": {"kind": "fourier", "components": 4000},
+          "params": {"capacity": 263}}, ["/params/capacity"]),
+        ({"algorithm": "adaoam", "features": DENSE, "embedding": {"kind": "fourier", "components": 2049}},
+         ["/embedding/components"]),
+        ({"algorithm": "oam", "features": {"kind": "dense", "dim": 1000},
+          "embedding": {"kind": "fourier", "warmup": 20_000}}, ["/embedding/warmup"]),
+        ({"algorithm": "cbr", "features": DENSE, "refit_every": 10, "refit_window": 20},
+         ["/refit_every", "/refit_window"]),
+        ({"algorithm": "ranksvm", "features": DENSE, "refit_every": 0, "refit_window": 1},
+         ["/refit_every", "/refit_window"]),
+        ({"algorithm": "ranksvm", "features": {"kind": "dense", "dim": 10_000}, "refit_window": 2000},
+         ["/refit_window"]),
+        ({"algorithm": "svc", "features": DENSE, "threshold": {}, "calibration": {"kind": "platt"}},
+         ["/calibration", "/threshold"]),
+        ({"algorithm": "npsvor", "features": DENSE, "params": {"ranks": 1}}, ["/params/ranks"]),
         (
             {
                 "algorithm": "cbr",
@@ -132,12 +164,16 @@ def test_create_takes_what_the_http_api_takes_and_shortens_it() -> None:
         "params": {"c": 0.5, "averaging": "suffix"},
         "features": {"kind": "dense", "dim": 3},
         "scaling": {"kind": "unit", "clip": None},
+        "embedding": {"kind": "none", "components": 100, "warmup": 1000, "width": None},
         "calibration": {"kind": "posterior", "memory": 10_000},
         "threshold": {"objective": "fixed", "horizon": None, "n1": 256, "kappa": 8.0, "memory": 30_000, "value": 0.5},
         "window": 5,
         "remembered_ids": 9,
+        "refit_every": None,
+        "refit_window": None,
         "seed": 1,
     }
+    assert create("oam", dim=3, embedding="fourier").config.embedding.kind == "fourier"
     assert create("fofo", features="named").config.features.to_json()["kind"] == "named"
     assert create("cbr", features=DENSE).config == create("cbr", dim=3).config
     assert create("cbr", dim=3, scaling={"kind": "none"}).config.scaling.kind == "none"
@@ -162,7 +198,7 @@ def test_create_refuses_with_a_pointer(settings: dict[str, Any], pointer: str) -
 
 def test_restore_takes_a_configuration_and_a_state_back() -> None:
     learner = create("cbr", dim=4)
-    carried, y = events("dense", 30)
+    carried, y = events(Pipeline("fofo", "dense"), 30)
     learner.learn(carried, y)
     other = restore(learner.config.to_json(), learner.state())
     assert isinstance(other, Learner)
@@ -190,11 +226,14 @@ def test_the_catalogue_describes_an_algorithm(name: str) -> None:
     assert entry["name"] == name
     assert entry["summary"].endswith(".")
     assert entry["summary"] in entry["description"]
-    assert (entry["dense"], entry["sparse"], entry["posterior"]) == (
-        module.TRAITS.dense,
-        module.TRAITS.sparse,
-        module.TRAITS.posterior,
-    )
+    traits = module.TRAITS
+    assert [entry[key] for key in ("dense", "sparse", "posterior", "ordinal")] == [
+        traits.dense,
+        traits.sparse,
+        traits.posterior,
+        traits.ordinal,
+    ]
+    assert entry["batch"] == hasattr(module, "fit") != hasattr(module, "learn")
     assert entry["max_columns"] == module.TRAITS.max_dim
     json.dumps(entry, allow_nan=False)
 
@@ -208,7 +247,7 @@ def test_the_catalogue_describes_an_algorithm(name: str) -> None:
      *(np.array([0, 1, 1, 0], dtype=dtype) for dtype in ("u1", "f2", "?", object))],
 )  # fmt: skip
 def test_labels_of_any_spelling(labels: Any) -> None:
-    y = signed_labels(labels)
+    y = Labels().read(labels)
     assert y.dtype == np.float64
     assert y.tolist() == [-1.0, 1.0, 1.0, -1.0]
 
@@ -216,34 +255,54 @@ def test_labels_of_any_spelling(labels: Any) -> None:
 @pytest.mark.parametrize(
     ("labels", "problems"),
     [
-        ([1, 2], [Problem("/labels/1", "is 2; expected -1, 0 or 1")]),
-        ([0.5, 0], [Problem("/labels/0", "is 0.5; expected -1, 0 or 1")]),
-        ([1, math.nan], [Problem("/labels/1", "is nan; expected -1, 0 or 1")]),
-        ([1, None, 0], [Problem("/labels/1", "is None; expected -1, 0 or 1")]),
-        ([1, "1"], [Problem("/labels/1", "is '1'; expected -1, 0 or 1")]),
-        (["1"], [Problem("/labels/0", "is '1'; expected -1, 0 or 1")]),
-        (np.array(["0"]), [Problem("/labels/0", "is np.str_('0'); expected -1, 0 or 1")]),
-        ([2**70], [Problem("/labels/0", f"is {2**70}; expected -1, 0 or 1")]),
-        ([1j], [Problem("/labels/0", "is 1j; expected -1, 0 or 1")]),
+        ([1, 2], [Problem("/labels/1", "is 2; expected -1, 0 or 1, or a boolean")]),
+        ([0.5, 0], [Problem("/labels/0", "is 0.5; expected -1, 0 or 1, or a boolean")]),
+        ([1, math.nan], [Problem("/labels/1", "is nan; expected -1, 0 or 1, or a boolean")]),
+        ([1, None, 0], [Problem("/labels/1", "is None; expected -1, 0 or 1, or a boolean")]),
+        ([1, "1"], [Problem("/labels/1", "is '1'; expected -1, 0 or 1, or a boolean")]),
+        (["1"], [Problem("/labels/0", "is '1'; expected -1, 0 or 1, or a boolean")]),
+        (np.array(["0"]), [Problem("/labels/0", "is np.str_('0'); expected -1, 0 or 1, or a boolean")]),
+        ([2**70], [Problem("/labels/0", f"is {2**70}; expected -1, 0 or 1, or a boolean")]),
+        ([1j], [Problem("/labels/0", "is 1j; expected -1, 0 or 1, or a boolean")]),
         (1, [Problem("/labels", "is 1; expected a list of labels")]),
         (None, [Problem("/labels", "is None; expected a list of labels")]),
         ("01", [Problem("/labels", "is '01'; expected a list of labels")]),
         ([[1], [0]], [Problem("/labels", "is [[1], [0]]; expected a list of labels")]),
         ([[1], [0, 1]], [Problem("/labels", "is [[1], [0, 1]]; expected a list of labels")]),
-        ([5] * 200, [Problem(f"/labels/{i}", "is 5; expected -1, 0 or 1") for i in range(100)]),
+        ([5] * 200, [Problem(f"/labels/{i}", "is 5; expected -1, 0 or 1, or a boolean") for i in range(100)]),
     ],
     ids=str,
 )  # fmt: skip
 def test_bad_labels_are_refused_with_a_pointer_to_each(labels: Any, problems: list[Problem]) -> None:
     with pytest.raises(Refused) as caught:
-        signed_labels(labels)
+        Labels().read(labels)
     assert caught.value.problems == problems
+
+
+def test_ranks_are_whole_numbers_from_1() -> None:
+    kind = Labels(ranks=3)
+    assert kind.classes == ["1", "2", "3"]
+    for good in ([1, 2, 3, 1.0], np.array([3, 1], dtype=np.int8)):
+        ranks = kind.read(good)
+        assert ranks.dtype == np.float64
+        assert ranks.tolist() == list(good)
+    expected = "expected a rank: a whole number from 1 to 3"
+    for bad in (0, 4, -1, 1.5, True, None, "1", math.nan, math.inf, 2**70, 10**400):
+        assert kind.fault(bad) == f"is {show(bad)}; {expected}"
+        if bad is True:  # in a list of numbers NumPy reads it as 1
+            continue
+        with pytest.raises(Refused) as caught:
+            kind.read([1, bad])
+        assert [(one.pointer, one.detail[-len(expected) :]) for one in caught.value.problems] == [
+            ("/labels/1", expected)
+        ]
+    assert all(kind.fault(good) is None for good in (1, 2.0, 3))
 
 
 @pytest.mark.parametrize("form", ["csr_array", "csr_matrix", "csc_array", "coo_array", "lil_array"])
 def test_scipy_sparse_matrices_are_taken_as_they_are(form: str) -> None:
     plain, by_matrix = (create("fofo", features=FEATURES["sparse"]) for _ in range(2))
-    carried, y = events("sparse", 20)
+    carried, y = events(Pipeline("fofo", "sparse"), 20)
     dense = np.zeros((20, 300))
     for i, (columns, values) in enumerate(carried):
         dense[i, columns] = values

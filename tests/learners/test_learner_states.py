@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learners import Learner, Refused, restore
+from learners import Learner, Refused, algorithms, restore
 from learners.batch import Restored
 from learners.learner import check_state
 from tests.learners.pipelines import EVERY, PIPELINES, Pipeline, bits, copied, cut, stream
@@ -42,7 +42,8 @@ def test_the_digest_tells_every_array(pipeline: Pipeline) -> None:
         twin.state = lambda state=state: state  # type: ignore[method-assign]
         digests.add(twin.digest())
     assert len(digests) == 1 + len(filled)
-    for settings_ in ({"seed": 8}, {"window": 41}, {"remembered_ids": 26}, {"threshold": {"n1": 300}}):
+    part: dict[str, Any] = {"scaling": {"clip": 9}} if pipeline.traits.ordinal else {"threshold": {"n1": 300}}
+    for settings_ in ({"seed": 8}, {"window": 41}, {"remembered_ids": 26}, part):
         other = pipeline.learner(**settings_)
         other.apply(one)
         digests.add(other.digest())
@@ -70,21 +71,26 @@ def test_the_digest_tells_shapes_dtypes_and_names_apart() -> None:
     assert learner.digest() == digests[-2]
 
 
+def without_roll_backs(learner: Learner) -> dict[str, bytes]:
+    """The state but for the count of roll-backs, by which fits from before one are known."""
+    return {name: array.tobytes() for name, array in learner.state().items() if name != "fits.progress"}
+
+
 @EVERY
 def test_a_roll_back_is_a_record(pipeline: Pipeline) -> None:
     learner, other = pipeline.learner(), pipeline.learner()
     one, carried = stream(pipeline, learner, 60)
     first, second = cut(one, learner, carried, [30])
     learner.apply(first)
-    state, digest = copied(learner), learner.digest()
+    state, before = copied(learner), without_roll_backs(learner)
     learner.apply(second)
-    after = learner.digest()
+    after = without_roll_backs(learner)
     assert learner.apply(Restored(5, state)) is None
-    assert learner.digest() == digest
+    assert without_roll_backs(learner) == before
     learner.apply(second)
-    assert learner.digest() == after
+    assert without_roll_backs(learner) == after
     other.apply(Restored(5, state))
-    assert other.digest() == digest  # the record's own arrays were not moved by the learner that took them first
+    assert without_roll_backs(other) == before  # the record is not moved by who takes it
 
 
 @EVERY
@@ -98,15 +104,18 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(pipeline: Pipe
         "/metrics.counts": {name: array for name, array in good.items() if name != "metrics.counts"},
         "/algorithm.other": {**good, "algorithm.other": np.zeros(3)},
         "/other": {**good, "other": np.zeros(3)},
-        "/calibration.coefficients": {**good, "calibration.coefficients": np.zeros(2, dtype=np.float32)},
-        "/metrics.sketch": {**good, "metrics.sketch": good["metrics.sketch"][0]},
         "/metrics.history": {**good, "metrics.history": good["metrics.history"][:-1]},
-        "/metrics.scores": {**good, "metrics.scores": good["metrics.scores"][:-1]},
         "/ids.ring": {**good, "ids.ring": good["ids.ring"][:-1]},
         "/sources.names": {**good, "sources.names": good["sources.names"][:-1]},
         "/sources.offsets": {**good, "sources.offsets": good["sources.offsets"][:-1]},
-        "/calibration.hessian": {**good, "calibration.hessian": np.eye(3)},
     }
+    if not pipeline.traits.ordinal:
+        bad |= {
+            "/calibration.coefficients": {**good, "calibration.coefficients": np.zeros(2, dtype=np.float32)},
+            "/calibration.hessian": {**good, "calibration.hessian": np.eye(3)},
+            "/metrics.scores": {**good, "metrics.scores": good["metrics.scores"][:-1]},
+            "/metrics.sketch": {**good, "metrics.sketch": good["metrics.sketch"][0]},
+        }
     model = next(name for name in good if name.startswith("algorithm.") and len(good[name]) > 2)
     bad[f"/{model}"] = {**good, model: good[model][:-1]}
     for pointer, state in bad.items():
@@ -122,7 +131,11 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(pipeline: Pipe
 
 @EVERY
 def test_a_state_of_another_configuration_is_refused(pipeline: Pipeline) -> None:
-    others = [one for one in PIPELINES if one != pipeline]
+    def same(other: Pipeline) -> bool:  # fofo, lr and ofo differ by their thresholds alone
+        states = [algorithms()[one.algorithm].State for one in (pipeline, other)]
+        return pipeline.kind == other.kind and states[0] is states[1]
+
+    others = [one for one in PIPELINES if not same(one)]
     learner = pipeline.learner()
     learner.apply(stream(pipeline, learner, 30)[0])
     for other in others:

@@ -41,9 +41,9 @@ def feed(metrics: Metrics, scores: Any, y: Any, decisions: Any, applied: Any = N
             applied,
             np.zeros_like(applied),
             np.array(scores) * blank,
+            (np.asarray(decisions) & applied).astype(np.int64),
             blank * 0.5,
             blank * threshold,
-            np.asarray(decisions) & applied,
         ),
         np.asarray(y, dtype=np.float64),
     )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from learners import threshold
 from learners.arrays import Vector
 from learners.threshold import Threshold
-from tests.learners import naive
+from tests.learners import naive, naive_f
 from tests.learners.streams import same_bits
 
 OBJECTIVES: list[dict[str, Any]] = [
@@ -25,6 +25,7 @@ OBJECTIVES: list[dict[str, Any]] = [
     {"objective": "f1", "horizon": 2000},
     {"objective": "f1-window", "memory": None},
     {"objective": "f1-window", "memory": 150},
+    {"objective": "f1-ofo"},
     {"objective": "fixed", "value": 0.25},
 ]
 
@@ -51,6 +52,8 @@ def test_same_as_naive(values: dict[str, Any]) -> None:
         expected = naive.fofo_threshold(p, y, **{name: v for name, v in values.items() if name != "objective"})
     elif values["objective"] == "f1-window":
         expected = naive.window_threshold(p, y, values["memory"])
+    elif values["objective"] == "f1-ofo":
+        expected = naive_f.ofo_threshold(p, y)
     else:
         expected = np.full(len(p), 0.25)
     np.testing.assert_allclose(thresholds, expected, rtol=1e-9, atol=1e-12)
@@ -89,6 +92,13 @@ def test_starts_at_zero_and_nears_the_best(values: dict[str, Any]) -> None:
 
     best = max(f1(live) for live in np.linspace(0.01, 0.99, 99))
     assert f1(float(state.live[0])) > best - (0.05 if values.get("kappa") == 0.5 else 0.01)
+
+
+def test_ofo_is_half_of_the_f_reached() -> None:
+    p, y = _events(2000, seed=4)
+    state, thresholds = _run(Threshold(objective="f1-ofo"), p, y)
+    assert state.called.tolist() == [np.sum(p >= thresholds), np.sum(y[p >= thresholds] > 0)]
+    assert state.live[0] == naive_f.f_measure(p >= thresholds, y) / 2
 
 
 def test_stages_at_exact_powers() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -17,16 +16,13 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from learners import algorithms
 from learners.jit import cache_directory
 from service import __version__
 from service.cli import app
-from service.commands.console import ReplayDisplay
 from service.server import CannotListen, listen, process_age, shown
-from tests.service.commands.test_api import Time
 from tests.service.process import Process
 
 
@@ -103,6 +99,18 @@ def test_create_from_a_file(server: Process, tmp_path: Path) -> None:
     assert str(path) in run(server, "create", "x", "--config", path, status=1).stderr
     path.write_text("[]")
     assert "not a JSON object" in run(server, "create", "x", "--config", path, status=1).stderr
+
+
+def test_create_a_learner_that_is_fitted_now_and_then(server: Process) -> None:
+    fits = ["--refit-every", 700, "--refit-window", 900]
+    space = ["--embedding", "fourier", "--components", 12]
+    run(server, "create", "fitted", "--algorithm", "nbauc", "--features", "dense", "--dim", 3, *fits, *space)
+    found = config(server, "fitted")
+    assert (found["refit_every"], found["refit_window"]) == (700, 900)
+    assert (found["embedding"]["kind"], found["embedding"]["components"]) == ("fourier", 12)
+    run(server, "create", "usual", "--algorithm", "nsauc", "--features", "dense", "--dim", 3, "--components", 12)
+    found = config(server, "usual")
+    assert (found["embedding"]["kind"], found["embedding"]["components"]) == ("nystroem", 12)
 
 
 def test_what_the_service_refuses_is_readable(server: Process) -> None:
@@ -327,29 +335,6 @@ def test_warm_compiles_every_algorithm() -> None:
     assert result.stdout.splitlines() == [
         *(f"compiled {name}" for name in algorithms()),
         f"the kernels are in {cache_directory()}",
-    ]
-
-
-# What is shown
-
-
-def test_a_replay_on_a_terminal() -> None:
-    out = io.StringIO()
-    with ReplayDisplay(Console(file=out, force_terminal=True, width=120)) as display:
-        display.show(120_000, 0.25, 8412.3, 0.93121)
-    for text in ("25%", "120,000 rows", "8,412 events/s", "AUC so far 0.9312"):
-        assert text in out.getvalue()
-
-
-def test_a_replay_elsewhere_prints_a_line_now_and_then() -> None:
-    out, time = io.StringIO(), Time()
-    with ReplayDisplay(Console(file=out, width=120), time.clock) as display:
-        for row in range(1, 23):
-            time.now += 0.5
-            display.show(row * 1000, row / 22, 2000.0, None)
-    assert out.getvalue().splitlines() == [
-        "10,000 rows (45%), 2,000 events/s, AUC so far -",
-        "20,000 rows (91%), 2,000 events/s, AUC so far -",
     ]
 
 

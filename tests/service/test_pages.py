@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from learners.config import Config
 from service import pages
 from service.cli import app as command_line
+from service.schemas import HistoryPoint, OrdinalHistoryPoint
 
 DASHBOARD = Path(pages.__file__).parent / "dashboard"
 FILES = ["index.html", "dashboard.js", "dashboard.css"]
@@ -143,9 +144,19 @@ def test_module_finds_every_element_it_names() -> None:
     ids = set(re.findall(r'byId\("([\w-]+)"\)', module))
     assert "learners" in ids
     assert ids <= set(re.findall(r'\bid="([\w-]+)"', page))
-    texts = set(re.findall(r'\b(?:put|figure)\("([\w-]+)"', module))
-    assert "auc" in texts
+    texts = set(re.findall(r'\b(?:put|figure|at)\("([\w-]+)"', module))
+    assert {"auc", "mae", "fit"} <= texts
     assert texts <= set(re.findall(r'data-text="([\w-]+)"', page))
+    parts = set(re.findall(r'data-of="(\w+)"', page))
+    assert parts == set(re.findall(r'\bof: "(\w+)"', module)) == {"classes", "ranks"}
+
+
+def test_every_figure_can_be_chosen_and_is_in_the_history() -> None:
+    module, page = (DASHBOARD / "dashboard.js").read_text(), (DASHBOARD / "index.html").read_text()
+    figures = dict(re.findall(r'^  (\w+): \{ of: "(\w+)", title:', module, re.MULTILINE))
+    assert list(figures) == re.findall(r'<input type="radio" name="figure" value="(\w+)"', page)
+    points = {"classes": HistoryPoint.model_fields, "ranks": OrdinalHistoryPoint.model_fields}
+    assert all(name in points[of] for name, of in figures.items())
 
 
 def test_commands_of_the_empty_page_are_right() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from service.commands.cells import Columns
+from service.commands.cells import Columns, Ranks
 from service.commands.readers import open_rows
 from service.commands.rows import ReadError
 
@@ -78,6 +79,56 @@ def test_labels_seen_are_told_in_a_few_words(tmp_path: Path) -> None:
 
 def test_without_named_labels_none_is_missed(tmp_path: Path) -> None:
     with open_rows(labelled(tmp_path, "0", "0"), Columns()) as rows:
+        assert rows.labels.unmet() is None
+
+
+# Ranks
+
+
+def ranks(path: Path, *lowest_first: str) -> list[int]:
+    with open_rows(path, Columns(), labels=Ranks(lowest_first)) as rows:
+        return [event["label"] for event in rows.events()]
+
+
+def test_ranks_are_taken_as_they_are_or_by_their_place(tmp_path: Path) -> None:
+    assert ranks(labelled(tmp_path, "3", "1.0", "2", "+3"), "1", "2", "3") == [3, 1, 2, 3]
+    assert ranks(labelled(tmp_path, "0", "2", "-1"), "-1", "0", "1", "2") == [2, 4, 1]
+    assert ranks(labelled(tmp_path, "good", "bad ", "fair"), "bad", " fair", "good") == [3, 1, 2]
+
+
+def test_ranks_of_an_array(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, X=np.ones((4, 2)), y=np.array([0.0, 2.0, 1.0, 0.0]))
+    assert ranks(path, "0", "1", "2") == [1, 3, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("labels", "seen", "order"),
+    [
+        (["2", "0", "1"], "'0', '1', '2'", "0,1,2"),
+        (["10", "9", "2"], "'2', '9', '10'", "2,9,10"),
+        (["4", "0"], "'0', '4'", "LOWEST,...,HIGHEST"),
+        (["good", "bad", "fair"], "'good', 'bad', 'fair'", "LOWEST,...,HIGHEST"),
+        (["1", "2", "true"], "'1', '2', 'true'", "LOWEST,...,HIGHEST"),
+    ],
+)
+def test_labels_that_are_no_ranks_are_refused_before_the_first_event(
+    tmp_path: Path, labels: list[str], seen: str, order: str
+) -> None:
+    with pytest.raises(ReadError) as caught:
+        open_rows(labelled(tmp_path, *labels), Columns(), labels=Ranks(["1", "2", "3"]))
+    expected = "expected the learner's 3 ranks as '1', '2', '3': name the file's with --ranks"
+    assert str(caught.value).endswith(f"the labels seen are {seen}; {expected} {order}")
+
+
+def test_a_label_that_is_no_rank_and_turns_up_late(tmp_path: Path) -> None:
+    with pytest.raises(ReadError, match="line 10,002: the label is '7'; expected the learner's 2 ranks as '1', '2'"):
+        ranks(labelled(tmp_path, *["1", "2"] * 5_000, "7"), "1", "2")
+
+
+def test_a_rank_that_no_row_has_is_no_mistake(tmp_path: Path) -> None:
+    with open_rows(labelled(tmp_path, "1", "3"), Columns(), labels=Ranks(["1", "2", "3"])) as rows:
+        assert [event["label"] for event in rows.events()] == [1, 3]
         assert rows.labels.unmet() is None
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from service.commands.fit import Misfit, adapter, declared, suitable
+from service.commands.cells import Columns
+from service.commands.fit import Misfit, adapter, declared, labels_for, suitable
 from service.commands.rows import Shape
 
 NAMED = {"kind": "named", "bits": 18, "text": ["body"], "categorical": ["customer"], "log": ["amount"]}
@@ -23,6 +24,33 @@ def test_what_is_declared_of_columns() -> None:
     assert declared(NAMED) == {"body": False, "customer": False, "amount": True}
     assert declared(TABLE) == {"amount": True, "country": False}
     assert declared({"kind": "dense", "dim": 3}) == {}
+
+
+BINARY = {"name": "two", "class_counts": {"negative": 0, "positive": 0}}
+ORDINAL = {"name": "grades", "class_counts": {"1": 0, "2": 7, "3": 0}}
+
+
+def test_labels_are_read_by_what_the_learner_tells() -> None:
+    assert list(map(labels_for(Columns(), BINARY), ["0", "1"])) == [0, 1]
+    assert list(map(labels_for(Columns(positive=("3",)), BINARY), ["1", "3"])) == [0, 1]
+    assert list(map(labels_for(Columns(), ORDINAL), ["1", 3, "2.0"])) == [1, 3, 2]
+    assert list(map(labels_for(Columns(ranks=("low", "mid", "0")), ORDINAL), ["0", "low"])) == [3, 1]
+
+
+@pytest.mark.parametrize(
+    ("columns", "learner", "message"),
+    [
+        (Columns(ranks=("1", "2")), BINARY, "--ranks is for ordinal learners; two tells two classes: use --positive"),
+        (Columns(positive=("1",)), ORDINAL, "--positive is for learners of two classes; grades tells ranks"),
+        (Columns(ranks=("a", "b")), ORDINAL, "--ranks names 2 labels; grades tells 3 ranks"),
+        (Columns(ranks=("1", "2", "1.0")), ORDINAL, "of the ranks '1', '2', '1.0' two are the same label"),
+    ],
+)
+def test_what_is_said_of_labels_and_does_not_suit_the_learner(
+    columns: Columns, learner: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(Misfit, match=message):
+        labels_for(columns, learner)
 
 
 @pytest.mark.parametrize(

@@ -154,12 +154,21 @@ def test_a_source_is_the_file_and_what_shapes_its_rows(file: Path, tmp_path: Pat
         source_name(file, Columns(drop=("a", "b")), "tsv"),
         source_name(file, Columns(drop=("a", "b"), id="id"), "csv"),
         source_name(file, Columns(drop=("a", "b"), positive=("1",)), "csv"),
+        source_name(file, Columns(drop=("a", "b"), ranks=("0", "1")), "csv"),
+        source_name(file, Columns(drop=("a", "b"), ranks=("1", "0")), "csv"),
     }
     copy.write_bytes(file.read_bytes() + b"\n")
     others.add(source_name(copy, Columns(drop=("a", "b")), "csv"))
     copy.write_bytes(b"#" + file.read_bytes()[1:])
     others.add(source_name(copy, Columns(drop=("a", "b")), "csv"))
-    assert len(others - {name}) == 6
+    assert len(others - {name}) == 8
+
+
+def test_a_source_name_stays_what_it_was(tmp_path: Path) -> None:
+    """Replays that an earlier version began are to go on."""
+    path = tmp_path / "a.csv"
+    path.write_text("x,label\n1,0\n")
+    assert source_name(path, Columns(positive=("1",), drop=("b",)), "csv") == "a.csv#8e2ba90d3ac37f71"
 
 
 def test_a_source_name_has_room_for_its_hash(tmp_path: Path) -> None:
@@ -305,7 +314,14 @@ def test_a_file_without_one_positive_row_is_a_failure(server: Process, tmp_path:
 def test_a_file_of_this_name_that_was_learnt_before_is_told_of_before_the_first_batch(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("x,label\n" + "1,0\n" * 20)
-    document = {"config": {"features": {"kind": "named"}}, "sources": {"rows.csv#0123456789abcdef": 3000}}
+    document = {
+        "name": "a",
+        "config": {"features": {"kind": "named"}},
+        "class_counts": {"negative": 3000, "positive": 0},
+        "ready": False,
+        "not_ready": "no labelled positive has been learnt yet",
+        "sources": {"rows.csv#0123456789abcdef": 3000},
+    }
     out = io.StringIO()
     told: list[str] = []  # what had been printed when an update came
 
@@ -313,8 +329,7 @@ def test_a_file_of_this_name_that_was_learnt_before_is_told_of_before_the_first_
         if request.method == "POST":
             told.append(out.getvalue())
             return httpx.Response(200, json={"applied": 10, "duplicate": 0, "position": 1})
-        figures = {"since_start": {"auc": None}}
-        return httpx.Response(200, json=figures if request.url.path.endswith("/metrics") else document)
+        return httpx.Response(200, json={} if request.url.path.endswith("/metrics") else document)
 
     with Interruption() as interruption, Api("http://service", transport=httpx.MockTransport(answer)) as api:
         replay_file(Plan(path, "a", Columns(), batch=10), api, interruption, Console(file=out, soft_wrap=True))

@@ -1,0 +1,125 @@
+"""Cells: the runs that tables are made of, each kept in a file of its own as soon as it is finished.
+
+A cell's file is named after a hash of everything that its figures depend on: protocol, task, method, data, and the
+sources of the algorithm and of this package. So an edit or another setting never meets a stale figure, and tables that
+show two measures of one run share it.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import json
+import os
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import learners
+from benchmarks.papers.datasets import Data, Task, file_of, fingerprint, make
+from benchmarks.papers.protocol import Method, Protocol, Table
+from benchmarks.papers.running import Unfit, run
+from learners import algorithms
+
+__all__ = ["Cell", "cells_of", "finish", "read"]
+
+_LIBRARY = Path(learners.__file__).parent
+_HERE = Path(__file__).parent
+_OURS = ("datasets", "measures", "protocol", "running", "scaling", "splits")  # what a figure depends on here
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: a method on one split of a task."""
+
+    protocol: Protocol
+    task: Task
+    method: Method
+    trial: int
+    fold: int
+
+    def path(self, folder: Path, out: Path) -> Path:
+        """Where its figures are kept, given where the data sets are."""
+        whole = {**asdict(self), "data": fingerprint(folder, self.task), "sources": sources(self.method)}
+        key = hashlib.blake2b(json.dumps(whole, sort_keys=True).encode(), digest_size=8).hexdigest()
+        name = re.sub(r"[^\w.-]+", "_", f"{self.task.name}-{self.method.name}-{self.trial}.{self.fold}-{key}.json")
+        return out / "cells" / name
+
+
+def cells_of(table: Table, folder: Path) -> list[Cell]:
+    """The runs of a table, of those tasks whose files are there and those methods whose algorithms are."""
+    return [
+        Cell(table.protocol, task, method, trial, fold)
+        for task in table.tasks
+        if all(file_of(folder, name) for name in task.files)
+        for method in table.methods
+        if method.algorithm in algorithms()
+        for trial, fold in table.protocol.runs(task)
+    ]
+
+
+def finish(cell: Cell, folder: Path, out: Path) -> None:
+    """Run the cell and keep its figures, or why there are none: the file is there entirely or not at all."""
+    result: dict[str, Any]
+    try:
+        data = _data(folder, cell.task, cell.protocol.rows)
+        result = run(cell.protocol, cell.method, cell.task, data, cell.trial, cell.fold)
+    except Unfit as reason:
+        result = {"unfit": str(reason)}
+    except ValueError as error:
+        result = {"failed": str(error)}
+    path = cell.path(folder, out)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(f".{os.getpid()}")
+    partial.write_text(json.dumps({"cell": asdict(cell), "result": result}))
+    partial.replace(path)
+
+
+def read(cell: Cell, folder: Path, out: Path) -> dict[str, Any] | None:
+    """The figures of a finished cell."""
+    path = cell.path(folder, out)
+    if not path.is_file():
+        return None
+    result: dict[str, Any] = json.loads(path.read_text())["result"]
+    return result
+
+
+@functools.lru_cache(maxsize=2)
+def _data(folder: Path, task: Task, most: int | None) -> Data:
+    return make(folder, task, most)
+
+
+def sources(method: Method) -> str:
+    """A hash of the files that decide what the method does: code only, not comments or layout."""
+    names = [method.algorithm.replace("-", "_"), "algorithm", "threshold", *(["embedding"] if method.embedding else [])]
+    return _hash_of(tuple(names))
+
+
+@functools.cache
+def _hash_of(names: tuple[str, ...]) -> str:
+    met: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in met:
+            met.add(name)
+            waiting += _imports(_LIBRARY / f"{name}.py")
+    files = [_LIBRARY / f"{name}.py" for name in sorted(met)] + [_HERE / f"{name}.py" for name in _OURS]
+    digest = hashlib.blake2b(digest_size=8)
+    for file in files:
+        digest.update(f"{file.name} {ast.dump(ast.parse(file.read_bytes()))}".encode())
+    return digest.hexdigest()
+
+
+def _imports(file: Path) -> list[str]:
+    """The modules of the library that a module of it imports, by name."""
+    found = []
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            if node.module == "learners":
+                found += [alias.name for alias in node.names]
+            elif node.module.startswith("learners."):
+                found.append(node.module.removeprefix("learners."))
+    return [name for name in found if (_LIBRARY / f"{name}.py").is_file()]

@@ -1,0 +1,209 @@
+"""From finished cells to the printed table and its JSON: ours beside the paper's, and the order of the methods."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table as Printed
+
+from benchmarks.papers.cells import Cell, cells_of, read
+from benchmarks.papers.measures import LOWER_IS_BETTER, NAMES
+from benchmarks.papers.protocol import Table
+from learners import algorithms
+
+__all__ = ["Row", "as_json", "order", "print_head", "print_rows", "ranks", "rows_of"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method on one task."""
+
+    task: str
+    method: str
+    paper: float | None
+    values: tuple[float, ...]  # one per run; none where it could not run
+    also: tuple[float, ...]  # of the second measure
+    seconds: float | None  # of training, median
+    why_not: str  # where it could not run
+    lower_is_better: bool
+    curve: tuple[tuple[int, ...], tuple[float, ...]] | None = None  # online: events, mean F
+
+    @property
+    def mean(self) -> float | None:
+        """Ours."""
+        return float(np.mean(self.values)) if self.values else None
+
+    @property
+    def sd(self) -> float | None:
+        """Ours, over the runs; None with a single one."""
+        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else None
+
+    @property
+    def difference(self) -> float | None:
+        """Ours less the paper's."""
+        return None if self.paper is None or self.mean is None else self.mean - self.paper
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether ours is no worse than the paper's by more than one of our standard deviations."""
+        if self.difference is None:
+            return None
+        worse = self.difference if self.lower_is_better else -self.difference
+        return bool(worse <= (self.sd or 0.0))
+
+
+def rows_of(table: Table, folder: Path, out: Path) -> list[Row]:
+    """The rows of all finished cells, task by task."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for cell in cells_of(table, folder):
+        result = read(cell, folder, out)
+        if result is not None:
+            found.setdefault((cell.task.name, cell.method.name), []).append(result)
+    return [_row(table, task, method, results) for (task, method), results in found.items()]
+
+
+def _row(table: Table, task: str, method: str, results: Sequence[Mapping[str, Any]]) -> Row:
+    good = [result for result in results if table.measure in result]
+    reasons = sorted({result.get("unfit") or result["failed"] for result in results if table.measure not in result})
+    curve = None
+    if good and "curve" in good[0]:
+        curve = tuple(good[0]["at"]), tuple(np.mean([result["curve"] for result in good], axis=0).tolist())
+    return Row(
+        task,
+        method,
+        table.figures.get((task, method)),
+        tuple(result[table.measure] for result in good),
+        tuple(result[table.also] for result in good) if table.also else (),
+        float(np.median([result["seconds"] for result in good])) if good else None,
+        "; ".join(reasons),
+        table.measure in LOWER_IS_BETTER,
+        curve,
+    )
+
+
+def ranks(values: Sequence[float | None], lower_is_better: bool) -> list[int | None]:
+    """Places from 1, the best; equal values share the better one, None has none."""
+    sign = 1.0 if lower_is_better else -1.0
+    keys = [None if value is None else sign * value for value in values]
+    return [None if key is None else 1 + sum(other is not None and other < key for other in keys) for key in keys]
+
+
+def order(rows: Sequence[Row], paper: bool) -> str:
+    """The methods from the best to the worst, ours or the paper's, as far as there are figures."""
+    values = [row.paper if paper else row.mean for row in rows]
+    places = ranks(values, rows[0].lower_is_better) if rows else []
+    tiers: dict[int, list[str]] = {}
+    for place, row in zip(places, rows, strict=True):
+        if place is not None:
+            tiers.setdefault(place, []).append(row.method)
+    return " > ".join(" = ".join(tiers[place]) for place in sorted(tiers))
+
+
+def print_head(table: Table, folder: Path, console: Console) -> None:
+    """What the table is, its protocol in words, and what of it cannot run."""
+    console.rule(f"[bold]{table.name}[/bold]  {table.title}" + ("  (quick)" if table.protocol.quick else ""))
+    console.print(f"Protocol: {table.protocol.words}.", highlight=False)
+    for method in table.methods:
+        console.print(f"  {method.words(table.protocol.grid_points)}", highlight=False, markup=False)
+    for note in table.notes:
+        console.print(note, highlight=False, markup=False)
+    console.print(
+        "The paper's figure is - where it is not known; its standard deviations are not known at all: a figure counts"
+        " as reached where ours is no worse by more than one standard deviation of ours.",
+        highlight=False,
+    )
+    there = {cell.task.name for cell in cells_of(table, folder)}
+    absent = [task.name for task in table.tasks if task.name not in there]
+    unknown = sorted({method.algorithm for method in table.methods} - algorithms().keys())
+    if absent:
+        console.print(f"Not in {folder}: {', '.join(absent)}", highlight=False, markup=False)
+    if unknown:
+        console.print(f"Not in the catalogue: {', '.join(unknown)}", highlight=False)
+
+
+def print_rows(table: Table, rows: Sequence[Row], console: Console) -> None:
+    """The table, the orders, and how many of the paper's figures are reached."""
+    printed = Printed(box=box.SIMPLE_HEAD, pad_edge=False)
+    printed.add_column("data set", no_wrap=True)
+    printed.add_column("method", no_wrap=True)
+    for heading in ("paper", f"ours: {NAMES[table.measure]}", "sd", "difference", "reached", "place", "seconds"):
+        printed.add_column(heading, justify="right")
+    if table.also:
+        printed.add_column(NAMES[table.also], justify="right")
+    orders, remarks = [], []
+    for task in dict.fromkeys(row.task for row in rows):
+        group = [row for row in rows if row.task == task]
+        ours = ranks([row.mean for row in group], group[0].lower_is_better)
+        theirs = ranks([row.paper for row in group], group[0].lower_is_better)
+        known = sum(row.paper is not None for row in group)
+        for k, row in enumerate(group):
+            cells = [
+                task if k == 0 else "",
+                row.method,
+                _number(row.paper),
+                _number(row.mean),
+                _number(row.sd),
+                _number(row.difference, "+.4f"),
+                {None: "", True: "yes", False: "no"}[row.reached],
+                f"{ours[k] or '-'} / {theirs[k] or '-'}" if known > 1 else str(ours[k] or "-"),
+                _number(row.seconds, ".3g"),
+            ]
+            if table.also:
+                cells.append(_number(float(np.mean(row.also)) if row.also else None))
+            printed.add_row(*cells, end_section=k == len(group) - 1)
+            if row.why_not:
+                remarks.append(f"{task}, {row.method}: {row.why_not}")
+        orders.append(f"{task}  ours: {order(group, paper=False)}")
+        if known > 1:
+            orders.append(f"{'':{len(task)}}  the paper's: {order(group, paper=True)}")
+    console.print(printed, markup=False)
+    for line in orders + remarks:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    judged = [row.reached for row in rows if row.reached is not None]
+    if judged:
+        console.print(f"Of {len(judged)} figures of the paper {sum(judged)} are reached.", highlight=False)
+
+
+def _number(value: float | None, form: str = ".4f") -> str:
+    return "-" if value is None else format(value, form)
+
+
+def as_json(table: Table, rows: Sequence[Row], finished: int, cells: Sequence[Cell]) -> dict[str, Any]:
+    """Everything that was printed, with the figures of each run."""
+    return {
+        "table": table.name,
+        "title": table.title,
+        "quick": table.protocol.quick,
+        "protocol": table.protocol.words,
+        "methods": [method.words(table.protocol.grid_points) for method in table.methods],
+        "notes": list(table.notes),
+        "measure": table.measure,
+        "runs": len(cells),
+        "runs_new": finished,
+        "machine": {"python": platform.python_version(), "numpy": np.__version__, "numba": numba.__version__},
+        "rows": [
+            {
+                "task": row.task,
+                "method": row.method,
+                "paper": row.paper,
+                "mean": row.mean,
+                "sd": row.sd,
+                "difference": row.difference,
+                "reached": row.reached,
+                "seconds": row.seconds,
+                "values": list(row.values),
+                **({table.also: list(row.also)} if table.also else {}),
+                **({"events": list(row.curve[0]), "curve": list(row.curve[1])} if row.curve else {}),
+                **({"why_not": row.why_not} if row.why_not else {}),
+            }
+            for row in rows
+        ],
+    }

@@ -1,0 +1,209 @@
+"""One run: scale, embed, tune, train, measure. The algorithms' own modules, one kernel call per pass."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from benchmarks.papers import measures, splits
+from benchmarks.papers.datasets import WIDEST_DENSE, Data, Task, dense, pick
+from benchmarks.papers.protocol import Method, Protocol, settings
+from benchmarks.papers.scaling import scaled
+from learners import algorithms, embedding, threshold
+from learners.algorithm import linear_scores
+from learners.arrays import Counts, Matrix, Rows, Sparse, Vector
+
+__all__ = ["Model", "Unfit", "run", "split_of"]
+
+_EMBEDDED_FROM = 20_000  # rows that landmarks and kernel width are taken from, at most
+_WARM_ROWS = 40
+
+
+class Unfit(Exception):
+    """The algorithm cannot take this set; says why."""
+
+
+class Model(NamedTuple):
+    """What training made."""
+
+    params: Any
+    state: Any
+    scores: Matrix  # prequential, of the last pass; empty for a batch algorithm
+    seconds: float
+
+
+class Part(NamedTuple):
+    """Rows with their labels."""
+
+    rows: Rows
+    y: Vector
+
+
+def seed_of(task: Task, trial: int) -> int:
+    """The seed of a trial: all methods meet the same splits and orders."""
+    return zlib.crc32(f"{task.name} {trial}".encode())
+
+
+def split_of(protocol: Protocol, data: Data, seed: int, fold: int) -> splits.Split:
+    """The training rows, in the order of learning, and the test rows; online: the stream, and the rows tuned on."""
+    if protocol.kind == "online":
+        return splits.holdout(data.y, 0.1, seed)
+    if data.train is not None:
+        return splits.given(len(data.y), data.train, seed)
+    if protocol.folds > 1:
+        return splits.folds(data.y, protocol.folds, seed)[fold]
+    return splits.holdout(data.y, 0.2, seed)
+
+
+def run(protocol: Protocol, method: Method, task: Task, data: Data, trial: int, fold: int) -> dict[str, Any]:
+    """The measures of one run, what was chosen for it, and the seconds that the final training took.
+
+    Raises `Unfit`, and ValueError where the algorithm finds no model.
+    """
+    seed = seed_of(task, trial)
+    split = split_of(protocol, data, seed, fold)
+    if method.most is not None and len(split.train) > method.most:
+        split = split._replace(train=_subset(data.y, split.train, method.most, seed))
+    train, test, dim, seconds = _prepared(protocol, method, data, split, seed)
+    ranks = {"ranks": int(data.y.max())} if protocol.kind == "ordinal" else {}
+    choices = [{**ranks, **choice} for choice in protocol.choices(method)]
+    tuned_on = test if protocol.kind == "online" else train
+    chosen = _tuned(protocol, method, choices, tuned_on, dim, seed) if len(choices) > 1 else choices[0]
+    if len(choices) == 1:  # nothing has run yet: let compiling not count
+        warm = splits.holdout(train.y, min(0.5, _WARM_ROWS / len(train.y)), seed).test
+        _train(method, chosen, Part(pick(train.rows, warm), train.y[warm]), dim, seed)
+    model = _train(method, chosen, train, dim, seed)
+    result: dict[str, Any] = {"chosen": {k: v for k, v in chosen.items() if k != "ranks"}}
+    if protocol.kind == "online":
+        began = time.perf_counter()
+        called = _called(method, model, train.y)
+        seconds += time.perf_counter() - began
+        at, curve = measures.f1_curve(train.y, called)
+        result |= {"f1": measures.f1(train.y, called), "at": at, "curve": curve}
+    else:
+        result |= _measured(protocol, method, model, test)
+    return result | {"seconds": seconds + model.seconds}
+
+
+def _subset(y: Vector, rows: Counts, most: int, seed: int) -> Counts:
+    """At most so many of the rows, with the classes in their shares."""
+    return rows[splits.holdout(y[rows], most / len(rows), seed).test]
+
+
+def _prepared(
+    protocol: Protocol, method: Method, data: Data, split: splits.Split, seed: int
+) -> tuple[Part, Part, int, float]:
+    """Training and test part as the algorithm takes them, their width, and the seconds that embedding took."""
+    traits = algorithms()[method.algorithm].TRAITS
+    kind, rows, dim = protocol.scaling, data.rows, data.dim
+    if isinstance(rows, Sparse):
+        if traits.sparse and not method.embedding and protocol.sparse_scaling is not None:
+            kind = protocol.sparse_scaling
+        elif dim > WIDEST_DENSE:
+            raise Unfit(f"takes dense rows only, and {dim} columns are too many to write out")
+        else:
+            rows = dense(rows, dim)
+            kind = protocol.sparse_scaling or kind
+    if dim > traits.max_dim:
+        raise Unfit(f"takes at most {traits.max_dim} columns")
+    train, test = scaled(kind, pick(rows, split.train), pick(rows, split.test), dim)
+    seconds = 0.0
+    if method.embedding:
+        chosen = embedding.Embedding(kind=method.embedding, components=method.components or protocol.components)
+        assert not isinstance(train, Sparse)
+        assert not isinstance(test, Sparse)
+        embedding.look(chosen, embedding.fit(chosen, train[:2], seed), train[:2])  # compiled before the clock starts
+        began = time.perf_counter()
+        space = embedding.fit(chosen, train[:_EMBEDDED_FROM], seed)
+        train = embedding.look(chosen, space, train)
+        seconds = time.perf_counter() - began
+        test, dim = embedding.look(chosen, space, test), embedding.columns(space)
+    return Part(train, data.y[split.train]), Part(test, data.y[split.test]), dim, seconds
+
+
+def _tuned(
+    protocol: Protocol, method: Method, choices: list[dict[str, float]], part: Part, dim: int, seed: int
+) -> dict[str, float]:
+    """The first of the best choices by cross-validation on `part` (online: by the F of one pass over it)."""
+    y = part.y
+    if len(y) > protocol.tuning_rows:
+        kept = splits.holdout(y, protocol.tuning_rows / len(y), seed).test
+        part, y = Part(pick(part.rows, kept), y[kept]), y[kept]
+    if protocol.kind == "online":
+        order = np.random.default_rng(seed).permutation(len(y))
+        pairs = [(Part(pick(part.rows, order), y[order]), part)]
+    else:
+        pairs = [
+            (Part(pick(part.rows, one.train), y[one.train]), Part(pick(part.rows, one.test), y[one.test]))
+            for one in splits.folds(y, protocol.tuning_folds, seed)
+        ]
+    sign = -1.0 if protocol.criterion in measures.LOWER_IS_BETTER else 1.0
+    best, found = -np.inf, choices[0]
+    for choice in choices:
+        value = float(np.mean([sign * _quality(protocol, method, choice, *pair, dim, seed) for pair in pairs]))
+        if value > best:  # never of NaN
+            best, found = value, choice
+    return found
+
+
+def _quality(
+    protocol: Protocol, method: Method, choice: Mapping[str, float], train: Part, test: Part, dim: int, seed: int
+) -> float:
+    """The criterion of one setting on one fold; NaN where it gives no model."""
+    try:
+        model = _train(method, choice, train, dim, seed)
+    except ValueError:
+        return float("nan")
+    if protocol.kind == "online":
+        return measures.f1(train.y, _called(method, model, train.y))
+    return _measured(protocol, method, model, test)[protocol.criterion]
+
+
+def _train(method: Method, chosen: Mapping[str, float], part: Part, dim: int, seed: int) -> Model:
+    """Learn in order, or fit. Raises ValueError where there is no model."""
+    algorithm: Any = algorithms()[method.algorithm]
+    params = algorithm.Params(**settings(method, chosen))
+    weight = np.ones(len(part.y))
+    if hasattr(algorithm, "fit"):
+        began = time.perf_counter()
+        state = algorithm.fit(params, part.rows, dim, part.y, weight, seed)
+        return Model(params, state, np.empty(0), time.perf_counter() - began)
+    scores = np.empty((len(part.y), params.ranks) if algorithm.TRAITS.ordinal else len(part.y))
+    began = time.perf_counter()
+    state = algorithm.init(params, dim, seed)
+    for _ in range(method.passes):
+        state = algorithm.learn(params, state, part.rows, part.y, weight, scores)
+    return Model(params, state, scores, time.perf_counter() - began)
+
+
+def _measured(protocol: Protocol, method: Method, model: Model, test: Part) -> dict[str, float]:
+    """The measures of a model on rows that it has not seen. Raises ValueError where its scores are not finite."""
+    algorithm: Any = algorithms()[method.algorithm]
+    values = linear_scores(algorithm.weights(model.params, model.state), test.rows)
+    if not np.isfinite(values).all():
+        raise ValueError(f"{method.name} gives scores that are not finite")
+    if protocol.kind == "ordinal":
+        return measures.ordinal(algorithm.decide(model.params, values).ranks, test.y)
+    return measures.ranking(values, test.y)
+
+
+def _called(method: Method, model: Model, y: Vector) -> NDArray[np.bool_]:
+    """Which events were called positive, each before it was learnt, (n,)."""
+    traits = algorithms()[method.algorithm].TRAITS
+    if not traits.posterior:
+        raise ValueError(f"the scores of {method.algorithm} are no log-odds; expected an algorithm with a posterior")
+    values = dict(method.threshold or traits.defaults.get("threshold", {}))
+    if values.get("horizon") == 0:
+        values["horizon"] = len(y)
+    chosen = threshold.Threshold(**values)
+    probabilities = expit(model.scores)
+    thresholds = np.empty(len(y))
+    threshold.learn(chosen, threshold.init(chosen), probabilities, y, thresholds)
+    called: NDArray[np.bool_] = probabilities >= thresholds
+    return called

@@ -1,0 +1,46 @@
+"""Training and test parts: seeded, with the classes' shares of the whole, in a random order for online learning."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from learners.arrays import Counts, Vector
+
+__all__ = ["Split", "folds", "given", "holdout"]
+
+
+class Split(NamedTuple):
+    """Row numbers; those of `train` in the order in which they are learnt."""
+
+    train: Counts
+    test: Counts
+
+
+def folds(y: Vector, k: int, seed: int) -> list[Split]:
+    """k-fold cross-validation: the k test parts are disjoint and cover all rows."""
+    random = np.random.default_rng(seed)
+    part = np.empty(len(y), dtype=np.int64)
+    dealt = 0  # on from where the last class ended, so that small classes do not all land in the first parts
+    for label in np.unique(y):
+        rows = random.permutation(np.flatnonzero(y == label))
+        part[rows] = (dealt + np.arange(len(rows))) % k
+        dealt += len(rows)
+    return [Split(random.permutation(np.flatnonzero(part != i)), np.flatnonzero(part == i)) for i in range(k)]
+
+
+def holdout(y: Vector, share: float, seed: int) -> Split:
+    """`share` of each class for the test, at least one row."""
+    random = np.random.default_rng(seed)
+    chosen = []
+    for label in np.unique(y):
+        rows = random.permutation(np.flatnonzero(y == label))
+        chosen.append(rows[: max(1, round(share * len(rows)))])
+    test = np.sort(np.concatenate(chosen))
+    return Split(random.permutation(np.setdiff1d(np.arange(len(y)), test)), test)
+
+
+def given(n: int, train: int, seed: int) -> Split:
+    """The parts that the data set comes in: the first `train` of n rows, and the others."""
+    return Split(np.random.default_rng(seed).permutation(train), np.arange(train, n))

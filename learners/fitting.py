@@ -1,0 +1,56 @@
+"""Fits: what a learner makes of many events at once, and when.
+
+Two things are fitted and not learnt event by event: an embedding, once, over the events of the warm-up; and the model
+of a batch algorithm, every `refit_every` events, over the events that the learner retains. What comes out is a record
+of the learner's log (`Fitted`): so a fit may take its time on a thread, may use libraries whose last bits differ from
+machine to machine, and still leaves every node, and every replay, with the same state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners import catalogue, embedding
+from learners.algorithm import Batch
+from learners.arrays import Rows, Sparse, Vector
+from learners.batch import Fitted
+from learners.config import Config
+
+__all__ = ["Fitting"]
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """Everything that a fit works on: copies, so that the learner may move on meanwhile."""
+
+    config: Config
+    events: int  # that the learner had learnt
+    restores: int  # that it had been through: a fit from before a roll-back is not for what came after
+    rows: Rows  # scaled
+    dim: int
+    y: Vector
+    weights: Vector
+
+    def run(self) -> Fitted:
+        """Fit. Raises ValueError where that cannot be done with these events."""
+        config = self.config
+        arrays: dict[str, NDArray[np.generic]] = {}
+        rows, dim = self.rows, self.dim
+        if config.embedding.kind != "none":
+            assert not isinstance(rows, Sparse)
+            space = embedding.fit(config.embedding, rows, config.seed)
+            arrays |= {f"embedding.{name}": array for name, array in space._asdict().items()}
+            rows = embedding.look(config.embedding, space, rows)
+            dim = embedding.columns(space)
+        algorithm: Any = catalogue.algorithms()[config.algorithm]
+        if config.batch:
+            model = cast(Batch, algorithm).fit(config.params, rows, dim, self.y, self.weights, config.seed)
+            arrays |= {f"algorithm.{name}": array for name, array in model._asdict().items()}
+        for name, array in arrays.items():
+            if not np.isfinite(array).all():
+                raise ValueError(f"{name} came out with numbers that are not finite")
+        return Fitted(self.events, self.restores, arrays)

@@ -1,0 +1,276 @@
+"""The front half of a learner, from encoded events to what its algorithm says of them, with the fits that it needs.
+
+    encoded rows -> own columns -> scaling -> embedding -> algorithm -> values
+
+Where something has to be fitted (`fitting.py`), events are retained for it as they are before scaling, and `due` says
+when. Until an embedding is there, an online algorithm learns a linear model of the scaled columns; then it starts anew
+behind the embedding and learns the retained events first. A batch algorithm says 0 of every event until its first fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners import catalogue, embedding, scaling
+from learners.algorithm import Linear, Online, linear_scores
+from learners.arrays import Matrix, Rows, Sparse, Vector
+from learners.batch import Batch, Fitted
+from learners.columns import columns_of
+from learners.config import MAX_RETAINED, Config
+from learners.fitting import Fitting
+from learners.parameters import Problem, Refused
+from learners.retained import Retained
+
+__all__ = ["Arrays", "Model", "copied"]
+
+Arrays = Mapping[str, NDArray[np.generic]]
+
+_OVERTIME = 100_000  # events kept beyond the warm-up: a fit comes after the record that completes it
+_NEVER = 2**62
+
+
+class Model:
+    """Columns, scaling, embedding and algorithm of one learner, moved forward in the order of its log."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self._algorithm: Any = catalogue.algorithms()[config.algorithm]
+        self.columns = columns_of(config.features)
+        self.scaled = self.columns.scaled()
+        self.dim = self.columns.dim
+        self.scaling = scaling.init(config.scaling, self.dim)
+        self._embedding = embedding.init(config.embedding)
+        self._retained = Retained(*_retention(config), None if config.features.sparse else self.dim)
+        # events at the last fit, roll-backs so far; empty where nothing is fitted
+        self._fits = np.zeros(2 if config.batch or config.embedding.kind != "none" else 0, dtype=np.int64)
+        self._model = self._algorithm.init(config.params, self.dim, config.seed)
+        self._unfit_until = 0  # events: after a fit has failed, none is tried before
+
+    # Learning
+
+    def learn(self, rows: Rows, y: Vector, weights: Vector) -> Matrix:
+        """The prequential values of n events, (n,) or (n, planes), each from before it was learnt."""
+        mapped = self.columns.learn(rows)
+        self._grow()
+        ready = scaling.learn(self.config.scaling, self.scaling, mapped, self.scaled)
+        if self.config.batch or self.warming:
+            self._retained.learn(mapped, y, weights)
+        return self._advance(self._embedded(ready), y, weights)
+
+    def _advance(self, rows: Rows, y: Vector, weights: Vector) -> Matrix:
+        config = self.config
+        if config.batch:
+            return linear_scores(self.weights(), rows)
+        values = np.empty(len(y) if config.labels.ranks is None else (len(y), len(self.weights().w)))
+        self._model = cast(Online, self._algorithm).learn(config.params, self._model, rows, y, weights, values)
+        return values
+
+    def _embedded(self, rows: Rows) -> Rows:
+        """Scaled rows as the algorithm takes them."""
+        space = self.embedding
+        if space is None:
+            return rows
+        assert not isinstance(rows, Sparse)
+        return embedding.look(self.config.embedding, space, rows)
+
+    def _grow(self) -> None:
+        """Make the arrays of the stages behind as long as the columns now ask for."""
+        if self.columns.dim > self.dim:
+            self.dim = self.columns.dim
+            self.scaling = scaling.extend(self.config.scaling, self.scaling, self.dim)
+            self._model = self._algorithm.grow(self.config.params, self._model, self.dim)
+
+    # Looking
+
+    def weights(self) -> Linear:
+        """What scoring needs of the algorithm: views, right until the next `learn` or `take`."""
+        linear: Linear = self._algorithm.weights(self.config.params, self._model)
+        return linear
+
+    @property
+    def embedding(self) -> embedding.EmbeddingState | None:
+        """The fitted embedding, which never changes in place; None while there is none."""
+        return self._embedding if embedding.columns(self._embedding) else None
+
+    @property
+    def fitted_events(self) -> int | None:
+        """Events that had been learnt when the last fit took its data, 0 for none; None where nothing is fitted."""
+        return int(self._fits[0]) if len(self._fits) else None
+
+    @property
+    def waits_for(self) -> str | None:
+        """Why what is said has no meaning yet, as far as fits go."""
+        if self.warming:
+            return f"the embedding is fitted after {self.config.embedding.warmup:,} labelled events; linear until then"
+        if self.config.refit_every is not None and not self._fits[0]:
+            return f"the first fit comes after {self.config.refit_every:,} labelled events"
+        return None
+
+    # Fits
+
+    @property
+    def warming(self) -> bool:
+        """Whether an online algorithm still waits for its embedding."""
+        return self.config.embedding.kind != "none" and not self.config.batch and self.embedding is None
+
+    def due(self, events: int) -> bool:
+        """Whether a fit should be made now that so many events have been learnt."""
+        if self.until_due(events) > 0:
+            return False
+        return self.warming or len(np.unique(self._retained.labels()[self._retained.weights() > 0])) > 1
+
+    def until_due(self, events: int) -> int:
+        """Events until a fit may be due: at most 0 where only another label is waited for."""
+        if self.warming:
+            return max(self.config.embedding.warmup - len(self._retained), self._unfit_until - events)
+        if self.config.refit_every is None:
+            return _NEVER
+        return max(int(self._fits[0]) + self.config.refit_every, self._unfit_until) - events
+
+    def step(self, batch: Batch, events: int) -> int:
+        """How many of a batch's events, at least 1, can be learnt before a fit may be due."""
+        until = self.until_due(events)
+        if until > 0:
+            return until
+        if batch.weights is not None or not self._retained.weights().all():
+            return 1  # events of weight 0 do not count
+        other = np.flatnonzero(batch.labels != self._retained.labels()[-1])
+        return int(other[0]) + 1 if len(other) else max(len(batch), 1)
+
+    def retain(self, rows: Rows, y: Vector, weights: Vector) -> None:
+        """Let these events take the place of those retained, as if they alone had come; their columns are met."""
+        self._retained.clear()
+        mapped = self.columns.learn(rows)
+        self._grow()
+        scaling.learn(self.config.scaling, self.scaling, mapped, self.scaled)
+        self._retained.learn(mapped, y, weights)
+
+    def fitting(self, events: int) -> Fitting:
+        """The fit of the retained events as they are now, as copies. O(numbers retained)."""
+        mapped = self._retained.rows()
+        rows = scaling.look(self.config.scaling, self.scaling, mapped, self.scaled)
+        if isinstance(rows, Sparse):
+            rows = Sparse(rows.data.copy(), rows.indices.copy(), rows.indptr.copy())
+        y, weights = self._retained.labels().copy(), self._retained.weights().copy()
+        return Fitting(self.config, events, int(self._fits[1]), rows, self.dim, y, weights)
+
+    def unfit(self, events: int) -> None:
+        """A fit has failed: the next may be due after as many events as the first one waited for."""
+        self._unfit_until = events + (self.config.refit_every or self.config.embedding.warmup)
+
+    def wants(self, fitted: Fitted, events: int) -> bool:
+        """Whether a fit is of this learner's present life, and not what another node has done already.
+
+        Raises `Refused` for one that is not of such a learner.
+        """
+        self._check(fitted)
+        if not len(self._fits) or fitted.restores != self._fits[1] or fitted.events > events:
+            return False
+        every = self.config.refit_every
+        return self.warming if every is None else fitted.events - int(self._fits[0]) >= every
+
+    def _check(self, fitted: Fitted) -> None:
+        expected = _flat("embedding", self._embedding) if self.config.embedding.kind != "none" else {}
+        if self.config.batch:
+            expected |= _flat("algorithm", self._model)
+        found = fitted.arrays
+        problems = [Problem(f"/{name}", "is missing") for name in expected if name not in found]
+        problems += [Problem(f"/{name}", "is not part of this fit") for name in found if name not in expected]
+        for name, array in expected.items():
+            if name in found and (found[name].dtype, found[name].ndim) != (array.dtype, array.ndim):
+                detail = f"is {found[name].dtype} of {found[name].ndim} axes; expected {array.dtype} of {array.ndim}"
+                problems.append(Problem(f"/{name}", detail))
+        if problems:
+            raise Refused(problems)
+
+    def take(self, fitted: Fitted) -> tuple[Matrix, Vector] | None:
+        """Go on with what was fitted; the retained events' values and labels, where the decision is to start anew."""
+        config = self.config
+        first = not self._fits[0]
+        self._fits[0] = max(fitted.events, 1)
+        if config.embedding.kind != "none":
+            self._embedding = copied(embedding.EmbeddingState, _group("embedding", fitted.arrays))
+        dim = self.dim if self.embedding is None else embedding.columns(self._embedding)
+        if not config.batch:
+            self._model = self._algorithm.init(config.params, dim, config.seed)
+            said = self._learn_retained()
+            self._retained.clear()
+            return said
+        self._model = copied(self._algorithm.State, _group("algorithm", fitted.arrays))
+        if self.weights().w.shape[-1] < dim:  # columns were met since
+            self._model = self._algorithm.grow(config.params, self._model, dim)
+        # decide by the fitted events until there are newer ones; a later fit's scores are much like the last one's
+        return self._learn_retained() if first else None
+
+    def _learn_retained(self) -> tuple[Matrix, Vector]:
+        rows = scaling.look(self.config.scaling, self.scaling, self._retained.rows(), self.scaled)
+        y, weights = self._retained.labels().copy(), self._retained.weights().copy()
+        return self._advance(self._embedded(rows), y, weights), y
+
+    # Saving
+
+    def rolled_back(self, before: Model) -> None:
+        """This is what `before` was rolled back to."""
+        self._fits[1:] = before._fits[1:] + 1
+
+    def state(self) -> dict[str, Arrays]:
+        """The arrays of the state by part."""
+        return {
+            "algorithm": self._model._asdict(),
+            "columns": self.columns.state(),
+            "embedding": self._embedding._asdict(),
+            "fits": {"progress": self._fits},
+            "retained": self._retained.state(),
+            "scaling": self.scaling._asdict(),
+        }
+
+    def restore(self, groups: Mapping[str, Arrays]) -> None:
+        """Take the arrays of a state, copied; of a model that has met nothing."""
+        self.columns.restore(dict(groups["columns"]))
+        self.dim = self.columns.dim
+        self._model = copied(self._algorithm.State, groups["algorithm"])
+        self.scaling = copied(scaling.ScalingState, groups["scaling"])
+        self._embedding = copied(embedding.EmbeddingState, groups["embedding"])
+        self._fits = np.array(groups["fits"]["progress"], dtype=np.int64)
+        self._retained.restore(dict(groups["retained"]))
+
+    def shaped(self, groups: Mapping[str, Arrays]) -> dict[str, tuple[int, ...]]:
+        """Become as long as a state says that its columns are, and the shapes that then follow from what it says.
+
+        For a model that has met nothing yet, and is not used for anything else.
+        """
+        if self.config.features.sparse:
+            self.columns.restore(dict(groups["columns"]))
+            self._grow()
+        self._embedding = copied(embedding.EmbeddingState, groups["embedding"])
+        if self.embedding is not None:
+            dim = embedding.columns(self._embedding)
+            self._model = self._algorithm.init(self.config.params, dim, self.config.seed)
+        shapes = embedding.shapes(self._embedding, self.dim)
+        return {f"embedding.{name}": shape for name, shape in shapes.items()} | {
+            f"retained.{name}": shape for name, shape in self._retained.shapes(dict(groups["retained"])).items()
+        }
+
+
+def copied(kind: Any, arrays: Arrays) -> Any:
+    """A NamedTuple of copies of its arrays."""
+    return kind(**{name: np.array(arrays[name], order="C") for name in kind._fields})
+
+
+def _retention(config: Config) -> tuple[int, int]:
+    """Events and numbers that are retained at most."""
+    if config.refit_window is not None:
+        return config.refit_window, MAX_RETAINED
+    return config.embedding.warmup + _OVERTIME, 2 * MAX_RETAINED
+
+
+def _flat(part: str, arrays: Any) -> dict[str, NDArray[np.generic]]:
+    return {f"{part}.{name}": array for name, array in arrays._asdict().items()}
+
+
+def _group(part: str, arrays: Arrays) -> Arrays:
+    return {name.removeprefix(f"{part}."): array for name, array in arrays.items() if name.startswith(f"{part}.")}

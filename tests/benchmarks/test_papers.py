@@ -1,0 +1,225 @@
+"""Tables end to end on tiny data: what runs, what is kept, what is skipped the second time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from benchmarks.papers import cells, pool, running
+from benchmarks.papers.__main__ import main
+from benchmarks.papers.cells import Cell, cells_of, read
+from benchmarks.papers.datasets import Task, make
+from benchmarks.papers.plots import can_draw
+from benchmarks.papers.protocol import Method, Protocol, Table, powers
+from benchmarks.papers.running import run
+from benchmarks.papers.tables import TABLES
+from learners import algorithms
+from tests.benchmarks.made import binary, ordinal, write_dense, write_sparse
+
+TINY = Protocol("ranking", scaling="unit", sparse_scaling="unit", trials=2, folds=2, tuning_folds=2)
+UNI_EXP = Method("Uni-Exp", "uni-exp", {"eta": powers(-4, 4, 4)})
+SMALL = Table("small", "Tiny", "auc", TINY, (Task("toy", (1,)),), (UNI_EXP,), {("toy [1]", "Uni-Exp"): 0.5})
+QUIET = Console(quiet=True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A data set of each kind that some table asks for."""
+    data = tmp_path / "data"
+    data.mkdir()
+    write_dense(data, "heart", *binary(90, 4))
+    write_dense(data, "toy", *binary(90, 4))
+    X, y = binary(120, 8, seed=1)
+    write_sparse(data, "farm-ads", np.where(np.abs(X) < 0.8, 0.0, X), y)
+    write_dense(data, "ijcnn1", *binary(200, 3, seed=2))
+    write_dense(data, "svmguide3", *binary(80, 3, seed=3))
+    write_dense(data, "ord_lev", *ordinal(120, 3, 4))
+    return data
+
+
+@pytest.mark.parametrize(
+    ("table", "only"),
+    [
+        ("cbr3", "heart"),
+        ("cbr5", "farm-ads"),
+        ("fofo", "ijcnn1"),
+        ("loam2", "svmguide3"),
+        ("loam4", "farm-ads"),
+        ("nlauc2", "ijcnn1"),
+        ("nlauc4", "ijcnn1"),
+        ("npsvor3", "ord_lev"),
+    ],
+)
+def test_table_end_to_end(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], table: str, only: str
+) -> None:
+    arguments = ["--datasets", str(folder), "--table", table, "--only", only, "--quick", "--workers", "1"]
+    main([*arguments, "--out", str(tmp_path)])
+    printed = capsys.readouterr().out
+    assert TABLES[table].title.split(":")[0] in printed
+    assert "Protocol: " in printed
+    figures = json.loads((tmp_path / f"{table}-quick.json").read_text())
+    methods = [method.name for method in TABLES[table].methods if method.algorithm in algorithms()]
+    tasks = [task.name for task in TABLES[table].tasks if task.file == only]
+    assert [(row["task"], row["method"]) for row in figures["rows"]] == [(t, m) for t in tasks for m in methods]
+    worst = 4.0 if table == "npsvor3" else 1.0
+    for row in figures["rows"]:
+        assert "why_not" not in row
+        assert len(row["values"]) == 2
+        assert 0.0 <= row["mean"] <= worst
+        assert row["method"] in printed
+    drawn = TABLES[table].plot is not None and can_draw()
+    assert (tmp_path / f"{table}-quick.png").exists() == drawn
+
+
+def test_tables_of_one_protocol_share_their_runs(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--datasets", str(folder), "--only", "ord_lev", "--quick", "--workers", "1", "--out", str(tmp_path)]
+    main([*arguments, "--table", "npsvor3", "--table", "npsvor4"])
+    assert "accuracy" in capsys.readouterr().out
+    first, second = (json.loads((tmp_path / f"npsvor{n}-quick.json").read_text()) for n in (3, 4))
+    assert first["runs_new"] == first["runs"] == second["runs"] > 0
+    assert second["runs_new"] == 0
+
+
+def test_finished_cells_are_not_run_again(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = cells_of(SMALL, folder)
+    assert len(found) == 4
+    assert pool.run_missing(found[:3], folder, tmp_path, 1, QUIET) == 3
+    ran: list[Cell] = []
+    finish = cells.finish
+
+    def counted(cell: Cell, folder: Path, out: Path) -> None:
+        ran.append(cell)
+        finish(cell, folder, out)
+
+    monkeypatch.setattr(pool, "finish", counted)
+    assert pool.run_missing(found, folder, tmp_path, 1, QUIET) == 1
+    assert ran == found[3:]
+    assert pool.run_missing(found, folder, tmp_path, 1, QUIET) == 0
+    assert not list(tmp_path.glob("cells/*[!n]")), "nothing but finished JSON"
+
+
+def test_cells_run_in_processes_of_their_own_give_the_same(folder: Path, tmp_path: Path) -> None:
+    found = cells_of(SMALL, folder)
+    here, there = tmp_path / "here", tmp_path / "there"
+    pool.run_missing(found, folder, here, 1, QUIET)
+    pool.run_missing(found, folder, there, 2, QUIET)
+    for cell in found:
+        mine, other = read(cell, folder, here), read(cell, folder, there)
+        assert mine is not None
+        assert other is not None
+        assert mine["auc"] == other["auc"]
+        assert mine["chosen"] == other["chosen"]
+
+
+def test_key_of_a_cell_changes_with_whatever_its_figures_depend_on(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = cells_of(SMALL, folder)[0]
+    path = cell.path(folder, tmp_path)
+    others = [
+        replace(cell, trial=1),
+        replace(cell, fold=1),
+        replace(cell, task=Task("heart", (1,))),
+        replace(cell, protocol=TINY.quickly()),
+        replace(cell, protocol=replace(TINY, scaling="none")),
+        replace(cell, method=replace(UNI_EXP, grid={"eta": (1.0, 2.0)})),
+        replace(cell, method=replace(UNI_EXP, algorithm="oam", grid={"C": (1.0,)})),
+    ]
+    paths = {other.path(folder, tmp_path) for other in others}
+    assert len(paths | {path}) == len(others) + 1
+    assert replace(cell).path(folder, tmp_path) == path
+    monkeypatch.setattr(cells, "sources", lambda _: "edited")
+    assert cell.path(folder, tmp_path) != path
+    monkeypatch.undo()
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    write_dense(copy, "toy", *binary(90, 4, seed=5))
+    assert cell.path(copy, tmp_path) != path
+
+
+def test_sources_follow_the_imports_of_an_algorithm() -> None:
+    assert "oam" in cells._imports(cells._LIBRARY / "noam.py")
+    assert cells.sources(UNI_EXP) != cells.sources(Method("OAM", "oam"))
+    assert cells.sources(UNI_EXP) != cells.sources(replace(UNI_EXP, embedding="nystroem"))
+
+
+@pytest.mark.parametrize(("kind", "best"), [("ranking", 2.0), ("ordinal", 4.0)])
+def test_tuning_takes_the_best_setting_and_none_without_a_model(
+    kind: Literal["ranking", "ordinal"], best: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quality = {1.0: float("nan"), 2.0: 0.9, 3.0: 0.9, 4.0: 0.1}  # by AUC or by MAE; the first of equals
+    monkeypatch.setattr(running, "_quality", lambda _p, _m, choice, *_: quality[choice["C"]])
+    X, y = binary(60, 3)
+    choices = [{"C": value} for value in quality]
+    part = running.Part(X, y.astype(np.float64))
+    assert running._tuned(replace(TINY, kind=kind), UNI_EXP, choices, part, 3, 0) == {"C": best}
+
+
+def test_online_tuning_takes_the_setting_whose_pass_has_the_best_f(folder: Path) -> None:
+    online = replace(TINY, kind="online", scaling="zero-one")
+    task = Task("ijcnn1", (1,))
+    data = make(folder, task)
+    grid = powers(-6, 6, 4)
+    tuned = run(online, Method("OFO", "ofo", {"c": grid}), task, data, 0, 0)
+    alone = {c: run(online, Method("OFO", "ofo", {"c": (c,)}), task, data, 0, 0)["f1"] for c in grid}
+    assert tuned["f1"] == alone[tuned["chosen"]["c"]] == tuned["curve"][-1]
+    assert tuned["f1"] > 1.1 * min(alone.values())
+
+
+def test_a_run_repeats(folder: Path) -> None:
+    task = Task("toy", (1,))
+    data = make(folder, task)
+    first, again = (run(TINY, UNI_EXP, task, data, 0, 0) for _ in range(2))
+    assert first["auc"] == again["auc"] > 0.7
+    assert run(TINY, UNI_EXP, task, data, 0, 1)["auc"] != first["auc"]
+
+
+def test_file_that_cannot_be_used_spoils_its_own_rows_only(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_dense(folder, "australian", *binary(60, 3, labels=(0, 2)))
+    main(["--datasets", str(folder), "--table", "cbr3", "--quick", "--workers", "1", "--out", str(tmp_path)])
+    printed = capsys.readouterr().out
+    assert "australian [1], CBR-FIFO: australian has labels [0, 2]; expected (1,) and others" in printed
+    figures = json.loads((tmp_path / "cbr3-quick.json").read_text())
+    assert {row["task"] for row in figures["rows"] if row["mean"] is not None} >= {"heart [1]", "svmguide3 [1]"}
+
+
+def test_set_that_an_algorithm_cannot_take_is_reported_not_run(tmp_path: Path) -> None:
+    X = np.zeros((40, 2000))
+    X[np.arange(40), np.arange(40) % 5] = 1.0
+    write_sparse(tmp_path, "wide", X, np.where(np.arange(40) % 3, -1, 1))
+    table = replace(SMALL, tasks=(Task("wide", (1,)),), methods=(Method("OPAUC", "opauc"), UNI_EXP))
+    found = cells_of(table, tmp_path)
+    pool.run_missing(found, tmp_path, tmp_path, 1, QUIET)
+    results = [read(cell, tmp_path, tmp_path) for cell in found]
+    assert all("2000 columns are too many" in str(result) for result in results[:4])
+    assert all(result is not None and "auc" in result for result in results[4:])
+
+
+def test_without_data_sets_it_says_where_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--table", "npsvor3"])
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("ord_lev: https://") for line in lines)
+    assert not any(line.startswith("heart: ") for line in lines)
+
+
+def test_every_figure_belongs_to_a_cell_and_every_grid_to_parameters() -> None:
+    for table in TABLES.values():
+        tasks, methods = {task.name for task in table.tasks}, {method.name for method in table.methods}
+        assert all(task in tasks and method in methods for task, method in table.figures)
+        for method in table.methods:
+            algorithm = algorithms()[method.algorithm]
+            for protocol in (table.protocol, table.protocol.quickly()):
+                for choice in protocol.choices(method):
+                    algorithm.Params(**{**method.fixed, **choice})
+        assert len(methods) == len(table.methods)

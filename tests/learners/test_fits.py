@@ -1,0 +1,250 @@
+"""Fits: embeddings after a warm-up and models fitted now and then, in the library and as records of a log."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from learners import Learner, Refused, algorithms, create
+from learners.arrays import Vector
+from learners.batch import Batch, Fitted, Restored
+from tests.learners.pipelines import PIPELINES, Pipeline, batch, copied, events
+from tests.learners.streams import auc
+
+FITTED = [one for one in PIPELINES if one.batch or "embedding" in one.traits.defaults]
+EACH = pytest.mark.parametrize("pipeline", FITTED, ids=lambda one: f"{one.algorithm}-{one.kind}")
+EMBEDDED = ("nsauc", "noam", "nsolam", "nbauc", "rbf-ranksvm")
+
+
+def rings(n: int, seed: int) -> tuple[Any, Vector]:
+    """Positives inside a ring of negatives: no linear score beats chance."""
+    random = np.random.default_rng(seed)
+    y = np.where(random.random(n) < 0.3, 1.0, -1.0)
+    radius = np.where(y > 0, random.uniform(0.0, 0.8, n), random.uniform(1.0, 1.8, n))
+    angle = random.uniform(0.0, 2 * np.pi, n)
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1), y
+
+
+@EACH
+@given(cuts=st.lists(st.integers(0, 90), max_size=6), seed=st.integers(0, 1))
+@settings(max_examples=3, deadline=None, derandomize=True)
+def test_the_library_fits_at_the_same_events_for_any_batching(pipeline: Pipeline, cuts: list[int], seed: int) -> None:
+    carried, y = events(pipeline, 90, seed)
+    whole, parts = pipeline.learner(), pipeline.learner()
+    ids = [f"e{i % 80}" for i in range(90)]
+    said = whole.learn(carried, y, ids=ids)
+    pieces = [parts.learn(carried[a:b], y[a:b], ids=ids[a:b]) for a, b in pairwise([0, *sorted(cuts), 90])]
+    assert np.concatenate(pieces).tobytes() == said.tobytes()
+    assert parts.digest() == whole.digest()
+    assert whole.view().fitted_events == (80 if pipeline.batch else 25)
+    assert whole.view().not_ready is None
+
+
+def replayed(pipeline: Pipeline, log: list[Any]) -> Learner:
+    other = pipeline.learner()
+    for record in log:
+        other.apply(record)
+    return other
+
+
+def logged(pipeline: Pipeline, n: int, late: int) -> tuple[Learner, list[Any]]:
+    """A learner and its log, where each fit comes `late` records after the events that it was made of."""
+    learner, log = pipeline.learner(), []
+    carried, y = events(pipeline, n)
+    under_way: list[tuple[int, Fitted]] = []
+    for start in range(0, n, 10):
+        record: Any = batch(learner, carried[start : start + 10], y[start : start + 10])
+        learner.apply(record)
+        log.append(record)
+        if learner.due and not under_way:
+            under_way.append((len(log) + late, learner.fitting().run()))
+        if under_way and under_way[0][0] <= len(log):
+            fitted = under_way.pop()[1]
+            learner.apply(fitted)
+            log.append(fitted)
+    return learner, log
+
+
+@EACH
+@pytest.mark.parametrize("late", [0, 2])
+def test_a_log_with_fits_gives_the_same_bits_again(pipeline: Pipeline, late: int) -> None:
+    learner, log = logged(pipeline, 90, late)
+    fits = [record for record in log if isinstance(record, Fitted)]
+    assert len(fits) == (1 if not pipeline.batch else 4 if late == 0 else 2)
+    assert replayed(pipeline, log).digest() == learner.digest()
+    for after in range(len(log)):  # a snapshot anywhere, and the log from there
+        early = replayed(pipeline, log[:after])
+        again = Learner.restored(early.config, copied(early))
+        for record in log[after:]:
+            again.apply(record)
+        assert again.digest() == learner.digest()
+
+
+@EACH
+def test_a_fit_of_another_life_is_left_out(pipeline: Pipeline) -> None:
+    learner, log = logged(pipeline, 60, 0)
+    fitted = next(record for record in log if isinstance(record, Fitted))
+    start = copied(pipeline.learner())
+    digest = learner.digest()
+    learner.apply(fitted)  # another node had made it, too
+    assert learner.digest() == digest
+    learner.apply(Restored(1, start))
+    rolled_back = learner.digest()
+    learner.apply(fitted)  # from before the roll-back
+    assert learner.digest() == rolled_back
+    learner.apply(dataclasses.replace(fitted, restores=1))  # of events that have not been learnt
+    assert learner.digest() == rolled_back
+    for record in log:
+        if not isinstance(record, Fitted):
+            learner.apply(record)
+    assert learner.due
+    learner.apply(learner.fitting().run())
+    assert learner.digest() != rolled_back
+    assert not learner.due
+
+
+@EACH
+def test_a_fit_that_is_not_of_such_a_learner_is_refused(pipeline: Pipeline) -> None:
+    learner, log = logged(pipeline, 40, 0)
+    fitted = next(record for record in log if isinstance(record, Fitted))
+    digest = learner.digest()
+    name, array = next(iter(fitted.arrays.items()))
+    broken = [
+        {key: value for key, value in fitted.arrays.items() if key != name},
+        {**fitted.arrays, "algorithm.other": array},
+        {**fitted.arrays, name: array.astype(np.float32)},
+        {**fitted.arrays, name: array[None]},
+    ]
+    for arrays in broken:
+        with pytest.raises(Refused):
+            learner.apply(Fitted(1, 0, arrays))
+        assert learner.digest() == digest
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_an_embedding_learns_what_no_linear_model_can(name: str) -> None:
+    X, y = rings(3000, seed=0)
+    more = {"refit_every": 400, "refit_window": 400} if hasattr(algorithms()[name], "fit") else {}
+    learner = create(name, dim=2, embedding={"components": 40, "warmup": 300}, **more)
+    scores = learner.learn(X, y)
+    assert auc(scores[1000:], y[1000:]) > 0.9
+    linear = create(name, dim=2, embedding="none", **more)
+    assert auc(linear.learn(X, y)[1000:], y[1000:]) < 0.7
+
+
+@pytest.mark.parametrize("kind", ["nystroem", "fourier"])
+@pytest.mark.parametrize("name", ["cbr", "fofo", "loam-ilsc", "oam", "npsvor"])
+def test_any_algorithm_stands_behind_an_embedding(name: str, kind: str) -> None:
+    X, y = rings(1500, seed=1)
+    labels = np.where(y > 0, 4.0, 2.0) if name == "npsvor" else y
+    learner = create(name, dim=2, embedding={"kind": kind, "components": 60, "warmup": 200})
+    learner.learn(X, labels)
+    X, y = rings(500, seed=2)
+    assert auc(learner.score(X), y) > 0.9
+
+
+def test_the_warm_up_is_learnt_and_not_dropped() -> None:
+    X, y = rings(500, seed=3)
+    space = {"kind": "nystroem", "components": 30, "warmup": 500}
+    learner = create("oam", dim=2, embedding=space, calibration={"memory": 50})
+    linear = create("oam", dim=2, calibration={"memory": 50})
+    said = learner.learn(X[:499], y[:499])
+    assert said.tobytes() == linear.learn(X[:499], y[:499]).tobytes()
+    assert learner.view().not_ready == "the embedding is fitted after 500 labelled events; linear until then"
+    learner.learn(X[499:], y[499:])
+    assert learner.view().not_ready is None
+    assert auc(learner.score(X), y) > 0.9
+    assert learner.figures()["events"] == 500
+    # as if the embedding had been there from the start: the same events through the same space, in order
+    state = learner.state()
+    assert state["algorithm.seen"].tolist() == [int((y < 0).sum()), int((y > 0).sum())]
+    assert state["calibration.events"].tolist() == [500]
+    assert state["threshold.seen"].tolist() == [int((y < 0).sum()), int((y > 0).sum())]
+    assert len(state["retained.labels"]) == 0
+
+
+def test_a_batch_algorithm_waits_for_both_classes() -> None:
+    X, y = rings(200, seed=4)
+    late = np.where(np.arange(200) < 150, -1.0, y)
+    first = 150 + int(np.flatnonzero(late[150:] > 0)[0])
+    for cuts in ([], [50], list(range(1, first))):
+        learner = create("ranksvm", dim=2, refit_every=100, refit_window=120)
+        for a, b in pairwise([0, *cuts, first]):
+            learner.learn(X[a:b], late[a:b])
+        assert learner.view().fitted_events == 0
+        learner.learn(X[first:], late[first:])
+        assert learner.view().fitted_events == first + 1
+    weighted = create("ranksvm", dim=2, refit_every=100, refit_window=120)
+    weighted.learn(X, late, weights=(late < 0) * 1.0)
+    assert weighted.view().fitted_events == 0
+    assert weighted.view().not_ready == "the first fit comes after 100 labelled events"
+
+
+def test_fit_takes_data_or_what_is_retained() -> None:
+    X, y = rings(600, seed=5)
+    settings_: dict[str, Any] = {"embedding": {"components": 50}, "refit_every": 200, "refit_window": 600}
+    learner = create("nbauc", dim=2, **settings_)
+    learner.fit(X, y)
+    assert auc(learner.score(X), y) > 0.95
+    assert learner.figures()["events"] == 0
+    with_weights = create("nbauc", dim=2, **settings_)
+    with_weights.fit(X, y, weights=np.ones(600))
+    assert with_weights.score(X).tobytes() == learner.score(X).tobytes()
+    learner.learn(X[:50], y[:50])  # joins what fit() was given
+    learner.fit()
+    assert len(learner.state()["retained.labels"]) == 600
+    with pytest.raises(ValueError, match=r"negative|class"):
+        learner.fit(X[y > 0], y[y > 0])
+    with pytest.raises(ValueError, match="no events"):
+        create("nbauc", dim=2).fit()
+    for bad in ((X, y[:5]), (X, None), (X[:, :1], y)):
+        with pytest.raises(Refused):
+            learner.fit(*bad)
+    with pytest.raises(Refused, match="learns from each event"):
+        create("cbr", dim=2).fit(X, y)
+    early = create("oam", dim=2, embedding={"kind": "nystroem", "components": 50, "warmup": 10_000})
+    early.fit(X, y)
+    assert early.view().waits_for is None
+    assert auc(early.score(X), y) > 0.9
+
+
+def test_a_fit_that_fails_leaves_the_model_and_is_tried_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = rings(500, seed=6)
+    learner = create("ranksvm", dim=2, refit_every=100, refit_window=100)
+    learner.learn(X[:100], y[:100])
+    before = learner.state()["algorithm.w"].tobytes()
+    ranksvm = algorithms()["ranksvm"]
+    fit, tried = ranksvm.fit, []  # type: ignore[attr-defined]
+
+    def fails(*arguments: Any) -> Any:
+        tried.append(learner.figures()["events"])
+        if len(tried) < 3:
+            raise ValueError("no such model")
+        return fit(*arguments)
+
+    monkeypatch.setattr(ranksvm, "fit", fails)
+    for i in range(100, 500):
+        learner.learn(X[i : i + 1], y[i : i + 1])
+        if len(tried) < 3:
+            assert learner.state()["algorithm.w"].tobytes() == before
+    assert tried == [200, 300, 400, 500]
+    assert learner.view().fitted_events == 500
+
+
+def test_columns_met_since_a_fit_was_begun_have_weight_0() -> None:
+    learner = create("ranksvm", features={"kind": "named", "bits": 12}, refit_every=20, refit_window=20)
+    early = [{"a": float(i), "b": float(-i)} for i in range(20)]
+    y = np.where(np.arange(20) < 10, -1.0, 1.0)
+    learner.apply(Batch(learner.encode(early), y))
+    fitted = learner.fitting().run()
+    late = [{f"new{i}": 1.0, "a": float(i)} for i in range(20)]
+    learner.apply(Batch(learner.encode(late), y))
+    learner.apply(fitted)
+    assert learner.score([{"new3": 100.0}]).tolist() == [0.0]
+    assert learner.score([{"a": 2.0}])[0] != 0.0

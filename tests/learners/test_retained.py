@@ -1,0 +1,230 @@
+"""The window of events kept for fits, against lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from learners.arrays import Rows, Sparse, Vector
+from learners.retained import Retained
+from tests.learners.streams import as_sparse, piece
+
+DIM = 3
+REPRODUCIBLY = settings(max_examples=80, deadline=None, derandomize=True, database=None)
+KINDS = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+
+Event = tuple[list[float], float, float]  # a dense row, its label and weight
+
+
+class Lists:
+    """The same, slow and plain: one event at a time, the oldest out while there are too many."""
+
+    def __init__(self, window: int, most: int, sparse: bool) -> None:
+        self.window, self.most, self.sparse = window, most, sparse
+        self.events: list[Event] = []
+
+    def numbers(self) -> int:
+        return sum(sum(value != 0 for value in row) if self.sparse else len(row) for row, _, _ in self.events)
+
+    def learn(self, event: Event) -> None:
+        self.events.append(event)
+        while len(self.events) > 1 and (len(self.events) > self.window or self.numbers() > self.most):
+            del self.events[0]
+
+
+def columns_of(events: list[Event], sparse: bool) -> tuple[Rows, Vector, Vector]:
+    X = np.array([row for row, _, _ in events], dtype=np.float64).reshape(-1, DIM)
+    y, weight = np.array([label for _, label, _ in events]), np.array([weight for _, _, weight in events])
+    return (as_sparse(X) if sparse else X), y, weight
+
+
+def arrays(rows: Rows) -> list[Any]:
+    return list(rows) if isinstance(rows, Sparse) else [rows]
+
+
+def same(retained: Retained, events: list[Event], sparse: bool) -> bool:
+    rows, y, weight = columns_of(events, sparse)
+    found = [*arrays(retained.rows()), retained.labels(), retained.weights()]
+    expected = [*arrays(rows), y, weight]
+    return len(retained) == len(events) and all(
+        a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+        for a, b in zip(found, expected, strict=True)
+    )
+
+
+def made(window: int, most: int, sparse: bool) -> Retained:
+    return Retained(window, most, None if sparse else DIM)
+
+
+def restored(retained: Retained) -> Retained:
+    state = {name: array.copy() for name, array in retained.state().items()}
+    copy = Retained(retained.window, retained.most, retained.dim)
+    assert {name: array.shape for name, array in state.items()} == copy.shapes(state)
+    assert not len(copy)
+    copy.restore(state)
+    return copy
+
+
+def same_state(a: Retained, b: Retained) -> bool:
+    one, other = a.state(), b.state()
+    return one.keys() == other.keys() and all(
+        one[name].dtype == other[name].dtype
+        and one[name].shape == other[name].shape
+        and one[name].tobytes() == other[name].tobytes()
+        for name in one
+    )
+
+
+def allocated(retained: Retained) -> int:
+    """Numbers of the rows that there is memory for."""
+    return retained._values.room * (retained.dim or 1)
+
+
+event = st.tuples(
+    st.lists(st.sampled_from([0.0, 0.0, 1.5, -2.0]), min_size=DIM, max_size=DIM),
+    st.sampled_from([-1.0, 1.0, 4.0]),
+    st.sampled_from([0.0, 1.0, 0.25]),
+)
+batches = st.lists(st.lists(event, max_size=12), max_size=8)
+FULL, HALF, EMPTY = ([1.0, 2.0, 3.0], 1.0, 1.0), ([0.0, 0.0, 4.0], -1.0, 0.5), ([0.0, 0.0, 0.0], -1.0, 1.0)
+
+
+@KINDS
+@given(batches=batches, window=st.integers(1, 9), most=st.integers(1, 20))
+@example(batches=[[FULL], [EMPTY], [EMPTY, FULL]], window=9, most=2)  # a row that is too long by itself
+@example(batches=[[HALF], [FULL, EMPTY], [HALF], []], window=9, most=2)
+@example(batches=[[HALF, EMPTY], [EMPTY, EMPTY], [EMPTY]], window=3, most=1)
+@REPRODUCIBLY
+def test_same_as_lists(sparse: bool, batches: list[list[Event]], window: int, most: int) -> None:
+    retained, one_by_one, lists = made(window, most, sparse), made(window, most, sparse), Lists(window, most, sparse)
+    for batch in batches:
+        retained.learn(*columns_of(batch, sparse))
+        for one in batch:
+            lists.learn(one)
+            one_by_one.learn(*columns_of([one], sparse))
+            assert same(one_by_one, lists.events, sparse)
+        assert same(retained, lists.events, sparse)
+        assert same_state(retained, one_by_one)
+        assert same_state(retained, restored(retained))
+        one_by_one = restored(one_by_one)  # goes on like the one that it was
+
+
+@KINDS
+def test_long_streams(sparse: bool) -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(5000, DIM)) * (random.random((5000, DIM)) < 0.6)
+    y, weight, rows = np.sign(random.normal(size=5000)), random.random(5000), as_sparse(X) if sparse else X
+    events = list(zip(X.tolist(), y.tolist(), weight.tolist(), strict=True))
+    for window, most in ((300, 10**6), (10**6, 500), (150, 270)):
+        retained, lists, start = made(window, most, sparse), Lists(window, most, sparse), 0
+        for size in [*random.integers(0, 40, 100).tolist(), 700, 1, 900, 3]:
+            stop = start + size
+            retained.learn(piece(rows, start, stop), y[start:stop], weight[start:stop])
+            for one in events[start:stop]:
+                lists.learn(one)
+            assert same(retained, lists.events, sparse)
+            start = stop
+
+
+@KINDS
+def test_what_is_kept_is_a_copy(sparse: bool) -> None:
+    given = columns_of([FULL, HALF], sparse)
+    retained = made(5, 100, sparse)
+    retained.learn(*given)
+    for array in [*arrays(given[0]), *given[1:]]:
+        array[:] = 9
+    assert same(retained, [FULL, HALF], sparse)
+    state = {name: array.copy() for name, array in retained.state().items()}
+    copy = made(5, 100, sparse)
+    copy.restore(state)
+    for array in state.values():
+        array[:] = 9
+    assert same(copy, [FULL, HALF], sparse)
+
+
+@KINDS
+def test_rows_need_not_start_at_the_start(sparse: bool) -> None:
+    rows, y, weight = columns_of([HALF, FULL, EMPTY, FULL], sparse)
+    retained = made(5, 100, sparse)
+    if isinstance(rows, Sparse):
+        rows = Sparse(rows.data, rows.indices, rows.indptr[1:])  # of a longer matrix
+        retained.learn(rows, y[1:], weight[1:])
+    else:
+        retained.learn(rows[1:], y[1:], weight[1:])
+    assert same(retained, [FULL, EMPTY, FULL], sparse)
+
+
+@KINDS
+def test_clear(sparse: bool) -> None:
+    retained = made(50, 1000, sparse)
+    retained.learn(*columns_of([FULL] * 80, sparse))
+    retained.clear()
+    assert same(retained, [], sparse)
+    assert same_state(retained, made(50, 1000, sparse))
+    assert allocated(retained) == 0
+    retained.learn(*columns_of([HALF, FULL], sparse))
+    assert same(retained, [HALF, FULL], sparse)
+
+
+@KINDS
+@pytest.mark.parametrize(("window", "most"), [(100, 10**6), (10**6, 300)], ids=["by events", "by numbers"])
+@pytest.mark.parametrize("size", [1, 7, 99, 4000])
+def test_memory_is_at_most_twice_what_is_kept(sparse: bool, window: int, most: int, size: int) -> None:
+    retained = made(window, most, sparse)
+    for _ in range(8000 // size):
+        retained.learn(*columns_of([FULL] * size, sparse))
+        assert allocated(retained) <= 2 * 300
+        assert retained._labels.room <= 2 * 100
+    assert len(retained) == 100
+
+
+def test_memory_follows_what_is_kept_and_not_the_window() -> None:
+    retained = Retained(10**9, 10**12, DIM)
+    retained.learn(*columns_of([FULL] * 50, False))
+    assert allocated(retained) <= 64 * 2 * DIM
+
+
+@KINDS
+def test_an_event_is_moved_about_once(sparse: bool) -> None:
+    """Learning one event after the other costs O(1) moves each: the arrays stay in place but for every 100th event."""
+    retained, moves, before = made(100, 10**6, sparse), 0, None
+    for n in range(3000):
+        retained.learn(*columns_of([FULL], sparse))
+        start = retained.labels().__array_interface__["data"][0]
+        moves += n >= 100 and start != before + retained.labels().itemsize
+        before = start
+    assert 0 < moves <= 2900 / 100 + 1
+
+
+@KINDS
+def test_shapes_tell_a_foreign_state(sparse: bool) -> None:
+    large, small = made(50, 1000, sparse), made(50, 10, sparse)
+    large.learn(*columns_of([FULL] * 20, sparse))
+    state = {name: array.copy() for name, array in large.state().items()}
+    shapes = {name: array.shape for name, array in state.items()}
+    assert large.shapes(state) == shapes
+    assert small.shapes(state)["labels"] == (3,)  # it keeps no more than that
+    for name in state:
+        cut = state | {name: state[name][:-1]}
+        assert large.shapes(cut) != {key: array.shape for key, array in cut.items()}
+
+
+@pytest.mark.parametrize("sizes", [[3, -3, 6], [2**63 - 1, 2**63 - 1, 8], [3, 4, -1]], ids=str)
+def test_shapes_tell_sizes_that_cannot_be(sizes: list[int]) -> None:
+    retained = made(50, 1000, True)
+    retained.learn(*columns_of([HALF, FULL, HALF], True))
+    state = retained.state() | {"sizes": np.array(sizes)}
+    assert retained.shapes(state) == dict.fromkeys(state, (0,))
+
+
+def test_a_row_that_is_too_long_by_itself_is_kept_alone() -> None:
+    for dim, rows in ((None, as_sparse(np.ones((4, 50)))), (50, np.ones((4, 50)))):
+        retained = Retained(10, 20, dim)
+        retained.learn(rows, np.array([1.0, 2.0, 3.0, 4.0]), np.ones(4))
+        assert retained.labels().tolist() == [4.0]
+        assert allocated(retained) <= 128 * (dim or 1)
+        assert same_state(retained, restored(retained))

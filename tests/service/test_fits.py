@@ -1,0 +1,307 @@
+"""Fits in the service: in the background, logged, the same on every node, in nobody's way; and ordinal learners."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from learners import Learner, algorithms, create
+from learners.batch import Fitted
+from learners.config import Config
+from service.codec import Created, unpack_record
+from service.store import Store
+from service.wire import decode_update
+from tests.service.apps import client, events
+from tests.service.logs import whole_log
+from tests.service.test_engine import engine, until
+
+FEATURES = {"kind": "dense", "dim": 3}
+SETUPS: dict[str, dict[str, Any]] = {
+    "nsauc": {"algorithm": "nsauc", "features": FEATURES, "embedding": {"components": 10, "warmup": 40}},
+    "cbr, fourier": {
+        "algorithm": "cbr",
+        "features": FEATURES,
+        "embedding": {"kind": "fourier", "components": 10, "warmup": 40},
+    },
+    "ranksvm": {"algorithm": "ranksvm", "features": FEATURES, "refit_every": 50, "refit_window": 80},
+    "nbauc": {
+        "algorithm": "nbauc",
+        "features": FEATURES,
+        "embedding": {"components": 10},
+        "refit_every": 50,
+        "refit_window": 80,
+    },
+    "svr": {
+        "algorithm": "svr",
+        "features": FEATURES,
+        "params": {"ranks": 3},
+        "refit_every": 50,
+        "refit_window": 80,
+    },
+}
+EACH = pytest.mark.parametrize("name", SETUPS)
+
+
+def labelled(name: str, count: int, start: int = 0) -> list[dict[str, Any]]:
+    """Events with labels as the learner takes them."""
+    made = events(count, start)
+    if name == "svr":
+        for event in made:
+            event["label"] = 1 + 2 * event["label"]
+    return made
+
+
+def batch_of(name: str, count: int, start: int = 0) -> Any:
+    return decode_update(msgspec.json.encode({"events": labelled(name, count, start)}), Config.of(SETUPS[name]))
+
+
+async def replayed(store: Store, birth: bytes, position: int) -> tuple[Learner, int]:
+    """The library over the log's records up to a position, and how many fits were among them."""
+    learner, fits = None, 0
+    for entry in await whole_log(store, "a", birth):
+        record = unpack_record(entry.data, "a record")
+        if entry.position > position:
+            break
+        if isinstance(record, Created):
+            learner = Learner(Config.of(record.config))
+        else:
+            assert learner is not None
+            learner.apply(record)
+            fits += isinstance(record, Fitted)
+    assert learner is not None
+    return learner, fits
+
+
+@EACH
+async def test_fits_are_records_of_the_log(name: str, store: Store) -> None:
+    async with engine(store, trim_log=False) as node:
+        hosted, _ = await node.create("a", Config.of(SETUPS[name]))
+        for start in range(0, 200, 10):
+            await hosted.update(batch_of(name, 10, start))
+        await until(lambda: not hosted.fitting and not hosted.learner.due and hosted.view.not_ready is None)
+        assert hosted.unfit is None
+        position, digest = await hosted.digest()
+        learner, fits = await replayed(store, hosted.birth, position)
+        assert fits >= 1
+        assert learner.digest() == digest
+        assert learner.view().fitted_events == hosted.view.fitted_events
+        scores = hosted.view.scorer.score(batch_of(name, 50).rows).scores
+        assert len(np.unique(scores)) > 10
+    async with engine(store) as other:  # after a crash, from the log
+        assert await other.get("a").digest() == (position, digest)
+        await other.get("a").save()
+    async with engine(store) as third:  # and from a snapshot
+        assert await third.get("a").digest() == (position, digest)
+
+
+async def test_a_warm_up_ends_before_the_next_event_and_drops_none(store: Store) -> None:
+    config = Config.of(SETUPS["nsauc"])
+    async with engine(store) as node:
+        hosted, _ = await node.create("a", config)
+        updates = [hosted.update(batch_of("nsauc", 7, start)) for start in range(0, 98, 7)]
+        for update in updates[:3]:
+            await update
+        first_wave = [asyncio.create_task(update) for update in updates[3:6]]
+        await asyncio.gather(*first_wave)  # joined in one record, which is what the fit waits for
+        assert hosted.view.not_ready is not None
+        for update in updates[6:]:
+            await update
+            assert hosted.view.not_ready is None
+        assert hosted.learner.state()["algorithm.seen"].sum() == 98
+        log = [unpack_record(one.data, "it") for one in await whole_log(store, "a", hosted.birth)]
+        first = next(i for i, record in enumerate(log) if isinstance(record, Fitted))
+        before = sum(len(record.labels) for record in log[1:first])  # type: ignore[union-attr]
+        assert before == 42
+        assert log[first].events == before  # type: ignore[union-attr]
+
+
+@EACH
+async def test_two_nodes_agree_whoever_fits(name: str, store: Store, open_again: Any) -> None:
+    second = await open_again()
+    async with engine(store, follow_seconds=0.02) as one, engine(second, follow_seconds=0.02) as two:
+        here, _ = await one.create("a", Config.of(SETUPS[name]))
+        there, _ = await two.create("a", Config.of(SETUPS[name]))
+        for start in range(0, 240, 20):
+            await asyncio.gather(here.update(batch_of(name, 10, start)), there.update(batch_of(name, 10, start + 10)))
+        await until(lambda: not here.fitting and not there.fitting and here.view.not_ready is None)
+
+        async def settled() -> bool:
+            await here.catch_up()
+            await there.catch_up()
+            return await here.digest() == await there.digest() and not here.learner.due
+
+        await until(settled)
+
+
+class Held:
+    """A fit that waits until it is let go."""
+
+    def __init__(self, fit: Any) -> None:
+        self._fit = fit
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.begun.set()
+        assert self.go.wait(60)
+        return self._fit(*arguments)
+
+
+async def test_events_are_learnt_and_scored_while_a_fit_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = "/v1/learners/a"
+    async with client() as http:
+        await http.put(url, json=SETUPS["ranksvm"])
+        await http.post(f"{url}/update", json={"events": events(50)})
+
+        async def fitted() -> bool:
+            shown: dict[str, Any] = (await http.get(url)).json()
+            return bool(shown["ready"] and shown["fit"]["events"] == 50 and not shown["fit"]["running"])
+
+        await until(fitted)
+        held = Held(algorithms()["ranksvm"].fit)  # type: ignore[attr-defined]
+        monkeypatch.setattr(algorithms()["ranksvm"], "fit", held)
+        await http.post(f"{url}/update", json={"events": events(60, 50)})
+        await until(held.begun.is_set)
+        assert (await http.get(url)).json()["fit"] == {"events": 50, "running": True, "failed": None}
+        reply = (await http.post(f"{url}/update", json={"events": events(30, 110)})).json()
+        assert reply["applied"] == 30
+        said = (await http.post(f"{url}/predict", json={"events": [{"x": [1.5, 0.1, 0]}]})).json()
+        assert said["ready"]
+        assert said["results"][0]["score"] != 0
+        held.go.set()
+
+        async def fitted_again() -> bool:
+            return bool((await http.get(url)).json()["fit"]["events"] == 110)
+
+        await until(fitted_again)
+        assert (await http.get(f"{url}/metrics")).json()["events"] == 140
+
+
+async def test_a_stop_does_not_wait_for_a_fit(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fit = algorithms()["ranksvm"].fit  # type: ignore[attr-defined]
+    for name, setup in (("a", SETUPS["ranksvm"]), ("b", SETUPS["nsauc"])):
+        held = Held(fit)
+        monkeypatch.setattr(algorithms()["ranksvm"], "fit", held)
+        monkeypatch.setattr("learners.embedding.fit", held)
+        async with asyncio.timeout(30), client(f"sqlite:///{tmp_path / name}.db") as http:
+            await http.put("/v1/learners/a", json=setup)
+            await http.post("/v1/learners/a/update", json={"events": events(60)})
+            await until(held.begun.is_set)
+        held.go.set()
+        monkeypatch.undo()
+        async with client(f"sqlite:///{tmp_path / name}.db") as http:  # is fitted by the next start
+
+            async def fitted(http: Any = http) -> bool:
+                return bool((await http.get("/v1/learners/a")).json()["fit"]["events"] == 60)
+
+            await until(fitted)
+            assert (await http.get("/v1/learners/a")).json()["ready"]
+    assert "error" not in caplog.text.lower()
+
+
+async def test_a_fit_that_fails_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    fit, tries = algorithms()["ranksvm"].fit, []  # type: ignore[attr-defined]
+
+    def fails(*arguments: Any) -> Any:
+        tries.append(len(arguments[3]))
+        if len(tries) == 1:
+            raise ValueError("no such model for these events")
+        return fit(*arguments)
+
+    monkeypatch.setattr(algorithms()["ranksvm"], "fit", fails)
+    url = "/v1/learners/a"
+    async with client() as http:
+        await http.put(url, json=SETUPS["ranksvm"])
+        await http.post(f"{url}/update", json={"events": events(50)})
+
+        async def failed() -> bool:
+            return bool((await http.get(url)).json()["fit"]["failed"])
+
+        await until(failed)
+        shown = (await http.get(url)).json()
+        assert shown["fit"] == {"events": 0, "running": False, "failed": "no such model for these events"}
+        assert shown["not_ready"] == "the first fit comes after 50 labelled events"
+        await http.post(f"{url}/update", json={"events": events(49, 50)})
+        assert len(tries) == 1
+        await http.post(f"{url}/update", json={"events": events(1, 99)})
+
+        async def fitted() -> bool:
+            return bool((await http.get(url)).json()["fit"] == {"events": 100, "running": False, "failed": None})
+
+        await until(fitted)
+
+
+# Ordinal learners
+
+RANKED: dict[str, Any] = {"algorithm": "npsvor", "features": FEATURES, "params": {"ranks": 3, "capacity": 50}}
+
+
+def ranked(count: int, start: int = 0) -> list[dict[str, Any]]:
+    made = events(count, start)
+    for event in made:
+        event["label"] = 1 + int(event["x"][0] > 0.6) + int(event["x"][0] > 1.2)
+    return made
+
+
+async def test_ranks_over_http_are_those_of_the_library() -> None:
+    learner = create("npsvor", dim=3, ranks=3, capacity=50)
+    made = ranked(400)
+    ranks = learner.learn([one["x"] for one in made], [one["label"] for one in made], ids=[one["id"] for one in made])
+    url = "/v1/learners/a"
+    async with client() as http:
+        created = (await http.put(url, json=RANKED)).json()
+        assert created["config"]["threshold"] is created["config"]["calibration"] is None
+        assert created["class_counts"] == {"1": 0, "2": 0, "3": 0}
+        early = (await http.post(f"{url}/predict", json={"events": [{"x": [0, 0, 0]}]})).json()
+        assert early["ready"] is False
+        assert early["results"] == [{"id": None, "score": 0.0, "rank": None}]
+        results = []
+        for start in range(0, 400, 50):
+            reply = (await http.post(f"{url}/update", json={"events": made[start : start + 50]})).json()
+            results += reply["results"]
+        assert [one["rank"] for one in results] == ranks.tolist()
+        assert set(results[0]) == {"id", "status", "score", "rank"}
+        again = (await http.post(f"{url}/update", json={"events": made[:2]})).json()
+        assert again["results"][1] == {"id": "e1", "status": "duplicate", "score": None, "rank": None}
+        assert (await http.get(f"{url}/digest")).json()["digest"] != ""
+        learner.learn([one["x"] for one in made[:2]], [1, 1], ids=["e0", "e1"])
+        assert (await http.get(f"{url}/digest")).json()["digest"] == learner.digest()
+        figures = (await http.get(f"{url}/metrics")).json()
+        local = learner.figures()
+        assert {key: figures[key] for key in local} == local
+        assert figures["window"]["mae"] == np.mean(np.abs(ranks - [one["label"] for one in made]))
+        assert "threshold" not in figures
+        said = (await http.post(f"{url}/predict", json={"events": [{"x": [1.9, 0.5, 0]}, {"x": [0, 0.5, 0]}]})).json()
+        assert [one["rank"] for one in said["results"]] == [3, 1]
+        assert said["results"][0]["score"] > said["results"][1]["score"]
+        points = (await http.get(f"{url}/metrics/history")).json()["points"]
+        assert points[-1]["accuracy"] > 0.5
+        shown = (await http.get("/v1/learners")).json()["learners"][0]
+        assert sum(shown["class_counts"].values()) == shown["events"] == 400
+
+
+@pytest.mark.parametrize("label", [0, 4, 1.5, True, None, "2", -1, 2**70])
+async def test_a_label_that_is_no_rank_is_refused_by_its_place(label: Any) -> None:
+    url = "/v1/learners/a"
+    made = ranked(3)
+    made[1]["label"] = label
+    async with client() as http:
+        await http.put(url, json=RANKED)
+        reply = await http.post(f"{url}/update", json={"events": made})
+        assert reply.status_code == 422
+        assert [one["pointer"] for one in reply.json()["errors"]] == ["/events/1/label"]
+        assert "a whole number from 1 to 3" in reply.json()["errors"][0]["detail"]
+        assert (await http.get(url)).json()["events"] == 0
+
+
+async def test_ranks_are_refused_by_a_learner_of_two_classes() -> None:
+    async with client() as http:
+        await http.put("/v1/learners/a", json={"algorithm": "cbr", "features": FEATURES})
+        reply = await http.post("/v1/learners/a/update", json={"events": [{"x": [1, 2, 3], "label": 2}]})
+        assert reply.status_code == 422

@@ -1,0 +1,117 @@
+"""Replays to ordinal learners, and to those that are fitted now and then: labels, figures, what is waited for."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.service.process import Process
+from tests.service.test_cli import run
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    folder = tmp_path_factory.mktemp("server")
+    with Process(f"sqlite:///{folder / 'store.db'}", folder / "log") as process:
+        yield process
+
+
+@pytest.fixture
+def arrays(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.npz"
+    rng = np.random.default_rng(0)
+    y = rng.random(2500) < 0.2
+    np.savez(path, X=rng.normal(size=(2500, 3)) + y[:, None], y=y.astype(int))
+    return path
+
+
+@pytest.fixture
+def grades(tmp_path: Path) -> Path:
+    """Rows of three grades in words, that a line through the features tells apart."""
+    path = tmp_path / "grades.csv"
+    rng = np.random.default_rng(0)
+    grade = rng.integers(0, 3, 900)
+    X = rng.normal(scale=0.3, size=(900, 2)) + grade[:, None]
+    words = np.array(["poor", "fair", "good"])[grade]
+    path.write_text("a,b,label\n" + "".join(f"{a},{b},{word}\n" for (a, b), word in zip(X, words, strict=True)))
+    return path
+
+
+def ordinal(server: Process, name: str, algorithm: str, *options: object) -> None:
+    features = ["--features", "dense", "--dim", 2, "--param", "ranks=3"]
+    run(server, "create", name, "--algorithm", algorithm, *features, *options)
+
+
+def test_replay_to_an_ordinal_learner(server: Process, grades: Path) -> None:
+    ordinal(server, "grades", "npsvor")
+    text = run(server, "replay", grades, "--learner", "grades", status=1).stderr
+    assert all(repr(word) in text for word in ("poor", "fair", "good"))
+    assert text.endswith(
+        "expected the learner's 3 ranks as '1', '2', '3': name the file's with --ranks LOWEST,...,HIGHEST\n"
+    )
+    order = ["--ranks", "poor, fair, good"]
+    result = run(server, "replay", grades, "--learner", "grades", *order, "--limit", 500)
+    assert "rows 0 to 500: 500 learnt" in result.stderr
+    assert not re.search("AUC|F1|threshold|positives", result.stdout)
+    assert re.search(r"MAE\W+0\.\d{4}\W+0\.\d{4}", result.stdout)
+    assert re.search(r"MSE\W+0\.\d{4}\W+0\.\d{4}", result.stdout)
+    assert re.search(r"accuracy\W+0\.\d{4}\W+0\.\d{4}", result.stdout)
+    result = run(server, "replay", grades, "--learner", "grades", *order, "--json")
+    found = json.loads(result.stdout)
+    assert "resuming at row 500" in result.stderr
+    assert (found["applied"], found["ready"], found["not_ready"], found["fit"]) == (400, True, None, None)
+    assert found["metrics"]["since_start"]["accuracy"] > 0.6
+    assert list(found["metrics"]["class_counts"]) == ["1", "2", "3"]
+
+
+def test_ranks_for_a_learner_of_two_classes(server: Process, arrays: Path) -> None:
+    run(server, "create", "classes", "--algorithm", "loam-ada", "--features", "dense", "--dim", 3)
+    text = run(server, "replay", arrays, "--learner", "classes", "--ranks", "0,1", status=1).stderr
+    assert text == "error: --ranks is for ordinal learners; classes tells two classes: use --positive\n"
+
+
+@pytest.mark.parametrize("order", ["", "low", "low,,high", "low,"])
+def test_ranks_that_are_no_list(server: Process, arrays: Path, order: str) -> None:
+    text = run(server, "replay", arrays, "--learner", "any", "--ranks", order, status=2).stderr
+    assert "expected two or more labels" in text
+
+
+def test_a_rank_whose_label_has_a_comma(server: Process, tmp_path: Path) -> None:
+    path = tmp_path / "comma.jsonl"
+    labels = ["no", "yes, a little", "yes"]
+    path.write_text("".join(json.dumps({"x": [i, 1], "label": labels[i % 3]}) + "\n" for i in range(30)))
+    ordinal(server, "comma", "npsvor")
+    result = run(server, "replay", path, "--learner", "comma", "--ranks", 'no,"yes, a little",yes', "--json")
+    assert json.loads(result.stdout)["metrics"]["class_counts"] == {"1": 10, "2": 10, "3": 10}
+
+
+def test_replay_says_what_a_learner_waits_for_and_when_it_was_fitted(server: Process, grades: Path) -> None:
+    ordinal(server, "batch", "svc", "--refit-every", 600)
+    replay = ["replay", grades, "--learner", "batch", "--ranks", "poor,fair,good"]
+    text = run(server, *replay, "--limit", 500).stderr
+    assert text.endswith("last fit: none yet\nbatch is not ready: the first fit comes after 600 labelled events\n")
+    run(server, *replay)
+    while not (found := json.loads(run(server, *replay, "--json").stdout))["fit"]["events"]:
+        assert found["fit"]["failed"] is None
+    assert found["ready"]
+    text = run(server, *replay).stderr
+    assert "last fit: after 900 events" in text
+    assert "not ready" not in text
+
+
+def test_replay_says_that_an_embedding_is_waited_for(server: Process, arrays: Path) -> None:
+    run(server, "create", "warming", "--algorithm", "nsauc", "--features", "dense", "--dim", 3)
+    text = run(server, "replay", arrays, "--learner", "warming", "--limit", 200).stderr
+    assert "warming is not ready: the embedding is fitted after 1,000 labelled events" in text
+
+
+def test_replay_of_ranks_to_a_learner_that_is_not_there(server: Process, grades: Path) -> None:
+    text = run(server, "replay", grades, "--learner", "nobody", status=1).stderr
+    assert "rarestream create nobody --algorithm ALGORITHM --features named" in text
+    text = run(server, "replay", grades, "--learner", "nobody", "--ranks", "poor,fair,good", status=1).stderr
+    assert "rarestream create nobody --algorithm ALGORITHM --features named --param ranks=3" in text
