@@ -69,6 +69,7 @@ class Fitted:
 
     events: int  # that the learner had learnt when the fit took its data
     restores: int  # that it had been through by then
+    dim: int  # columns that it had
     arrays: dict[str, NDArray[np.generic]]  # by part and name, like a state's
 
 

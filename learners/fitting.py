@@ -53,4 +53,4 @@ class Fitting:
         for name, array in arrays.items():
             if not np.isfinite(array).all():
                 raise ValueError(f"{name} came out with numbers that are not finite")
-        return Fitted(self.events, self.restores, arrays)
+        return Fitted(self.events, self.restores, self.dim, arrays)

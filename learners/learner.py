@@ -25,7 +25,7 @@ from learners.features import SparseColumns
 from learners.fitting import Fitting
 from learners.labels import as_array
 from learners.metrics import Metrics
-from learners.model import Model
+from learners.model import Model, check_arrays, check_shapes
 from learners.ordinal_metrics import OrdinalMetrics
 from learners.parameters import Problem, Refused, show
 from learners.recent import RecentIds, Sources
@@ -299,22 +299,9 @@ class Learner:
 def check_state(config: Config, state: State) -> None:
     """Refuse a state whose arrays are not those of such a learner: names, dtypes and shapes."""
     learner = Learner(config)
-    expected = learner.state()
-    problems = [Problem(f"/{name}", "is missing") for name in expected if name not in state]
-    problems += [Problem(f"/{name}", "is not part of this state") for name in state if name not in expected]
-    for name, array in expected.items():
-        if name in state and (state[name].dtype != array.dtype or state[name].ndim != array.ndim):
-            detail = f"is {state[name].dtype} of {state[name].ndim} axes; expected {array.dtype} of {array.ndim}"
-            problems.append(Problem(f"/{name}", detail))
-    if problems:
-        raise Refused(problems)
-    for name, shape in learner.shapes(state).items():
-        # an axis of an algorithm's that starts empty may grow with what events it has met
-        grows = name.startswith("algorithm.")
-        if any(have != want for have, want in zip(state[name].shape, shape, strict=True) if want or not grows):
-            problems.append(Problem(f"/{name}", f"has shape {state[name].shape}; expected {shape}"))
-    if problems:
-        raise Refused(problems)
+    check_arrays(state, learner.state())
+    # an axis of an algorithm's that starts empty may grow with what events it has met
+    check_shapes(state, learner.shapes(state), grows="algorithm.")
 
 
 def _groups(state: State) -> defaultdict[str, State]:

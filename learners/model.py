@@ -25,7 +25,7 @@ from learners.fitting import Fitting
 from learners.parameters import Problem, Refused
 from learners.retained import Retained
 
-__all__ = ["Arrays", "Model", "copied"]
+__all__ = ["Arrays", "Model", "check_arrays", "check_shapes", "copied"]
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
@@ -167,25 +167,30 @@ class Model:
 
         Raises `Refused` for one that is not of such a learner.
         """
-        self._check(fitted)
-        if not len(self._fits) or fitted.restores != self._fits[1] or fitted.events > events:
-            return False
-        every = self.config.refit_every
-        return self.warming if every is None else fitted.events - int(self._fits[0]) >= every
-
-    def _check(self, fitted: Fitted) -> None:
         expected = _flat("embedding", self._embedding) if self.config.embedding.kind != "none" else {}
         if self.config.batch:
             expected |= _flat("algorithm", self._model)
-        found = fitted.arrays
-        problems = [Problem(f"/{name}", "is missing") for name in expected if name not in found]
-        problems += [Problem(f"/{name}", "is not part of this fit") for name in found if name not in expected]
-        for name, array in expected.items():
-            if name in found and (found[name].dtype, found[name].ndim) != (array.dtype, array.ndim):
-                detail = f"is {found[name].dtype} of {found[name].ndim} axes; expected {array.dtype} of {array.ndim}"
-                problems.append(Problem(f"/{name}", detail))
-        if problems:
-            raise Refused(problems)
+        check_arrays(fitted.arrays, expected)
+        if not expected or fitted.restores != self._fits[1] or fitted.events > events:
+            return False
+        every = self.config.refit_every
+        wanted = self.warming if every is None else fitted.events - int(self._fits[0]) >= every
+        if wanted:
+            check_shapes(fitted.arrays, self._shapes(fitted))
+        return wanted
+
+    def _shapes(self, fitted: Fitted) -> dict[str, tuple[int, ...]]:
+        """The shapes that the arrays of a fit to so many columns have."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        dim = min(fitted.dim, self.dim)
+        if self.config.embedding.kind != "none":
+            space = embedding.EmbeddingState(**_group("embedding", fitted.arrays))  # type: ignore[arg-type]
+            shapes = {f"embedding.{name}": shape for name, shape in embedding.shapes(space, dim).items()}
+            dim = embedding.columns(space)
+        if self.config.batch:
+            like = self._algorithm.init(self.config.params, dim, self.config.seed)
+            shapes |= {name: array.shape for name, array in _flat("algorithm", like).items()}
+        return shapes
 
     def take(self, fitted: Fitted) -> tuple[Matrix, Vector] | None:
         """Go on with what was fitted; the retained events' values and labels, where the decision is to start anew."""
@@ -201,7 +206,7 @@ class Model:
             self._retained.clear()
             return said
         self._model = copied(self._algorithm.State, _group("algorithm", fitted.arrays))
-        if self.weights().w.shape[-1] < dim:  # columns were met since
+        if self.embedding is None and fitted.dim < dim:  # columns were met since
             self._model = self._algorithm.grow(config.params, self._model, dim)
         # decide by the fitted events until there are newer ones; a later fit's scores are much like the last one's
         return self._learn_retained() if first else None
@@ -250,15 +255,42 @@ class Model:
         if self.embedding is not None:
             dim = embedding.columns(self._embedding)
             self._model = self._algorithm.init(self.config.params, dim, self.config.seed)
+        retained = dict(groups["retained"])
+        if self.config.features.sparse and not np.isin(retained["indices"], np.arange(self.dim)).all():
+            raise Refused([Problem("/retained.indices", f"has columns that are not below {self.dim}")])
         shapes = embedding.shapes(self._embedding, self.dim)
         return {f"embedding.{name}": shape for name, shape in shapes.items()} | {
-            f"retained.{name}": shape for name, shape in self._retained.shapes(dict(groups["retained"])).items()
+            f"retained.{name}": shape for name, shape in self._retained.shapes(retained).items()
         }
 
 
 def copied(kind: Any, arrays: Arrays) -> Any:
     """A NamedTuple of copies of its arrays."""
     return kind(**{name: np.array(arrays[name], order="C") for name in kind._fields})
+
+
+def check_arrays(arrays: Arrays, expected: Arrays) -> None:
+    """Refuse arrays that have not the names, dtypes and numbers of axes of those expected."""
+    problems = [Problem(f"/{name}", "is missing") for name in expected if name not in arrays]
+    problems += [Problem(f"/{name}", "is not part of this") for name in arrays if name not in expected]
+    for name, array in expected.items():
+        if name in arrays and (arrays[name].dtype, arrays[name].ndim) != (array.dtype, array.ndim):
+            found = arrays[name]
+            detail = f"is {found.dtype} of {found.ndim} axes; expected {array.dtype} of {array.ndim}"
+            problems.append(Problem(f"/{name}", detail))
+    if problems:
+        raise Refused(problems)
+
+
+def check_shapes(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], grows: str | None = None) -> None:
+    """Refuse arrays of other shapes; where a name begins with `grows`, an axis that is expected empty may be longer."""
+    problems = []
+    for name, shape in shapes.items():
+        free = grows is not None and name.startswith(grows)
+        if any(have != want for have, want in zip(arrays[name].shape, shape, strict=True) if want or not free):
+            problems.append(Problem(f"/{name}", f"has shape {arrays[name].shape}; expected {shape}"))
+    if problems:
+        raise Refused(problems)
 
 
 def _retention(config: Config) -> tuple[int, int]:

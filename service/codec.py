@@ -56,6 +56,7 @@ class _RestoredParts(msgspec.Struct, forbid_unknown_fields=True):
 class _FittedParts(msgspec.Struct, forbid_unknown_fields=True):
     events: int
     restores: int
+    dim: int
     arrays: dict[str, _Array]
 
 
@@ -165,7 +166,9 @@ def pack_record(record: Record) -> bytes:
     if isinstance(record, Restored):
         return _frame(_RESTORED, _encoder.encode(_RestoredParts(record.position, _state(record.state))))
     if isinstance(record, Fitted):
-        return _frame(_FITTED, _encoder.encode(_FittedParts(record.events, record.restores, _state(record.arrays))))
+        return _frame(
+            _FITTED, _encoder.encode(_FittedParts(record.events, record.restores, record.dim, _state(record.arrays)))
+        )
     return _frame(_BATCH, _encoder.encode(_batch_parts(record)))
 
 
@@ -181,7 +184,7 @@ def unpack_record(data: bytes, what: str) -> Record:
         if kind == _FITTED:
             fitted = msgspec.msgpack.decode(body, type=_FittedParts)
             arrays = {name: _numpy(one, what) for name, one in fitted.arrays.items()}
-            return Fitted(fitted.events, fitted.restores, arrays)
+            return Fitted(fitted.events, fitted.restores, fitted.dim, arrays)
         if kind == _BATCH:
             return _batch(msgspec.msgpack.decode(body, type=_BatchParts), what)
     except msgspec.DecodeError as error:

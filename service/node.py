@@ -19,7 +19,9 @@ from service.errors import BehindLog, Damaged, StoreUnavailable
 from service.settings import Settings
 from service.store import Entry, SnapshotInfo, Store
 
-__all__ = ["Node"]
+__all__ = ["BACKGROUND", "Node"]
+
+BACKGROUND = "rarestream background"  # the name of threads that outlive their node
 
 logger = logging.getLogger("rarestream.node")
 
@@ -70,7 +72,10 @@ class Node:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     async def in_background(self, call: Callable[[], Result]) -> Result:
-        """Run long work in a thread of its own, one call at a time; a stop of the process does not wait for it."""
+        """Run long work in a thread of its own, one call at a time; a stop of the node does not wait for it.
+
+        The interpreter does, at its end: numerical libraries do not survive the end of the memory that they work on.
+        """
         async with self._background:
             loop = asyncio.get_running_loop()
             outcome: asyncio.Future[Result] = loop.create_future()
@@ -94,7 +99,7 @@ class Node:
                 except RuntimeError:  # the loop was closed meanwhile: the process ends
                     logger.debug("a background call outlived its node")
 
-            threading.Thread(target=run, name="fit", daemon=True).start()
+            threading.Thread(target=run, name=BACKGROUND).start()
             return await outcome
 
     async def recover(self, name: str, birth: bytes) -> tuple[Learner, int, SnapshotInfo | None]:

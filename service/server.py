@@ -8,6 +8,8 @@ import logging
 import os
 import re
 import socket
+import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
@@ -19,6 +21,7 @@ import uvicorn
 from service.app import create_app
 from service.commands.failure import CommandFailed
 from service.errors import ServiceError
+from service.node import BACKGROUND
 from service.settings import Settings
 
 __all__ = ["CannotListen", "CannotServe", "Server", "listen", "process_age", "serve", "shown"]
@@ -74,6 +77,11 @@ def serve(settings: Settings, *, log_level: str) -> None:
     server = Server(settings, listener, ready=ready, log_level=log_level)
     with suppress(KeyboardInterrupt):  # uvicorn repeats the signal after its clean shutdown
         server.run()
+    if any(thread.name == BACKGROUND for thread in threading.enumerate()):
+        # everything is saved, and a fit may take minutes: leave without waiting for it, as the interpreter would
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def shown(store: str) -> str:

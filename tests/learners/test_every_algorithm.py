@@ -307,7 +307,7 @@ def test_a_fit_beats_chance_repeats_and_leaves_its_arguments(algorithm: Any, mad
         state = algorithm.fit(params, rows, 8, known[:300], weight, 3)
         assert isinstance(state, algorithm.State)
         assert all(isinstance(part, np.ndarray) and part.dtype.kind in "fiu" for part in state)
-        assert [(a.dtype, a.ndim) for a in state] == [(a.dtype, a.ndim) for a in algorithm.init(params, 8, 3)]
+        assert [(a.dtype, a.shape) for a in state] == [(a.dtype, a.shape) for a in algorithm.init(params, 8, 3)]
         assert same_bits(state, algorithm.fit(params, rows, 8, known[:300], weight, 3))
         linear = algorithm.weights(params, state)
         _check_weights(algorithm, linear, 8)

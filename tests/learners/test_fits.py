@@ -111,19 +111,23 @@ def test_a_fit_of_another_life_is_left_out(pipeline: Pipeline) -> None:
 
 @EACH
 def test_a_fit_that_is_not_of_such_a_learner_is_refused(pipeline: Pipeline) -> None:
-    learner, log = logged(pipeline, 40, 0)
-    fitted = next(record for record in log if isinstance(record, Fitted))
+    _, log = logged(pipeline, 40, 0)
+    first = next(i for i, record in enumerate(log) if isinstance(record, Fitted))
+    learner, fitted = replayed(pipeline, log[:first]), log[first]
     digest = learner.digest()
     name, array = next(iter(fitted.arrays.items()))
+    # a projection onto more columns would be an embedding like any other
+    odd = [(key, one) for key, one in fitted.arrays.items() if one.dtype.kind == "f" and key != "embedding.projection"]
     broken = [
         {key: value for key, value in fitted.arrays.items() if key != name},
         {**fitted.arrays, "algorithm.other": array},
         {**fitted.arrays, name: array.astype(np.float32)},
         {**fitted.arrays, name: array[None]},
+        *({**fitted.arrays, key: np.zeros((*value.shape[:-1], value.shape[-1] + 9999))} for key, value in odd),
     ]
     for arrays in broken:
         with pytest.raises(Refused):
-            learner.apply(Fitted(1, 0, arrays))
+            learner.apply(dataclasses.replace(fitted, arrays=arrays))
         assert learner.digest() == digest
 
 

@@ -69,6 +69,10 @@ class Process:
         """SIGTERM, and wait for the clean end; its exit code."""
         return self._signal(signal.SIGTERM)
 
+    def interrupt(self) -> int:
+        """Ctrl-C, and wait for the clean end; its exit code."""
+        return self._signal(signal.SIGINT)
+
     def _signal(self, number: signal.Signals) -> int:
         process, self._process = self._process, None
         if process is None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import signal
 import threading
+from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import numpy as np
 import pytest
@@ -18,6 +22,7 @@ from service.store import Store
 from service.wire import decode_update
 from tests.service.apps import client, events
 from tests.service.logs import whole_log
+from tests.service.process import Process
 from tests.service.test_engine import engine, until
 
 FEATURES = {"kind": "dense", "dim": 3}
@@ -203,6 +208,30 @@ async def test_a_stop_does_not_wait_for_a_fit(
             await until(fitted)
             assert (await http.get("/v1/learners/a")).json()["ready"]
     assert "error" not in caplog.text.lower()
+
+
+@pytest.mark.parametrize("way", ["stop", "interrupt", "kill"])
+def test_a_process_that_ends_in_the_middle_of_a_fit(way: str, tmp_path: Path) -> None:
+    """The exit is clean, no event is lost, and the next start makes the fit."""
+    long = {"embedding": {"components": 400}, "refit_every": 2000, "refit_window": 2000}
+    random = np.random.default_rng(0)
+    made = [{"x": random.normal(size=8).tolist(), "label": int(i % 3 == 0), "id": str(i)} for i in range(2000)]
+    log = tmp_path / "log"
+    with Process(f"sqlite:///{tmp_path / 'store.db'}", log) as server:
+        url = f"{server.url}/v1/learners/a"
+        with httpx.Client(timeout=60, trust_env=False) as http:
+            http.put(url, json={"algorithm": "nbauc", "features": {"kind": "dense", "dim": 8}, **long})
+            assert http.post(f"{url}/update", json={"events": made}).status_code == 200
+            assert http.get(url).json()["fit"]["running"]
+        ended = getattr(server, way)()
+        assert ended == {"stop": -signal.SIGTERM, "interrupt": 0, "kill": None}[way]
+        assert not re.search(r"error|exception|corruption", log.read_text(), re.IGNORECASE)
+        server.start()
+        with httpx.Client(timeout=60, trust_env=False) as http:
+            while not (shown := http.get(url).json())["fit"]["events"]:
+                assert shown["fit"]["failed"] is None
+            assert (shown["events"], shown["ready"]) == (2000, True)
+            assert http.post(f"{url}/update", json={"events": made[:5]}).json()["duplicate"] == 5
 
 
 async def test_a_fit_that_fails_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
