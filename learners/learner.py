@@ -315,6 +315,8 @@ def _groups(state: State) -> defaultdict[str, State]:
 
 def _outcome(fresh: NDArray[np.bool_], beyond: NDArray[np.bool_], said: list[Scores]) -> Outcome:
     """What became of each event of a batch, from what was said of those that are new, in parts."""
+    if len(said) == 1 and len(said[0].scores) == len(fresh):
+        return Outcome(fresh, beyond, *said[0])
 
     def spread(parts: Sequence[NDArray[Any] | None], missing: float) -> Any:
         """A column with `missing` at the places of the others; None where nothing of the kind is said."""

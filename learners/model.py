@@ -39,6 +39,9 @@ class Model:
     def __init__(self, config: Config) -> None:
         self.config = config
         self._algorithm: Any = catalogue.algorithms()[config.algorithm]
+        self._batch = config.batch
+        self._ordinal = config.labels.ranks is not None
+        self._embeds = config.embedding.kind != "none"
         self.columns = columns_of(config.features)
         self.scaled = self.columns.scaled()
         self.dim = self.columns.dim
@@ -46,7 +49,7 @@ class Model:
         self._embedding = embedding.init(config.embedding)
         self._retained = Retained(*_retention(config), None if config.features.sparse else self.dim)
         # events at the last fit, roll-backs so far; empty where nothing is fitted
-        self._fits = np.zeros(2 if config.batch or config.embedding.kind != "none" else 0, dtype=np.int64)
+        self._fits = np.zeros(2 if self._batch or self._embeds else 0, dtype=np.int64)
         self._model = self._algorithm.init(config.params, self.dim, config.seed)
         self._unfit_until = 0  # events: after a fit has failed, none is tried before
 
@@ -57,16 +60,16 @@ class Model:
         mapped = self.columns.learn(rows)
         self._grow()
         ready = scaling.learn(self.config.scaling, self.scaling, mapped, self.scaled)
-        if self.config.batch or self.warming:
+        if self._batch or self.warming:
             self._retained.learn(mapped, y, weights)
         return self._advance(self._embedded(ready), y, weights)
 
     def _advance(self, rows: Rows, y: Vector, weights: Vector) -> Matrix:
-        config = self.config
-        if config.batch:
+        if self._batch:
             return linear_scores(self.weights(), rows)
-        values = np.empty(len(y) if config.labels.ranks is None else (len(y), len(self.weights().w)))
-        self._model = cast(Online, self._algorithm).learn(config.params, self._model, rows, y, weights, values)
+        values = np.empty((len(y), len(self.weights().w)) if self._ordinal else len(y))
+        learn = cast(Online, self._algorithm).learn
+        self._model = learn(self.config.params, self._model, rows, y, weights, values)
         return values
 
     def _embedded(self, rows: Rows) -> Rows:
@@ -94,7 +97,7 @@ class Model:
     @property
     def embedding(self) -> embedding.EmbeddingState | None:
         """The fitted embedding, which never changes in place; None while there is none."""
-        return self._embedding if embedding.columns(self._embedding) else None
+        return self._embedding if self._embeds and embedding.columns(self._embedding) else None
 
     @property
     def fitted_events(self) -> int | None:
@@ -115,7 +118,7 @@ class Model:
     @property
     def warming(self) -> bool:
         """Whether an online algorithm still waits for its embedding."""
-        return self.config.embedding.kind != "none" and not self.config.batch and self.embedding is None
+        return self._embeds and not self._batch and self.embedding is None
 
     def due(self, events: int) -> bool:
         """Whether a fit should be made now that so many events have been learnt."""
@@ -167,8 +170,8 @@ class Model:
 
         Raises `Refused` for one that is not of such a learner.
         """
-        expected = _flat("embedding", self._embedding) if self.config.embedding.kind != "none" else {}
-        if self.config.batch:
+        expected = _flat("embedding", self._embedding) if self._embeds else {}
+        if self._batch:
             expected |= _flat("algorithm", self._model)
         check_arrays(fitted.arrays, expected)
         if not expected or fitted.restores != self._fits[1] or fitted.events > events:
@@ -183,11 +186,11 @@ class Model:
         """The shapes that the arrays of a fit to so many columns have."""
         shapes: dict[str, tuple[int, ...]] = {}
         dim = min(fitted.dim, self.dim)
-        if self.config.embedding.kind != "none":
+        if self._embeds:
             space = embedding.EmbeddingState(**_group("embedding", fitted.arrays))  # type: ignore[arg-type]
             shapes = {f"embedding.{name}": shape for name, shape in embedding.shapes(space, dim).items()}
             dim = embedding.columns(space)
-        if self.config.batch:
+        if self._batch:
             like = self._algorithm.init(self.config.params, dim, self.config.seed)
             shapes |= {name: array.shape for name, array in _flat("algorithm", like).items()}
         return shapes
@@ -197,10 +200,10 @@ class Model:
         config = self.config
         first = not self._fits[0]
         self._fits[0] = max(fitted.events, 1)
-        if config.embedding.kind != "none":
+        if self._embeds:
             self._embedding = copied(embedding.EmbeddingState, _group("embedding", fitted.arrays))
         dim = self.dim if self.embedding is None else embedding.columns(self._embedding)
-        if not config.batch:
+        if not self._batch:
             self._model = self._algorithm.init(config.params, dim, config.seed)
             said = self._learn_retained()
             self._retained.clear()

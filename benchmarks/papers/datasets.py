@@ -55,7 +55,7 @@ PAGES: dict[str, str] = {
     "treebank_npsvor": "https://github.com/huadong2014/LinearNPSVOR (Treebank.train, then Treebank.test)",
     "usps": f"{_LIBSVM}multiclass.html#usps (digits 0 to 9)",
     "usps_test": f"{_LIBSVM}multiclass.html#usps (usps.t)",
-    "vehicle": f"{_LIBSVM}multiclass.html#vehicle",
+    "vehicle": f"{_UCI}149/statlog+vehicle+silhouettes (label: opel 1, saab 2, bus 3, van 4)",
     "w8a": f"{_LIBSVM}binary.html#w8a",
     "wilt": f"{_UCI}285/wilt (training, then testing; label: w = 1, n = -1)",
 }

@@ -20,7 +20,7 @@ CBR3: Figures = {
         "ionosphere [-1]": 0.951,
         "svmguide3 [1]": 0.764,
         "segment [1-3]": 0.903,
-        "vehicle [1,2]": 0.846,
+        "vehicle [1]": 0.846,
         "magic04 [1]": 0.801,
         "spambase [1]": 0.942,
         "covtype [2]": 0.835,
@@ -31,8 +31,8 @@ CBR5: Figures = {("farm-ads [1]", "CBR-diag"): 0.961}
 
 # Zhu, Zhai, Ye. A Linear Method for Online AUC Maximization. Journal of Computer Research and Development 2018. AUC
 LOAM2: Figures = {
-    ("vehicle [1,2]", "LOAM_ILSC"): 0.8487,
-    ("vehicle [1,2]", "LOAM_Ada"): 0.7845,
+    ("vehicle [1]", "LOAM_ILSC"): 0.8487,
+    ("vehicle [1]", "LOAM_Ada"): 0.7845,
     ("svmguide3 [1]", "LOAM_ILSC"): 0.7908,
     ("svmguide3 [1]", "LOAM_Ada"): 0.7556,
     ("diabetic [1]", "LOAM_ILSC"): 0.7960,
