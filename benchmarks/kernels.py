@@ -5,7 +5,8 @@
 Each algorithm learns dense standard normal rows of which a tenth is positive and hard to tell apart, so that most
 events move the model; buffers are those of the papers, 50 examples per class. The model has met both classes before the
 clock starts: compiling and filling buffers do not count. The figure is the median of several calls, each long enough
-for the clock; the spread is that of their quartiles.
+for the clock; the spread is that of their quartiles. Batch algorithms are not among these: they are fitted now and
+then, and learn nothing from a single event.
 """
 
 from __future__ import annotations
@@ -95,9 +96,13 @@ def measure(name: str, dim: int, calls: int, seconds: float) -> Cost:
 def main() -> None:
     """Measure, print a table, write JSON."""
     online = [name for name, one in algorithms().items() if hasattr(one, "learn") and one.TRAITS.dense]
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks.kernels", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="fewer and shorter calls: within a minute once compiled")
-    parser.add_argument("--algorithm", action="append", choices=online, help="only this one (may be repeated)")
+    parser.add_argument(
+        "--algorithm", action="append", choices=online, help="only this online algorithm (may be repeated)"
+    )
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/kernels.json"), help="written here")
     chosen = parser.parse_args()
     calls, seconds = (3, 0.02) if chosen.quick else (9, 0.2)
@@ -112,7 +117,10 @@ def main() -> None:
         mine = [cost for cost in costs if cost.algorithm == name]
         spreads = [50 * (cost.high - cost.low) / cost.ns for cost in mine]
         table.add_row(name, *(f"{c.ns:,.0f} ±{s:.0f} %" for c, s in zip(mine, spreads, strict=True)))
-    console.print(f"ns per event, median of {calls} calls, half the distance of their quartiles", highlight=False)
+    console.print(
+        f"online algorithms: ns per event, median of {calls} calls, half the distance of their quartiles",
+        highlight=False,
+    )
     console.print(table)
     machine = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()}
     versions = {"python": platform.python_version(), "numpy": np.__version__, "numba": numba.__version__}

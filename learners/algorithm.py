@@ -17,6 +17,7 @@ import numpy as np
 from learners.arrays import Counts, Matrix, Rows, Sparse, Vector, dot
 from learners.jit import kernel
 from learners.parameters import Parameters
+from learners.ranges import Issues
 
 __all__ = ["Algorithm", "Batch", "Linear", "Online", "Ordinal", "Ranked", "Traits", "grown", "linear_scores"]
 
@@ -73,6 +74,14 @@ class Algorithm(Protocol):
 
     def weights(self, params: Any, state: Any) -> Linear:
         """What scoring needs: views of the live state, not copies."""
+        ...
+
+    def problems(self, params: Any, state: Any, sparse: bool) -> Issues:
+        """What no events can have led to in a state from elsewhere: (array, what is wrong); `sparse`: of sparse rows.
+
+        Optional. Shapes are right but for axes that `init` leaves empty, floats are finite, signed whole numbers are
+        from 0 to `MAX_COUNT`: it is left to tell of indices beyond an array's end, and of counts that contradict.
+        """
         ...
 
 

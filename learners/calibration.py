@@ -21,6 +21,7 @@ Departure: online, second order, with forgetting; the original fits once, on hel
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -29,12 +30,15 @@ import numpy as np
 from learners.arrays import Counts, Matrix, Vector, sigmoid
 from learners.jit import kernel
 from learners.parameters import Parameters, param
+from learners.ranges import MAX_COUNT, Issues, not_finite, outside
 
-__all__ = ["Calibration", "CalibrationState", "init", "learn", "look"]
+__all__ = ["Calibration", "CalibrationState", "init", "learn", "look", "problems"]
 
 
 _GRID = 2.0**40  # steps per unit of log-odds: fine enough to be unseen, and far above what rounding turns around
 _OUTLIER = 10.0  # root mean squares
+_LEAST_SLOPE, _LARGEST_SLOPE = 1e-3, 100.0
+_LARGEST_INTERCEPT = 30.0
 _LARGEST_SQUARE = 1e290  # of a score: the sum over 10^9 events is still finite
 
 
@@ -63,6 +67,15 @@ class CalibrationState(NamedTuple):
 def init() -> CalibrationState:
     """Slope 1, intercept 0."""
     return CalibrationState(np.array([1.0, 0.0]), np.zeros((2, 2)), np.zeros(2), np.zeros(1, dtype=np.int64))
+
+
+def problems(state: CalibrationState) -> Issues:
+    """What no scores can have led to in a state of the right shapes."""
+    yield from outside("coefficients", state.coefficients[:1], _LEAST_SLOPE, _LARGEST_SLOPE)
+    yield from outside("coefficients", state.coefficients[1:], -_LARGEST_INTERCEPT, _LARGEST_INTERCEPT)
+    yield from not_finite("hessian", state.hessian)
+    yield from outside("power", state.power, 0.0, sys.float_info.max)
+    yield from outside("events", state.events, 0, MAX_COUNT)
 
 
 @kernel
@@ -95,8 +108,9 @@ def _platt(scores, y, memory, coefficients, H, power, events, probabilities):  #
         H[1, 1] = keep * H[1, 1] + curvature
         aa, ab, bb = H[0, 0] + 1.0, H[0, 1], H[1, 1] + 1.0
         step = (p - (1.0 if y[i] > 0.0 else 0.0)) / (aa * bb - ab * ab)
-        coefficients[0] = min(max(coefficients[0] - step * (bb * u - ab), 1e-3), 100.0)
-        coefficients[1] = min(max(coefficients[1] - step * (aa - ab * u), -30.0), 30.0)
+        coefficients[0] = min(max(coefficients[0] - step * (bb * u - ab), _LEAST_SLOPE), _LARGEST_SLOPE)
+        intercept = coefficients[1] - step * (aa - ab * u)
+        coefficients[1] = min(max(intercept, -_LARGEST_INTERCEPT), _LARGEST_INTERCEPT)
 
 
 @kernel

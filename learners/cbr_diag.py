@@ -28,15 +28,17 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from learners import sparse_buffers
 from learners.algorithm import Linear, Traits, grown
 from learners.arrays import Counts, Cube, Rows, Sparse, Vector, Words, dot
 from learners.buffers import filled, slot
 from learners.confidence import coefficients, normal_quantile
 from learners.jit import kernel
 from learners.parameters import Parameters, param
+from learners.ranges import Issues
 from learners.sparse_buffers import for_dense, for_sparse, store, subtract
 
-__all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "weights"]
+__all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "problems", "weights"]
 
 TRAITS = Traits()
 
@@ -110,6 +112,11 @@ def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, s
 def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
     """What scoring needs."""
     return Linear(state.mu, np.zeros(1))
+
+
+def problems(params: Params, state: State, sparse: bool) -> Issues:  # noqa: ARG001
+    """What no events can have led to in a state from elsewhere."""
+    yield from sparse_buffers.problems(state, len(state.mu), sparse)
 
 
 @kernel

@@ -18,6 +18,7 @@ from learners.arrays import Counts, Matrix, Rows, Sparse, Vector
 from learners.features import Features
 from learners.jit import kernel
 from learners.named import Table
+from learners.ranges import Issues, not_finite, outside
 
 __all__ = ["Columns", "OneHot", "Renumbered", "capacity_for", "columns_of"]
 
@@ -53,6 +54,10 @@ class Columns:
     def state(self) -> dict[str, NDArray[np.generic]]:
         """The arrays of the state."""
         return {}
+
+    def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:  # noqa: ARG002
+        """What no rows can have led to in a state from elsewhere."""
+        yield from ()
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take the arrays of a state."""
@@ -136,6 +141,14 @@ class OneHot(Columns):
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Category hashes and how many each field has."""
         return {"values": self.values, "taken": self.taken}
+
+    def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
+        """See `Columns.problems`; shapes are right."""
+        yield from not_finite("values", state["values"])
+        taken = state["taken"].astype(np.int64)
+        yield from outside("taken", taken, 0, int(self._fields.categories.max(initial=0)))
+        if (taken > self._fields.categories).any():
+            yield "taken", "has more categories than a field has columns"
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take the arrays of a state."""
@@ -281,6 +294,12 @@ class Renumbered(Columns):
     def state(self) -> dict[str, NDArray[np.generic]]:
         """The encoded column of each place."""
         return {"order": self._order[: self._count]}
+
+    def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
+        """See `Columns.problems`; of any length."""
+        yield from outside("order", state["order"], 0, self.features.columns - 1)
+        if len(np.unique(state["order"])) < len(state["order"]):
+            yield "order", "has a column twice"
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take the arrays of a state."""

@@ -16,10 +16,11 @@ from learners.labels import Labels
 from learners.named import Named, Table
 from learners.parameters import Parameters, Problem, Refused, param, pointer, show
 
-__all__ = ["KINDS", "MAX_BUFFERED", "MAX_RETAINED", "Config", "Whole", "features_of"]
+__all__ = ["KINDS", "MAX_BUFFERED", "MAX_PLANES", "MAX_RETAINED", "Config", "Whole", "features_of"]
 
 MAX_BUFFERED = 2**20  # numbers in the buffer of one class: stored events times columns, or times non-zeros
-MAX_RETAINED = 2**24  # numbers in the events that a learner retains for fits
+MAX_RETAINED = 2**24  # numbers in the events that a learner retains for fits, also once they are embedded
+MAX_PLANES = 2**25  # numbers in the planes of an ordinal learner
 
 KINDS: dict[str, type[Features]] = {one.KIND: one for one in (Dense, SparseColumns, Named, Table)}
 
@@ -96,9 +97,9 @@ class Config:
             problems.append(Problem("/features", "is missing"))
             features = None
         traits = Traits() if algorithm is None else algorithm.TRAITS
-        usual = {
+        usual: dict[str, dict[str, Any]] = {
             "scaling": _scaling(traits, features, values.get("scaling")),
-            "embedding": {},
+            "embedding": {"kind": "none"},
             "calibration": {"kind": "posterior" if traits.posterior else "platt"},
             "threshold": {"objective": "f1" if traits.posterior else "f1-window"},
         }
@@ -109,11 +110,19 @@ class Config:
                 if values.get(key) is not None:
                     problems.append(Problem(f"/{key}", f"is for learners of two classes; {name} tells ranks"))
             else:
-                parts[key] = part(key, kind.of, {**usual[key], **traits.defaults.get(key, {})})
+                default = {**usual[key], **traits.defaults.get(key, {})}
+                given = values.get(key)
+                if (
+                    key == "embedding"
+                    and isinstance(given, Mapping)
+                    and given.get("kind") not in (None, default["kind"])
+                ):
+                    default = {}  # the algorithm's are for another kind
+                parts[key] = part(key, kind.of, default)
         if algorithm is not None:
             parts["params"] = part("params", algorithm.Params.of, {})
-            problems += _misfits(str(name), traits, parts["params"], features, parts)
-        whole, found = _whole(name, algorithm, features, values)
+            problems += _misfits(str(name), traits, hasattr(algorithm, "fit"), parts["params"], features, parts)
+        whole, found = _whole(name, algorithm, features, parts["embedding"], values)
         problems += found
         if problems:
             raise Refused(problems)
@@ -128,7 +137,7 @@ class Config:
             long = np.flatnonzero(sizes * capacity > MAX_BUFFERED)[:MAX_PROBLEMS]
             if len(long):
                 most = MAX_BUFFERED // capacity
-                detail = "has {} columns; expected at most {} where {} events of each class are stored"
+                detail = "has {} columns; expected at most {} where {} events are stored"
                 raise Refused([Problem(f"/{i}", detail.format(sizes[i], most, capacity)) for i in long.tolist()])
         return rows
 
@@ -167,7 +176,11 @@ _SCALING = {"dense": "standard", "table": "standard", "named": "maxabs", "sparse
 
 
 def _whole(
-    name: Any, algorithm: Algorithm | None, features: Features | None, values: Mapping[str, Any]
+    name: Any,
+    algorithm: Algorithm | None,
+    features: Features | None,
+    space: embedding.Embedding | None,
+    values: Mapping[str, Any],
 ) -> tuple[dict[str, Any], list[Problem]]:
     """The settings of the learner itself, and what is wrong with them."""
     try:
@@ -176,7 +189,10 @@ def _whole(
         return {}, list(error.problems)
     if algorithm is None or features is None:
         return whole, []
-    most = MAX_RETAINED if features.sparse else MAX_RETAINED // features.columns
+    widest = features.columns
+    if space is not None and space.kind != "none":
+        widest = max(widest, space.components)
+    most = MAX_RETAINED if features.sparse else MAX_RETAINED // widest
     if not hasattr(algorithm, "fit"):
         detail = f"is for algorithms that are fitted now and then; {name} learns from each event"
         return whole, [Problem(f"/{key}", detail) for key in _REFITS if whole[key] is not None]
@@ -186,7 +202,7 @@ def _whole(
     if whole["refit_window"] is None:
         whole["refit_window"] = max(2, min(usual["refit_window"], most))
     elif whole["refit_window"] > most:
-        detail = f"is {whole['refit_window']}; expected at most {most} with {features.columns} columns"
+        detail = f"is {whole['refit_window']}; expected at most {most} with {widest} columns or components"
         return whole, [Problem("/refit_window", detail)]
     return whole, []
 
@@ -201,7 +217,12 @@ def _scaling(traits: Traits, features: Features | None, given: Any) -> dict[str,
 
 
 def _misfits(
-    name: str, traits: Traits, params: Parameters | None, features: Features | None, parts: Mapping[str, Any]
+    name: str,
+    traits: Traits,
+    batch: bool,
+    params: Parameters | None,
+    features: Features | None,
+    parts: Mapping[str, Any],
 ) -> list[Problem]:
     """Parts that are right alone but do not go together."""
     problems = []
@@ -210,7 +231,8 @@ def _misfits(
     if features is None:
         pass
     elif features.sparse and not traits.sparse:
-        detail = f"gives sparse rows, and {name} takes dense ones only; use dense or table features, or cbr-diag"
+        other = "ranksvm" if batch else "cbr-diag"
+        detail = f"gives sparse rows, and {name} takes dense ones only; use dense or table features, or {other}"
         problems.append(Problem("/features/kind", detail))
     elif features.sparse and embedded:
         detail = "is for dense rows; use dense or table features"
@@ -221,19 +243,29 @@ def _misfits(
         detail = f"gives {features.columns} columns; {name} takes at most {traits.max_dim}"
         problems.append(Problem("/features", detail))
     elif space is not None and embedded:
-        if space.components > traits.max_dim:
-            detail = f"is {space.components}; {name} takes at most {traits.max_dim} columns"
+        most = min(traits.max_dim, MAX_RETAINED // features.columns)
+        if space.components > most:
+            detail = f"is {space.components}; expected at most {most} with {features.columns} columns and {name}"
             problems.append(Problem("/embedding/components", detail))
-        if space.warmup * features.columns > MAX_RETAINED:
-            most = MAX_RETAINED // features.columns
+        most = MAX_RETAINED // max(features.columns, space.components)
+        if space.warmup > most:
             detail = f"is {space.warmup}; expected at most {most} with {features.columns} columns"
+            detail += f" and {space.components} components"
             problems.append(Problem("/embedding/warmup", detail))
+    if space is not None and not embedded:
+        for key, value in embedding.Embedding().to_json().items():
+            if getattr(space, key) != value:
+                problems.append(Problem(f"/embedding/{key}", "is for an embedding; its kind is none"))
     capacity = getattr(params, "capacity", 1)
     if features is not None and not features.sparse:
         columns = max(features.columns, space.components if space is not None and embedded else 0)
         if capacity * columns > MAX_BUFFERED:
             detail = f"is {capacity}; expected at most {MAX_BUFFERED // columns} with {columns} columns"
             problems.append(Problem("/params/capacity", detail))
+    ranks = getattr(params, "ranks", 1)
+    if features is not None and ranks * features.columns > MAX_PLANES:
+        detail = f"is {ranks}; expected at most {MAX_PLANES // features.columns} with {features.columns} columns"
+        problems.append(Problem("/params/ranks", detail))
     chosen: calibration.Calibration | None = parts["calibration"]
     if chosen is not None and chosen.kind == "posterior" and not traits.posterior:
         problems.append(Problem("/calibration/kind", f"is posterior, but the score of {name} is not a log-odds"))

@@ -56,6 +56,11 @@ class Labelling:
         threshold.learn(self._objective, self._threshold, probabilities, y, thresholds)
         return Scores(values, (probabilities >= thresholds).astype(np.int64), probabilities, thresholds)
 
+    def nothing(self, values: Matrix) -> Scores:
+        """What is said as long as there is no model: no event is called positive, and nothing is learnt from that."""
+        n = len(values)
+        return Scores(values, np.zeros(n, dtype=np.int64), np.zeros(n), np.ones(n))
+
     def look(self, values: Matrix) -> Scores:
         """What is said of each event now."""
         probabilities = calibration.look(self._calibrated, self._calibration, values)
@@ -93,6 +98,10 @@ class Ranking:
 
     def learn(self, values: Matrix, y: Vector) -> Scores:  # noqa: ARG002
         """What is said of each event before its label is known."""
+        return self.look(values)
+
+    def nothing(self, values: Matrix) -> Scores:
+        """What is said as long as there is no model: what the rule says of zeros."""
         return self.look(values)
 
     def look(self, values: Matrix) -> Scores:

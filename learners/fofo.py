@@ -31,8 +31,9 @@ from learners.algorithm import Linear, Traits, grown
 from learners.arrays import Counts, Rows, Sparse, Vector, dot, sigmoid
 from learners.jit import kernel
 from learners.parameters import Parameters, param
+from learners.ranges import Issues, outside
 
-__all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "weights"]
+__all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "problems", "weights"]
 
 TRAITS = Traits(posterior=True)
 
@@ -81,6 +82,11 @@ def weights(params: Params, state: State) -> Linear:
         return Linear(state.w, state.bias)
     count = state.clock[0] - state.clock[1] + 1
     return Linear(state.w - state.lag / count, state.bias - state.bias_lag / count)
+
+
+def problems(params: Params, state: State, sparse: bool) -> Issues:  # noqa: ARG001
+    """What no events can have led to in a state from elsewhere."""
+    yield from outside("clock", state.clock[1:], 0, int(state.clock[0]))
 
 
 @kernel

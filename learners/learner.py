@@ -30,13 +30,13 @@ from learners.ordinal_metrics import OrdinalMetrics
 from learners.parameters import Problem, Refused, show
 from learners.recent import RecentIds, Sources
 from learners.scorer import Scorer, View
+from learners.soundness import check_values
 
 __all__ = ["MAX_WEIGHT", "Learner", "check_state"]
 
 State = dict[str, NDArray[np.generic]]
 
 MAX_WEIGHT = 1e6  # of an event
-_CHUNK_NUMBERS = 2**22  # of dense rows between the stages: bounds the temporaries, and shows in no result
 
 
 class Learner:
@@ -71,7 +71,7 @@ class Learner:
             self._model.rolled_back(before)
             return None
         if isinstance(record, Fitted):
-            if self._model.wants(record, self.metrics.events):
+            if self.wants(record):
                 self._take(record)
             return None
         return self._learn(record)
@@ -97,7 +97,7 @@ class Learner:
         start = 0
         while start < len(batch) or not outcomes:
             rest = batch.part(start, len(batch))
-            part = rest.part(0, self._model.step(rest, self.metrics.events))
+            part = rest.part(0, self.step(rest))
             outcomes.append(self._learn(part))
             start += len(part)
             if self.due:
@@ -116,14 +116,17 @@ class Learner:
         """
         if not (self.config.batch or self._model.warming):
             raise Refused([Problem("", f"{self.config.algorithm} learns from each event: use learn")])
+        model = self._model
         if X is not None:
             batch = self._batch(X, y, weights, None)
-            weight = np.ones(len(batch)) if batch.weights is None else batch.weights
-            self._model.retain(batch.rows, batch.labels, weight)
-        fitting = self.fitting()
+            model = model.copy()  # to be taken once the fit has succeeded
+            model.retain(batch.rows, batch.labels, np.ones(len(batch)) if batch.weights is None else batch.weights)
+        fitting = model.fitting(self.metrics.events)
         if not len(fitting.y):
             raise ValueError("there are no events to fit to")
-        self._take(fitting.run())
+        fitted = fitting.run()
+        self._model = model
+        self._take(fitted)
 
     def _batch(self, X: Any, y: Any, weights: Any, ids: Sequence[str | None] | None) -> Batch:
         rows = self.encode(X)
@@ -157,13 +160,12 @@ class Learner:
         y = batch.labels if everything else batch.labels[fresh]
         weights = np.ones(len(batch)) if batch.weights is None else batch.weights
         weights = weights if everything else weights[fresh]
-        # one call of each stage for the whole batch; dense ones beyond some millions of numbers in several
-        step = max(len(y), 1) if isinstance(rows, Sparse) else max(1, _CHUNK_NUMBERS // self._model.dim)
+        step = self._model.step_rows  # one call of each stage for the whole batch, or for some millions of numbers
         said = []
         for start in range(0, max(len(y), 1), step):
             cut = slice(start, start + step)
             values = self._model.learn(part_of(rows, start, start + step), y[cut], weights[cut])
-            said.append(self._decision.learn(values, y[cut]))
+            said.append(self._decision.learn(values, y[cut]) if self._model.says else self._decision.nothing(values))
         outcome = _outcome(fresh, beyond, said)
         self.metrics.learn(outcome, batch.labels)
         return outcome
@@ -175,6 +177,10 @@ class Learner:
         """Whether `fitting()` should be run and what comes out applied."""
         return self._model.due(self.metrics.events)
 
+    def step(self, batch: Batch) -> int:
+        """How many of a batch's events, at least 1, can be learnt before a fit may be due."""
+        return self._model.step(batch, self.metrics.events)
+
     @property
     def urgent(self) -> bool:
         """Whether a fit that is due should come before the next event: what is learnt without it is learnt anew."""
@@ -184,6 +190,10 @@ class Learner:
         """The fit of the retained events as they are now; run it where it suits. O(numbers retained)."""
         return self._model.fitting(self.metrics.events)
 
+    def wants(self, fitted: Fitted) -> bool:
+        """Whether applying a fit would change anything. Raises `Refused` for one that is not of such a learner."""
+        return self._model.wants(fitted, self.metrics.events)
+
     def unfit(self) -> None:
         """A fit has failed: the next may be due after as many events as the first one waited for."""
         self._model.unfit(self.metrics.events)
@@ -191,16 +201,18 @@ class Learner:
     def _refit(self) -> None:
         try:
             fitted = self.fitting().run()
-        except ValueError:  # these events have no such model; the last one stays
+        except (ValueError, MemoryError):  # no such model for these events, or no room for it; the last one stays
             self.unfit()
         else:
             self._take(fitted)
 
     def _take(self, fitted: Fitted) -> None:
-        said = self._model.take(fitted)
-        if said is not None:
-            self._decision.restart()
-            self._decision.learn(*said)
+        anew = False
+        for values, y in self._model.take(fitted):
+            if not anew:
+                self._decision.restart()
+                anew = True
+            self._decision.learn(values, y)
 
     # Looking
 
@@ -213,8 +225,9 @@ class Learner:
             model.scaled,
             model.scaling,
             model.embedding,
-            model.weights(),
+            model.weights,
             self._decision,
+            model.says,
         )
 
     @property
@@ -230,7 +243,7 @@ class Learner:
             self.metrics.view(),
             dict(self._sources.next),
             model.columns.used,
-            model.waits_for,
+            model.waits_for(self.metrics.events),
             model.fitted_events,
         )
 
@@ -257,6 +270,8 @@ class Learner:
         out = hashlib.blake2b(digest_size=16)
         out.update(json.dumps(self.config.to_json(), sort_keys=True).encode())
         for name, array in sorted(self.state().items()):
+            if name == "fits.restores":  # a roll-back gives the digest back that the state had
+                continue
             out.update(f"\0{name} {array.dtype.str} {array.shape}\0".encode())
             out.update(np.ascontiguousarray(array).data)
         return out.hexdigest()
@@ -288,7 +303,7 @@ class Learner:
         self.metrics.reserve(int(groups["metrics"]["counts"].sum()))
         lengths = state["sources.lengths"]
         own = {
-            "ids.ring": (min(int(groups["ids"]["count"][0]), self.config.remembered_ids),),
+            "ids.ring": (max(0, min(int(groups["ids"]["count"].sum()), self.config.remembered_ids)),),
             "sources.lengths": lengths.shape,
             "sources.names": (int(lengths.sum()),),
             "sources.offsets": lengths.shape,
@@ -302,6 +317,7 @@ def check_state(config: Config, state: State) -> None:
     check_arrays(state, learner.state())
     # an axis of an algorithm's that starts empty may grow with what events it has met
     check_shapes(state, learner.shapes(state), grows="algorithm.")
+    check_values(config, state)
 
 
 def _groups(state: State) -> defaultdict[str, State]:

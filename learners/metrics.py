@@ -21,8 +21,9 @@ from learners.arrays import Counts, Matrix, Vector
 from learners.batch import Outcome
 from learners.jit import kernel
 from learners.ordered import Ordered, add, counts, empty, remove, reserved
+from learners.ranges import MAX_COUNT, Issues, counters, outside
 
-__all__ = ["HISTORY_COLUMNS", "HISTORY_POINTS", "Figures", "Metrics", "MetricsState"]
+__all__ = ["HISTORY_COLUMNS", "HISTORY_POINTS", "Figures", "Metrics", "MetricsState", "history_problems"]
 
 _LOW, _HIGH = -24, 16  # exponents with bins of their own: 2^-24 <= |score| < 2^16
 _PER_OCTAVE = 16
@@ -127,16 +128,18 @@ def _learn(state, window, size, y, scores, thresholds, decisions):  # type: igno
         label = 1 if y[i] > 0.0 else 0
         decision = decisions[i]
         events = state.counts[0] + state.counts[1]
+        # weights near overflow may say NaN, which has no place in an order, nor a bin: it counts as 0
+        score = 0.0 if np.isnan(scores[i]) else scores[i]
         slot = events % size
         if events >= size:
             _leave(window, state.labels[slot], state.scores[slot], state.decisions[slot])
-        _enter(window, label, scores[i], decision)
-        state.scores[slot] = scores[i]
+        _enter(window, label, score, decision)
+        state.scores[slot] = score
         state.labels[slot] = label
         state.decisions[slot] = decision
         state.counts[label] += 1
         state.confusion[2 * label + decision] += 1
-        state.sketch[label, _bin(scores[i])] += 1
+        state.sketch[label, _bin(score)] += 1
         if (events + 1) % state.points[1] == 0:
             _note(state, window, events + 1, thresholds[i])
 
@@ -145,6 +148,17 @@ def _learn(state, window, size, y, scores, thresholds, decisions):  # type: igno
 def _refill(state, window, held):  # type: ignore[no-untyped-def]
     for i in range(held):
         _enter(window, state.labels[i], state.scores[i], state.decisions[i])
+
+
+def history_problems(history: Matrix, points: Counts, defined: list[int]) -> Issues:
+    """What cannot be in `history` and `points` of a state; the columns `defined` are never NaN, nor below 0."""
+    stride = int(points[1])
+    yield from outside("points", points[:1], 0, len(history))
+    if not HISTORY_STRIDE <= stride <= MAX_COUNT or stride & (stride - 1):
+        yield "points", f"has a stride of {stride}; expected {HISTORY_STRIDE}, doubled some times"
+    yield from outside("history", history[:, defined], 0, MAX_COUNT)
+    if np.isinf(history).any():
+        yield "history", "has infinite numbers"
 
 
 class Metrics:
@@ -211,6 +225,21 @@ class Metrics:
     def state(self) -> dict[str, NDArray[np.generic]]:
         """The arrays of the state."""
         return dict(self.arrays._asdict())
+
+    def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
+        """What no events can have led to in a state of the right shapes. O(window)."""
+        arrays = MetricsState(**state)  # type: ignore[arg-type]
+        wrong = list(counters({name: state[name] for name in ("counts", "duplicates", "confusion", "sketch")}))
+        yield from wrong
+        if not wrong and (arrays.confusion.reshape(2, 2).sum(axis=1) != arrays.counts).any():
+            yield "confusion", "does not add up to the counts of the classes"
+        if not wrong and (arrays.sketch.sum(axis=1) != arrays.counts).any():
+            yield "sketch", "does not add up to the counts of the classes"
+        yield from outside("labels", arrays.labels, 0, 1)
+        yield from outside("decisions", arrays.decisions, 0, 1)
+        if np.isnan(arrays.scores).any():
+            yield "scores", "has NaN"
+        yield from history_problems(arrays.history, arrays.points, [0, 4, 5])
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take the arrays of a state."""

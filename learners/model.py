@@ -9,7 +9,7 @@ behind the embedding and learns the retained events first. A batch algorithm say
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -18,17 +18,20 @@ from numpy.typing import NDArray
 from learners import catalogue, embedding, scaling
 from learners.algorithm import Linear, Online, linear_scores
 from learners.arrays import Matrix, Rows, Sparse, Vector
-from learners.batch import Batch, Fitted
+from learners.batch import Batch, Fitted, part_of
 from learners.columns import columns_of
 from learners.config import MAX_RETAINED, Config
 from learners.fitting import Fitting
 from learners.parameters import Problem, Refused
 from learners.retained import Retained
+from learners.soundness import check_values
 
 __all__ = ["Arrays", "Model", "check_arrays", "check_shapes", "copied"]
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
+CHUNK_NUMBERS = 2**22  # of dense rows in one call of each stage
+_MOST_ROWS = 2**62
 _OVERTIME = 100_000  # events kept beyond the warm-up: a fit comes after the record that completes it
 _NEVER = 2**62
 
@@ -48,8 +51,9 @@ class Model:
         self.scaling = scaling.init(config.scaling, self.dim)
         self._embedding = embedding.init(config.embedding)
         self._retained = Retained(*_retention(config), None if config.features.sparse else self.dim)
-        # events at the last fit, roll-backs so far; empty where nothing is fitted
-        self._fits = np.zeros(2 if self._batch or self._embeds else 0, dtype=np.int64)
+        fitted = self._batch or self._embeds
+        self._fits = np.zeros(2 if fitted else 0, dtype=np.int64)  # events at the last one, how many; or nothing
+        self._restores = np.zeros(1 if fitted else 0, dtype=np.int64)  # roll-backs: a fit from before one is void
         self._model = self._algorithm.init(config.params, self.dim, config.seed)
         self._unfit_until = 0  # events: after a fit has failed, none is tried before
 
@@ -101,17 +105,25 @@ class Model:
 
     @property
     def fitted_events(self) -> int | None:
-        """Events that had been learnt when the last fit took its data, 0 for none; None where nothing is fitted."""
+        """Events that had been learnt when the last fit took its data, 0 before it; None where nothing is fitted."""
         return int(self._fits[0]) if len(self._fits) else None
 
     @property
-    def waits_for(self) -> str | None:
-        """Why what is said has no meaning yet, as far as fits go."""
+    def says(self) -> bool:
+        """Whether there is a model: that of a batch algorithm has to be fitted first."""
+        return not self._batch or bool(self._fits[1])
+
+    def waits_for(self, events: int) -> str | None:
+        """Why what is said has no meaning yet, as far as fits go, after so many events."""
         if self.warming:
             return f"the embedding is fitted after {self.config.embedding.warmup:,} labelled events; linear until then"
-        if self.config.refit_every is not None and not self._fits[0]:
+        if self.says:
+            return None
+        if self.until_due(events) > 0:
             return f"the first fit comes after {self.config.refit_every:,} labelled events"
-        return None
+        if not self.due(events):
+            return f"the first fit waits for two classes: the last {len(self._retained):,} events have one"
+        return "the first fit is due, and will be made in its turn"
 
     # Fits
 
@@ -159,7 +171,7 @@ class Model:
         if isinstance(rows, Sparse):
             rows = Sparse(rows.data.copy(), rows.indices.copy(), rows.indptr.copy())
         y, weights = self._retained.labels().copy(), self._retained.weights().copy()
-        return Fitting(self.config, events, int(self._fits[1]), rows, self.dim, y, weights)
+        return Fitting(self.config, events, int(self._restores[0]), rows, self.dim, y, weights)
 
     def unfit(self, events: int) -> None:
         """A fit has failed: the next may be due after as many events as the first one waited for."""
@@ -174,12 +186,13 @@ class Model:
         if self._batch:
             expected |= _flat("algorithm", self._model)
         check_arrays(fitted.arrays, expected)
-        if not expected or fitted.restores != self._fits[1] or fitted.events > events:
+        if not expected or fitted.restores != self._restores[0] or fitted.events > events:
             return False
         every = self.config.refit_every
         wanted = self.warming if every is None else fitted.events - int(self._fits[0]) >= every
         if wanted:
             check_shapes(fitted.arrays, self._shapes(fitted))
+            check_values(self.config, fitted.arrays)
         return wanted
 
     def _shapes(self, fitted: Fitted) -> dict[str, tuple[int, ...]]:
@@ -195,35 +208,51 @@ class Model:
             shapes |= {name: array.shape for name, array in _flat("algorithm", like).items()}
         return shapes
 
-    def take(self, fitted: Fitted) -> tuple[Matrix, Vector] | None:
-        """Go on with what was fitted; the retained events' values and labels, where the decision is to start anew."""
+    def take(self, fitted: Fitted) -> Iterator[tuple[Matrix, Vector]]:
+        """Go on with what was fitted: the caller runs this to its end.
+
+        Where the decision is to start anew, because its scores have been another model's, gives the values and the
+        labels of the retained events, in parts, each from before it was learnt.
+        """
         config = self.config
-        first = not self._fits[0]
-        self._fits[0] = max(fitted.events, 1)
+        first = not self._fits[1]
+        self._fits[0] = fitted.events
+        self._fits[1] += 1
         if self._embeds:
             self._embedding = copied(embedding.EmbeddingState, _group("embedding", fitted.arrays))
         dim = self.dim if self.embedding is None else embedding.columns(self._embedding)
-        if not self._batch:
+        if self._batch:
+            self._model = copied(self._algorithm.State, _group("algorithm", fitted.arrays))
+            if self.embedding is None and fitted.dim < dim:  # columns were met since
+                self._model = self._algorithm.grow(config.params, self._model, dim)
+        else:
             self._model = self._algorithm.init(config.params, dim, config.seed)
-            said = self._learn_retained()
+        if first or not self._batch:  # a later fit's scores are much like the last one's
+            yield from self._relearnt()
+        if not self._batch:
             self._retained.clear()
-            return said
-        self._model = copied(self._algorithm.State, _group("algorithm", fitted.arrays))
-        if self.embedding is None and fitted.dim < dim:  # columns were met since
-            self._model = self._algorithm.grow(config.params, self._model, dim)
-        # decide by the fitted events until there are newer ones; a later fit's scores are much like the last one's
-        return self._learn_retained() if first else None
 
-    def _learn_retained(self) -> tuple[Matrix, Vector]:
-        rows = scaling.look(self.config.scaling, self.scaling, self._retained.rows(), self.scaled)
-        y, weights = self._retained.labels().copy(), self._retained.weights().copy()
-        return self._advance(self._embedded(rows), y, weights), y
+    def _relearnt(self) -> Iterator[tuple[Matrix, Vector]]:
+        rows, labels, weights = self._retained.rows(), self._retained.labels(), self._retained.weights()
+        for start in range(0, len(labels), self.step_rows):
+            cut = slice(start, start + self.step_rows)
+            part = scaling.look(self.config.scaling, self.scaling, part_of(rows, start, cut.stop), self.scaled)
+            y = labels[cut].copy()
+            yield self._advance(self._embedded(part), y, weights[cut].copy()), y
+
+    @property
+    def step_rows(self) -> int:
+        """Rows that should go through the stages at once: bounds the temporaries, and shows in no result."""
+        if self.config.features.sparse:
+            return _MOST_ROWS
+        widest = max(self.dim, embedding.columns(self._embedding))
+        return max(1, CHUNK_NUMBERS // widest)
 
     # Saving
 
     def rolled_back(self, before: Model) -> None:
         """This is what `before` was rolled back to."""
-        self._fits[1:] = before._fits[1:] + 1
+        self._restores = before._restores + 1
 
     def state(self) -> dict[str, Arrays]:
         """The arrays of the state by part."""
@@ -231,10 +260,16 @@ class Model:
             "algorithm": self._model._asdict(),
             "columns": self.columns.state(),
             "embedding": self._embedding._asdict(),
-            "fits": {"progress": self._fits},
+            "fits": {"progress": self._fits, "restores": self._restores},
             "retained": self._retained.state(),
             "scaling": self.scaling._asdict(),
         }
+
+    def copy(self) -> Model:
+        """Another one with the same state, in arrays of its own. O(state)."""
+        other = Model(self.config)
+        other.restore(self.state())
+        return other
 
     def restore(self, groups: Mapping[str, Arrays]) -> None:
         """Take the arrays of a state, copied; of a model that has met nothing."""
@@ -244,6 +279,7 @@ class Model:
         self.scaling = copied(scaling.ScalingState, groups["scaling"])
         self._embedding = copied(embedding.EmbeddingState, groups["embedding"])
         self._fits = np.array(groups["fits"]["progress"], dtype=np.int64)
+        self._restores = np.array(groups["fits"]["restores"], dtype=np.int64)
         self._retained.restore(dict(groups["retained"]))
 
     def shaped(self, groups: Mapping[str, Arrays]) -> dict[str, tuple[int, ...]]:
@@ -252,9 +288,12 @@ class Model:
         For a model that has met nothing yet, and is not used for anything else.
         """
         if self.config.features.sparse:
+            check_values(self.config, {"columns.order": groups["columns"]["order"]})
             self.columns.restore(dict(groups["columns"]))
             self._grow()
         self._embedding = copied(embedding.EmbeddingState, groups["embedding"])
+        if embedding.columns(self._embedding) > self.config.embedding.components:
+            raise Refused([Problem("/embedding.projection", "has more columns than there are components")])
         if self.embedding is not None:
             dim = embedding.columns(self._embedding)
             self._model = self._algorithm.init(self.config.params, dim, self.config.seed)

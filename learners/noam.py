@@ -20,10 +20,10 @@ from typing import Literal
 
 from learners import oam
 from learners.algorithm import Traits
-from learners.oam import State, init, learn, weights
+from learners.oam import State, init, learn, problems, weights
 from learners.parameters import param
 
-__all__ = ["TRAITS", "Params", "State", "init", "learn", "weights"]
+__all__ = ["TRAITS", "Params", "State", "init", "learn", "problems", "weights"]
 
 TRAITS = Traits(sparse=False, max_dim=2**14, defaults={"embedding": {"kind": "nystroem"}})
 

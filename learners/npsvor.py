@@ -42,10 +42,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from learners import sparse_buffers
 from learners.algorithm import Linear, Ranked, Traits, grown
 from learners.arrays import Counts, Cube, Matrix, Rows, Sparse, Vector, Words, dot, next_random
 from learners.jit import kernel
 from learners.parameters import Parameters, param
+from learners.ranges import Issues, outside
 from learners.sparse_buffers import for_dense, for_sparse, store
 
 __all__ = [
@@ -58,6 +60,7 @@ __all__ = [
     "init",
     "learn",
     "moved",
+    "problems",
     "ranked",
     "weights",
 ]
@@ -143,6 +146,21 @@ def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
     """What scoring needs, the average planes: new arrays, O(ranks * dim)."""
     share = _share(state.clock[0])
     return Linear(state.w - state.lag * share, state.bias - state.bias_lag * share)
+
+
+def problems(params: Params, state: State, sparse: bool) -> Issues:
+    """What no events can have led to in a state from elsewhere."""
+    slots = params.capacity if params.replays else 0
+    for name, shape in (("labels", (slots,)), ("caps", (slots,)), ("duals", (slots, params.ranks))):
+        if getattr(state, name).shape != shape:  # without replays the axis is empty, and so not checked before
+            yield name, f"has shape {getattr(state, name).shape}; expected {shape}"
+    if state.lengths.shape != (1, slots):
+        yield "lengths", f"has shape {state.lengths.shape}; expected {(1, slots)}"
+    else:
+        yield from sparse_buffers.problems(state, state.w.shape[1], sparse)
+    yield from outside("labels", state.labels, 0, params.ranks)  # 0 in slots that are free
+    if (state.labels % 1.0 != 0.0).any():
+        yield "labels", "has ranks that are not whole"
 
 
 def decide(params: Params, values: Matrix) -> Ranked:

@@ -39,8 +39,9 @@ from learners.algorithm import Linear, Traits, grown
 from learners.arrays import Counts, Matrix, Rows, Sparse, Vector, Words, dot, next_random, sigmoid
 from learners.jit import kernel
 from learners.parameters import Parameters, param
+from learners.ranges import Issues, outside
 
-__all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "weights"]
+__all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "problems", "weights"]
 
 TRAITS = Traits(
     max_dim=2**20,
@@ -101,6 +102,13 @@ def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
     """What scoring needs: the learner that was drawn."""
     k = int(state.drawn[0])
     return Linear(state.w[k], state.bias[k : k + 1])
+
+
+def problems(params: Params, state: State, sparse: bool) -> Issues:  # noqa: ARG001
+    """What no events can have led to in a state from elsewhere."""
+    yield from outside("drawn", state.drawn, 0, params.learners - 1)
+    if (state.called[:, 1] > np.minimum(state.called[:, 0], state.positives[0])).any():
+        yield "called", "has a learner that was right about more positives than it called or than there were"
 
 
 @kernel

@@ -43,8 +43,9 @@ from learners.arrays import Counts, Cube, Matrix, Rows, Sparse, Vector, dot
 from learners.class_moments import descend_in_ball
 from learners.jit import kernel
 from learners.parameters import Parameters, param
+from learners.ranges import Issues, outside
 
-__all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "weights"]
+__all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "problems", "weights"]
 
 TRAITS = Traits(max_dim=2**16)  # with tau = 50 four arrays of 25 MiB
 
@@ -109,6 +110,12 @@ def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, s
 def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
     """What scoring needs."""
     return Linear(state.w, np.zeros(1))
+
+
+def problems(params: Params, state: State, sparse: bool) -> Issues:  # noqa: ARG001
+    """What no events can have led to in a state from elsewhere."""
+    yield from outside("partners", state.partners, 0, len(state.w) - 1)
+    yield from outside("kept", state.kept, 0, params.tau)
 
 
 @kernel

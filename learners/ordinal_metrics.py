@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from learners.arrays import Counts, Matrix, Vector
 from learners.batch import Outcome
 from learners.jit import kernel
-from learners.metrics import HISTORY_POINTS, HISTORY_STRIDE
+from learners.metrics import HISTORY_POINTS, HISTORY_STRIDE, history_problems
+from learners.ranges import Issues, counters, outside
 
 __all__ = ["ORDINAL_HISTORY_COLUMNS", "OrdinalFigures", "OrdinalMetrics", "OrdinalMetricsState"]
 
@@ -143,6 +144,20 @@ class OrdinalMetrics:
     def state(self) -> dict[str, NDArray[np.generic]]:
         """The arrays of the state."""
         return dict(self.arrays._asdict())
+
+    def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
+        """What no events can have led to in a state of the right shapes. O(window + ranks^2)."""
+        arrays = OrdinalMetricsState(**state)  # type: ignore[arg-type]
+        wrong = list(counters({name: state[name] for name in ("counts", "duplicates", "total")}))
+        yield from wrong
+        if not wrong and (arrays.total.sum(axis=1) != arrays.counts).any():
+            yield "total", "does not add up to the counts of the ranks"
+        if not wrong:
+            held = min(int(arrays.counts.sum()), self.window)
+            for name in ("labels", "decisions"):
+                yield from outside(name, state[name][:held], 1, self.ranks)
+                yield from outside(name, state[name][held:], 0, 0)
+        yield from history_problems(arrays.history, arrays.points, [0, 1, 2])
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take the arrays of a state."""

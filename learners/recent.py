@@ -6,6 +6,7 @@ Both are part of the learner's state, so that every node and every replay decide
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +15,13 @@ from learners.arrays import Words
 from learners.batch import Segment
 from learners.hashing import hash_strings
 from learners.jit import kernel
+from learners.ranges import MAX_COUNT, Issues, outside
 
 __all__ = ["MAX_SOURCES", "MAX_SOURCE_NAME", "RecentIds", "Sources"]
 
 MAX_SOURCES = 64  # the one that was quiet for longest is forgotten first
 MAX_SOURCE_NAME = 200  # UTF-8 bytes
+_MAX_OFFSET = 2**62  # no producer counts so far, and sums stay within int64
 
 
 @kernel
@@ -107,6 +110,12 @@ class RecentIds:
         """The arrays of the state."""
         return {"count": np.array([self.count], dtype=np.int64), "ring": self._ring[: self.held]}
 
+    def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
+        """What no ids can have led to in a state of the right shapes."""
+        yield from outside("count", state["count"], 0, MAX_COUNT)
+        if not state["ring"].all():
+            yield "ring", "has 0, which stands for no id"
+
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take the arrays of a state."""
         self.count = int(state["count"][0])
@@ -151,10 +160,29 @@ class Sources:
             "offsets": np.array(list(self.next.values()), dtype=np.int64),
         }
 
+    def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
+        """What no segments can have led to in a state of the right shapes."""
+        if len(state["lengths"]) > MAX_SOURCES:
+            yield "lengths", f"has {len(state['lengths'])} sources; expected at most {MAX_SOURCES}"
+        yield from outside("offsets", state["offsets"], 0, _MAX_OFFSET)
+        wrong = list(outside("lengths", state["lengths"], 0, len(state["names"])))
+        yield from wrong
+        if wrong:
+            return
+        try:
+            names = _names(state)
+        except UnicodeDecodeError:
+            yield "names", "is not UTF-8 when cut by the lengths"
+        else:
+            if len(set(names)) < len(names):
+                yield "names", "has a source twice"
+
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take the arrays of a state."""
-        self.next = {}
-        text, at = state["names"].tobytes(), 0
-        for size, offset in zip(state["lengths"].tolist(), state["offsets"].tolist(), strict=True):
-            self.next[text[at : at + size].decode("utf-8", "surrogatepass")] = offset
-            at += size
+        self.next = dict(zip(_names(state), state["offsets"].tolist(), strict=True))
+
+
+def _names(state: dict[str, NDArray[np.generic]]) -> list[str]:
+    """The sources of a state, in order of use."""
+    text, ends = state["names"].tobytes(), np.cumsum(state["lengths"].astype(np.int64)).tolist()
+    return [text[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise([0, *ends])]

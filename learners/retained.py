@@ -7,6 +7,7 @@ without a copy.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from numpy.typing import NDArray
 
 from learners.arrays import Rows, Sparse, Vector
 from learners.batch import length
+from learners.ranges import Issues, not_finite, outside
 
-__all__ = ["Retained"]
+__all__ = ["Retained", "problems"]
 
 _FEWEST = 64  # entries that a queue has room for at least
 
@@ -62,7 +64,7 @@ class _Queue:
 
 
 class Retained:
-    """The last events: scaled rows, labels and weights.
+    """The last events: rows as they are before scaling, labels and weights.
 
     Memory is at most about twice what may be kept. O(numbers) amortised per event.
     """
@@ -185,3 +187,18 @@ class Retained:
         n = self._fitting(sizes) if possible else 0
         numbers = int(sizes[len(sizes) - n :].sum())
         return {"labels": (n,), "weights": (n,), "values": (numbers,), "indices": (numbers,), "sizes": (n,)}
+
+
+def problems(state: dict[str, NDArray[np.generic]], ranks: int | None, *, missing: bool) -> Issues:
+    """What cannot be among the events that a state retains, its shapes being right. O(numbers).
+
+    Labels are -1 and +1, or the ranks 1 to `ranks`. `missing`: values may be NaN, as a table's are where they are not
+    given. Column numbers are checked where it is known how many there are.
+    """
+    if not np.isin(state["labels"], [-1, 1] if ranks is None else np.arange(1, ranks + 1)).all():
+        yield "labels", f"has numbers that are not {'-1 or 1' if ranks is None else f'whole, from 1 to {ranks}'}"
+    yield from outside("weights", state["weights"], 0.0, sys.float_info.max)
+    if not missing:
+        yield from not_finite("values", state["values"])
+    elif np.isinf(state["values"]).any():
+        yield "values", "has infinite numbers"

@@ -23,8 +23,9 @@ from learners.algorithm import grown
 from learners.arrays import Counts, Matrix, Rows, Sparse, Vector
 from learners.jit import kernel
 from learners.parameters import Parameters, param
+from learners.ranges import Issues, counters, not_finite
 
-__all__ = ["Scaling", "ScalingState", "extend", "init", "learn", "look"]
+__all__ = ["Scaling", "ScalingState", "extend", "init", "learn", "look", "problems"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,13 @@ def extend(settings: Scaling, state: ScalingState, dim: int) -> ScalingState:
         seen[: len(state.seen)] = state.seen
         return state._replace(seen=seen, mean=grown(state.mean, dim), m2=grown(state.m2, dim))
     return state._replace(largest=grown(state.largest, dim)) if settings.kind == "maxabs" else state
+
+
+def problems(state: ScalingState) -> Issues:
+    """What no rows can have led to in a state of the right shapes."""
+    yield from counters({"rows": state.rows, "seen": state.seen})
+    for name in ("mean", "m2", "largest"):
+        yield from not_finite(name, getattr(state, name))
 
 
 @kernel

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,13 +31,26 @@ class Scorer:
     scaled: NDArray[np.bool_]
     scaling: scaling.ScalingState
     embedding: EmbeddingState | None  # None: the model takes the scaled rows
-    weights: Linear
+    published: Callable[[], Linear]  # the algorithm's weights, which some have to compute
     decision: Decision
+    says: bool  # there is a model
+
+    @cached_property
+    def weights(self) -> Linear:
+        """What the algorithm scores by: computed by the first who asks."""
+        return self.published()
 
     @property
     def threshold(self) -> float | None:
         """The live threshold on the probability; None for an ordinal learner."""
         return self.decision.threshold
+
+    def work(self, rows: Rows) -> int:
+        """Roughly how many multiplications it takes to score the rows."""
+        values = len(rows.data) if isinstance(rows, Sparse) else rows.size
+        if self.embedding is None:
+            return int(values)
+        return int(values + len(rows) * sum(array.size for array in self.embedding))
 
     def score(self, rows: Rows) -> Scores:
         """Score encoded events. O(values given), and with an embedding O(components) of that for each."""
@@ -45,18 +60,21 @@ class Scorer:
         if self.embedding is not None:
             assert not isinstance(ready, Sparse)
             ready = embedding.look(config.embedding, self.embedding, ready)
-        return self.decision.look(linear_scores(self.weights, ready))
+        values = linear_scores(self.weights, ready)
+        return self.decision.look(values) if self.says else self.decision.nothing(values)
 
     def frozen(self) -> Scorer:
         """A copy that stays as it is while the learner moves on. O(state that scoring reads)."""
+        weights = Linear._make(array.copy() for array in self.weights)
         return Scorer(
             self.config,
             self.columns.frozen(),
             self.scaled,
             scaling.ScalingState._make(array.copy() for array in self.scaling),
             self.embedding,  # never changes in place: a fit replaces it
-            Linear._make(array.copy() for array in self.weights),
+            lambda: weights,
             self.decision.frozen(),
+            self.says,
         )
 
 

@@ -13,8 +13,11 @@ from numpy.typing import NDArray
 
 from learners.arrays import Cube
 from learners.jit import kernel
+from learners.ranges import Issues, outside
 
-__all__ = ["for_dense", "for_sparse", "store", "subtract", "widened"]
+__all__ = ["for_dense", "for_sparse", "problems", "store", "subtract", "widened"]
+
+_NARROWEST = 16  # places for the non-zeros of a row
 
 
 def widened(values: Cube, columns: NDArray[np.int64], longest: int) -> tuple[Cube, NDArray[np.int64]]:
@@ -23,7 +26,7 @@ def widened(values: Cube, columns: NDArray[np.int64], longest: int) -> tuple[Cub
     How wide they are depends on the longest row so far alone, not on how a stream is cut.
     """
     old = values.shape[2]
-    width = max(16, 1 << (longest - 1).bit_length())
+    width = max(_NARROWEST, 1 << (longest - 1).bit_length())
     if width <= old:
         return values, columns
     wide_values, wide_columns = np.zeros((*values.shape[:2], width)), np.zeros((*columns.shape[:2], width), np.int64)
@@ -48,6 +51,23 @@ def for_dense(state: Any, dim: int) -> Any:
     if state.columns.shape[2]:
         raise ValueError("this state holds sparse rows; it cannot learn dense ones")
     return state if state.values.shape[2] else state._replace(values=np.zeros((*state.values.shape[:2], dim)))
+
+
+def problems(state: Any, dim: int, sparse: bool) -> Issues:
+    """What cannot be in the buffers of a state (a NamedTuple with `values`, `columns` and `lengths`) for `dim` columns.
+
+    `sparse`: the learner's rows are sparse. O(size of the buffers).
+    """
+    values, columns, lengths = state.values, state.columns, state.lengths
+    width = values.shape[2]
+    possible = width >= _NARROWEST and width & (width - 1) == 0 if sparse else width == dim
+    if values.shape[:2] != lengths.shape or (width and not possible):
+        yield "values", f"has shape {values.shape}, which buffers of such rows never have"
+    elif columns.shape != (*lengths.shape, width if sparse else 0):
+        yield "columns", f"has shape {columns.shape}, where the values have {values.shape}"
+    else:
+        yield from outside("columns", columns, 0, dim - 1)
+        yield from outside("lengths", lengths, 0, width)
 
 
 @kernel

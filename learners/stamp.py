@@ -44,8 +44,9 @@ from learners.algorithm import Linear, Traits, grown
 from learners.arrays import Counts, Rows, Sparse, Vector, dot, exp, sigmoid
 from learners.jit import kernel
 from learners.parameters import Parameters, param
+from learners.ranges import Issues, outside
 
-__all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "weights"]
+__all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "problems", "weights"]
 
 TRAITS = Traits(posterior=True, defaults=MappingProxyType({"threshold": {"objective": "fixed", "value": 0.5}}))
 
@@ -101,6 +102,14 @@ def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, s
 def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
     """What scoring needs."""
     return Linear(state.w, state.bias)
+
+
+def problems(params: Params, state: State, sparse: bool) -> Issues:  # noqa: ARG001
+    """What no events can have led to in a state from elsewhere."""
+    pairs, level, _ = state.stage.tolist()
+    length = params.length << min(pairs, _DOUBLINGS)
+    yield from outside("stage", state.stage[1:2], 0, 1)
+    yield from outside("stage", state.stage[2:], 0, (length // 4 if level else length) - 1)
 
 
 @kernel

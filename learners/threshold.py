@@ -41,8 +41,9 @@ import numpy as np
 from learners.arrays import Counts, Matrix, Vector, sigmoid
 from learners.jit import kernel
 from learners.parameters import Parameters, param
+from learners.ranges import MAX_COUNT, Issues, counters, outside
 
-__all__ = ["State", "Threshold", "current", "init", "learn"]
+__all__ = ["State", "Threshold", "current", "init", "learn", "problems"]
 
 BINS = 256
 REACH = 12.0  # log-odds
@@ -94,6 +95,28 @@ def init(settings: Threshold) -> State:
         bins=np.zeros((2, BINS if settings.objective == "f1-window" else 0)),
         called=np.zeros(2, dtype=np.int64),
     )
+
+
+def problems(settings: Threshold, state: State) -> Issues:
+    """What no events can have led to in a state of the right shapes."""
+    yield from counters({"seen": state.seen, "called": state.called, "block": state.block, "stage": state.stage})
+    yield from outside("live", state.live, 0.0, 1.0)
+    yield from outside("theta", state.theta, 0.0, 0.5)
+    yield from outside("centre", state.centre, 0.0, 0.5)
+    yield from outside("radius", state.radius, 0.0, 0.5)
+    yield from outside("bins", state.bins, 0.0, MAX_COUNT)
+    first = settings.horizon or settings.n1
+    events, stages, each, into = state.block.tolist()
+    doubled = max(events, first) // first  # 2^j
+    possible = events == first * doubled and doubled & (doubled - 1) == 0 and events <= MAX_COUNT
+    if not possible or (settings.horizon and doubled > 1):
+        yield "block", f"has a block of {events} events; expected {first}{'' if settings.horizon else ', doubled'}"
+    elif (stages, each) != _stages(events):
+        yield "block", f"has {stages} stages of {each}; {events} events make {_stages(events)}"
+    else:
+        yield from outside("block", state.block[3:], 0, MAX_COUNT if settings.horizon else events - 1)
+        yield from outside("stage", state.stage[:1], 0, stages - 1)
+        yield from outside("stage", state.stage[1:], 0, min(each - 1, into))
 
 
 def learn(settings: Threshold, state: State, probabilities: Vector, y: Vector, thresholds: Vector) -> None:

@@ -107,7 +107,11 @@ def create(
     calibration: Annotated[str | None, typer.Option(help="posterior or platt.")] = None,
     embedding: Annotated[str | None, typer.Option(help="none, nystroem or fourier: nonlinear features.")] = None,
     components: Annotated[int | None, typer.Option(help="embedding: how many landmarks or features.")] = None,
-    threshold: Annotated[str | None, typer.Option(help="What it is learnt for: f1, f1-window or fixed.")] = None,
+    warmup: Annotated[int | None, typer.Option(help="embedding: events that it is fitted to.")] = None,
+    width: Annotated[float | None, typer.Option(help="embedding: b of the kernel exp(-|x - u|^2 / b).")] = None,
+    threshold: Annotated[
+        str | None, typer.Option(help="What it is learnt for: f1, f1-window, f1-ofo or fixed.")
+    ] = None,
     window: Annotated[int | None, typer.Option(help="Events that the windowed figures look back on.")] = None,
     refit_every: Annotated[int | None, typer.Option(help="Batch algorithms: labelled events between fits.")] = None,
     refit_window: Annotated[int | None, typer.Option(help="Batch algorithms: events retained for fits.")] = None,
@@ -117,7 +121,8 @@ def create(
 ) -> None:
     """Create a learner. The same name and configuration once more is no error."""
     with _reporting():
-        from service.commands.api import Api
+        from service.commands.api import Api, ApiError
+        from service.commands.hints import misplaced
 
         body: dict[str, Any] = _json_file(config) if config else {}
         chosen = {
@@ -140,7 +145,7 @@ def create(
             "features": described,
             "params": dict(_param(one) for one in param or ()),
             "scaling": _given({"kind": scaling}),
-            "embedding": _given({"kind": embedding, "components": components}),
+            "embedding": _given({"kind": embedding, "components": components, "warmup": warmup, "width": width}),
             "calibration": _given({"kind": calibration}),
             "threshold": _given({"objective": threshold}),
             "window": window,
@@ -150,7 +155,10 @@ def create(
         }
         body |= _given(given)
         with Api(url) as api:
-            document, new = api.create(name, body)
+            try:
+                document, new = api.create(name, body)
+            except ApiError as error:
+                raise CommandFailed("\n".join([str(error), *misplaced(body, error.pointers)])) from None
         print(f"{name} is created" if new else f"{name} exists already, with this configuration")
         print(json.dumps(document["config"], indent=2))
 
@@ -172,6 +180,9 @@ def replay(
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after this row of the file.")] = None,
     rate: Annotated[float | None, typer.Option(min=1e-3, help="Events per second at most.")] = None,
     batch: Annotated[int, typer.Option(min=1, max=100_000, help="Rows per request at most.")] = 1000,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Batch algorithms: wait for each fit before the next rows.")
+    ] = False,
     retry_seconds: Annotated[float, typer.Option(min=0, help="How long a request is tried again.")] = 60.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
     url: Url = "http://127.0.0.1:8000",
@@ -182,6 +193,10 @@ def replay(
     --ranks, --drop, --id, --time, --weight and --format. Otherwise it counts
     as a new file and is learnt from its first row. With --id, from the first
     replay on, a row that comes again is not learnt twice.
+
+    Batch algorithms are fitted in the background while rows come, so the
+    figures of such a replay depend on how fast it is. With --wait they do
+    not: to a new learner, with the same --batch, it gives the same figures.
     """
     with _reporting():
         from service.commands.api import Api, Stopped
@@ -196,7 +211,7 @@ def replay(
             Interruption() as interruption,
             Api(url, patience=retry_seconds, wait=interruption.wait, notice=notes.print) as api,
         ):
-            plan = Plan(file, learner, columns, format, limit, rate, batch)
+            plan = Plan(file, learner, columns, format, limit, rate, batch, wait)
             try:
                 outcome = replay_file(plan, api, interruption, notes)
             except Stopped:  # before the first batch, or after the last
@@ -278,7 +293,7 @@ def _console(*, stderr: bool) -> Console:
 
 
 def _show(outcome: Outcome, plan: Plan, as_json: bool, notes: Console) -> None:
-    from service.commands.console import figures_table, fit_of
+    from service.commands.console import behind, figures_table, fit_of
 
     rows = outcome.rows
     if as_json:
@@ -293,6 +308,8 @@ def _show(outcome: Outcome, plan: Plan, as_json: bool, notes: Console) -> None:
     if outcome.learner is not None:
         if (fit := fit_of(outcome.learner)) is not None:
             notes.print(f"last fit: {fit}")
+        for line in behind(outcome.learner):
+            notes.print(line)
         if not outcome.learner["ready"]:
             notes.print(f"{plan.learner} is not ready: {outcome.learner['not_ready']}")
 

@@ -24,6 +24,18 @@ CREATE: dict[str, Any] = {
         "window": 10000,
     },
     "dense": {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 3}, "scaling": {"kind": "standard"}},
+    "embedded": {
+        "algorithm": "nsauc",
+        "features": {"kind": "dense", "dim": 3},
+        "embedding": {"kind": "nystroem", "components": 200, "warmup": 2000},
+    },
+    "batch": {
+        "algorithm": "ranksvm",
+        "features": {"kind": "named", "bits": 18, "categorical": ["merchant"], "log": ["amount"]},
+        "refit_every": 2000,
+        "refit_window": 10000,
+    },
+    "ordinal": {"algorithm": "npsvor", "params": {"ranks": 3}, "features": {"kind": "dense", "dim": 3}},
 }
 
 UPDATE: dict[str, Any] = {
@@ -35,10 +47,16 @@ UPDATE: dict[str, Any] = {
     },
     "table": {"events": [{"id": "tx-1", "features": {"amount": 12.5, "country": "DE"}, "label": 0}]},
     "dense": {"events": [{"x": [0.1, 0.2, 0.3], "label": 1, "weight": 2.0, "time": 1700000000.0}]},
+    "embedded": {"events": [{"x": [0.1, 0.2, 0.3], "label": 0}, {"x": [0.9, -0.4, 0.2], "label": 1}]},
+    "batch": {"events": [{"id": "tx-1", "features": {"amount": 12.5, "merchant": "m-17"}, "label": 0}]},
+    "ordinal": {"events": [{"x": [0.1, 0.2, 0.3], "label": 1}, {"x": [0.9, 0.4, 0.2], "label": 3}]},
 }
 
 PREDICT: dict[str, Any] = {
     "named features": {"events": [{"id": "tx-3", "features": {"amount": 700.0, "country": "XX"}}]},
     "table": {"events": [{"id": "tx-3", "features": {"amount": 700.0, "country": None}}]},
     "dense": {"events": [{"x": [0.1, 0.2, 0.3]}]},
+    "embedded": {"events": [{"x": [0.1, 0.2, 0.3]}]},
+    "batch": {"events": [{"id": "tx-3", "features": {"amount": 700.0, "merchant": "m-17"}}]},
+    "ordinal": {"events": [{"x": [0.1, 0.2, 0.3]}]},
 }

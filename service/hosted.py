@@ -21,12 +21,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from learners.arrays import Sparse
+from learners.arrays import Rows, Sparse
 from learners.batch import Batch, Fitted, Outcome, Restored, Segment, join, joined
-from learners.fitting import Fitting
 from learners.learner import Learner, check_state
 from learners.parameters import Refused
-from learners.scorer import View
+from learners.scorer import Scores, View
 from service.codec import Created, Record, pack_record, pack_snapshot, unpack_record, unpack_snapshot
 from service.errors import (
     BehindLog,
@@ -38,6 +37,7 @@ from service.errors import (
     StoreUnavailable,
     UnknownSnapshot,
 )
+from service.fits import Fits
 from service.node import Node
 from service.store import Entry, SnapshotInfo
 
@@ -47,6 +47,7 @@ logger = logging.getLogger("rarestream.learner")
 
 _INLINE_SECONDS = 1e-3  # work expected to be shorter than this stays on the event loop,
 _INLINE_NUMBERS = 2**17  # unless it is of more feature values than this, whatever is expected
+_INLINE_WORK = 2**23  # multiplications of a request to score, some milliseconds, above which a thread makes them
 _PIECE_SECONDS = 0.2  # of a long record, after which others have their turn
 _READ_ENTRIES = 256  # per page while catching up
 _LAST_SECONDS = 5.0  # that a stop waits for what is being learnt
@@ -135,7 +136,6 @@ class Hosted:
     queued_bytes: int = 0
     queued_events: int = 0
     failed: ServiceError | None = None  # why it cannot move on; a restart may help, deleting always does
-    unfit: str | None = None  # why the last fit failed
 
     def __post_init__(self) -> None:
         self.view = self.learner.view()
@@ -143,11 +143,11 @@ class Hosted:
         self._current: list[_Update] | list[_Job] = []  # taken from the queue, not answered yet
         self._wake = asyncio.Event()
         self._pace = _Pace()
-        self._abandon = asyncio.Event()  # a long record or fit is to be given up half-way
+        self.abandon = asyncio.Event()  # set when a long record or fit is to be given up half-way
         self._changed_events = 0  # since the newest snapshot
         self._snapshot_due = time.monotonic() + self.node.settings.snapshot_seconds
         self._saving: asyncio.Task[None] | None = None
-        self._fitting: asyncio.Task[None] | None = None
+        self.fits = Fits(self)
         self._following: asyncio.Future[None] | None = None
         self._closing = False
         self.task = asyncio.create_task(self._run(), name=f"learner {self.name}")
@@ -163,15 +163,24 @@ class Hosted:
         if self.queued_bytes and self.queued_bytes + size > limit:
             raise QueueFull(f"{self.queued_events} events wait already; try again in a moment")
         done: asyncio.Future[Learnt] = asyncio.get_running_loop().create_future()
-        self._put(_Update(batch, size, done))
+        self._waiting.append(_Update(batch, size, done))
+        self._wake.set()
         self.queued_bytes += size
         self.queued_events += len(batch)
         return await done
 
+    async def score(self, rows: Rows) -> tuple[View, Scores]:
+        """Score events by the present view: here where that is short work, else by a thread and on a copy."""
+        view = self.view
+        if view.scorer.work(rows) > _INLINE_WORK:
+            view = view.frozen()
+            return view, await asyncio.to_thread(view.scorer.score, rows)
+        return view, view.scorer.score(rows)
+
     async def at_rest(self, run: Callable[[], Awaitable[None]]) -> None:
         """Run a job between two records, when nothing moves."""
         self._check()
-        await asyncio.shield(self._put_job(run))
+        await asyncio.shield(self.put(run))
 
     async def digest(self) -> tuple[int, str]:
         """The position and the hash of the state there."""
@@ -187,7 +196,7 @@ class Hosted:
         """Take a snapshot now, of everything that is in the log."""
 
         async def run() -> None:
-            await self._read_on()  # a snapshot older than what other nodes retain would not be kept
+            await self.read_on()  # a snapshot older than what other nodes retain would not be kept
             await self._save()
 
         await self.at_rest(run)
@@ -216,12 +225,12 @@ class Hosted:
 
     async def catch_up(self) -> None:
         """Apply what other nodes have appended."""
-        await self.at_rest(self._read_on)
+        await self.at_rest(self.read_on)
 
     def follow(self) -> None:
         """Start catching up, unless that is under way."""
         if self._following is None or self._following.done():
-            self._following = self._put_job(self._read_on)
+            self._following = self.put(self.read_on)
 
     async def close(self, save: bool) -> None:
         """Answer everyone who waits, take a last snapshot if asked to, and stop.
@@ -231,15 +240,13 @@ class Hosted:
         if not self.task.done():
             if save and self.failed is None:
                 await self._last()
-            self._abandon.set()
+            self.abandon.set()
             self._closing = True
             self._wake.set()
             await asyncio.wait([self.task])
         if self._saving is not None:
             await asyncio.wait([self._saving])
-        if self._fitting is not None:  # its thread is left behind: what it finds is not needed any more
-            self._fitting.cancel()
-            await asyncio.wait([self._fitting])
+        await self.fits.close()
 
     async def _last(self) -> None:
         async def run() -> None:
@@ -249,7 +256,7 @@ class Hosted:
         waiting = asyncio.ensure_future(self.at_rest(run))
         done, _ = await asyncio.wait([waiting], timeout=_LAST_SECONDS)
         if not done:
-            self._abandon.set()
+            self.abandon.set()
             await asyncio.wait([waiting])
         error = waiting.exception()
         if error is not None:
@@ -277,21 +284,17 @@ class Hosted:
             _settle(item.done, reason)
         self._waiting.clear()
 
-    def _put(self, item: _Update | _Job) -> None:
-        self._waiting.append(item)
-        self._wake.set()
-
-    def _put_job(self, run: Callable[[], Awaitable[None]]) -> asyncio.Future[None]:
+    def put(self, run: Callable[[], Awaitable[None]], first: bool = False) -> asyncio.Future[None]:
+        """Have something done while the learner is at rest, next or in turn; the future is when it is done."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._put(_Job(run, done))
+        done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # also where nobody waits for it
+        job = _Job(run, done)
+        if first:
+            self._waiting.appendleft(job)
+        else:
+            self._waiting.append(job)
+        self._wake.set()
         return done
-
-    def _put_first(self, run: Callable[[], Awaitable[None]]) -> None:
-        """Have a job done next, for the learner's own sake: nobody waits for it."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # whoever else waits hears of it
-        self._waiting.appendleft(_Job(run, done))
-        self._wake.set()
 
     async def _run(self) -> None:
         while True:
@@ -318,7 +321,8 @@ class Hosted:
                 await self._learn(updates)
             self._current = []
             self._maybe_save()
-            self._maybe_fit()
+            if self.failed is None and not self._closing:
+                self.fits.consider()
 
     def _drain(self) -> list[_Update]:
         """The waiting updates that fit one record; at least one."""
@@ -345,13 +349,12 @@ class Hosted:
                 _settle(update.done, self.failed)
             return
         try:
-            outcome = await self._append(join([update.batch for update in updates]))
+            outcome = await self._log(join([update.batch for update in updates]))
         except ServiceError as error:
             self._notice(error)
             for update in updates:
                 _settle(update.done, error)
             return
-        assert outcome is not None
         counts = self.view.class_counts
         start = 0
         for update in updates:
@@ -362,6 +365,20 @@ class Hosted:
             elif not update.done.done():
                 update.done.set_result(Learnt(part, self.position, counts))
             start = stop
+
+    async def _log(self, batch: Batch) -> Outcome:
+        """Append a batch and learn it: as one record, but for one that goes on beyond the end of a warm-up."""
+        outcomes: list[Outcome] = []
+        while len(batch) or not outcomes:
+            warming = self.learner.urgent and not self.learner.due
+            part = batch.part(0, self.learner.step(batch)) if warming else batch
+            outcome = await self._append(part)
+            assert outcome is not None
+            outcomes.append(outcome)
+            batch = batch.part(len(part), len(batch))
+            if self.learner.urgent:
+                await self.fits.begin()
+        return joined(outcomes)
 
     def _gap(self, segments: Sequence[Segment]) -> SourceGap:
         said = [
@@ -379,6 +396,10 @@ class Hosted:
             logger.error("%s cannot move on: %s", self.name, error.detail)
             self.failed = error
 
+    async def log_fit(self, fitted: Fitted) -> None:
+        """Append what was fitted, and apply everything up to it; only in what was `put`."""
+        await self._append(fitted)
+
     async def _append(self, record: Batch | Fitted | Restored) -> Outcome | None:
         """Log a record, then apply everything up to it in log order; the outcome of this one."""
         small = isinstance(record, Batch) and _size(record) < _LARGE
@@ -389,7 +410,7 @@ class Hosted:
         try:
             entries = await self.node.reached(store.append(self.name, self.birth, records, self.position))
         except BehindLog:  # nothing was written; catching up goes by way of the newest snapshot
-            await self._read_on()
+            await self.read_on()
             entries = await self.node.reached(store.append(self.name, self.birth, records, self.position))
         found = False
         outcome = None
@@ -405,7 +426,8 @@ class Hosted:
             if not entries:
                 raise Damaged(f"the log of {self.name} has lost a record that was just appended to it")
 
-    async def _read_on(self) -> None:
+    async def read_on(self) -> None:
+        """Apply what other nodes have appended; only in what was `put`."""
         while True:
             try:
                 entries = await self.node.reached(
@@ -435,6 +457,8 @@ class Hosted:
             self.position = entry.position
             return None
         outcome = await self._advance(record)
+        if isinstance(record, Fitted):
+            self.fits.applied()
         self._changed_events += len(record) if isinstance(record, Batch) else 1
         self.position = entry.position
         self.view = self.learner.view()
@@ -461,7 +485,7 @@ class Hosted:
         outcomes = []
         start = 0
         while start < len(record):
-            if self._abandon.is_set():  # the state is between two positions: nothing may be made of it any more
+            if self.abandon.is_set():  # the state is between two positions: nothing may be made of it any more
                 self.failed = StoreUnavailable(f"{self.name} stops here; the events are in the log and will be learnt")
                 raise self.failed
             share = _PIECE_SECONDS / max(self._pace.seconds(numbers), 1e-9)
@@ -481,54 +505,6 @@ class Hosted:
         except Refused as error:
             raise Damaged(f"a record of {self.name} does not fit its configuration: {error}") from error
 
-    # Fits
-
-    @property
-    def fitting(self) -> bool:
-        """Whether a fit is under way, or its outcome not in the log yet."""
-        return self._fitting is not None
-
-    def _maybe_fit(self) -> None:
-        """Start a fit when one is due; it works on copies, and what comes out is appended to the log."""
-        if self.failed is None and not self._closing and not self.fitting and self.learner.due:
-            self._put_first(self._start_fit)
-
-    async def _start_fit(self) -> None:
-        urgent = self.learner.urgent
-        fitting = await self.node.in_thread(self.learner.fitting)
-        self._fitting = asyncio.create_task(self._fit(fitting), name=f"fit of {self.name}")
-        self._fitting.add_done_callback(self._fit_ended)
-        if urgent:  # events wait in the queue meanwhile
-            giving_up = asyncio.ensure_future(self._abandon.wait())
-            await asyncio.wait([self._fitting, giving_up], return_when=asyncio.FIRST_COMPLETED)
-            giving_up.cancel()
-
-    async def _fit(self, fitting: Fitting) -> None:
-        try:
-            fitted = await self.node.in_background(fitting.run)
-        except ValueError as error:
-            self._refused(str(error))
-            logger.warning("%s could not be fitted to its last events: %s", self.name, error)
-            return
-
-        async def append() -> None:
-            self._fitting = None  # whatever becomes of it: a fit that is still due is made anew
-            await self._append(fitted)
-            self.unfit = None
-
-        self._put_first(append)
-
-    def _fit_ended(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:  # a fault of ours: the last model goes on serving
-            logger.critical("the fit of %s ended by an error", self.name, exc_info=error)
-            self._refused("an internal error, which the node's log shows")
-
-    def _refused(self, why: str) -> None:
-        self.unfit = why
-        self.learner.unfit()
-        self._fitting = None
-
     # Snapshots
 
     def _maybe_save(self) -> None:
@@ -541,7 +517,7 @@ class Hosted:
             and (self._saving is None or self._saving.done())
             and not self._closing
         ):
-            self._put_first(self._start_saving)
+            self.put(self._start_saving, first=True)
 
     async def _start_saving(self) -> None:
         copy = await self._copy()
@@ -583,4 +559,4 @@ class Hosted:
         async def nothing() -> None:
             return None
 
-        self._put_job(nothing)
+        self.put(nothing)

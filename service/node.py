@@ -37,7 +37,7 @@ class Node:
         self._reached = time.monotonic()
         self._unreachable: str | None = None
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="learn")
-        self._background = asyncio.Semaphore(1)
+        self._urgent, self._patient = asyncio.Semaphore(1), asyncio.Semaphore(1)  # threads for long work
 
     async def close(self) -> None:
         """Release the store and the threads."""
@@ -71,36 +71,39 @@ class Node:
         """Run in one of the learning threads; kernels release the interpreter meanwhile."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
-    async def in_background(self, call: Callable[[], Result]) -> Result:
-        """Run long work in a thread of its own, one call at a time; a stop of the node does not wait for it.
+    async def in_background(self, call: Callable[[], Result], *, urgent: bool) -> Result:
+        """Run long work in a thread of its own; one call at a time of those that are urgent, and one of the others.
 
-        The interpreter does, at its end: numerical libraries do not survive the end of the memory that they work on.
+        Whoever waits may go away, and a stop of the node does not wait. The interpreter does, at its end: numerical
+        libraries do not survive the end of the memory that they work on.
         """
-        async with self._background:
-            loop = asyncio.get_running_loop()
-            outcome: asyncio.Future[Result] = loop.create_future()
+        slot = self._urgent if urgent else self._patient
+        await slot.acquire()
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[Result] = loop.create_future()
 
-            def settle(result: Result | None, error: BaseException | None) -> None:
-                if outcome.done():  # nobody waits any more
-                    return
-                if error is None:
-                    outcome.set_result(cast(Result, result))
-                else:
-                    outcome.set_exception(error)
+        def settle(result: Result | None, error: BaseException | None) -> None:
+            slot.release()
+            if outcome.done():  # nobody waits any more
+                return
+            if error is None:
+                outcome.set_result(cast(Result, result))
+            else:
+                outcome.set_exception(error)
 
-            def run() -> None:
-                result, error = None, None
-                try:
-                    result = call()
-                except BaseException as raised:  # handed to whoever waits, whatever it is
-                    error = raised
-                try:
-                    loop.call_soon_threadsafe(settle, result, error)
-                except RuntimeError:  # the loop was closed meanwhile: the process ends
-                    logger.debug("a background call outlived its node")
+        def run() -> None:
+            result, error = None, None
+            try:
+                result = call()
+            except BaseException as raised:  # handed to whoever waits, whatever it is
+                error = raised
+            try:
+                loop.call_soon_threadsafe(settle, result, error)
+            except RuntimeError:  # the loop was closed meanwhile: the process ends
+                logger.debug("a background call outlived its node")
 
-            threading.Thread(target=run, name=BACKGROUND).start()
-            return await outcome
+        threading.Thread(target=run, name=BACKGROUND).start()
+        return await outcome
 
     async def recover(self, name: str, birth: bytes) -> tuple[Learner, int, SnapshotInfo | None]:
         """The learner at its newest readable snapshot, or at its creation. Raises `Damaged` when there is neither."""

@@ -145,7 +145,12 @@ def _document(hosted: Hosted) -> dict[str, Any]:
         "not_ready": view.not_ready,
         "fit": None
         if view.fitted_events is None
-        else {"events": view.fitted_events, "running": hosted.fitting, "failed": hosted.unfit},
+        else {
+            "events": view.fitted_events,
+            "running": hosted.fits.running,
+            "waiting": hosted.fits.waiting,
+            "failed": hosted.fits.failed,
+        },
         "columns": view.columns,
         "sources": view.sources,
         "queued_events": hosted.queued_events,
@@ -248,13 +253,13 @@ async def update(learner: TheLearner, body: TheBody) -> Response:
 async def predict(learner: TheLearner, body: TheBody) -> Response:
     """Score each event; changes nothing and waits for nothing."""
     events = await _decoded(decode_events, body, learner)
-    view = learner.view
+    position = learner.position
+    view, scores = await learner.score(events.rows)
     head = {
-        "position": learner.position,
+        "position": position,
         "ready": view.not_ready is None,
         "stale_seconds": learner.node.stale_seconds,
     }
-    scores = view.scorer.score(events.rows)  # here, where nothing moves meanwhile
     if len(body) < _LARGE:
         return Response(encode_scores(scores, events.ids, head), media_type="application/json")
     reply = await asyncio.to_thread(encode_scores, scores, events.ids, head)

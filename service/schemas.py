@@ -177,7 +177,8 @@ class FitDocument(_Document):
     """How far the fits of a learner are: of its embedding, or of the model of a batch algorithm."""
 
     events: int = Field(description="that had been learnt when the last fit took its data; 0: none yet")
-    running: bool
+    running: bool = Field(description="a fit is asked for, being made, or not in the log yet")
+    waiting: bool = Field(description="it waits for other learners' fits: a node makes one in the background at a time")
     failed: str | None = Field(description="why the last one failed; the model before it goes on serving")
 
 

@@ -1,12 +1,12 @@
 """The papers' tables and figures, run anew: ours beside the paper's.
 
-    python -m benchmarks.papers --datasets DIR [--table cbr3] [--table loam2] [--quick] [--out DIR] [--workers N]
+    python -m benchmarks.papers --datasets DIR [--table cbr3] [--table loam2] [--only heart] [--quick] [--out DIR]
 
 Runs each paper's protocol on the data sets that are found in DIR (see benchmarks/papers/datasets.py for the files) and
 prints, per data set and method, the paper's figure, ours with its standard deviation, the difference, and the methods'
-order. Each finished run is kept in a file under --out: after an interruption, the same command goes on where it
-stopped. A table's JSON and, for figures, a PNG are written there too. Without --datasets it says where the public data
-sets are.
+order. With --only, tables that have none of those data sets are left out. Each finished run is kept in a file under
+--out: after an interruption, the same command goes on where it stopped. A table's JSON and, for figures, a PNG are
+written there too. Without --datasets it says where the public data sets are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.papers.cells import cells_of
-from benchmarks.papers.datasets import PAGES
+from benchmarks.papers.datasets import PAGES, file_of
 from benchmarks.papers.plots import can_draw, draw
 from benchmarks.papers.pool import run_missing
 from benchmarks.papers.protocol import Table
@@ -35,8 +35,10 @@ _NARROWEST = 120  # columns: a table that is not printed on a terminal should no
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", action="append", choices=TABLES, help="only this one (may be repeated)")
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks.papers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--table", action="append", choices=TABLES, help="only this table (may be repeated)")
     parser.add_argument("--datasets", type=Path, help="folder of the data sets")
     parser.add_argument("--only", action="append", metavar="NAME", help="only this data set (may be repeated)")
     parser.add_argument(
@@ -49,22 +51,40 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if console.width < _NARROWEST:
         console = Console(width=_NARROWEST)
     tables = [TABLES[name] for name in chosen.table or TABLES]
+    if chosen.datasets is not None and not chosen.datasets.is_dir():
+        parser.error(f"{chosen.datasets} is not a folder")
+    if chosen.only:
+        if unknown := _unknown(chosen.only, tables, chosen.datasets):
+            parser.error(unknown)
+        tables = [_narrowed(table, chosen.only) for table in tables]
+        tables = [table for table in tables if table.tasks]
     if chosen.datasets is None:
         _print_pages(tables, console)
         return
-    if not chosen.datasets.is_dir():
-        parser.error(f"{chosen.datasets} is not a folder")
     if chosen.quick:
         tables = [replace(table, protocol=table.protocol.quickly()) for table in tables]
-    if chosen.only:
-        tables = [
-            replace(table, tasks=tuple(task for task in table.tasks if task.file in chosen.only)) for table in tables
-        ]
     try:
         for table in tables:
             _run(table, chosen.datasets.resolve(), chosen.out, chosen.workers, console)
     except KeyboardInterrupt:
         parser.exit(130, "stopped; the same command goes on from here\n")
+
+
+def _unknown(names: Sequence[str], tables: Sequence[Table], folder: Path | None) -> str | None:
+    """What is wrong with names of data sets that none of the tables has; None where there are no such names."""
+    known = sorted({task.file for table in tables for task in table.tasks})
+    unknown = [name for name in names if name not in known]
+    if not unknown:
+        return None
+    said = f"no data set of {'this table' if len(tables) == 1 else 'these tables'}: {', '.join(unknown)}"
+    said += f"; expected some of {', '.join(known)}"
+    absent = [name for name in known if folder is not None and file_of(folder, name) is None]
+    return said + (f" (of which not in {folder}: {', '.join(absent)})" if absent else "")
+
+
+def _narrowed(table: Table, names: Sequence[str]) -> Table:
+    """The table of these data sets alone."""
+    return replace(table, tasks=tuple(task for task in table.tasks if task.file in names))
 
 
 def _run(table: Table, folder: Path, out: Path, workers: int, console: Console) -> None:

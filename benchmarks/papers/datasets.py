@@ -39,6 +39,7 @@ PAGES: dict[str, str] = {
     "faults": f"{_UCI}198/steel+plates+faults (label: the number of the fault's column, 1 to 7)",
     "german": f"{_UCI}144/statlog+german+credit+data (german.data-numeric)",
     "heart": f"{_LIBSVM}binary.html#heart",
+    "hill-valley": f"{_UCI}166/hill+valley (Hill_Valley_without_noise_Training)",
     "ijcnn1": f"{_LIBSVM}binary.html#ijcnn1",
     "ionosphere": f"{_UCI}52/ionosphere (label: g = 1, b = -1)",
     "magic04": f"{_UCI}159/magic+gamma+telescope (label: g = 1, h = -1)",

@@ -24,6 +24,8 @@ def run_missing(cells: Sequence[Cell], folder: Path, out: Path, workers: int, co
     """Run the cells that are not finished yet, each once; how many that were. With one worker, in this process."""
     waiting = {cell.path(folder, out): cell for cell in cells}
     waiting = {path: cell for path, cell in waiting.items() if not path.is_file()}
+    if not waiting:
+        return 0
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
         bar = progress.add_task("", total=len(waiting))

@@ -21,6 +21,8 @@ from learners import algorithms
 
 __all__ = ["Row", "as_json", "order", "print_head", "print_rows", "ranks", "rows_of"]
 
+_REACHED = {None: "", True: "yes", False: "no"}
+
 
 @dataclass(frozen=True)
 class Row:
@@ -31,7 +33,7 @@ class Row:
     paper: float | None
     values: tuple[float, ...]  # one per run; none where it could not run
     also: tuple[float, ...]  # of the second measure
-    seconds: float | None  # of training, median
+    seconds: float | None  # of the final training of one run, median
     why_not: str  # where it could not run
     lower_is_better: bool
     curve: tuple[tuple[int, ...], tuple[float, ...]] | None = None  # online: events, mean F
@@ -115,11 +117,8 @@ def print_head(table: Table, folder: Path, console: Console) -> None:
         console.print(f"  {method.words(table.protocol.grid_points)}", highlight=False, markup=False)
     for note in table.notes:
         console.print(note, highlight=False, markup=False)
-    console.print(
-        "The paper's figure is - where it is not known; its standard deviations are not known at all: a figure counts"
-        " as reached where ours is no worse by more than one standard deviation of ours.",
-        highlight=False,
-    )
+    for line in _legend(table):
+        console.print(line, highlight=False, markup=False)
     there = {cell.task.name for cell in cells_of(table, folder)}
     absent = [task.name for task in table.tasks if task.name not in there]
     unknown = sorted({method.algorithm for method in table.methods} - algorithms().keys())
@@ -129,12 +128,31 @@ def print_head(table: Table, folder: Path, console: Console) -> None:
         console.print(f"Not in the catalogue: {', '.join(unknown)}", highlight=False)
 
 
+def _legend(table: Table) -> list[str]:
+    """How the table is to be read."""
+    lines = []
+    example = next((task for task in table.tasks if task.positive), None)
+    if example is not None:
+        lines.append(f"In brackets, as of {example.name}: the labels that count as positive; all others are negative.")
+    lines.append("The seconds are those of the final training of one run, without its tuning: the median of the runs.")
+    if table.protocol.quick:
+        lines.append("This quick run is a sample of the protocol: its figures are not comparable with the paper's.")
+    elif table.figures:
+        lines.append(
+            "The paper's figure is - where it is not known; its standard deviations are not known at all: a figure"
+            " counts as reached where ours is no worse by more than one standard deviation of ours."
+        )
+    return lines
+
+
 def print_rows(table: Table, rows: Sequence[Row], console: Console) -> None:
-    """The table, the orders, and how many of the paper's figures are reached."""
+    """The table, the orders, and how many of the paper's figures are reached: of a quick run that means nothing."""
+    judged = not table.protocol.quick
     printed = Printed(box=box.SIMPLE_HEAD, pad_edge=False)
     printed.add_column("data set", no_wrap=True)
     printed.add_column("method", no_wrap=True)
-    for heading in ("paper", f"ours: {NAMES[table.measure]}", "sd", "difference", "reached", "place", "seconds"):
+    verdict = ("reached",) if judged else ()
+    for heading in ("paper", f"ours: {NAMES[table.measure]}", "sd", "difference", *verdict, "place", "seconds"):
         printed.add_column(heading, justify="right")
     if table.also:
         printed.add_column(NAMES[table.also], justify="right")
@@ -152,7 +170,7 @@ def print_rows(table: Table, rows: Sequence[Row], console: Console) -> None:
                 _number(row.mean),
                 _number(row.sd),
                 _number(row.difference, "+.4f"),
-                {None: "", True: "yes", False: "no"}[row.reached],
+                *((_REACHED[row.reached],) if judged else ()),
                 f"{ours[k] or '-'} / {theirs[k] or '-'}" if known > 1 else str(ours[k] or "-"),
                 _number(row.seconds, ".3g"),
             ]
@@ -167,9 +185,9 @@ def print_rows(table: Table, rows: Sequence[Row], console: Console) -> None:
     console.print(printed, markup=False)
     for line in orders + remarks:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-    judged = [row.reached for row in rows if row.reached is not None]
-    if judged:
-        console.print(f"Of {len(judged)} figures of the paper {sum(judged)} are reached.", highlight=False)
+    reached = [row.reached for row in rows if row.reached is not None]
+    if judged and reached:
+        console.print(f"Of {len(reached)} figures of the paper {sum(reached)} are reached.", highlight=False)
 
 
 def _number(value: float | None, form: str = ".4f") -> str:
@@ -197,7 +215,7 @@ def as_json(table: Table, rows: Sequence[Row], finished: int, cells: Sequence[Ce
                 "mean": row.mean,
                 "sd": row.sd,
                 "difference": row.difference,
-                "reached": row.reached,
+                **({} if table.protocol.quick else {"reached": row.reached}),
                 "seconds": row.seconds,
                 "values": list(row.values),
                 **({table.also: list(row.also)} if table.also else {}),

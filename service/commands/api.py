@@ -8,7 +8,7 @@ again, after the `Retry-After` that the answer names or after a pause that doubl
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
@@ -34,12 +34,18 @@ class ApiError(CommandFailed):
     """The service refused, or cannot be reached. The text is for people: what was wrong, one line per problem."""
 
     def __init__(
-        self, text: str, status: int | None = None, retry_after: float | None = None, code: str | None = None
+        self,
+        text: str,
+        status: int | None = None,
+        retry_after: float | None = None,
+        code: str | None = None,
+        pointers: Sequence[str] = (),
     ) -> None:
         super().__init__(text)
         self.status = status  # of HTTP; None where there was no answer
         self.code = code  # of the problem, "unknown-learner" and so on; None where rarestream did not name one
         self.retry_after = retry_after  # seconds
+        self.pointers = tuple(pointers)  # to the values of the request that were refused
 
 
 class Stopped(Exception):
@@ -174,7 +180,9 @@ class Api:
             return ApiError(text, response.status_code, retry_after)
         lines = [f"  {one.pointer}: {one.detail}" for one in body.errors]
         more = [f"  and {len(lines) - _LISTED} more"] if len(lines) > _LISTED else []
-        return ApiError("\n".join([body.detail, *lines[:_LISTED], *more]), response.status_code, retry_after, body.code)
+        text = "\n".join([body.detail, *lines[:_LISTED], *more])
+        pointers = [one.pointer for one in body.errors]
+        return ApiError(text, response.status_code, retry_after, body.code, pointers)
 
 
 def _sleep(seconds: float) -> bool:

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
-__all__ = ["LearnersDisplay", "ReplayDisplay", "figures_table", "fit_of", "so_far"]
+__all__ = ["LearnersDisplay", "ReplayDisplay", "behind", "figures_table", "fit_of", "so_far"]
 
 Figures = Mapping[str, Any]  # a learner's metrics, as the API gives them
 Document = Mapping[str, Any]  # a learner, likewise
@@ -79,10 +79,28 @@ def fit_of(learner: Document) -> str | None:
         return None
     said = [f"after {fit['events']:,} events" if fit["events"] else "none yet"]
     if fit["running"]:
-        said.append("the next is running")
+        said.append("the next waits for those of other learners" if fit["waiting"] else "the next is running")
     if fit["failed"] is not None:
         said.append(f"the last one failed: {fit['failed']}")
     return "; ".join(said)
+
+
+def behind(learner: Document) -> list[str]:
+    """What the figures of a batch learner do not show yet, as its fits come when they are done."""
+    fit = learner["fit"]
+    if fit is None or learner["config"]["refit_every"] is None:
+        return []
+    said = []
+    if not fit["events"]:
+        said.append("no event was scored by a fitted model yet: the figures say nothing of the algorithm")
+    elif fit["events"] >= learner["events"]:
+        said.append("the model of the last fit has scored no event yet: the figures are without it")
+    if fit["running"]:
+        said.append(
+            "a fit is under way: the figures are without it, and it serves as soon as it is done; "
+            "a replay with --wait waits for each fit"
+        )
+    return said
 
 
 def figures_table(metrics: Figures, speed: float) -> Table:

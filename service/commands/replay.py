@@ -5,6 +5,9 @@ state keeps how far it has come in each source, so a replay that was cut off any
 that went away, goes on from there when it is started again, and an update whose answer got lost is simply sent again.
 
 One request is in flight at a time. Meanwhile a thread reads and encodes the next batch, never more than one.
+
+A batch algorithm is fitted in the background: which model scores a row depends on how fast rows come. With
+`Plan.wait` the next batch goes out when the fit that the last one made due is in use, so that a replay can be repeated.
 """
 
 from __future__ import annotations
@@ -53,6 +56,7 @@ _PROBE = 64 * 1024  # bytes of the file that its source's name depends on, besid
 _LOOK_EVERY = 1.0  # seconds between looks at the learner's figures
 _NAME = 150  # bytes of the file's name that its source's keeps: the service bounds the whole
 _BODY = 4 * 2**20  # bytes after which a batch ends, however few its rows
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # seconds between looks at a fit that is waited for
 _GONE = "unknown-learner"
 _BAD_ROW = frozenset({httpx.codes.BAD_REQUEST, httpx.codes.UNPROCESSABLE_ENTITY})  # what is wrong is in the file
 
@@ -182,6 +186,7 @@ class Plan:
     limit: int | None = None  # rows, counted from the file's beginning
     rate: float | None = None  # events per second at most
     batch: int = 1000  # rows per request at most
+    wait: bool = False  # for the fits of a batch algorithm, after each request
 
 
 @dataclass(frozen=True)
@@ -236,9 +241,10 @@ def replay_file(plan: Plan, api: Api, interruption: Interruption, notes: Console
             size = plan.batch if plan.rate is None else max(1, min(plan.batch, int(plan.rate)))
             work = batches(islice(rows.events(start), left), source, start, size, rows.fraction)
             with ReplayDisplay(notes) as display:
-                progress = _Progress(api, plan, display, start)
+                progress = _Progress(api, plan, display, start, interruption.wait)
                 pace = Pace(plan.rate, interruption.wait)
                 try:
+                    progress.wait()
                     done = replay(api, plan.learner, work, start, pace, interruption, progress)
                 except (ApiError, ReadError) as error:
                     if isinstance(error, ApiError) and error.code == _GONE:
@@ -256,13 +262,19 @@ def replay_file(plan: Plan, api: Api, interruption: Interruption, notes: Console
 
 
 class _Progress:
-    """Tells the display of each batch, with a fresh look at the learner's figures at most once a second."""
+    """Tells the display of each batch, with a fresh look at the learner's figures at most once a second.
 
-    def __init__(self, api: Api, plan: Plan, display: ReplayDisplay, start: int) -> None:
+    Then waits for the learner's fit, if that was asked for. Raises `Stopped` where `pause` tells to give up.
+    """
+
+    def __init__(
+        self, api: Api, plan: Plan, display: ReplayDisplay, start: int, pause: Callable[[float], bool]
+    ) -> None:
         self.next = start  # the row after the last that is known to be learnt
         self._api = api
         self._plan = plan
         self._display = display
+        self._pause = pause
         self._meter = Meter()
         self._looked = float("-inf")
         self._figures = ""
@@ -276,6 +288,15 @@ class _Progress:
             self._figures = so_far(self._api.metrics(name), self._api.learner(name))
         fraction = batch.fraction if self._plan.limit is None else max(batch.fraction, row / self._plan.limit)
         self._display.show(row, fraction, self._meter.speed(), self._figures)
+        self.wait()
+
+    def wait(self) -> None:
+        """Until no fit is under way, however long that takes; a failed one is not waited for."""
+        pause = _FIRST_PAUSE
+        while self._plan.wait and (fit := self._api.learner(self._plan.learner)["fit"]) is not None and fit["running"]:
+            if self._pause(pause):
+                raise Stopped
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def _say_where(start: int, earlier: int, notes: Console) -> None:

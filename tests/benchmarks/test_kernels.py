@@ -27,4 +27,17 @@ def test_it_measures_and_writes(
         ("npsvor", 3),
     ]
     assert all(0 < cost["low"] <= cost["ns"] <= cost["high"] and cost["events"] >= 16 for cost in costs)
-    assert "npsvor" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "npsvor" in printed
+    assert "online algorithms: ns per event" in printed
+
+
+def test_a_batch_algorithm_has_no_cost_per_event(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["kernels", "--algorithm", "ranksvm"])
+    with pytest.raises(SystemExit, match="2"):
+        kernels.main()
+    said = capsys.readouterr().err
+    assert said.startswith("usage: python -m benchmarks.kernels ")
+    assert "invalid choice: 'ranksvm'" in said

@@ -17,6 +17,7 @@ from benchmarks.papers.cells import Cell, cells_of, read
 from benchmarks.papers.datasets import Task, make
 from benchmarks.papers.plots import can_draw
 from benchmarks.papers.protocol import Method, Protocol, Table, powers
+from benchmarks.papers.report import as_json, print_head, print_rows, rows_of
 from benchmarks.papers.running import run
 from benchmarks.papers.tables import TABLES
 from learners import algorithms
@@ -74,8 +75,55 @@ def test_table_end_to_end(
         assert len(row["values"]) == 2
         assert 0.0 <= row["mean"] <= worst
         assert row["method"] in printed
+        assert "reached" not in row
+    assert "This quick run is a sample of the protocol" in printed
+    assert "reached" not in printed
     drawn = TABLES[table].plot is not None and can_draw()
     assert (tmp_path / f"{table}-quick.png").exists() == drawn
+
+
+def test_only_leaves_out_tables_that_have_none_of_the_sets(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["--datasets", str(folder), "--only", "ord_lev", "--quick", "--workers", "1", "--out", str(tmp_path)])
+    printed = capsys.readouterr().out
+    assert "Nothing to run" not in printed
+    assert printed.count("Protocol: ") == 2
+    assert {path.stem for path in tmp_path.glob("*.json")} == {"npsvor3-quick", "npsvor4-quick"}
+    main(["--only", "ord_lev"])
+    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()[1:]] == ["ord_lev"]
+
+
+def test_only_a_set_that_no_table_has(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--table", "npsvor3", "--only", "ord_lev", "--only", "nosuch", "--only", "heart"]
+    known = "expected some of ord_era, ord_esl, ord_lev, ord_swd, treebank_npsvor"
+    for place, absent in (
+        ([], ""),
+        (["--datasets", str(folder)], f" (of which not in {folder}: ord_era, ord_esl, ord_swd, treebank_npsvor)"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main([*arguments, *place, "--out", str(tmp_path / "out")])
+        assert ended.value.code == 2
+        said = capsys.readouterr().err
+        assert said.startswith("usage: python -m benchmarks.papers ")
+        assert said.endswith(f"error: no data set of this table: nosuch, heart; {known}{absent}\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_whole_run_tells_what_is_reached_and_how_the_table_is_read(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool.run_missing(cells_of(SMALL, folder), folder, tmp_path, 1, QUIET)
+    rows = rows_of(SMALL, folder, tmp_path)
+    console = Console(width=120)
+    print_head(SMALL, folder, console)
+    print_rows(SMALL, rows, console)
+    printed = capsys.readouterr().out
+    assert "In brackets, as of toy [1]: the labels that count as positive" in printed
+    assert "The seconds are those of the final training of one run" in printed
+    assert "counts as reached where" in " ".join(printed.split())
+    assert "Of 1 figures of the paper 1 are reached." in printed
+    assert as_json(SMALL, rows, 4, [])["rows"][0]["reached"] is True
 
 
 def test_tables_of_one_protocol_share_their_runs(
@@ -105,6 +153,14 @@ def test_finished_cells_are_not_run_again(folder: Path, tmp_path: Path, monkeypa
     assert ran == found[3:]
     assert pool.run_missing(found, folder, tmp_path, 1, QUIET) == 0
     assert not list(tmp_path.glob("cells/*[!n]")), "nothing but finished JSON"
+
+
+def test_no_bar_where_nothing_is_left_to_run(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = cells_of(SMALL, folder)[:1]
+    assert pool.run_missing(found, folder, tmp_path, 1, Console(width=120)) == 1
+    assert "done" in capsys.readouterr().out
+    assert pool.run_missing(found, folder, tmp_path, 1, Console(width=120)) == 0
+    assert capsys.readouterr().out == ""
 
 
 def test_cells_run_in_processes_of_their_own_give_the_same(folder: Path, tmp_path: Path) -> None:

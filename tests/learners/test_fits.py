@@ -185,9 +185,45 @@ def test_a_batch_algorithm_waits_for_both_classes() -> None:
         learner.learn(X[first:], late[first:])
         assert learner.view().fitted_events == first + 1
     weighted = create("ranksvm", dim=2, refit_every=100, refit_window=120)
+    assert weighted.view().waits_for == "the first fit comes after 100 labelled events"
     weighted.learn(X, late, weights=(late < 0) * 1.0)
+    assert not weighted.due
     assert weighted.view().fitted_events == 0
-    assert weighted.view().not_ready == "the first fit comes after 100 labelled events"
+    assert weighted.view().not_ready == "the first fit waits for two classes: the last 120 events have one"
+
+
+def test_nothing_is_called_positive_before_the_first_fit() -> None:
+    X, y = rings(150, seed=7)
+    learner = create("ranksvm", dim=2, refit_every=100, refit_window=100)
+    learner.learn(X[:99], y[:99])
+    figures = learner.figures()["window"]
+    assert (figures["auc"], figures["recall"], figures["confusion"]["fp"]) == (0.5, 0.0, 0)
+    assert learner.state()["calibration.events"].tolist() == [0]
+    learner.learn(X[99:], y[99:])
+    assert learner.state()["calibration.events"].tolist() == [150]  # the fitted ones, then those that came since
+
+
+def test_a_roll_back_gives_the_digest_back() -> None:
+    X, y = rings(300, seed=8)
+    learner = create("ranksvm", dim=2, refit_every=100, refit_window=100)
+    learner.learn(X[:150], y[:150])
+    state, digest = copied(learner), learner.digest()
+    learner.learn(X[150:], y[150:])
+    for _ in range(2):
+        learner.apply(Restored(9, state))
+        assert learner.digest() == digest
+
+
+def test_a_fit_with_numbers_that_are_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = rings(100, seed=9)
+    ranksvm = algorithms()["ranksvm"]
+    fit = ranksvm.fit  # type: ignore[attr-defined]
+    monkeypatch.setattr(ranksvm, "fit", lambda *these: fit(*these)._replace(w=np.array([1.0, np.nan])))
+    learner = create("ranksvm", dim=2)
+    digest = learner.digest()
+    with pytest.raises(ValueError, match="not finite"):
+        learner.fit(X, y)
+    assert learner.digest() == digest
 
 
 def test_fit_takes_data_or_what_is_retained() -> None:
@@ -203,8 +239,10 @@ def test_fit_takes_data_or_what_is_retained() -> None:
     learner.learn(X[:50], y[:50])  # joins what fit() was given
     learner.fit()
     assert len(learner.state()["retained.labels"]) == 600
+    digest = learner.digest()
     with pytest.raises(ValueError, match=r"negative|class"):
-        learner.fit(X[y > 0], y[y > 0])
+        learner.fit(100.0 * X[y > 0] + 7.0, y[y > 0])
+    assert learner.digest() == digest
     with pytest.raises(ValueError, match="no events"):
         create("nbauc", dim=2).fit()
     for bad in ((X, y[:5]), (X, None), (X[:, :1], y)):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numba.core import config as numba_config
 
 from learners import Learner, Refused, algorithms, restore
-from learners import learner as learner_module
+from learners import model as model_module
 from learners.arrays import Sparse
 from learners.batch import Batch, Segment, join
 from tests.learners.pipelines import EVERY, ONLINE, PIPELINES, Pipeline, batch, bits, cut, events, stream
@@ -80,7 +80,7 @@ def test_how_many_are_in_flight_shows_nowhere(pipeline: Pipeline, monkeypatch: p
     one, _ = stream(pipeline, usual, 60)
     said = usual.apply(one)
     for numbers in (1, 20, 100):
-        monkeypatch.setattr(learner_module, "_CHUNK_NUMBERS", numbers)
+        monkeypatch.setattr(model_module, "CHUNK_NUMBERS", numbers)
         narrow = pipeline.learner()
         assert bits([narrow.apply(one)]) == bits([said])  # type: ignore[list-item]
         assert narrow.digest() == usual.digest()

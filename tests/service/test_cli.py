@@ -16,10 +16,16 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from learners import algorithms
+from learners.calibration import Calibration
+from learners.embedding import Embedding
 from learners.jit import cache_directory
+from learners.parameters import Parameters
+from learners.scaling import Scaling
+from learners.threshold import Threshold
 from service import __version__
 from service.cli import app
 from service.server import CannotListen, listen, process_age, shown
@@ -108,9 +114,9 @@ def test_create_a_learner_that_is_fitted_now_and_then(server: Process) -> None:
     found = config(server, "fitted")
     assert (found["refit_every"], found["refit_window"]) == (700, 900)
     assert (found["embedding"]["kind"], found["embedding"]["components"]) == ("fourier", 12)
-    run(server, "create", "usual", "--algorithm", "nsauc", "--features", "dense", "--dim", 3, "--components", 12)
-    found = config(server, "usual")
-    assert (found["embedding"]["kind"], found["embedding"]["components"]) == ("nystroem", 12)
+    space = ["--components", 12, "--warmup", 30, "--width", 0.5]
+    run(server, "create", "usual", "--algorithm", "nsauc", "--features", "dense", "--dim", 3, *space)
+    assert config(server, "usual")["embedding"] == {"kind": "nystroem", "components": 12, "warmup": 30, "width": 0.5}
 
 
 def test_what_the_service_refuses_is_readable(server: Process) -> None:
@@ -118,6 +124,34 @@ def test_what_the_service_refuses_is_readable(server: Process) -> None:
     lines = run(server, "create", "wrong", *options, status=1).stderr.splitlines()
     assert lines[0].startswith("error: ")
     assert [line.split(":")[0] for line in lines[1:]] == ["  /features/dim", "  /params/C", "  /params/eta"]
+
+
+def test_an_embedding_that_is_refused_is_readable(server: Process) -> None:
+    space = ["--embedding", "fourier", "--components", 0, "--warmup", 1, "--width", -1]
+    options = ["--algorithm", "loam-ada", "--features", "dense", "--dim", 3, *space]
+    lines = run(server, "create", "wrong", *options, status=1).stderr.splitlines()
+    assert lines[1:] == [
+        "  /embedding/components: components is 0; expected at least 1",
+        "  /embedding/warmup: warmup is 1; expected at least 2",
+        "  /embedding/width: width is -1; expected more than 0",
+    ]
+
+
+def test_a_parameter_that_belongs_elsewhere_comes_with_its_place(server: Process) -> None:
+    options = ["--algorithm", "nsauc", "--features", "dense", "--dim", 3, "--param", "warmup=30", "--param", "C=-1"]
+    lines = run(server, "create", "wrong", *options, status=1).stderr.splitlines()
+    assert lines[1].startswith("  /params/warmup: is not a setting here; ")
+    assert lines[-1] == "warmup is a setting of the embedding: use --warmup 30"
+
+
+@pytest.mark.parametrize("kind", [Scaling, Embedding, Calibration, Threshold])
+def test_the_help_names_every_kind_of_a_part(kind: type[Parameters]) -> None:
+    """By hand there: the library would have to be loaded for them, and the compiler with it."""
+    option = f"--{kind.__name__.lower()}"
+    command = typer.main.get_command(app)
+    shown = next(one for one in command.commands["create"].params if option in one.opts)  # type: ignore[attr-defined]
+    choices = kind.schema()["properties"]["objective" if kind is Threshold else "kind"]["enum"]
+    assert set(re.findall(r"[a-z0-9-]+", shown.help)) >= set(choices)
 
 
 @pytest.mark.parametrize(

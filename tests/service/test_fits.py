@@ -17,8 +17,12 @@ import pytest
 from learners import Learner, algorithms, create
 from learners.batch import Fitted
 from learners.config import Config
+from learners.fitting import Fitting
+from learners.scorer import Scorer
 from service.codec import Created, unpack_record
-from service.store import Store
+from service.errors import StoreUnavailable
+from service.store import Entry, Store
+from service.store.memory import MemoryStore
 from service.wire import decode_update
 from tests.service.apps import client, events
 from tests.service.logs import whole_log
@@ -88,8 +92,8 @@ async def test_fits_are_records_of_the_log(name: str, store: Store) -> None:
         hosted, _ = await node.create("a", Config.of(SETUPS[name]))
         for start in range(0, 200, 10):
             await hosted.update(batch_of(name, 10, start))
-        await until(lambda: not hosted.fitting and not hosted.learner.due and hosted.view.not_ready is None)
-        assert hosted.unfit is None
+        await until(lambda: not hosted.fits.running and not hosted.learner.due and hosted.view.not_ready is None)
+        assert hosted.fits.failed is None
         position, digest = await hosted.digest()
         learner, fits = await replayed(store, hosted.birth, position)
         assert fits >= 1
@@ -104,27 +108,6 @@ async def test_fits_are_records_of_the_log(name: str, store: Store) -> None:
         assert await third.get("a").digest() == (position, digest)
 
 
-async def test_a_warm_up_ends_before_the_next_event_and_drops_none(store: Store) -> None:
-    config = Config.of(SETUPS["nsauc"])
-    async with engine(store) as node:
-        hosted, _ = await node.create("a", config)
-        updates = [hosted.update(batch_of("nsauc", 7, start)) for start in range(0, 98, 7)]
-        for update in updates[:3]:
-            await update
-        first_wave = [asyncio.create_task(update) for update in updates[3:6]]
-        await asyncio.gather(*first_wave)  # joined in one record, which is what the fit waits for
-        assert hosted.view.not_ready is not None
-        for update in updates[6:]:
-            await update
-            assert hosted.view.not_ready is None
-        assert hosted.learner.state()["algorithm.seen"].sum() == 98
-        log = [unpack_record(one.data, "it") for one in await whole_log(store, "a", hosted.birth)]
-        first = next(i for i, record in enumerate(log) if isinstance(record, Fitted))
-        before = sum(len(record.labels) for record in log[1:first])  # type: ignore[union-attr]
-        assert before == 42
-        assert log[first].events == before  # type: ignore[union-attr]
-
-
 @EACH
 async def test_two_nodes_agree_whoever_fits(name: str, store: Store, open_again: Any) -> None:
     second = await open_again()
@@ -133,7 +116,7 @@ async def test_two_nodes_agree_whoever_fits(name: str, store: Store, open_again:
         there, _ = await two.create("a", Config.of(SETUPS[name]))
         for start in range(0, 240, 20):
             await asyncio.gather(here.update(batch_of(name, 10, start)), there.update(batch_of(name, 10, start + 10)))
-        await until(lambda: not here.fitting and not there.fitting and here.view.not_ready is None)
+        await until(lambda: not here.fits.running and not there.fits.running and here.view.not_ready is None)
 
         async def settled() -> bool:
             await here.catch_up()
@@ -171,7 +154,8 @@ async def test_events_are_learnt_and_scored_while_a_fit_is_under_way(monkeypatch
         monkeypatch.setattr(algorithms()["ranksvm"], "fit", held)
         await http.post(f"{url}/update", json={"events": events(60, 50)})
         await until(held.begun.is_set)
-        assert (await http.get(url)).json()["fit"] == {"events": 50, "running": True, "failed": None}
+        fit = {"events": 50, "running": True, "waiting": False, "failed": None}
+        assert (await http.get(url)).json()["fit"] == fit
         reply = (await http.post(f"{url}/update", json={"events": events(30, 110)})).json()
         assert reply["applied"] == 30
         said = (await http.post(f"{url}/predict", json={"events": [{"x": [1.5, 0.1, 0]}]})).json()
@@ -196,9 +180,12 @@ async def test_a_stop_does_not_wait_for_a_fit(
         monkeypatch.setattr("learners.embedding.fit", held)
         async with asyncio.timeout(30), client(f"sqlite:///{tmp_path / name}.db") as http:
             await http.put("/v1/learners/a", json=setup)
-            await http.post("/v1/learners/a/update", json={"events": events(60)})
+            update = asyncio.create_task(http.post("/v1/learners/a/update", json={"events": events(60)}))
             await until(held.begun.is_set)
+            if name == "a":
+                assert (await update).status_code == 200
         held.go.set()
+        assert (await update).status_code == 200
         monkeypatch.undo()
         async with client(f"sqlite:///{tmp_path / name}.db") as http:  # is fitted by the next start
 
@@ -222,7 +209,8 @@ def test_a_process_that_ends_in_the_middle_of_a_fit(way: str, tmp_path: Path) ->
         with httpx.Client(timeout=60, trust_env=False) as http:
             http.put(url, json={"algorithm": "nbauc", "features": {"kind": "dense", "dim": 8}, **long})
             assert http.post(f"{url}/update", json={"events": made}).status_code == 200
-            assert http.get(url).json()["fit"]["running"]
+            shown = http.get(url).json()
+            assert shown["fit"]["running"], shown
         ended = getattr(server, way)()
         assert ended == {"stop": -signal.SIGTERM, "interrupt": 0, "kill": None}[way]
         assert not re.search(r"error|exception|corruption", log.read_text(), re.IGNORECASE)
@@ -232,6 +220,145 @@ def test_a_process_that_ends_in_the_middle_of_a_fit(way: str, tmp_path: Path) ->
                 assert shown["fit"]["failed"] is None
             assert (shown["events"], shown["ready"]) == (2000, True)
             assert http.post(f"{url}/update", json={"events": made[:5]}).json()["duplicate"] == 5
+
+
+class Away(MemoryStore):
+    """A store that can be away for fits alone."""
+
+    away = False
+    refused = 0
+
+    async def append(self, learner: str, birth: bytes, records: Any, after: int) -> list[Entry]:
+        fits = [one for one in records if isinstance(unpack_record(one[1], "it"), Fitted)]
+        if self.away and fits:
+            self.refused += 1
+            raise StoreUnavailable("away")
+        return await super().append(learner, birth, records, after)
+
+
+@pytest.mark.parametrize("name", ["nsauc", "ranksvm"])
+async def test_a_fit_that_cannot_be_logged_is_kept_and_holds_nobody_up(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.fits._PAUSE", 0.05)
+    made = []
+    run = Fitting.run
+    monkeypatch.setattr(Fitting, "run", lambda self: made.append(1) or run(self))
+    store = Away()
+    async with engine(store) as node:
+        hosted, _ = await node.create("a", Config.of(SETUPS[name]))
+        store.away = True
+        for start in range(0, 60, 10):
+            try:
+                await hosted.update(batch_of(name, 10, start))
+            except StoreUnavailable:  # the part of the batch beyond the warm-up: sent again, it is learnt
+                await hosted.update(batch_of(name, 10, start))
+        await until(lambda: store.refused > 2)
+        assert (await hosted.update(batch_of(name, 10, 60))).outcome.applied.all()
+        assert hosted.fits.running
+        assert hosted.view.not_ready is not None
+        store.away = False
+        await until(lambda: hosted.view.not_ready is None and not hosted.fits.running)
+        assert len(made) == 1
+        assert hosted.view.fitted_events in (40, 50)
+
+
+async def test_an_urgent_fit_does_not_wait_for_another_learners_background_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = Held(algorithms()["ranksvm"].fit)  # type: ignore[attr-defined]
+    monkeypatch.setattr(algorithms()["ranksvm"], "fit", held)
+    async with client() as http:
+        for name in ("slow", "next"):
+            await http.put(f"/v1/learners/{name}", json=SETUPS["ranksvm"])
+            await http.post(f"/v1/learners/{name}/update", json={"events": events(60)})
+        await until(held.begun.is_set)
+        await http.put("/v1/learners/k", json=SETUPS["nsauc"])
+        for start in (0, 50):
+            reply = await http.post("/v1/learners/k/update", json={"events": events(50, start)})
+            assert reply.status_code == 200
+        assert (await http.get("/v1/learners/k")).json()["ready"]
+        fits = [(await http.get(f"/v1/learners/{name}")).json()["fit"] for name in ("slow", "next")]
+        assert [(one["running"], one["waiting"]) for one in fits] == [(True, False), (True, True)]
+        held.go.set()
+
+        async def fitted() -> bool:
+            return bool((await http.get("/v1/learners/next")).json()["ready"])
+
+        await until(fitted)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError("a fault"), "an internal error, which the node's log shows"),
+        (MemoryError(), "there is not enough memory"),
+    ],
+)
+async def test_a_fit_that_ends_by_an_error_leaves_the_learner_alive(
+    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(algorithms()["ranksvm"], "fit", fails)
+    url = "/v1/learners/a"
+    async with client() as http:
+        await http.put(url, json=SETUPS["ranksvm"])
+        await http.post(f"{url}/update", json={"events": events(50)})
+
+        async def failed() -> bool:
+            return bool((await http.get(url)).json()["fit"]["failed"] == said)
+
+        await until(failed)
+        assert ("a fault" in caplog.text) == isinstance(error, RuntimeError)
+        assert (await http.post(f"{url}/update", json={"events": events(40, 50)})).json()["applied"] == 40
+        monkeypatch.undo()
+        await http.post(f"{url}/update", json={"events": events(20, 90)})
+
+        async def fitted() -> bool:
+            return bool((await http.get(url)).json()["fit"]["failed"] is None)
+
+        await until(fitted)
+
+
+@pytest.mark.parametrize("size", [1, 30, 200])
+async def test_requests_of_any_size_end_the_warm_up_at_the_same_event(size: int) -> None:
+    setup = SETUPS["nsauc"]
+    learner = create("nsauc", **{key: value for key, value in setup.items() if key != "algorithm"})
+    made = events(200)
+    scores = learner.learn([one["x"] for one in made], [one["label"] for one in made], ids=[one["id"] for one in made])
+    url = "/v1/learners/a"
+    async with client() as http:
+        await http.put(url, json=setup)
+        results = []
+        for start in range(0, 200, size):
+            reply = await http.post(f"{url}/update", json={"events": made[start : start + size]})
+            results += reply.json()["results"]
+        assert [one["score"] for one in results] == scores.tolist()
+        assert (await http.get(f"{url}/digest")).json()["digest"] == learner.digest()
+        assert (await http.get(url)).json()["fit"]["events"] == 40
+
+
+async def test_a_large_request_is_scored_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+    score = Scorer.score
+
+    def noted(self: Scorer, rows: Any) -> Any:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return score(self, rows)
+
+    async with client() as http:
+        await http.put("/v1/learners/a", json=SETUPS["nsauc"])
+        await http.post("/v1/learners/a/update", json={"events": events(60)})
+        monkeypatch.setattr(Scorer, "score", noted)
+        few = [{"x": [0.5, 0.25, 1]}] * 3
+        said = [
+            (await http.post("/v1/learners/a/predict", json={"events": few * times})).json()["results"][:3]
+            for times in (1, 30_000)
+        ]
+        assert said[0] == said[1]
+        assert threads == [True, False]
 
 
 async def test_a_fit_that_fails_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,14 +381,16 @@ async def test_a_fit_that_fails_is_told_and_tried_again(monkeypatch: pytest.Monk
 
         await until(failed)
         shown = (await http.get(url)).json()
-        assert shown["fit"] == {"events": 0, "running": False, "failed": "no such model for these events"}
-        assert shown["not_ready"] == "the first fit comes after 50 labelled events"
+        assert (shown["fit"]["events"], shown["fit"]["running"]) == (0, False)
+        assert shown["fit"]["failed"] == "no such model for these events"
+        assert shown["not_ready"].startswith("the first fit")
         await http.post(f"{url}/update", json={"events": events(49, 50)})
         assert len(tries) == 1
         await http.post(f"{url}/update", json={"events": events(1, 99)})
 
         async def fitted() -> bool:
-            return bool((await http.get(url)).json()["fit"] == {"events": 100, "running": False, "failed": None})
+            fit = (await http.get(url)).json()["fit"]
+            return bool(fit == {"events": 100, "running": False, "waiting": False, "failed": None})
 
         await until(fitted)
 

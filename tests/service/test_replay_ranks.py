@@ -6,10 +6,12 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from learners import create
 from tests.service.process import Process
 from tests.service.test_cli import run
 
@@ -94,14 +96,39 @@ def test_replay_says_what_a_learner_waits_for_and_when_it_was_fitted(server: Pro
     ordinal(server, "batch", "svc", "--refit-every", 600)
     replay = ["replay", grades, "--learner", "batch", "--ranks", "poor,fair,good"]
     text = run(server, *replay, "--limit", 500).stderr
-    assert text.endswith("last fit: none yet\nbatch is not ready: the first fit comes after 600 labelled events\n")
+    assert text.endswith(
+        "last fit: none yet\n"
+        "no event was scored by a fitted model yet: the figures say nothing of the algorithm\n"
+        "batch is not ready: the first fit comes after 600 labelled events\n"
+    )
     run(server, *replay)
     while not (found := json.loads(run(server, *replay, "--json").stdout))["fit"]["events"]:
         assert found["fit"]["failed"] is None
     assert found["ready"]
     text = run(server, *replay).stderr
-    assert "last fit: after 900 events" in text
+    assert "last fit: after 900 events\nthe model of the last fit has scored no event yet: " in text
     assert "not ready" not in text
+
+
+def test_replay_that_waits_for_fits_can_be_repeated(server: Process, arrays: Path) -> None:
+    """As the library, which makes each fit when it is due."""
+    config: dict[str, Any] = {"refit_every": 300, "refit_window": 500}
+    learner = create("ranksvm", dim=3, **config)
+    with np.load(arrays) as rows:
+        X, y = rows["X"], rows["y"]
+    for start in range(0, len(y), 150):
+        learner.learn(X[start : start + 150], y[start : start + 150])
+    local = learner.figures()
+    assert local["since_start"]["auc"] > 0.7
+    for name in ("waits", "again"):
+        fits = ["--refit-every", 300, "--refit-window", 500]
+        run(server, "create", name, "--algorithm", "ranksvm", "--features", "dense", "--dim", 3, *fits)
+        part = ["replay", arrays, "--learner", name, "--batch", 150, "--wait", "--json"]
+        run(server, *part, "--limit", 900)
+        found = json.loads(run(server, *part).stdout)
+        assert (found["start"], found["next"]) == (900, 2500)
+        assert (found["fit"]["events"], found["fit"]["running"]) == (2400, False)
+        assert {key: found["metrics"][key] for key in local} == local
 
 
 def test_replay_says_that_an_embedding_is_waited_for(server: Process, arrays: Path) -> None:

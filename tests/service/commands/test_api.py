@@ -155,6 +155,7 @@ def test_a_refusal_is_final_and_says_why(time: Time, status: int) -> None:
         client.create("a", {})
     assert str(caught.value) == "2 values are refused\n  /params/C: is -1\n  /features: is missing"
     assert (caught.value.status, caught.value.code) == (status, "unknown-learner")
+    assert caught.value.pointers == ("/params/C", "/features")
     assert time.waits == []
 
 

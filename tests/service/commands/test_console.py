@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from service.commands.console import LearnersDisplay, ReplayDisplay, fit_of, so_far
+from service.commands.console import LearnersDisplay, ReplayDisplay, behind, fit_of, so_far
 from tests.service.commands.test_api import Time
 
 
@@ -34,6 +34,7 @@ def test_a_replay_elsewhere_prints_a_line_now_and_then() -> None:
 
 BINARY = {"class_counts": {"negative": 9, "positive": 1}}
 ORDINAL = {"class_counts": {"1": 4, "2": 6}}
+FIT: dict[str, Any] = {"events": 0, "running": False, "waiting": False, "failed": None}
 READY: dict[str, Any] = {"ready": True, "not_ready": None, "fit": None}
 
 
@@ -50,14 +51,37 @@ def test_figures_so_far_in_a_few_words() -> None:
     ("fit", "said"),
     [
         (None, None),
-        ({"events": 0, "running": False, "failed": None}, "none yet"),
-        ({"events": 0, "running": True, "failed": None}, "none yet; the next is running"),
-        ({"events": 5000, "running": True, "failed": None}, "after 5,000 events; the next is running"),
-        ({"events": 5000, "running": False, "failed": "too few"}, "after 5,000 events; the last one failed: too few"),
+        ({}, "none yet"),
+        ({"running": True}, "none yet; the next is running"),
+        ({"events": 5000, "running": True}, "after 5,000 events; the next is running"),
+        ({"running": True, "waiting": True}, "none yet; the next waits for those of other learners"),
+        ({"events": 5000, "failed": "too few"}, "after 5,000 events; the last one failed: too few"),
     ],
 )
 def test_how_far_the_fits_are(fit: dict[str, Any] | None, said: str | None) -> None:
-    assert fit_of({**READY, "fit": fit}) == said
+    assert fit_of({**READY, "fit": None if fit is None else FIT | fit}) == said
+
+
+SCORED_NONE = "no event was scored by a fitted model yet"
+LAST_SCORED_NONE = "the model of the last fit has scored no event yet"
+UNDER_WAY = "a fit is under way"
+
+
+@pytest.mark.parametrize(
+    ("fit", "said"),
+    [
+        ({}, [SCORED_NONE]),
+        ({"running": True}, [SCORED_NONE, UNDER_WAY]),
+        ({"events": 800}, []),
+        ({"events": 900}, [LAST_SCORED_NONE]),
+        ({"events": 800, "running": True}, [UNDER_WAY]),
+    ],
+)
+def test_what_the_figures_of_a_batch_learner_do_not_show(fit: dict[str, Any], said: list[str]) -> None:
+    document = {**READY, "events": 900, "fit": FIT | fit, "config": {"refit_every": 100}}
+    assert [line.split(":")[0] for line in behind(document)] == said
+    assert behind({**document, "config": {"refit_every": None}}) == []  # an online learner's embedding
+    assert behind({**document, "fit": None}) == []
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -1,0 +1,75 @@
+"""Replays that wait for the fits of a batch algorithm."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import httpx
+import pytest
+from rich.console import Console
+
+from service.commands.api import Api
+from service.commands.cells import Columns
+from service.commands.pacing import Interruption
+from service.commands.replay import Plan, replay_file
+
+
+class Fitting:
+    """A service whose learner is fitted after each update, until it was looked at so often; None: for ever.
+
+    Then, Ctrl-C comes at the third look.
+    """
+
+    def __init__(self, looks: int | None) -> None:
+        self.asked: list[str] = []  # the method of each request
+        self._looks = looks
+        self._since: int | None = None  # looks since the last update
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(request.method)
+        if request.method == "POST":
+            self._since = 0
+            return httpx.Response(200, json={"applied": 10, "duplicate": 0, "position": 1})
+        if request.url.path.endswith("/metrics"):
+            return httpx.Response(200, json={})
+        running = self._since is not None and (self._looks is None or self._since < self._looks)
+        if self._since is not None:
+            self._since += 1
+            if self._looks is None and self._since == 3:
+                signal.raise_signal(signal.SIGINT)
+        document = {
+            "name": "a",
+            "config": {"features": {"kind": "named"}},
+            "class_counts": {"negative": 0, "positive": 0},
+            "ready": False,
+            "not_ready": "the first fit is awaited",
+            "sources": {},
+            "fit": {"events": 0, "running": running, "waiting": False, "failed": None},
+        }
+        return httpx.Response(200, json=document)
+
+
+@pytest.fixture
+def thirty(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.csv"
+    path.write_text("x,label\n" + "1,0\n" * 30)
+    return path
+
+
+def test_a_replay_that_waits_sends_nothing_while_a_fit_is_under_way(thirty: Path) -> None:
+    service, quiet = Fitting(looks=3), Console(quiet=True)
+    with Interruption() as interruption, Api("http://service", transport=httpx.MockTransport(service)) as api:
+        outcome = replay_file(Plan(thirty, "a", Columns(), batch=10, wait=True), api, interruption, quiet)
+    assert (outcome.rows.next, outcome.rows.complete) == (30, True)
+    sent = [number for number, method in enumerate(service.asked) if method == "POST"]
+    assert len(sent) == 3
+    ends = [*sent[1:], len(service.asked) - 2]  # at the end come the figures and the learner once more
+    assert all(end - start > 3 for start, end in zip(sent, ends, strict=True))
+
+
+def test_a_wait_for_a_fit_can_be_stopped(thirty: Path) -> None:
+    service, quiet = Fitting(looks=None), Console(quiet=True)
+    with Interruption() as interruption, Api("http://service", transport=httpx.MockTransport(service)) as api:
+        outcome = replay_file(Plan(thirty, "a", Columns(), batch=10, wait=True), api, interruption, quiet)
+    assert (outcome.rows.next, outcome.rows.complete) == (10, False)
