@@ -18,15 +18,15 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import NamedTuple
 
-from learners.arrays import Rows, Sparse
+from learners.arrays import Rows
 from learners.batch import Batch, Fitted, Outcome, Restored, Segment, join, joined
 from learners.learner import Learner, check_state
 from learners.parameters import Refused
 from learners.scorer import Scores, View
-from service.codec import Created, Record, pack_record, pack_snapshot, unpack_record, unpack_snapshot
+from service.codec import Created, Record, pack_record, unpack_record, unpack_snapshot
 from service.errors import (
     BehindLog,
     Damaged,
@@ -39,7 +39,9 @@ from service.errors import (
 )
 from service.fits import Fits
 from service.node import Node
+from service.snapshots import Snapshots
 from service.store import Entry, SnapshotInfo
+from service.work import Pace, numbers_of, size_of
 
 __all__ = ["Hosted", "Learnt"]
 
@@ -79,43 +81,6 @@ class _Job:
     done: asyncio.Future[None]
 
 
-def _size(batch: Batch) -> int:
-    """Roughly the bytes that a batch keeps in memory."""
-    arrays = [*(batch.rows if isinstance(batch.rows, tuple) else (batch.rows,)), batch.labels]
-    arrays += [array for array in (batch.weights, batch.times) if array is not None]
-    ids = 0 if batch.ids is None else sum(64 + len(one or "") for one in batch.ids)
-    return ids + 512 + sum(int(array.nbytes) for array in arrays)
-
-
-def _numbers(batch: Batch) -> int:
-    """How much work a batch is: its feature values, and something for each event."""
-    return 8 * len(batch) + (len(batch.rows.data) if isinstance(batch.rows, Sparse) else int(batch.rows.size))
-
-
-class _Pace:
-    """What a feature value has cost to learn lately; the dear ones are remembered for longer than the cheap ones."""
-
-    def __init__(self) -> None:
-        self._seconds = 1.0  # per value: the first batch goes to a thread
-        self._notes = 0
-
-    def seconds(self, numbers: int) -> float:
-        """What so many values will probably take."""
-        return self._seconds * numbers
-
-    def note(self, numbers: int, seconds: float, outcome: Outcome) -> None:
-        """Take in a measurement. Duplicates cost nothing and tell nothing."""
-        learnt = numbers * float(outcome.applied.mean()) if len(outcome.applied) else 0.0
-        if learnt == 0.0:
-            return
-        self._notes += 1
-        now = seconds / learnt
-        if self._notes <= 2:  # the first ones load or compile kernels: that is not what a value costs
-            self._seconds = now
-        else:
-            self._seconds = now if now > self._seconds else 0.9 * self._seconds + 0.1 * now
-
-
 def _settle(future: asyncio.Future[Learnt] | asyncio.Future[None], error: ServiceError) -> None:
     if not future.done():  # a caller may have hung up
         future.set_exception(error)
@@ -132,21 +97,19 @@ class Hosted:
     node: Node
     gone: Callable[[Hosted], None]  # called once when the store no longer has it
     view: View = field(init=False)
-    snapshot: SnapshotInfo | None = None
+    snapshot: InitVar[SnapshotInfo | None] = None  # the newest, where there is one
     queued_bytes: int = 0
     queued_events: int = 0
     failed: ServiceError | None = None  # why it cannot move on; a restart may help, deleting always does
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, snapshot: SnapshotInfo | None) -> None:
         self.view = self.learner.view()
         self._waiting: deque[_Update | _Job] = deque()
         self._current: list[_Update] | list[_Job] = []  # taken from the queue, not answered yet
         self._wake = asyncio.Event()
-        self._pace = _Pace()
+        self._pace = Pace()
         self.abandon = asyncio.Event()  # set when a long record or fit is to be given up half-way
-        self._changed_events = 0  # since the newest snapshot
-        self._snapshot_due = time.monotonic() + self.node.settings.snapshot_seconds
-        self._saving: asyncio.Task[None] | None = None
+        self.snapshots = Snapshots(self, snapshot)
         self.fits = Fits(self)
         self._following: asyncio.Future[None] | None = None
         self._closing = False
@@ -158,7 +121,7 @@ class Hosted:
     async def update(self, batch: Batch) -> Learnt:
         """Log the events, learn them, and say what became of each. Raises `QueueFull` or a `StoreError`."""
         self._check()
-        size = _size(batch)
+        size = size_of(batch)
         limit = self.node.settings.queue_bytes
         if self.queued_bytes and self.queued_bytes + size > limit:
             raise QueueFull(f"{self.queued_events} events wait already; try again in a moment")
@@ -197,11 +160,11 @@ class Hosted:
 
         async def run() -> None:
             await self.read_on()  # a snapshot older than what other nodes retain would not be kept
-            await self._save()
+            await self.snapshots.save()
 
         await self.at_rest(run)
-        assert self.snapshot is not None
-        return self.snapshot
+        assert self.snapshots.newest is not None
+        return self.snapshots.newest
 
     async def restore(self, position: int) -> int:
         """Roll back to a retained snapshot, on every node: the roll-back is a record of the log. Its position."""
@@ -244,14 +207,13 @@ class Hosted:
             self._closing = True
             self._wake.set()
             await asyncio.wait([self.task])
-        if self._saving is not None:
-            await asyncio.wait([self._saving])
+        await self.snapshots.close()
         await self.fits.close()
 
     async def _last(self) -> None:
         async def run() -> None:
-            if self._changed_events:
-                await self._save()
+            if self.snapshots.changed:
+                await self.snapshots.save()
 
         waiting = asyncio.ensure_future(self.at_rest(run))
         done, _ = await asyncio.wait([waiting], timeout=_LAST_SECONDS)
@@ -320,8 +282,8 @@ class Hosted:
                 self._current = updates = self._drain()
                 await self._learn(updates)
             self._current = []
-            self._maybe_save()
             if self.failed is None and not self._closing:
+                self.snapshots.consider()
                 self.fits.consider()
 
     def _drain(self) -> list[_Update]:
@@ -402,7 +364,7 @@ class Hosted:
 
     async def _append(self, record: Batch | Fitted | Restored) -> Outcome | None:
         """Log a record, then apply everything up to it in log order; the outcome of this one."""
-        small = isinstance(record, Batch) and _size(record) < _LARGE
+        small = isinstance(record, Batch) and size_of(record) < _LARGE
         data = pack_record(record) if small else await self.node.in_thread(lambda: pack_record(record))
         token = uuid.uuid4().bytes
         records = [(token, data)]
@@ -434,7 +396,7 @@ class Hosted:
                     self.node.store.read(self.name, self.birth, self.position, _READ_ENTRIES)
                 )
             except BehindLog:
-                learner, self.position, self.snapshot = await self.node.recover(self.name, self.birth)
+                learner, self.position, self.snapshots.newest = await self.node.recover(self.name, self.birth)
                 self.learner = learner
                 self.view = learner.view()
                 continue
@@ -459,7 +421,7 @@ class Hosted:
         outcome = await self._advance(record)
         if isinstance(record, Fitted):
             self.fits.applied()
-        self._changed_events += len(record) if isinstance(record, Batch) else 1
+        self.snapshots.note(len(record) if isinstance(record, Batch) else 1)
         self.position = entry.position
         self.view = self.learner.view()
         return outcome
@@ -474,7 +436,7 @@ class Hosted:
             self.view = await self.node.in_thread(self.view.frozen)
             await self.node.in_thread(lambda: self._move(record))
             return None
-        numbers = _numbers(record)
+        numbers = numbers_of(record)
         if numbers <= _INLINE_NUMBERS and self._pace.seconds(numbers) < _INLINE_SECONDS:
             began = time.perf_counter()
             outcome = self._move(record)
@@ -495,7 +457,7 @@ class Hosted:
             outcome = await self.node.in_thread(functools.partial(self._move, piece))
             assert outcome is not None
             outcomes.append(outcome)
-            self._pace.note(_numbers(piece), time.perf_counter() - began, outcome)
+            self._pace.note(numbers_of(piece), time.perf_counter() - began, outcome)
             start = stop
         return joined(outcomes)
 
@@ -505,58 +467,10 @@ class Hosted:
         except Refused as error:
             raise Damaged(f"a record of {self.name} does not fit its configuration: {error}") from error
 
-    # Snapshots
-
-    def _maybe_save(self) -> None:
-        """Start a snapshot when one is due; the state is copied here and now, and written behind."""
-        due = self._changed_events >= self.node.settings.snapshot_events
-        late = self._changed_events > 0 and time.monotonic() >= self._snapshot_due
-        if (
-            self.failed is None
-            and (due or late)
-            and (self._saving is None or self._saving.done())
-            and not self._closing
-        ):
-            self.put(self._start_saving, first=True)
-
-    async def _start_saving(self) -> None:
-        copy = await self._copy()
-
-        async def write() -> None:
-            try:
-                await self._write(*copy)
-            except ServiceError as error:  # nothing is lost: the log has it all
-                self._changed_events += 1  # so that the next one is tried
-                logger.warning("no snapshot of %s: %s", self.name, error.detail)
-
-        self._saving = asyncio.create_task(write(), name=f"snapshot of {self.name}")
-
-    async def _save(self) -> None:
-        await self._write(*await self._copy())
-
-    async def _copy(self) -> tuple[int, Callable[[], bytes]]:
-        position, config = self.position, self.learner.config
-        state = self.learner.state()
-        copied = await self.node.in_thread(lambda: {name: array.copy() for name, array in state.items()})
-        self._changed_events = 0
-        self._snapshot_due = time.monotonic() + self.node.settings.snapshot_seconds
-        return position, lambda: pack_snapshot(position, config, copied)
-
-    async def _write(self, position: int, pack: Callable[[], bytes]) -> None:
-        data = await self.node.in_thread(pack)
-        settings = self.node.settings
-        await self.node.reached(
-            self.node.store.save(self.name, self.birth, position, data, settings.snapshots_kept, settings.trim_log)
-        )
-        self.snapshot = SnapshotInfo(position, len(data), time.time())
-
     def tick(self) -> None:
         """Called now and then: a quiet learner gets its snapshot too."""
-        if self._changed_events and not self._waiting and time.monotonic() >= self._snapshot_due:
-            self._wake_for_snapshot()
+        if self.snapshots.late and not self._waiting:
+            self.put(self._look)
 
-    def _wake_for_snapshot(self) -> None:
-        async def nothing() -> None:
-            return None
-
-        self.put(nothing)
+    async def _look(self) -> None:
+        """Nothing: after each turn the task looks whether something is due."""

@@ -154,7 +154,7 @@ def _document(hosted: Hosted) -> dict[str, Any]:
         "columns": view.columns,
         "sources": view.sources,
         "queued_events": hosted.queued_events,
-        "snapshot": None if hosted.snapshot is None else hosted.snapshot._asdict(),
+        "snapshot": None if hosted.snapshots.newest is None else hosted.snapshots.newest._asdict(),
         "stale_seconds": hosted.node.stale_seconds,
         "failed": None if hosted.failed is None else hosted.failed.detail,
     }

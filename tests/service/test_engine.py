@@ -56,7 +56,7 @@ async def engine(store: Store, **settings: Any) -> AsyncIterator[Engine]:
 
 async def crash(node: Engine) -> None:
     tasks = [hosted.task for hosted in node.hosted.values()]
-    tasks += [hosted._saving for hosted in node.hosted.values() if hosted._saving is not None]
+    tasks += [one for hosted in node.hosted.values() if (one := hosted.snapshots._saving) is not None]
     tasks += [] if node._following is None else [node._following]
     for task in tasks:
         task.cancel()
@@ -246,12 +246,14 @@ async def test_snapshots_come_by_events_and_by_time_and_are_bounded(store):
         hosted, _ = await node.create("a", Config.of(DENSE))
         for i in range(6):
             position = (await hosted.update(batch_of(10, 10 * i))).position
-            await until(lambda at=position: hosted.snapshot is not None and hosted.snapshot.position == at)
+            await until(
+                lambda at=position: hosted.snapshots.newest is not None and hosted.snapshots.newest.position == at
+            )
         assert len(await store.snapshots("a", hosted.birth)) == 2
     async with engine(store, snapshot_seconds=0.05, follow_seconds=0.02) as node:
         hosted = node.get("a")
         await hosted.update(batch_of(1, 60))
-        await until(lambda: hosted.snapshot is not None and hosted.snapshot.position == hosted.position)
+        await until(lambda: hosted.snapshots.newest is not None and hosted.snapshots.newest.position == hosted.position)
 
 
 class Failing(MemoryStore):

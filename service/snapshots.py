@@ -1,0 +1,103 @@
+"""The snapshots of one learner on this node: when one is due, and how it comes into the store.
+
+The state is copied while the learner is at rest, and packed and written behind; what is not written yet is in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from learners.learner import Learner
+from service.codec import pack_snapshot
+from service.errors import ServiceError
+from service.node import Node
+from service.store import SnapshotInfo
+
+__all__ = ["Owner", "Snapshots"]
+
+logger = logging.getLogger("rarestream.snapshots")
+
+
+class Owner(Protocol):
+    """What snapshots need of the learner's host."""
+
+    name: str
+    birth: bytes
+    learner: Learner
+    position: int
+    node: Node
+
+    def put(self, run: Callable[[], Awaitable[None]], first: bool = False) -> asyncio.Future[None]:
+        """Have something done while the learner is at rest."""
+        ...
+
+
+class Snapshots:
+    """At most one is written at a time behind the learner's back."""
+
+    def __init__(self, owner: Owner, newest: SnapshotInfo | None) -> None:
+        self._owner = owner
+        self.newest = newest
+        self._changed = 0  # events since the newest one
+        self._due = time.monotonic() + owner.node.settings.snapshot_seconds
+        self._saving: asyncio.Task[None] | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything has happened since the newest one."""
+        return self._changed > 0
+
+    def note(self, events: int) -> None:
+        """So many events, or another record, were learnt."""
+        self._changed += events
+
+    @property
+    def late(self) -> bool:
+        """Whether one is due by time."""
+        return self.changed and time.monotonic() >= self._due
+
+    def consider(self) -> None:
+        """Take one if it is due, by events or by time."""
+        due = self.late or self._changed >= self._owner.node.settings.snapshot_events
+        if due and (self._saving is None or self._saving.done()):
+            self._owner.put(self._begin, first=True)
+
+    async def save(self) -> None:
+        """Take one now; written on return. Only in what was `put`."""
+        await self._write(*await self._copy())
+
+    async def close(self) -> None:
+        """Wait until the one that is being written is."""
+        if self._saving is not None:
+            await asyncio.wait([self._saving])
+
+    async def _begin(self) -> None:
+        copy = await self._copy()
+
+        async def write() -> None:
+            try:
+                await self._write(*copy)
+            except ServiceError as error:  # nothing is lost: the log has it all
+                self._changed += 1  # so that the next one is tried
+                logger.warning("no snapshot of %s: %s", self._owner.name, error.detail)
+
+        self._saving = asyncio.create_task(write(), name=f"snapshot of {self._owner.name}")
+
+    async def _copy(self) -> tuple[int, Callable[[], bytes]]:
+        owner = self._owner
+        position, config, state = owner.position, owner.learner.config, owner.learner.state()
+        copied = await owner.node.in_thread(lambda: {name: array.copy() for name, array in state.items()})
+        self._changed = 0
+        self._due = time.monotonic() + owner.node.settings.snapshot_seconds
+        return position, lambda: pack_snapshot(position, config, copied)
+
+    async def _write(self, position: int, pack: Callable[[], bytes]) -> None:
+        owner = self._owner
+        data = await owner.node.in_thread(pack)
+        kept, trim = owner.node.settings.snapshots_kept, owner.node.settings.trim_log
+        await owner.node.reached(owner.node.store.save(owner.name, owner.birth, position, data, kept, trim))
+        self.newest = SnapshotInfo(position, len(data), time.time())
