@@ -131,7 +131,7 @@ class Config:
     def encode(self, values: Any, typed: bool = False) -> Rows:
         """The columns of n events' features: `Features.encode`, and no event too long for the algorithm's buffers."""
         rows = self.features.encode(values, typed)
-        capacity = getattr(self.params, "capacity", 1)
+        capacity = _stored(self.params)
         if isinstance(rows, Sparse):
             sizes = np.diff(rows.indptr)
             long = np.flatnonzero(sizes * capacity > MAX_BUFFERED)[:MAX_PROBLEMS]
@@ -173,6 +173,11 @@ _PARTS: dict[str, type[Parameters]] = {
 _WHOLE = tuple(Whole.__annotations__)
 _REFITS = {"refit_every": 5_000, "refit_window": 20_000}
 _SCALING = {"dense": "standard", "table": "standard", "named": "maxabs", "sparse": "none"}
+
+
+def _stored(params: Parameters | None) -> int:
+    """Events that an algorithm's buffers hold, of each class where it keeps the classes apart; 1 without buffers."""
+    return getattr(params, "capacity", 1) if getattr(params, "replays", 1) else 1
 
 
 def _whole(
@@ -256,7 +261,7 @@ def _misfits(
         for key, value in embedding.Embedding().to_json().items():
             if getattr(space, key) != value:
                 problems.append(Problem(f"/embedding/{key}", "is for an embedding; its kind is none"))
-    capacity = getattr(params, "capacity", 1)
+    capacity = _stored(params)
     if features is not None and not features.sparse:
         columns = max(features.columns, space.components if space is not None and embedded else 0)
         if capacity * columns > MAX_BUFFERED:

@@ -108,6 +108,8 @@ class View:
         if not met:
             return "no labelled event has been learnt yet"
         if len(met) == 1:
-            missing = "other rank" if len(counts) > 2 else next(name for name in counts if name not in met)
+            if self.scorer.config.labels.ranks is not None:
+                return f"only events of rank {met[0]} have been learnt yet"
+            missing = next(name for name in counts if name not in met)
             return f"no labelled {missing} has been learnt yet"
         return self.waits_for

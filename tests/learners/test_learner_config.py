@@ -343,6 +343,11 @@ def test_a_learner_says_whether_its_scores_mean_anything_yet() -> None:
     assert learner.view().not_ready == "no labelled positive has been learnt yet"
     learner.learn([[1.0]], [1])
     assert learner.view().not_ready is None
+    ranks = create("npsvor", dim=1)
+    ranks.learn([[1.0]], [4])
+    assert ranks.view().not_ready == "only events of rank 4 have been learnt yet"
+    ranks.learn([[1.0]], [2])
+    assert ranks.view().not_ready is None
     other = create("cbr", dim=1)
     other.learn([[1.0]], [1])
     assert other.view().not_ready == "no labelled negative has been learnt yet"
@@ -354,3 +359,13 @@ def test_the_figures_carry_the_live_threshold() -> None:
     assert set(learner.figures()) == {
         "threshold", "events", "class_counts", "duplicates", "window", "since_start", "undefined"
     }  # fmt: skip
+
+
+def test_events_too_long_for_the_buffers_are_refused_where_there_are_buffers() -> None:
+    event = (list(range(2000)), [1.0] * 2000)
+    features = {"kind": "sparse", "dim": 5000}
+    stored = Config.of({"algorithm": "npsvor", "features": features})
+    with pytest.raises(Refused, match="has 2000 columns; expected at most 1048 where 1000 events are stored"):
+        stored.encode([event])
+    for name, params in (("npsvor", {"replays": 0}), ("fofo", {}), ("oam", {"capacity": 100})):
+        Config.of({"algorithm": name, "params": params, "features": features}).encode([event])
