@@ -82,7 +82,9 @@ def problems(state: CalibrationState) -> Issues:
 def _scaled(score, power):  # type: ignore[no-untyped-def]
     if power[0] <= 0.0:
         return 0.0
-    return min(max(score / math.sqrt(power[0] / power[1]), -100.0), 100.0)
+    rms = math.sqrt(power[0] / power[1])
+    most = 100.0 * rms  # limited before it is divided, which could overflow
+    return min(max(score, -most), most) / rms
 
 
 @kernel
