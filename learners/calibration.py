@@ -83,6 +83,8 @@ def _scaled(score, power):  # type: ignore[no-untyped-def]
     if power[0] <= 0.0:
         return 0.0
     rms = math.sqrt(power[0] / power[1])
+    if rms == 0.0:  # squares too small for their mean
+        return 0.0
     most = 100.0 * rms  # limited before it is divided, which could overflow
     return min(max(score, -most), most) / rms
 
