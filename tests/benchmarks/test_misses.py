@@ -1,0 +1,33 @@
+"""The experiments behind benchmarks/PAPERS.md run on made-up sets, and say which sets are not there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.papers.misses import main
+from tests.benchmarks.made import binary, ordinal, write_dense
+
+
+def test_each_experiment_prints_an_auc_for_each_variant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("cod-rna", "ijcnn1"):
+        write_dense(tmp_path, name, *binary(150, 4))
+    for name, seed in (("usps", 0), ("usps_test", 1)):
+        write_dense(tmp_path, name, *ordinal(150, 4, 10, seed))
+    X, y = ordinal(150, 4, 4)
+    write_dense(tmp_path, "vehicle", X, y + 1)
+    main(["--datasets", str(tmp_path), "--rows", "120"])
+    lines = capsys.readouterr().out.splitlines()
+    assert f"covtype: not in {tmp_path}" in lines
+    figures = [float(line.rpartition(" ")[2]) for line in lines if re.search(r": [01]\.\d{4}$", line)]
+    assert len(figures) == len(lines) - 1 == 9 + 10 + 6 + 4
+    assert np.isfinite(figures).all()
+    assert min(figures[:9]) > 0.6
+
+
+def test_one_experiment_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--datasets", str(tmp_path), "--only", "usps"])
+    assert capsys.readouterr().out == f"usps: not in {tmp_path}\n"
