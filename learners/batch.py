@@ -1,17 +1,44 @@
-"""Labelled events as columns, and what happened to each: what a learner's log holds and what `apply` returns."""
+"""Events as columns, and what happened to each: what a learner's log holds and what `apply` returns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.arrays import Counts, Floats, Rows, Sparse, Vector
+from learners.arrays import Counts, Floats, Rows, Sparse, Vector, Words
 
-__all__ = ["Batch", "Fitted", "Outcome", "Restored", "Segment", "join", "joined", "length", "part_of", "take"]
+__all__ = [
+    "Batch",
+    "Changed",
+    "Fitted",
+    "Late",
+    "Outcome",
+    "Restored",
+    "Segment",
+    "Served",
+    "Status",
+    "join",
+    "joined",
+    "length",
+    "part_of",
+    "spread",
+    "take",
+]
+
+
+class Status(IntEnum):
+    """What became of an event."""
+
+    APPLIED = 0
+    DUPLICATE = 1  # its id was learnt with this label before, or its number of the source
+    BEYOND = 2  # it lies beyond a gap in its source
+    RELABELLED = 3  # its id was learnt with another label before
+    UNKNOWN = 4  # a label without features, for an id that is neither remembered nor learnt
 
 
 class Segment(NamedTuple):
@@ -21,6 +48,31 @@ class Segment(NamedTuple):
     stop: int
     name: str
     offset: int
+
+
+class Late(NamedTuple):
+    """What makes some of a batch's events late labels: n entries each, as if nothing were known where one is not."""
+
+    served: NDArray[np.bool_]  # the event was served before: its features are those, and this is what was said of it
+    bare: NDArray[np.bool_]  # nothing but the id is at hand: its row is empty
+    assumed: NDArray[np.bool_]  # no label came: it is taken to be negative
+    scores: Vector
+    probabilities: Vector
+    thresholds: Vector
+    decisions: Counts
+    labelled: Vector  # seconds since the epoch when the label became known, NaN where that is not known
+
+    def part(self, start: int, stop: int) -> Late:
+        """Some neighbouring events, as views."""
+        return Late._make(column[start:stop] for column in self)
+
+    @classmethod
+    def none(cls, n: int) -> Late:
+        """Of n events that come with their features."""
+        no, unknown = np.zeros(n, dtype=np.bool_), np.full(n, np.nan)
+        return cls(
+            no, no.copy(), no.copy(), unknown, unknown.copy(), unknown.copy(), np.zeros(n, np.int64), unknown.copy()
+        )
 
 
 @dataclass(frozen=True)
@@ -33,6 +85,8 @@ class Batch:
     times: Vector | None = None  # (n,) seconds since the epoch, NaN where not given
     ids: tuple[str | None, ...] | None = None  # n of them
     segments: tuple[Segment, ...] = ()  # ascending, disjoint
+    costs: Vector | None = None  # (n,) at least 0: what a miss of the event costs, in the threshold's units; None: 1
+    late: Late | None = None  # None: every event comes with its features
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -52,7 +106,32 @@ class Batch:
                 if one.start < stop and one.stop > start
                 for late in [max(0, start - one.start)]
             ),
+            None if self.costs is None else self.costs[cut],
+            None if self.late is None else self.late.part(start, stop),
         )
+
+
+@dataclass(frozen=True)
+class Served:
+    """The record of n events that were scored, decided and remembered for a label to come; n entries each."""
+
+    hashes: Words  # of their ids
+    times: Vector  # seconds since the epoch
+    scores: Vector
+    decisions: Counts  # 0 or 1, or a rank from 1
+    probabilities: Vector | None = None  # None: an ordinal learner has none
+    thresholds: Vector | None = None
+    ready: bool = True  # the scores meant something by then
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+
+@dataclass(frozen=True)
+class Changed:
+    """The record of a change of settings that may change: the parts that do, as JSON."""
+
+    parts: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -61,6 +140,7 @@ class Restored:
 
     position: int  # that the state stood at
     state: dict[str, NDArray[np.generic]]
+    parts: dict[str, Any] | None = None  # settings that may change, as they were there; None: as they are
 
 
 @dataclass(frozen=True)
@@ -75,14 +155,25 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of each event of a batch, n entries each; NaN and 0 for an event that was not learnt."""
+    """What became of each event of a batch, n entries each; NaN and 0 where nothing was said of it."""
 
-    applied: NDArray[np.bool_]
-    beyond: NDArray[np.bool_]  # left out: it lies beyond a gap in its source; what is neither is a duplicate
-    scores: Vector  # before the event was learnt, like all that follows
-    decisions: Counts  # 1 where probability >= threshold, else 0; of an ordinal learner the rank
+    status: NDArray[np.int8]  # a `Status`
+    scores: Vector  # before the event was learnt, like all that follows; of a late label what was said when served
+    decisions: Counts  # 1 for an alert, else 0; of an ordinal learner the rank
     probabilities: Vector | None = None  # None: an ordinal learner has none
     thresholds: Vector | None = None
+
+    @property
+    def applied(self) -> NDArray[np.bool_]:
+        """Which events were learnt."""
+        applied: NDArray[np.bool_] = self.status == Status.APPLIED
+        return applied
+
+    @property
+    def beyond(self) -> NDArray[np.bool_]:
+        """Which events were left out because they lie beyond a gap in their source."""
+        beyond: NDArray[np.bool_] = self.status == Status.BEYOND
+        return beyond
 
     def part(self, start: int, stop: int) -> Outcome:
         """The outcome of some neighbouring events."""
@@ -127,6 +218,32 @@ def take(rows: Rows, mask: NDArray[np.bool_]) -> Rows:
     return Sparse(rows.data[kept], rows.indices[kept], indptr)
 
 
+def spread(parts: Sequence[tuple[Rows, NDArray[np.int64]]], n: int, like: Rows) -> Rows:
+    """n rows from parts that say where each of theirs stands, (rows, places); all others are empty.
+
+    `like` is any rows of the kind wanted: dense ones say how many columns there are.
+    """
+    if not isinstance(like, Sparse):
+        dense = np.zeros((n, like.shape[1]))
+        for rows, places in parts:
+            dense[places] = rows
+        return dense
+    sizes = np.zeros(n, dtype=np.int64)
+    for rows, places in parts:
+        assert isinstance(rows, Sparse)
+        sizes[places] = np.diff(rows.indptr)
+    indptr = np.zeros(n + 1, dtype=np.int64)
+    np.cumsum(sizes, out=indptr[1:])
+    data, indices = np.empty(indptr[-1]), np.empty(indptr[-1], dtype=np.int64)
+    for rows, places in parts:
+        assert isinstance(rows, Sparse)
+        each = np.diff(rows.indptr)
+        # where each number goes: the start of its row there, and how far it stands from the start of its row here
+        to = np.repeat(indptr[places] - rows.indptr[:-1], each) + np.arange(len(rows.data))
+        data[to], indices[to] = rows.data, rows.indices
+    return Sparse(data, indices, indptr)
+
+
 def _stack(parts: Sequence[Rows]) -> Rows:
     first = parts[0]
     if not isinstance(first, Sparse):
@@ -167,4 +284,13 @@ def join(batches: Sequence[Batch]) -> Batch:
             for start, batch in zip(starts, batches, strict=False)
             for part in batch.segments
         ),
+        costs=_column([batch.costs for batch in batches], sizes, 1.0),
+        late=_late(batches),
     )
+
+
+def _late(batches: Sequence[Batch]) -> Late | None:
+    if all(batch.late is None for batch in batches):
+        return None
+    parts = [Late.none(len(batch)) if batch.late is None else batch.late for batch in batches]
+    return Late._make(np.concatenate(columns) for columns in zip(*parts, strict=True))

@@ -2,15 +2,19 @@
 
     posterior  sigmoid(score): for algorithms whose score is a log-odds already
     platt      sigmoid(a s / rms + b): a and b follow the stream by online Newton steps on the log loss
+    none       sigmoid(s / rms): in the order of scores, but not calibrated
+    histogram  the share of positives in groups of a histogram of scores (`histogram.py`); it may fall with the score
+    isotonic   the rising function of the score that fits that histogram best, likewise
 
-For platt, with u = (s / rms, 1), rms the running root mean square of the score, and forgetting g = 1 - 1/m:
+rms is the running root mean square of the score. For platt, with u = (s / rms, 1), and forgetting g = 1 - 1/m:
 
     H = g H + p (1 - p) u u^T,   (a, b) -= (H + I)^-1 (p - y) u,   m = min(memory, max(50, events / 10))
 
 The identity is a prior of one event's worth: without it, rare positives let H vanish and the steps explode. m grows
 with the stream because a young learner's scores change quickly. In the step (not in the probability) s / rms is limited
 to [-10, 10], so that one outlier does not tip the line. a is kept at 0.001 or more, and log-odds are rounded to whole
-2^-40, so that a higher score never means a lower probability, not even by rounding. O(1) per event.
+2^-40, so that a higher score never means a lower probability, not even by rounding. O(1) per event. A score that is NaN
+counts as 0.
 
 References
 ----------
@@ -27,8 +31,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from learners import histogram
 from learners.arrays import Counts, Matrix, Vector, sigmoid
 from learners.jit import kernel
+from learners.octaves import BINS
 from learners.parameters import Parameters, param
 from learners.ranges import MAX_COUNT, Issues, not_finite, outside
 
@@ -46,41 +52,59 @@ _LARGEST_SQUARE = 1e290  # of a score: the sum over 10^9 events is still finite
 class Calibration(Parameters):
     """The settings."""
 
-    kind: Literal["posterior", "platt"] = param("platt", "how a score becomes a probability")
+    kind: Literal["posterior", "platt", "none", "histogram", "isotonic"] = param(
+        "platt", "how a score becomes a probability"
+    )
     memory: int = param(
         10_000,
-        "platt: events after which a past event counts 1/e, once ten times as many are met",
+        "platt, histogram, isotonic, and the scale of none: events after which a past event counts 1/e, once many "
+        "times as many are met",
         least=10,
         most=10**9,
     )
 
 
 class CalibrationState(NamedTuple):
-    """Arrays of the running fit."""
+    """Arrays of the running fit; those that the kind does not use have size 0."""
 
     coefficients: Vector  # (2,) a, b
     hessian: Matrix  # (2, 2)
     power: Vector  # (2,) forgotten sum of s^2, forgotten count
     events: Counts  # (1,)
+    bins: Matrix  # (2, BINS) events by score, faded: negatives, positives
+    odds: Vector  # (BINS + 1,) the fitted log-odds at the lower edge of each bin, and at the last one's upper
 
 
-def init() -> CalibrationState:
-    """Slope 1, intercept 0."""
-    return CalibrationState(np.array([1.0, 0.0]), np.zeros((2, 2)), np.zeros(2), np.zeros(1, dtype=np.int64))
+def init(settings: Calibration) -> CalibrationState:
+    """Slope 1, intercept 0; an empty histogram, which says 1/2 of every score."""
+    kind = settings.kind
+    platt, binned = kind == "platt", kind in ("histogram", "isotonic")
+    return CalibrationState(
+        coefficients=np.array([1.0, 0.0][: 2 * platt]),
+        hessian=np.zeros((2 * platt, 2)),
+        power=np.zeros(2 * (kind in ("platt", "none"))),
+        events=np.zeros(1 * (kind != "posterior"), dtype=np.int64),
+        bins=np.zeros((2, BINS * binned)),
+        odds=np.zeros((BINS + 1) * binned),
+    )
 
 
-def problems(state: CalibrationState) -> Issues:
+def problems(settings: Calibration, state: CalibrationState) -> Issues:
     """What no scores can have led to in a state of the right shapes."""
     yield from outside("coefficients", state.coefficients[:1], _LEAST_SLOPE, _LARGEST_SLOPE)
     yield from outside("coefficients", state.coefficients[1:], -_LARGEST_INTERCEPT, _LARGEST_INTERCEPT)
     yield from not_finite("hessian", state.hessian)
     yield from outside("power", state.power, 0.0, sys.float_info.max)
     yield from outside("events", state.events, 0, MAX_COUNT)
+    yield from outside("bins", state.bins, 0.0, MAX_COUNT)
+    yield from outside("odds", state.odds, -histogram.LARGEST, histogram.LARGEST)
+    if settings.kind == "isotonic" and (np.diff(state.odds) < 0.0).any():
+        yield "odds", "falls from one score to a higher one"
 
 
 @kernel
 def _scaled(score, power):  # type: ignore[no-untyped-def]
-    if power[0] <= 0.0:
+    if power[0] <= 0.0 or power[1] <= 0.0:
         return 0.0
     rms = math.sqrt(power[0] / power[1])
     if rms == 0.0:  # squares too small for their mean
@@ -96,14 +120,27 @@ def _probability(x):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def _number(score):  # type: ignore[no-untyped-def]
+    return 0.0 if math.isnan(score) else score
+
+
+@kernel
+def _measure(score, memory, power, events):  # type: ignore[no-untyped-def]
+    """Take a score into its running square; how much of an event before is kept."""
+    keep = 1.0 - 1.0 / min(memory, max(50.0, events[0] / 10.0))
+    events[0] += 1
+    power[0] = keep * power[0] + min(score * score, _LARGEST_SQUARE)
+    power[1] = keep * power[1] + 1.0
+    return keep
+
+
+@kernel
 def _platt(scores, y, memory, coefficients, H, power, events, probabilities):  # type: ignore[no-untyped-def]
     for i in range(scores.shape[0]):
-        probabilities[i] = _probability(coefficients[0] * _scaled(scores[i], power) + coefficients[1])
-        keep = 1.0 - 1.0 / min(memory, max(50.0, events[0] / 10.0))
-        events[0] += 1
-        power[0] = keep * power[0] + min(scores[i] * scores[i], _LARGEST_SQUARE)
-        power[1] = keep * power[1] + 1.0
-        u = min(max(_scaled(scores[i], power), -_OUTLIER), _OUTLIER)
+        score = _number(scores[i])
+        probabilities[i] = _probability(coefficients[0] * _scaled(score, power) + coefficients[1])
+        keep = _measure(score, memory, power, events)
+        u = min(max(_scaled(score, power), -_OUTLIER), _OUTLIER)
         p = sigmoid(coefficients[0] * u + coefficients[1])
         curvature = p * (1.0 - p)
         H[0, 0] = keep * H[0, 0] + curvature * u * u
@@ -120,22 +157,60 @@ def _platt(scores, y, memory, coefficients, H, power, events, probabilities):  #
 @kernel
 def _platt_look(scores, coefficients, power, probabilities):  # type: ignore[no-untyped-def]
     for i in range(scores.shape[0]):
-        probabilities[i] = _probability(coefficients[0] * _scaled(scores[i], power) + coefficients[1])
+        scaled = _scaled(_number(scores[i]), power)
+        probabilities[i] = _probability(coefficients[0] * scaled + coefficients[1])
 
 
 @kernel
 def _posterior(scores, probabilities):  # type: ignore[no-untyped-def]
     for i in range(scores.shape[0]):
-        probabilities[i] = _probability(scores[i])
+        probabilities[i] = _probability(_number(scores[i]))
+
+
+@kernel
+def _none(scores, memory, power, events, probabilities):  # type: ignore[no-untyped-def]
+    for i in range(scores.shape[0]):
+        score = _number(scores[i])
+        probabilities[i] = _probability(_scaled(score, power))
+        _measure(score, memory, power, events)
+
+
+@kernel
+def _none_look(scores, power, probabilities):  # type: ignore[no-untyped-def]
+    for i in range(scores.shape[0]):
+        probabilities[i] = _probability(_scaled(_number(scores[i]), power))
+
+
+@kernel
+def _binned(scores, y, memory, rising, events, bins, odds, probabilities):  # type: ignore[no-untyped-def]
+    for i in range(scores.shape[0]):
+        probabilities[i] = _probability(histogram.said(scores[i], rising, odds))
+        events[0] += 1
+        histogram.count(scores[i], 1 if y[i] > 0.0 else 0, bins)
+        if events[0] <= histogram.FIRST or events[0] % histogram.EVERY == 0:
+            histogram.fit(bins, rising, odds)
+        if events[0] % histogram.EVERY == 0:
+            histogram.fade(bins, memory, events[0])
+
+
+@kernel
+def _binned_look(scores, rising, odds, probabilities):  # type: ignore[no-untyped-def]
+    for i in range(scores.shape[0]):
+        probabilities[i] = _probability(histogram.said(scores[i], rising, odds))
 
 
 def learn(settings: Calibration, state: CalibrationState, scores: Vector, y: Vector) -> Vector:
     """The probability of each event before its label was known, (n,); moves the fit in order."""
     probabilities = np.empty_like(scores)
+    memory = float(settings.memory)
     if settings.kind == "posterior":
         _posterior(scores, probabilities)
+    elif settings.kind == "platt":
+        _platt(scores, y, memory, state.coefficients, state.hessian, state.power, state.events, probabilities)
+    elif settings.kind == "none":
+        _none(scores, memory, state.power, state.events, probabilities)
     else:
-        _platt(scores, y, float(settings.memory), *state, probabilities)
+        _binned(scores, y, memory, settings.kind == "isotonic", state.events, state.bins, state.odds, probabilities)
     return probabilities
 
 
@@ -144,6 +219,10 @@ def look(settings: Calibration, state: CalibrationState, scores: Vector) -> Vect
     probabilities = np.empty_like(scores)
     if settings.kind == "posterior":
         _posterior(scores, probabilities)
-    else:
+    elif settings.kind == "platt":
         _platt_look(scores, state.coefficients, state.power, probabilities)
+    elif settings.kind == "none":
+        _none_look(scores, state.power, probabilities)
+    else:
+        _binned_look(scores, settings.kind == "isotonic", state.odds, probabilities)
     return probabilities

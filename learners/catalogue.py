@@ -31,6 +31,15 @@ def algorithms() -> dict[str, Algorithm]:
     return found
 
 
+# What a corrected label does to a model. Nothing that learns from each event keeps what it would take to undo a step:
+# the steps after it followed from it. What is retained for a fit is corrected where it stands.
+_CORRECTED = "exact: the retained event gets its right label, and the next fit is as if it had always had it"
+_ANEW = (
+    "learnt as a new event with its right label, where its features are at hand; exact before an embedding is fitted, "
+    "since all is learnt anew behind it"
+)
+
+
 def describe(name: str) -> dict[str, Any]:
     """An algorithm's entry for the HTTP catalogue: what it is, what it takes, a JSON schema of its parameters."""
     module = algorithms()[name]
@@ -47,5 +56,6 @@ def describe(name: str) -> dict[str, Any]:
         "posterior": traits.posterior,
         "ordinal": traits.ordinal,
         "batch": hasattr(module, "fit"),
+        "correction": _CORRECTED if hasattr(module, "fit") else _ANEW,
         "defaults": {part: dict(values) for part, values in traits.defaults.items()},
     }

@@ -43,6 +43,10 @@ class Columns:
         """Which columns the scaling stage should scale, (dim,): all but indicators of dense rows."""
         return np.ones(self.dim, dtype=np.bool_)
 
+    def sources(self) -> Counts:
+        """The encoded column that each own one comes from, (used,); a view of what learning moves on."""
+        return np.arange(self.dim)
+
     def learn(self, rows: Rows) -> Rows:
         """The rows in the learner's own columns; new ones get their place."""
         return rows
@@ -123,6 +127,10 @@ class OneHot(Columns):
         mask = np.zeros(self.dim, dtype=np.bool_)
         mask[self._fields.start[self._fields.numeric]] = True
         return mask
+
+    def sources(self) -> Counts:
+        """See `Columns.sources`: a field, once for each of its columns; ascending."""
+        return np.repeat(np.arange(len(self.table.fields)), [one.width for one in self.table.fields])
 
     def _map(self, rows: Rows, moving: bool) -> Matrix:
         assert not isinstance(rows, Sparse)
@@ -257,6 +265,10 @@ class Renumbered(Columns):
     def used(self) -> int:
         """Columns met so far."""
         return self._count
+
+    def sources(self) -> Counts:
+        """See `Columns.sources`: in the order in which they were met."""
+        return self._order[: self._count]
 
     def _index(self, size: int) -> None:
         self._keys: Counts = np.full(size, -1, dtype=np.int64)

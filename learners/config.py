@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from learners import calibration, catalogue, embedding, scaling, threshold
 from learners.algorithm import Algorithm, Traits
-from learners.arrays import Rows, Sparse
+from learners.arrays import Rows, Sparse, Vector
+from learners.costs import costs_of, misfit
 from learners.features import MAX_PROBLEMS, Dense, Features, SparseColumns
+from learners.figures import Figures
 from learners.labels import Labels
+from learners.late import LateLabels
 from learners.named import Named, Table
 from learners.parameters import Parameters, Problem, Refused, param, pointer, show
 
-__all__ = ["KINDS", "MAX_BUFFERED", "MAX_PLANES", "MAX_RETAINED", "Config", "Whole", "features_of"]
+__all__ = ["CHANGEABLE", "KINDS", "MAX_BUFFERED", "MAX_PLANES", "MAX_RETAINED", "Config", "Whole", "features_of"]
 
 MAX_BUFFERED = 2**20  # numbers in the buffer of one class: stored events times columns, or times non-zeros
 MAX_RETAINED = 2**24  # numbers in the events that a learner retains for fits, also once they are embedded
@@ -46,7 +49,10 @@ class Config:
     embedding: embedding.Embedding
     calibration: calibration.Calibration | None  # None: an ordinal learner
     threshold: threshold.Threshold | None  # likewise
+    figures: Figures
+    late: LateLabels
     window: int  # labelled events that the windowed figures look back on
+    window_seconds: float | None  # of the learner's clock, that they look back on at most; None: any
     remembered_ids: int  # distinct event ids kept to tell duplicates
     refit_every: int | None  # labelled events between fits of a batch algorithm; None: the algorithm learns online
     refit_window: int | None  # events retained for them
@@ -62,6 +68,72 @@ class Config:
         """What the learner's labels are."""
         ordinal = catalogue.algorithms()[self.algorithm].TRAITS.ordinal
         return Labels(getattr(self.params, "ranks")) if ordinal else Labels()  # noqa: B009
+
+    @property
+    def timed(self) -> bool:
+        """Whether something about the learner follows its clock, so that every event should have a time."""
+        budgeted = self.threshold is not None and self.threshold.alerts is not None
+        return self.window_seconds is not None or budgeted
+
+    def changed(self, values: Any) -> Config:
+        """The same with other settings of the parts that may change without losing what was learnt.
+
+        `values` has some of these parts; what a part leaves out stays, but for a threshold of another objective, where
+        it is the default. Raises `Refused` with every problem.
+        """
+        if not isinstance(values, Mapping):
+            raise Refused([Problem("", f"is {show(values)}; expected an object")])
+        problems = [
+            Problem(pointer(name), f"cannot be changed; expected some of {', '.join(CHANGEABLE)}")
+            for name in values
+            if name not in CHANGEABLE
+        ]
+        if not values:
+            problems.append(Problem("", f"has nothing to change; expected some of {', '.join(CHANGEABLE)}"))
+        parts: dict[str, Any] = {}
+        for name in CHANGEABLE:
+            if name not in values:
+                continue
+            given, present = values[name], getattr(self, name)
+            if present is None:
+                problems.append(Problem(f"/{name}", f"is for learners of two classes; {self.algorithm} tells ranks"))
+                continue
+            kept = present.to_json()
+            if isinstance(given, Mapping):
+                if name == "threshold" and given.get("objective", kept["objective"]) != kept["objective"]:
+                    kept = {}
+                given = {**kept, **given}
+            try:
+                parts[name] = _PARTS[name].of(given)
+            except Refused as error:
+                problems.extend(error.under(f"/{name}").problems)
+        if problems:
+            raise Refused(problems)
+        changed = replace(self, **parts)
+        problems = changed._disagreements()
+        if problems:
+            raise Refused(problems)
+        return changed
+
+    def _disagreements(self) -> list[Problem]:
+        """What is wrong between the parts that may change and the others."""
+        problems = []
+        if self.late.unlabelled == "negative" and self.labels.ranks is not None:
+            problems.append(Problem("/late/unlabelled", "is negative, but the labels are ranks"))
+        field = None if self.threshold is None else self.threshold.field
+        if field is not None and (detail := misfit(self.features, field)):
+            problems.append(Problem("/threshold/field", detail))
+        return problems
+
+    @property
+    def fixed(self) -> Config:
+        """The same with the usual settings of the parts that may change: what makes a state fit."""
+        return replace(
+            self,
+            threshold=None if self.threshold is None else threshold.Threshold(),
+            figures=Figures(),
+            late=LateLabels(),
+        )
 
     @classmethod
     def of(cls, values: Any) -> Config:
@@ -102,6 +174,8 @@ class Config:
             "embedding": {"kind": "none"},
             "calibration": {"kind": "posterior" if traits.posterior else "platt"},
             "threshold": {"objective": "f1" if traits.posterior else "f1-window"},
+            "figures": {},
+            "late": {},
         }
         parts: dict[str, Any] = {}
         for key, kind in _PARTS.items():
@@ -112,6 +186,8 @@ class Config:
             else:
                 default = {**usual[key], **traits.defaults.get(key, {})}
                 given = values.get(key)
+                if key == "threshold" and isinstance(given, Mapping) and "objective" in given:
+                    default = {}  # the algorithm's are for another objective
                 if (
                     key == "embedding"
                     and isinstance(given, Mapping)
@@ -126,7 +202,11 @@ class Config:
         problems += found
         if problems:
             raise Refused(problems)
-        return cls(algorithm=str(name), features=features, **parts, **whole)
+        config = cls(algorithm=str(name), features=features, **parts, **whole)
+        problems = config._disagreements()
+        if problems:
+            raise Refused(problems)
+        return config
 
     def encode(self, values: Any, typed: bool = False) -> Rows:
         """The columns of n events' features: `Features.encode`, and no event too long for the algorithm's buffers."""
@@ -141,6 +221,12 @@ class Config:
                 raise Refused([Problem(f"/{i}", detail.format(sizes[i], most, capacity)) for i in long.tolist()])
         return rows
 
+    def costs(self, values: Any) -> Vector | None:
+        """What a miss of each event costs, (n,), where the threshold asks for a field of the events; see `costs_of`."""
+        if self.threshold is None or self.threshold.field is None:
+            return None
+        return costs_of(self.features, self.threshold.field, values)
+
     def to_json(self) -> dict[str, Any]:
         """What `of` takes back, with every default written out."""
         return {
@@ -154,6 +240,9 @@ class Whole(Parameters):
     """The settings of the learner itself."""
 
     window: int = param(10_000, "labelled events that the windowed figures look back on", least=1, most=1_000_000)
+    window_seconds: float | None = param(
+        None, "seconds of the learner's clock that they look back on at most; null: any", above=0, most=1e10
+    )
     remembered_ids: int = param(2**20, "distinct event ids kept to tell duplicates", least=1, most=2**26)
     refit_every: int | None = param(
         None, "batch algorithms: labelled events between fits; null: 5,000", least=1, most=10**9
@@ -169,7 +258,10 @@ _PARTS: dict[str, type[Parameters]] = {
     "embedding": embedding.Embedding,
     "calibration": calibration.Calibration,
     "threshold": threshold.Threshold,
+    "figures": Figures,
+    "late": LateLabels,
 }
+CHANGEABLE = ("threshold", "figures", "late")  # while the learner lives
 _WHOLE = tuple(Whole.__annotations__)
 _REFITS = {"refit_every": 5_000, "refit_window": 20_000}
 _SCALING = {"dense": "standard", "table": "standard", "named": "maxabs", "sparse": "none"}

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from learners import calibration, catalogue, threshold
 from learners.algorithm import Ordinal
@@ -32,41 +33,96 @@ class Scores(NamedTuple):
 
 
 class Labelling:
-    """Calibration and threshold of a learner of two classes."""
+    """Calibration and threshold of a learner of two classes.
+
+    `costs` (n,) multiply the cost of an event's errors (None: 1 each), `clocks` (n,) are the learner's clock after each
+    event, NaN while it knows none.
+    """
 
     def __init__(self, calibrated: Calibration, objective: Threshold) -> None:
         self._calibrated = calibrated
         self._objective = objective
-        self.restart()
+        self._calibration = calibration.init(calibrated)
+        self._threshold = threshold.init(objective)
 
     def restart(self) -> None:
-        """Forget what was learnt: the model is another one, and so are its scores."""
-        self._calibration = calibration.init()
-        self._threshold = threshold.init(self._objective)
+        """Forget what was learnt: the model is another one, and so are its scores.
+
+        Calibration, sketches and stages start anew, that of unlabelled events too. The account of a budget goes on: an
+        alert of today is one whichever model gave it, and the traffic is what it was.
+        """
+        self._calibration = calibration.init(self._calibrated)
+        self._threshold = threshold.restarted(self._objective, self._threshold)
+
+    def change(self, objective: Threshold) -> None:
+        """Go on with other settings of the threshold; what was learnt stays."""
+        self._threshold = threshold.changed(self._objective, objective, self._threshold)
+        self._objective = objective
+
+    @property
+    def accounts(self) -> bool:
+        """Whether a decision depends on those before it: they then have to be made in order, on one account."""
+        return self._objective.objective == "budget"
 
     @property
     def threshold(self) -> float | None:
-        """The live threshold on the probability."""
+        """The live threshold on the probability; of an event whose errors have cost 1."""
         return threshold.current(self._objective, self._threshold)
 
-    def learn(self, values: Matrix, y: Vector) -> Scores:
-        """What is said of each event before its label is known; moves calibration and threshold, in order."""
+    def learn(
+        self, values: Matrix, y: Vector, decided: NDArray[np.bool_], costs: Vector | None, clocks: Vector
+    ) -> Scores:
+        """What is said of each event before its label is known; moves calibration and threshold, in order.
+
+        Where `decided` (n,), that is also decided now, and accounted for; other events were when they were served.
+        """
+        n = len(y)
         probabilities = calibration.learn(self._calibrated, self._calibration, values, y)
-        thresholds = np.empty(len(y))
-        threshold.learn(self._objective, self._threshold, probabilities, y, thresholds)
-        return Scores(values, (probabilities >= thresholds).astype(np.int64), probabilities, thresholds)
+        thresholds, decisions = np.empty(n), np.empty(n, dtype=np.int64)
+        threshold.learn(
+            self._objective,
+            self._threshold,
+            probabilities,
+            y,
+            decided,
+            _factors(costs, n),
+            clocks,
+            thresholds,
+            decisions,
+        )
+        return Scores(values, decisions, probabilities, thresholds)
+
+    def serve(self, values: Matrix, costs: Vector | None, clocks: Vector) -> Scores:
+        """Decide unlabelled events, in order, and account for them."""
+        n = len(values)
+        probabilities = calibration.look(self._calibrated, self._calibration, values)
+        thresholds, decisions = np.empty(n), np.empty(n, dtype=np.int64)
+        factors = _factors(costs, n)
+        threshold.serve(self._objective, self._threshold, probabilities, factors, clocks, thresholds, decisions)
+        return Scores(values, decisions, probabilities, thresholds)
+
+    def note(self, scores: Scores, clocks: Vector, ready: bool = True) -> None:
+        """Account for unlabelled events of which this was said elsewhere: then the state is as after `serve` there.
+
+        What was said before the learner was `ready` says nothing of its probabilities: such events are not counted.
+        """
+        if scores.probabilities is None:
+            raise ValueError("the scores are an ordinal learner's: they have no probabilities")
+        if not ready:
+            return
+        threshold.note(self._objective, self._threshold, scores.probabilities, scores.decisions, clocks)
 
     def nothing(self, values: Matrix) -> Scores:
         """What is said as long as there is no model: no event is called positive, and nothing is learnt from that."""
         n = len(values)
         return Scores(values, np.zeros(n, dtype=np.int64), np.zeros(n), np.ones(n))
 
-    def look(self, values: Matrix) -> Scores:
-        """What is said of each event now."""
+    def look(self, values: Matrix, costs: Vector | None = None) -> Scores:
+        """What would be said of each event now, were it the next; nothing is accounted for."""
         probabilities = calibration.look(self._calibrated, self._calibration, values)
-        live = threshold.current(self._objective, self._threshold)
-        thresholds = np.full(len(probabilities), live)
-        return Scores(values, (probabilities >= live).astype(np.int64), probabilities, thresholds)
+        factors = _factors(costs, len(values))
+        thresholds, decisions = threshold.look(self._objective, self._threshold, probabilities, factors)
+        return Scores(values, decisions, probabilities, thresholds)
 
     def frozen(self) -> Labelling:
         """A copy that stays as it is."""
@@ -92,19 +148,38 @@ class Ranking:
         self._params = params
 
     threshold: float | None = None
+    accounts = False
+
+    def change(self, objective: Threshold) -> None:
+        """There is no threshold to change: a configuration that asks for one is refused."""
+        raise NotImplementedError
 
     def restart(self) -> None:
         """Nothing was learnt."""
 
-    def learn(self, values: Matrix, y: Vector) -> Scores:  # noqa: ARG002
+    def learn(
+        self,
+        values: Matrix,
+        y: Vector,  # noqa: ARG002
+        decided: NDArray[np.bool_],  # noqa: ARG002
+        costs: Vector | None,  # noqa: ARG002
+        clocks: Vector,  # noqa: ARG002
+    ) -> Scores:
         """What is said of each event before its label is known."""
         return self.look(values)
+
+    def serve(self, values: Matrix, costs: Vector | None, clocks: Vector) -> Scores:  # noqa: ARG002
+        """What is said of each event."""
+        return self.look(values)
+
+    def note(self, scores: Scores, clocks: Vector, ready: bool = True) -> None:
+        """Nothing to account for."""
 
     def nothing(self, values: Matrix) -> Scores:
         """What is said as long as there is no model: what the rule says of zeros."""
         return self.look(values)
 
-    def look(self, values: Matrix) -> Scores:
+    def look(self, values: Matrix, costs: Vector | None = None) -> Scores:  # noqa: ARG002
         """What is said of each event."""
         return Scores(*self._algorithm.decide(self._params, values))
 
@@ -121,6 +196,10 @@ class Ranking:
 
 
 Decision = Labelling | Ranking
+
+
+def _factors(costs: Vector | None, n: int) -> Vector:
+    return np.ones(n) if costs is None else costs
 
 
 def decision_of(config: Config) -> Decision:

@@ -141,6 +141,13 @@ class Features(Parameters, ABC):
         100). O(numbers given).
         """
 
+    @abstractmethod
+    def names(self, value: Any, columns: Sequence[int]) -> list[str]:
+        """What columns of an event's encoded row are called, (k,).
+
+        `value` is what the event carries, as `encode` took it. O(numbers given).
+        """
+
     def to_json(self) -> dict[str, Any]:
         """What `features_of` takes back."""
         return {"kind": self.KIND, **super().to_json()}
@@ -193,6 +200,10 @@ class Dense(Features):
         problems.check()
         return np.array(values, dtype=np.float64, order="C").reshape(len(values), self.dim)
 
+    def names(self, value: Any, columns: Sequence[int]) -> list[str]:  # noqa: ARG002 - all events' are the same
+        """`x[3]`, from 0; see `Features.names`."""
+        return [f"x[{column}]" for column in columns]
+
 
 @dataclass(frozen=True)
 class SparseColumns(Features):
@@ -232,6 +243,10 @@ class SparseColumns(Features):
                 break
         problems.check()
         return self.encode(values, typed=True)
+
+    def names(self, value: Any, columns: Sequence[int]) -> list[str]:  # noqa: ARG002 - all events' are the same
+        """`[7]`, as in `indices`; see `Features.names`."""
+        return [f"[{column}]" for column in columns]
 
     def _checked(self, rows: Sparse) -> Sparse:
         if not _is_csr(rows):

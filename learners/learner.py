@@ -1,6 +1,8 @@
 """Learner: the whole pipeline as one state machine.
 
-    encoded events -> duplicates out -> model (`model.py`) -> decision (`decision.py`) -> metrics
+    labelled events -> duplicates out -> model (`model.py`) -> decision (`decision.py`) -> metrics
+    served events   -> the decision's account, metrics
+    a corrected label -> model, decision, metrics
 
 It has no clock, no network and no file. Its state is a function of the records it was given: the same events in the
 same order give the same bits, however they were cut into batches.
@@ -17,26 +19,36 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.arrays import Rows, Sparse, Vector
-from learners.batch import Batch, Fitted, Outcome, Restored, joined, length, part_of, take
+from learners.arguments import batch_of, encoded
+from learners.arrays import Counts, Rows, Vector, Words
+from learners.batch import (
+    Batch,
+    Changed,
+    Fitted,
+    Late,
+    Outcome,
+    Restored,
+    Served,
+    Status,
+    joined,
+    part_of,
+    take,
+)
 from learners.config import Config
 from learners.decision import Scores, decision_of
-from learners.features import SparseColumns
 from learners.fitting import Fitting
-from learners.labels import as_array
+from learners.ids import hashes_of
 from learners.metrics import Metrics
 from learners.model import Model, check_arrays, check_shapes
 from learners.ordinal_metrics import OrdinalMetrics
-from learners.parameters import Problem, Refused, show
+from learners.parameters import Problem, Refused
 from learners.recent import RecentIds, Sources
 from learners.scorer import Scorer, View
 from learners.soundness import check_values
 
-__all__ = ["MAX_WEIGHT", "Learner", "check_state"]
+__all__ = ["Learner", "check_state"]
 
 State = dict[str, NDArray[np.generic]]
-
-MAX_WEIGHT = 1e6  # of an event
 
 
 class Learner:
@@ -56,18 +68,26 @@ class Learner:
         self._ids = RecentIds(config.remembered_ids)
         self._sources = Sources()
         ranks = config.labels.ranks
-        self.metrics = Metrics(config.window) if ranks is None else OrdinalMetrics(config.window, ranks)
+        window = config.window, config.window_seconds
+        # the ranks of an ordinal learner come without probabilities: its metrics look at none
+        self.metrics: Any = Metrics(*window, config.figures) if ranks is None else OrdinalMetrics(*window, ranks)
 
     # Moving forward
 
-    def apply(self, record: Batch | Fitted | Restored) -> Outcome | None:
+    def apply(self, record: Batch | Changed | Fitted | Restored | Served) -> Outcome | None:
         """Move forward by one record of the log; what became of each event of a batch.
 
-        Raises `Refused` for a roll-back or a fit that is not of such a learner, and then nothing changed.
+        Raises `Refused` for a roll-back, a fit or a change that is not of such a learner, and then nothing changed.
         """
+        if isinstance(record, Served):
+            self._serve(record)
+            return None
+        if isinstance(record, Changed):
+            self._change(self.config.changed(record.parts))
+            return None
         if isinstance(record, Restored):
             before = self._model
-            self._restore(record.state)
+            self._restore(self.config if record.parts is None else self.config.changed(record.parts), record.state)
             self._model.rolled_back(before)
             return None
         if isinstance(record, Fitted):
@@ -83,16 +103,19 @@ class Learner:
         *,
         weights: Any = None,
         ids: Sequence[str | None] | None = None,
+        times: Any = None,
     ) -> Vector:
         """Learn n labelled events in order; return the prequential scores, (n,); of an ordinal learner the ranks.
 
         Each event is scored before it is learnt, and fits are made as soon as they are due. `X` is a (n, dim) array, a
         scipy sparse matrix, or a list of what an event carries (lists, (indices, values) pairs, dicts of named
         features), as the learner's features want it. `y` holds 0/1 or -1/1, or ranks from 1. `weights` (n,), at least
-        0, multiply each event's step. An event whose id was learnt before changes nothing and has the score NaN.
+        0, multiply each event's step. `times` (n,) are seconds since the epoch, NaN where not known: what follows the
+        clock (a budget of alerts per day, a window of seconds) needs them. An event whose id was learnt before changes
+        nothing and has the score NaN; with another label it corrects that, and has the score of then.
         Raises `Refused` (a ValueError), and then nothing was learnt.
         """
-        batch = self._batch(X, y, weights, ids)
+        batch = batch_of(self.config, X, y, weights, ids, times)
         outcomes: list[Outcome] = []
         start = 0
         while start < len(batch) or not outcomes:
@@ -105,7 +128,7 @@ class Learner:
         outcome = joined(outcomes)
         if self.config.labels.ranks is None:
             return outcome.scores
-        return np.where(outcome.applied, outcome.decisions, np.nan)
+        return np.where(np.isin(outcome.status, (Status.APPLIED, Status.RELABELLED)), outcome.decisions, np.nan)
 
     def fit(self, X: Any = None, y: Any = None, *, weights: Any = None) -> None:
         """Fit now, to n labelled events, which take the place of those retained, or else to those retained.
@@ -118,9 +141,14 @@ class Learner:
             raise Refused([Problem("", f"{self.config.algorithm} learns from each event: use learn")])
         model = self._model
         if X is not None:
-            batch = self._batch(X, y, weights, None)
+            batch = batch_of(self.config, X, y, weights)
             model = model.copy()  # to be taken once the fit has succeeded
-            model.retain(batch.rows, batch.labels, np.ones(len(batch)) if batch.weights is None else batch.weights)
+            model.retain(
+                batch.rows,
+                batch.labels,
+                np.ones(len(batch)) if batch.weights is None else batch.weights,
+                self.metrics.events,
+            )
         fitting = model.fitting(self.metrics.events)
         if not len(fitting.y):
             raise ValueError("there are no events to fit to")
@@ -128,47 +156,141 @@ class Learner:
         self._model = model
         self._take(fitted)
 
-    def _batch(self, X: Any, y: Any, weights: Any, ids: Sequence[str | None] | None) -> Batch:
-        rows = self.encode(X)
-        labels = self.config.labels.read(y)
-        if len(labels) != length(rows):
-            raise Refused([Problem("/labels", f"has {len(labels)} entries for {length(rows)} events")])
-        return Batch(rows, labels, _weights(weights, len(labels)), ids=None if ids is None else _ids(ids, len(labels)))
-
     def score(self, X: Any) -> Vector:
         """The score of each event, (n,), without learning; `scorer()` also gives probabilities and decisions."""
         return self.scorer().score(self.encode(X)).scores
 
     def encode(self, X: Any) -> Rows:
         """The columns of n events' features; see `features.py`. Raises `Refused`."""
-        if hasattr(X, "tocsr"):  # any scipy sparse matrix or array
-            matrix = X.tocsr().astype(np.float64)
-            matrix.sum_duplicates()
-            features = self.config.features
-            if not isinstance(features, SparseColumns) or matrix.shape[1:] != (features.dim,):
-                raise Refused([Problem("", f"a sparse matrix of shape {matrix.shape} is not what this learner takes")])
-            X = Sparse(matrix.data, matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64))
-        return self.config.encode(X)
+        return encoded(self.config, X)
 
     def _learn(self, batch: Batch) -> Outcome:
-        fresh = np.ones(len(batch), dtype=np.bool_)
-        beyond = self._sources.admit(batch.segments, fresh)
-        if batch.ids is not None:
-            self._ids.admit(batch.ids, fresh)
-        everything = bool(fresh.all())
-        rows = batch.rows if everything else take(batch.rows, fresh)
-        y = batch.labels if everything else batch.labels[fresh]
-        weights = np.ones(len(batch)) if batch.weights is None else batch.weights
-        weights = weights if everything else weights[fresh]
+        n = len(batch)
+        outcome = self._nothing_said(n)
+        status = outcome.status
+        self._sources.admit(batch.segments, status)
+        hashes = np.zeros(n, dtype=np.uint64) if batch.ids is None else hashes_of(batch.ids)
+        late = Late.none(n) if batch.late is None else batch.late
+        slots = np.full(n, -1, dtype=np.int64)
+        start = 0
+        while start < n:
+            stop = n if batch.ids is None else self._ids.admit(hashes, batch.labels, late, status, slots, start)
+            self._learn_run(batch, late, hashes, slots, outcome, start, stop)
+            if stop < n:
+                self._relabel(batch, late, int(slots[stop]), outcome, stop)
+                if late.served[stop]:
+                    self.metrics.label(int(hashes[stop]))
+            start = stop + 1
+        self.metrics.skip(int(np.count_nonzero(status == Status.DUPLICATE)))
+        return outcome
+
+    def _nothing_said(self, n: int) -> Outcome:
+        nan = np.full(n, np.nan)
+        two = self.config.labels.ranks is None
+        return Outcome(
+            np.zeros(n, dtype=np.int8),
+            nan,
+            np.zeros(n, dtype=np.int64),
+            nan.copy() if two else None,
+            nan.copy() if two else None,
+        )
+
+    def _learn_run(
+        self,
+        batch: Batch,
+        late: Late,
+        hashes: Words,
+        slots: Counts,
+        outcome: Outcome,
+        start: int,
+        stop: int,
+    ) -> None:
+        """Learn those events from `start` to `stop` that are new, and say in `outcome` what was said of them."""
+        cut = slice(start, stop)
+        new = start + np.flatnonzero(outcome.status[cut] == Status.APPLIED)
+        if not len(new):
+            return
+        chosen: slice | Counts = cut
+        if len(new) == stop - start:
+            rows = part_of(batch.rows, start, stop)
+        else:
+            mask = np.zeros(len(batch), dtype=np.bool_)
+            mask[new] = True
+            rows, chosen = take(batch.rows, mask), new
+        y = batch.labels[chosen]
+        times = _column(batch.times, chosen, len(y), np.nan)
+        met = late.labelled[chosen]
+        clocks = self.metrics.tick(np.where(np.isnan(met), times, met))
+        served = late.served[chosen]
+        weights = _column(batch.weights, chosen, len(y), 1.0)
+        said = self._advance(rows, y, weights, ~served, _column(batch.costs, chosen, len(y), 1.0), clocks)
+        scores = np.where(served, late.scores[chosen], said.scores)
+        decisions = np.where(served, late.decisions[chosen], said.decisions)
+        probabilities, thresholds = said.probabilities, said.thresholds
+        if probabilities is not None and thresholds is not None:
+            probabilities = np.where(served, late.probabilities[chosen], probabilities)
+            thresholds = np.where(served, late.thresholds[chosen], thresholds)
+        assumed = late.assumed[chosen]
+        known = served & ~assumed
+        number = self.metrics.events
+        delays = np.where(assumed, np.nan, met - times)
+        self.metrics.learn(scores, probabilities, thresholds, y, decisions, clocks, delays, hashes[chosen], known)
+        self.metrics.assume(int(np.count_nonzero(assumed)))
+        nan = np.full(len(y), np.nan) if probabilities is None else probabilities
+        self._ids.note(slots[chosen], number, scores, nan, decisions)
+        outcome.scores[chosen], outcome.decisions[chosen] = scores, decisions
+        if outcome.probabilities is not None and outcome.thresholds is not None:
+            outcome.probabilities[chosen], outcome.thresholds[chosen] = probabilities, thresholds
+
+    def _advance(
+        self, rows: Rows, y: Vector, weights: Vector, decided: NDArray[np.bool_], costs: Vector, clocks: Vector
+    ) -> Scores:
+        """Model and decision learn n events; what they said of each before. `decided` (n,): now, not when served."""
         step = self._model.step_rows  # one call of each stage for the whole batch, or for some millions of numbers
         said = []
-        for start in range(0, max(len(y), 1), step):
+        for start in range(0, len(y), step):
             cut = slice(start, start + step)
             values = self._model.learn(part_of(rows, start, start + step), y[cut], weights[cut])
-            said.append(self._decision.learn(values, y[cut]) if self._model.says else self._decision.nothing(values))
-        outcome = _outcome(fresh, beyond, said)
-        self.metrics.learn(outcome, batch.labels)
-        return outcome
+            if self._model.says:
+                said.append(self._decision.learn(values, y[cut], decided[cut], costs[cut], clocks[cut]))
+            else:
+                said.append(self._decision.nothing(values))
+        return said[0] if len(said) == 1 else _concatenated(said)
+
+    def _relabel(self, batch: Batch, late: Late, slot: int, outcome: Outcome, at: int) -> None:
+        """Correct the label of an event that was learnt: exactly in the figures, in the model as far as it can."""
+        y = batch.labels[at : at + 1]
+        number, was, score, probability, decision = self._ids.relabel(slot, float(y[0]))
+        met = late.labelled[at] if batch.times is None or not np.isnan(late.labelled[at]) else batch.times[at]
+        clocks = self.metrics.tick(np.array([met]))
+        self.metrics.advance(self.metrics.clock)
+        events = self.metrics.events
+        two = self.config.labels.ranks is None
+        before, after = (int(was > 0), int(y[0] > 0)) if two else (int(was), int(y[0]))
+        self.metrics.correct(number, before, after, score, probability, decision)
+        undone = self._model.relabel(number, float(y[0]), events)
+        if not undone and not late.bare[at]:  # learnt anew, with its right label
+            weights = np.ones(1) if batch.weights is None else batch.weights[at : at + 1]
+            costs = np.ones(1) if batch.costs is None else batch.costs[at : at + 1]
+            self._advance(part_of(batch.rows, at, at + 1), y, weights, np.zeros(1, dtype=np.bool_), costs, clocks)
+        outcome.scores[at], outcome.decisions[at] = score, decision
+        if outcome.probabilities is not None:
+            outcome.probabilities[at] = probability
+
+    def _serve(self, served: Served) -> None:
+        """Take note of events that were scored and decided, and whose labels may come."""
+        scores = Scores(served.scores, served.decisions, served.probabilities, served.thresholds)
+        clocks = self.metrics.tick(served.times)
+        self._decision.note(scores, clocks, served.ready)
+        self.metrics.serve(served.hashes, served.scores, served.decisions, clocks)
+
+    def _change(self, config: Config) -> None:
+        """Go on with other settings; what was learnt stays."""
+        if config.threshold is not None and config.threshold != self.config.threshold:
+            self._decision.change(config.threshold)
+        self.config = config
+        self._model.config = config
+        self.metrics.change(config.figures)
 
     # Fits
 
@@ -212,7 +334,8 @@ class Learner:
             if not anew:
                 self._decision.restart()
                 anew = True
-            self._decision.learn(values, y)
+            n = len(y)  # they were decided when they came
+            self._decision.learn(values, y, np.zeros(n, dtype=np.bool_), np.ones(n), np.full(n, np.nan))
 
     # Looking
 
@@ -252,6 +375,14 @@ class Learner:
         live = {} if self.threshold is None else {"threshold": self.threshold}
         return {**live, **self.metrics.view().as_json()}
 
+    def known(self, ids: Sequence[str]) -> NDArray[np.bool_]:
+        """Which of n ids have been learnt, as far as is remembered."""
+        return self._ids.known(ids)
+
+    def said_before(self, ids: Sequence[str]) -> Vector:
+        """The score that each of n ids was learnt with, (n,); NaN of one that is not remembered."""
+        return self._ids.scores(ids)
+
     # Saving
 
     def state(self) -> State:
@@ -280,11 +411,12 @@ class Learner:
     def restored(cls, config: Config, state: State) -> Learner:
         """A learner with this configuration and the state that `state()` gave. Raises `Refused` where they differ."""
         learner = cls(config)
-        learner._restore(state)
+        learner._restore(config, state)
         return learner
 
-    def _restore(self, state: State) -> None:
-        check_state(self.config, state)
+    def _restore(self, config: Config, state: State) -> None:
+        check_state(config, state)
+        self.config = config
         self._start()
         groups = _groups(state)
         self._model.restore(groups)
@@ -300,10 +432,11 @@ class Learner:
         """
         groups = _groups(state)
         model = self._model.shaped(groups)
-        self.metrics.reserve(int(groups["metrics"]["counts"].sum()))
         lengths = state["sources.lengths"]
+        held = max(0, min(int(groups["ids"]["count"].sum()), self.config.remembered_ids))
         own = {
-            "ids.ring": (max(0, min(int(groups["ids"]["count"].sum()), self.config.remembered_ids)),),
+            **{f"ids.{name}": (held,) for name in groups["ids"] if name != "count"},
+            **{f"metrics.{name}": shape for name, shape in self.metrics.shapes(groups["metrics"]).items()},
             "sources.lengths": lengths.shape,
             "sources.names": (int(lengths.sum()),),
             "sources.offsets": lengths.shape,
@@ -329,41 +462,9 @@ def _groups(state: State) -> defaultdict[str, State]:
     return groups
 
 
-def _outcome(fresh: NDArray[np.bool_], beyond: NDArray[np.bool_], said: list[Scores]) -> Outcome:
-    """What became of each event of a batch, from what was said of those that are new, in parts."""
-    if len(said) == 1 and len(said[0].scores) == len(fresh):
-        return Outcome(fresh, beyond, *said[0])
-
-    def spread(parts: Sequence[NDArray[Any] | None], missing: float) -> Any:
-        """A column with `missing` at the places of the others; None where nothing of the kind is said."""
-        known = [part for part in parts if part is not None]
-        if not known:
-            return None
-        column = np.full(len(fresh), missing, dtype=known[0].dtype)
-        column[fresh] = np.concatenate(known)
-        return column
-
-    scores, decisions, probabilities, thresholds = zip(*said, strict=True)
-    return Outcome(
-        fresh,
-        beyond,
-        spread(scores, np.nan),
-        spread(decisions, 0),
-        spread(probabilities, np.nan),
-        spread(thresholds, np.nan),
-    )
+def _column(column: Vector | None, chosen: slice | Counts, n: int, missing: float) -> Vector:
+    return np.full(n, missing) if column is None else column[chosen]
 
 
-def _weights(weights: Any, n: int) -> Vector | None:
-    if weights is None:
-        return None
-    w = as_array(weights)
-    if w is None or w.dtype.kind not in "biuf" or w.shape != (n,) or not bool(((w >= 0) & (w <= MAX_WEIGHT)).all()):
-        raise Refused([Problem("/weights", f"is {show(weights)}; expected {n} numbers from 0 to {MAX_WEIGHT:g}")])
-    return w.astype(np.float64)
-
-
-def _ids(ids: Sequence[str | None], n: int) -> tuple[str | None, ...]:
-    if len(ids) != n or not all(one is None or isinstance(one, str) for one in ids):
-        raise Refused([Problem("/ids", f"expected {n} strings or nulls")])
-    return tuple(ids)
+def _concatenated(said: Sequence[Scores]) -> Scores:
+    return Scores._make(None if columns[0] is None else np.concatenate(columns) for columns in zip(*said, strict=True))

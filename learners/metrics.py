@@ -1,355 +1,416 @@
-"""Prequential figures of a learner: over the last `window` labelled events, and since the start.
+"""Prequential figures of a learner of two classes: over the last labelled events, since the start, and over time.
 
-Every figure is about scores and decisions that were made before the label was known. In the window AUC is exact, ties
-counting one half: the scores of each class are kept sorted (`ordered.py`), and each event that comes or goes moves the
-count of rightly ordered pairs by its own pairs. Since the start AUC comes
-from a histogram of fixed size whose bins follow the score's binary exponent, 16 to an octave; pairs that share a bin
-count one half, so the error is at most half their share of all pairs, and that bound is reported beside the figure.
+Every figure is about scores and decisions that were made before the label was known. Five parts see the events:
 
-All of it is part of the deterministic state; the sorted arrays are derived from the window and rebuilt on restore.
+    window   exact figures of the last `size` labelled events, or `seconds`    `window.py`
+    sketch   the same since the start, in fixed room, with bounds              `sketch.py`
+    traffic  clock, delays of labels, coverage, rates                          `traffic.py`
+    history  the window's figures every so many events, thinned with age       `history.py`
+    drift    alarms: a fall of the AUC, a change of the scores                 `drift.py`
+
+All of it is part of the deterministic state: the same to the bit however the stream is cut into calls.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.arrays import Counts, Matrix, Vector
-from learners.batch import Outcome
-from learners.jit import kernel
-from learners.ordered import Ordered, add, counts, empty, remove, reserved
-from learners.ranges import MAX_COUNT, Issues, counters, outside
+from learners.arrays import Counts, Vector, Words
+from learners.drift import KINDS, Drift, DriftView
+from learners.figures import FIGURES, Figures, Undefined, in_order
+from learners.history import Axis, History, HistoryView
+from learners.ranges import Issues, counters
+from learners.sketch import Sketch, SketchView
+from learners.traffic import Scope, Traffic, TrafficView
+from learners.window import Window, WindowView
 
-__all__ = ["HISTORY_COLUMNS", "HISTORY_POINTS", "Figures", "Metrics", "MetricsState", "history_problems"]
+__all__ = ["HISTORY_COLUMNS", "Metrics", "MetricsView", "history_stride"]
 
-_LOW, _HIGH = -24, 16  # exponents with bins of their own: 2^-24 <= |score| < 2^16
-_PER_OCTAVE = 16
-_SIDE = (_HIGH - _LOW) * _PER_OCTAVE + 1  # one more for everything larger
-_BINS = 2 * _SIDE + 1  # negative scores, (almost) zero, positive scores
-
-HISTORY_POINTS = 512  # kept: when they are full, every second one goes and the stride doubles
-HISTORY_STRIDE = 64  # events between points at the start
-HISTORY_COLUMNS = ("events", "auc", "f1", "threshold", "positives", "alerts")
-
-
-class MetricsState(NamedTuple):
-    """The arrays of the state."""
-
-    counts: Counts  # (2,) labelled events by class: negatives, positives
-    duplicates: Counts  # (1,)
-    confusion: Counts  # (4,) since the start: tn, fp, fn, tp
-    sketch: NDArray[np.int64]  # (2, _BINS) since the start
-    scores: Vector  # (capacity,) the window as a ring: event i stands at i % window
-    labels: NDArray[np.int8]  # (capacity,) 0 or 1
-    decisions: NDArray[np.int8]  # (capacity,) 0 or 1
-    history: Matrix  # (HISTORY_POINTS, 6)
-    points: Counts  # (2,) how many points, stride
-
-
-class _Window(NamedTuple):
-    """What is derived from the ring."""
-
-    negatives: Ordered  # scores
-    positives: Ordered
-    sizes: Counts  # (2,)
-    pairs: Counts  # (1,) twice the number of rightly ordered pairs, ties one half
-    confusion: Counts  # (4,)
-
-
-@kernel
-def _own_pairs(window, label, score):  # type: ignore[no-untyped-def]
-    """Twice the number of rightly ordered pairs of this event with the window's events of the other class."""
-    if label == 1:
-        below, upto = counts(window.negatives, score)
-        return below + upto
-    below, upto = counts(window.positives, score)
-    return 2 * window.sizes[1] - below - upto
+HISTORY_COLUMNS = (
+    "events",
+    "clock",
+    "auc",
+    "auc_low",
+    "auc_high",
+    "average_precision",
+    "partial_auc",
+    "ks",
+    "recall_at_fpr",
+    "precision_at_k",
+    "f1",
+    "fbeta",
+    "precision",
+    "recall",
+    "fpr",
+    "accuracy",
+    "mcc",
+    "alert_rate",
+    "brier",
+    "log_loss",
+    "calibration_error",
+    "label_delay_median",
+    "label_delay_p90",
+    "label_coverage",
+    "events_per_second",
+    "threshold",
+    "positives",
+    "alerts",
+)
+_WHOLE = ("events", "positives", "alerts")
+_DUPLICATES, _CORRECTIONS, _ASSUMED = range(3)
 
 
-@kernel
-def _enter(window, label, score, decision):  # type: ignore[no-untyped-def]
-    window.pairs[0] += _own_pairs(window, label, score)
-    add(window.positives if label == 1 else window.negatives, score)
-    window.sizes[label] += 1
-    window.confusion[2 * label + decision] += 1
+class _Part(Protocol):
+    def state(self) -> dict[str, NDArray[np.generic]]: ...
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None: ...
+    def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues: ...
 
 
-@kernel
-def _leave(window, label, score, decision):  # type: ignore[no-untyped-def]
-    remove(window.positives if label == 1 else window.negatives, score)
-    window.sizes[label] -= 1
-    window.pairs[0] -= _own_pairs(window, label, score)
-    window.confusion[2 * label + decision] -= 1
+def history_stride(size: int) -> int:
+    """Events between two rows of the history of a window of `size`.
 
-
-@kernel
-def _bin(score):  # type: ignore[no-untyped-def]
-    size = abs(score)
-    if size < 2.0**_LOW:
-        return _SIDE
-    if size >= 2.0**_HIGH:
-        step = _SIDE
-    else:
-        fraction, exponent = math.frexp(size)  # size = fraction 2^exponent, 1/2 <= fraction < 1: exact
-        step = (exponent - 1 - _LOW) * _PER_OCTAVE + int((fraction - 0.5) * (2 * _PER_OCTAVE)) + 1
-    return _SIDE + step if score > 0.0 else _SIDE - step
-
-
-@kernel
-def _note(state, window, events, threshold):  # type: ignore[no-untyped-def]
-    """Add a point to the history; thin it when full."""
-    n = state.points[0]
-    if n == state.history.shape[0]:
-        n = n // 2
-        for k in range(n):
-            state.history[k] = state.history[2 * k + 1]
-        state.history[n:] = 0.0
-        state.points[1] *= 2
-    if events % state.points[1] == 0:
-        positives, negatives = window.sizes[1], window.sizes[0]
-        alerts = window.confusion[1] + window.confusion[3]
-        point = state.history[n]
-        point[0] = events
-        point[1] = window.pairs[0] / 2.0 / (positives * negatives) if positives * negatives > 0 else np.nan
-        point[2] = 2.0 * window.confusion[3] / (positives + alerts) if positives + alerts > 0 else np.nan
-        point[3] = threshold
-        point[4] = positives
-        point[5] = alerts
-        n += 1
-    state.points[0] = n
-
-
-@kernel
-def _learn(state, window, size, y, scores, thresholds, decisions):  # type: ignore[no-untyped-def]
-    for i in range(y.shape[0]):
-        label = 1 if y[i] > 0.0 else 0
-        decision = decisions[i]
-        events = state.counts[0] + state.counts[1]
-        # weights near overflow may say NaN, which has no place in an order, nor a bin: it counts as 0
-        score = 0.0 if np.isnan(scores[i]) else scores[i]
-        slot = events % size
-        if events >= size:
-            _leave(window, state.labels[slot], state.scores[slot], state.decisions[slot])
-        _enter(window, label, score, decision)
-        state.scores[slot] = score
-        state.labels[slot] = label
-        state.decisions[slot] = decision
-        state.counts[label] += 1
-        state.confusion[2 * label + decision] += 1
-        state.sketch[label, _bin(score)] += 1
-        if (events + 1) % state.points[1] == 0:
-            _note(state, window, events + 1, thresholds[i])
-
-
-@kernel
-def _refill(state, window, held):  # type: ignore[no-untyped-def]
-    for i in range(held):
-        _enter(window, state.labels[i], state.scores[i], state.decisions[i])
-
-
-def history_problems(history: Matrix, points: Counts, defined: list[int]) -> Issues:
-    """What cannot be in `history` and `points` of a state; the columns `defined` are never NaN, nor below 0."""
-    stride = int(points[1])
-    yield from outside("points", points[:1], 0, len(history))
-    if not HISTORY_STRIDE <= stride <= MAX_COUNT or stride & (stride - 1):
-        yield "points", f"has a stride of {stride}; expected {HISTORY_STRIDE}, doubled some times"
-    yield from outside("history", history[:, defined], 0, MAX_COUNT)
-    if np.isinf(history).any():
-        yield "history", "has infinite numbers"
+    A row takes a pass over the window: so many events apart, that is well under a microsecond for each of them.
+    """
+    return 1 << (max(64, -(-size // 64)) - 1).bit_length()
 
 
 class Metrics:
     """The live figures of one learner."""
 
-    def __init__(self, window: int) -> None:
-        self.window = window
-        self.arrays = MetricsState(
-            counts=np.zeros(2, dtype=np.int64),
-            duplicates=np.zeros(1, dtype=np.int64),
-            confusion=np.zeros(4, dtype=np.int64),
-            sketch=np.zeros((2, _BINS), dtype=np.int64),
-            scores=np.zeros(min(window, 64)),
-            labels=np.zeros(min(window, 64), dtype=np.int8),
-            decisions=np.zeros(min(window, 64), dtype=np.int8),
-            history=np.zeros((HISTORY_POINTS, len(HISTORY_COLUMNS))),
-            points=np.array([0, HISTORY_STRIDE], dtype=np.int64),
-        )
-        self._rebuild()
+    def __init__(self, size: int, seconds: float | None = None, settings: Figures | None = None) -> None:
+        self.size = size
+        self.seconds = seconds
+        self.settings = Figures() if settings is None else settings
+        self._counters: Counts = np.zeros(3, dtype=np.int64)  # duplicates, corrections, labels assumed negative
+        self._window = Window(size, seconds)
+        self._sketch = Sketch()
+        self._traffic = Traffic(size, seconds)
+        self._history = History(HISTORY_COLUMNS, history_stride(size))
+        self._drift = Drift()
+        self._view: MetricsView | None = None  # of the present moment, once somebody has asked for it
+
+    @property
+    def _parts(self) -> dict[str, _Part]:
+        return {
+            "window": self._window,
+            "sketch": self._sketch,
+            "traffic": self._traffic,
+            "history": self._history,
+            "drift": self._drift,
+        }
 
     @property
     def events(self) -> int:
         """Labelled events learnt."""
-        return int(self.arrays.counts.sum())
+        return self._window.events
 
-    def _rebuild(self) -> None:
-        held = min(self.events, self.window)
-        self._derived = _Window(
-            negatives=reserved(empty(), held),
-            positives=reserved(empty(), held),
-            sizes=np.zeros(2, dtype=np.int64),
-            pairs=np.zeros(1, dtype=np.int64),
-            confusion=np.zeros(4, dtype=np.int64),
-        )
-        _refill(self.arrays, self._derived, held)
+    @property
+    def counts(self) -> Counts:
+        """Labelled events learnt, (2,): negatives, positives."""
+        return self._sketch.arrays.counts
 
-    def reserve(self, events: int) -> None:
-        """Room in the window: powers of two up to its size, so that the length follows from the count alone."""
-        held, most = len(self.arrays.scores), min(events, self.window)
-        if held >= most:
+    @property
+    def clock(self) -> float:
+        """The largest time of an event or a label so far; NaN before there was one."""
+        return self._traffic.clock
+
+    # What happens
+
+    def tick(self, times: Vector) -> Vector:
+        """The clock after each of n times, (n,); NaN does not move it. Goes before what else is told of the events."""
+        self._view = None
+        return self._traffic.tick(times)
+
+    def learn(
+        self,
+        scores: Vector,
+        probabilities: Vector,
+        thresholds: Vector,
+        y: Vector,
+        decisions: NDArray[np.int64],
+        clocks: Vector,
+        delays: Vector,
+        hashes: Words,
+        late: NDArray[np.bool_],
+    ) -> None:
+        """Take n labelled events that are new, columns of (n,) in order.
+
+        What was said of each before its label was known: `scores` (NaN counts as 0), `probabilities`, the `thresholds`
+        in force, `decisions` 0 or 1; labels `y` -1 and +1, `clocks` from `tick`; the label's delay in seconds (NaN:
+        unknown), and the hash of the id and whether the event had been served under it.
+        """
+        self._view = None
+        n, first = len(y), self.events
+        scores = np.where(np.isnan(scores), 0.0, scores)
+        placements = np.empty(n)
+        start = 0
+        while start < n:
+            stop = min(n, start + self._history.due(first + start))
+            cut = slice(start, stop)
+            self._window.learn(scores[cut], probabilities[cut], y[cut], decisions[cut], clocks[cut], placements[cut])
+            self._traffic.learn(clocks[cut], delays[cut], hashes[cut], late[cut])
+            if self.events % self._history.stride == 0:
+                self._history.add(self._row(float(thresholds[stop - 1]), float(clocks[stop - 1])))
+            start = stop
+        self._sketch.learn(scores, probabilities, y, decisions)
+        self._drift.learn(placements, first, clocks)
+
+    def _row(self, threshold: float, clock: float) -> Vector:
+        """The row of the history that is due at this moment; the clock of traffic may be that of a later event."""
+        window, _ = self._window.view().figures(self.settings)
+        traffic, _ = self._traffic.view()._replace(clock=clock).figures("window")
+        low, high = window["auc_interval"] or (None, None)
+        figures = {
+            **window,
+            **traffic,
+            "events": self.events,
+            "clock": clock,
+            "auc_low": low,
+            "auc_high": high,
+            "threshold": threshold,
+            "positives": window["class_counts"]["positive"],
+            "alerts": window["confusion"]["tp"] + window["confusion"]["fp"],
+        }
+        return np.array([math.nan if figures[name] is None else figures[name] for name in HISTORY_COLUMNS])
+
+    def serve(self, hashes: Words, scores: Vector, decisions: NDArray[np.int64], clocks: Vector) -> None:
+        """Take n events that were answered without a label: columns of (n,) in order, as in `learn`."""
+        self._view = None
+        self._traffic.serve(hashes, decisions)
+        self._drift.serve(np.where(np.isnan(scores), 0.0, scores), self.events, clocks)
+        if len(clocks):
+            self.advance(float(clocks[-1]))
+
+    def advance(self, clock: float) -> None:
+        """Nothing happened until `clock` (NaN: unknown), no earlier than any so far: what is too old leaves the window.
+
+        `learn` and `serve` do so by themselves.
+        """
+        self._view = None
+        self._window.advance(clock)
+        self._traffic.advance(clock)
+
+    def correct(self, number: int, was: int, label: int, score: float, probability: float, decision: int) -> None:
+        """The event of that number has the label 0 or 1, not `was`: from now on as if it had been so from the start.
+
+        With what was said of it when it was learnt. The rows of the history and the alarms stay as they were.
+        """
+        if was == label:
             return
-        capacity = min(self.window, 1 << (most - 1).bit_length())
-        state = self.arrays
-        longer = MetricsState(*state)._replace(
-            scores=np.zeros(capacity), labels=np.zeros(capacity, np.int8), decisions=np.zeros(capacity, np.int8)
-        )
-        longer.scores[:held], longer.labels[:held] = state.scores, state.labels
-        longer.decisions[:held] = state.decisions
-        self.arrays = longer
+        self._view = None
+        self._window.correct(int(number), int(label))
+        self._sketch.correct(int(was), int(label), 0.0 if math.isnan(score) else score, probability, int(decision))
+        self._counters[_CORRECTIONS] += 1
 
-    def learn(self, outcome: Outcome, y: Vector) -> None:
-        """Count n events: their labels (-1, +1) and what was said of them before."""
-        self.arrays.duplicates[0] += int(np.count_nonzero(~outcome.applied & ~outcome.beyond))
-        kept = outcome.applied
-        assert outcome.thresholds is not None
-        scores, thresholds, decisions = outcome.scores[kept], outcome.thresholds[kept], outcome.decisions[kept]
-        self.reserve(self.events + len(scores))
-        more = min(len(scores), 2 * self.window + 2)  # what comes beyond the window takes the place of what goes
-        self._derived = self._derived._replace(
-            negatives=reserved(self._derived.negatives, more), positives=reserved(self._derived.positives, more)
-        )
-        _learn(self.arrays, self._derived, self.window, y[kept], scores, thresholds, decisions)
+    def change(self, settings: Figures) -> None:
+        """Tell the figures by other settings from now on; the rows of the history stay as they were."""
+        self._view = None
+        self.settings = settings
+
+    def label(self, h: int) -> None:
+        """The label of a served event, by the hash of its id, has come after another; see `Traffic.label`."""
+        self._view = None
+        self._traffic.label(h)
+
+    def skip(self, duplicates: int) -> None:
+        """So many events were duplicates, and were left out."""
+        self._view = None
+        self._counters[_DUPLICATES] += duplicates
+
+    def assume(self, count: int) -> None:
+        """So many of the labels learnt were not given, but assumed to be negative."""
+        self._view = None
+        self._counters[_ASSUMED] += count
+
+    # Saving
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """The arrays of the state."""
-        return dict(self.arrays._asdict())
+        """The arrays of the state: those of each part as <part>_<name>, and `counters`."""
+        out: dict[str, NDArray[np.generic]] = {"counters": self._counters}
+        for part, one in self._parts.items():
+            out.update({f"{part}_{name}": array for name, array in one.state().items()})
+        return out
+
+    def _of(self, part: str, state: dict[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
+        return {name: state[f"{part}_{name}"] for name in self._parts[part].state()}
+
+    def shapes(self, state: dict[str, NDArray[np.generic]]) -> dict[str, tuple[int, ...]]:
+        """The shapes that the arrays of a state have by the counts in it.
+
+        Those counts, `window_span`, `traffic_span`, `traffic_served` and `history_count`, have the same shape in every
+        state. Rings are of the power of two that holds what entered them, from 64 up to the window's size; the history
+        has a level more for each doubling of its rows.
+        """
+        out = {name: array.shape for name, array in self.state().items()}
+        for part in (self._window, self._traffic, self._history):
+            name = next(name for name, one in self._parts.items() if one is part)
+            own = part.shapes(self._of(name, state))
+            out.update({f"{name}_{array}": shape for array, shape in own.items()})
+        return out
 
     def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
-        """What no events can have led to in a state of the right shapes. O(window)."""
-        arrays = MetricsState(**state)  # type: ignore[arg-type]
-        wrong = list(counters({name: state[name] for name in ("counts", "duplicates", "confusion", "sketch")}))
+        """What no events can have led to in a state of the right shapes. O(window log window)."""
+        wrong = list(counters({"counters": state["counters"]}))
+        for part, one in self._parts.items():
+            wrong += [(f"{part}_{name}", detail) for name, detail in one.problems(self._of(part, state))]
         yield from wrong
-        if not wrong and (arrays.confusion.reshape(2, 2).sum(axis=1) != arrays.counts).any():
-            yield "confusion", "does not add up to the counts of the classes"
-        if not wrong and (arrays.sketch.sum(axis=1) != arrays.counts).any():
-            yield "sketch", "does not add up to the counts of the classes"
-        yield from outside("labels", arrays.labels, 0, 1)
-        yield from outside("decisions", arrays.decisions, 0, 1)
-        if np.isnan(arrays.scores).any():
-            yield "scores", "has NaN"
-        yield from history_problems(arrays.history, arrays.points, [0, 4, 5])
+        if wrong:
+            return
+        events, counts = int(state["window_span"][1]), state["sketch_counts"]
+        for name, count in (("sketch_counts", counts.sum()), ("traffic_span", state["traffic_span"][1])):
+            if count != events:
+                yield name, f"is of {count} labelled events; the window has met {events}"
+        if int(state["history_count"][0]) != events // self._history.stride:
+            yield "history_count", f"is {state['history_count'][0]} after {events} events"
+        if state["traffic_span"][0] != state["window_span"][0]:
+            yield "traffic_span", f"begins at {state['traffic_span'][0]}; the window at {state['window_span'][0]}"
+        held = np.arange(*state["window_span"].tolist()) % self.size
+        cells = 2 * state["window_labels"][held].astype(np.int64) + state["window_decisions"][held]
+        total: Counts = state["sketch_confusion"]  # type: ignore[assignment]
+        if (np.bincount(cells, minlength=4) > total).any():
+            yield "sketch_confusion", "is less than that of the window"
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take the arrays of a state."""
-        own = self.arrays._asdict()
-        self.arrays = MetricsState(**{name: np.array(state[name], dtype=own[name].dtype, order="C") for name in own})
-        self._rebuild()
+        self._view = None
+        self._counters = np.array(state["counters"], dtype=np.int64)
+        for part, one in self._parts.items():
+            one.restore(self._of(part, state))
 
-    def view(self) -> Figures:
-        """The figures as they stand: right until the next `learn`, or for good once `frozen()`."""
-        derived, state = self._derived, self.arrays
-        return Figures(
-            self.window,
-            state.counts,
-            state.duplicates,
-            state.confusion,
-            state.sketch,
-            derived.sizes,
-            derived.pairs,
-            derived.confusion,
-            state.history,
-            state.points,
-        )
+    # Looking
+
+    def view(self) -> MetricsView:
+        """The figures as they stand: right until the next change, or for good once `frozen()`."""
+        if self._view is None:
+            self._view = MetricsView(
+                self.size,
+                self.seconds,
+                self.settings,
+                self.counts,
+                self._counters,
+                self._window.view(),
+                self._sketch.view(),
+                self._traffic.view(),
+                self._history.view(),
+                self._drift.view(),
+                {},
+            )
+        return self._view
 
 
-class Figures(NamedTuple):
-    """What a reader of the figures needs: a small part of the state, so that it can be copied at any time."""
+class MetricsView(NamedTuple):
+    """What readers of the figures need, at one moment."""
 
-    window: int
-    counts: Counts
-    duplicates: Counts
-    total: Counts  # confusion since the start
-    sketch: NDArray[np.int64]
-    sizes: Counts  # of the window, by class
-    pairs: Counts
-    recent: Counts  # confusion of the window
-    points: Matrix
-    stride: Counts
+    size: int
+    seconds: float | None
+    settings: Figures
+    counts: Counts  # (2,) labelled events: negatives, positives
+    counters: Counts  # (3,) duplicates, corrections, labels assumed negative
+    window: WindowView
+    sketch: SketchView
+    traffic: TrafficView
+    rows: HistoryView
+    drift: DriftView
+    memory: dict[str, Any]  # what has been worked out already
 
-    def frozen(self) -> Figures:
-        """A copy that stays as it is. O(1): some 40 KB."""
-        return Figures._make((self.window, *(array.copy() for array in self[1:])))
+    @property
+    def clock(self) -> float:
+        """The learner's clock, in seconds; NaN while it is not known."""
+        return self.traffic.clock
+
+    def frozen(self) -> MetricsView:
+        """A copy that stays as it is; the same one for all who ask at one moment. O(window): 8 bytes an event."""
+        if "frozen" not in self.memory:
+            copy = self._replace(
+                counts=self.counts.copy(),
+                counters=self.counters.copy(),
+                window=self.window.frozen(),
+                sketch=self.sketch.frozen(),
+                traffic=self.traffic.frozen(),
+                rows=self.rows.frozen(),
+                drift=self.drift.frozen(),
+                memory=self.memory.copy(),
+            )
+            copy.memory["frozen"] = copy
+            self.memory["frozen"] = copy
+        frozen: MetricsView = self.memory["frozen"]
+        return frozen
 
     def as_json(self) -> dict[str, Any]:
-        """The figures as JSON: numbers, or null with the reason under `undefined`."""
-        counts = self.counts.tolist()
+        """The figures as JSON: numbers, or null with the reason under `undefined`.
+
+        Worked out once for each moment, then kept: not to be changed by those who get it. O(window) at most.
+        """
+        if "document" not in self.memory:
+            self.memory["document"] = self._document()
+        document: dict[str, Any] = self.memory["document"]
+        return document
+
+    def _document(self) -> dict[str, Any]:
         undefined: dict[str, str] = {}
-        window = self._figures("window", self.recent, undefined)
-        since = self._figures("since_start", self.total, undefined)
-        negatives, positives = self.sizes.tolist()
-        auc, error = self._sketched()
-        exact = int(self.pairs[0]) / 2 / (positives * negatives) if positives * negatives else None
-        for scope, figure, n in (("window", exact, (negatives, positives)), ("since_start", auc, counts)):
-            if figure is None:
-                which = "labelled events" if sum(n) == 0 else "positives" if n[1] == 0 else "negatives"
-                reason = f"no {which} {'in the window' if scope == 'window' else 'yet'}"
-                undefined[f"/{scope}/auc"] = reason
-                if scope == "since_start":
-                    undefined["/since_start/auc_error"] = reason
+        counts, traffic = self.counts.tolist(), self.traffic
+        served, alerts, labelled = traffic.served
+        alert_rate = Undefined("served", undefined).ratio("alert_rate", alerts, served, "no served events")
+        if math.isnan(traffic.clock):
+            undefined["/clock"] = "no event and no label with a time yet"
+        scopes: dict[Scope, dict[str, Any]] = {}
+        parts: dict[Scope, WindowView | SketchView] = {"window": self.window, "since_start": self.sketch}
+        for scope, part in parts.items():
+            figures, reasons = part.figures(self.settings)
+            more, why = traffic.figures(scope)
+            undefined.update(reasons)
+            undefined.update({at: reason for at, reason in why.items() if at.rpartition("/")[2] in FIGURES})
+            scopes[scope] = in_order({**figures, **more})
         return {
             "events": sum(counts),
             "class_counts": {"negative": counts[0], "positive": counts[1]},
-            "duplicates": int(self.duplicates[0]),
-            "window": {
-                "size": self.window,
-                "events": negatives + positives,
-                "class_counts": {"negative": negatives, "positive": positives},
-                "auc": exact,
-                **window,
-            },
-            "since_start": {"auc": auc, "auc_error": error, **since},
+            "duplicates": int(self.counters[_DUPLICATES]),
+            "corrections": int(self.counters[_CORRECTIONS]),
+            "assumed": int(self.counters[_ASSUMED]),
+            "served": {"events": served, "labelled": labelled, "alert_rate": alert_rate},
+            "clock": None if math.isnan(traffic.clock) else traffic.clock,
+            "window": {"size": self.size, "seconds": self.seconds, **scopes["window"]},
+            "since_start": scopes["since_start"],
             "undefined": undefined,
         }
 
-    def _figures(self, scope: str, confusion: Counts, undefined: dict[str, str]) -> dict[str, Any]:
-        tn, fp, fn, tp = confusion.tolist()
-        ratios = {
-            "f1": (2 * tp, 2 * tp + fp + fn, "no positive, met or predicted"),
-            "precision": (tp, tp + fp, "no positive was predicted"),
-            "recall": (tp, tp + fn, "no positive"),
-            "accuracy": (tp + tn, tp + tn + fp + fn, "no labelled events"),
-        }
-        out: dict[str, Any] = {}
-        for name, (part, whole, reason) in ratios.items():
-            out[name] = part / whole if whole else None
-            if not whole:
-                undefined[f"/{scope}/{name}"] = reason + (" in the window" if scope == "window" else " yet")
-        return {**out, "confusion": {"tp": tp, "fp": fp, "tn": tn, "fn": fn}}
+    def curves(self, points: int = 200) -> dict[str, Any]:
+        """The curves of the window; see `curves.py`. Some tens of milliseconds for a window of 100,000."""
+        return self.window.curves(points)
 
-    def _sketched(self) -> tuple[float | None, float | None]:
-        """AUC since the start and its largest possible error."""
-        negatives, positives = self.sketch.tolist()
-        pairs = sum(negatives) * sum(positives)
-        if not pairs:
-            return None, None
-        twice = shared = below = 0  # in whole numbers: exact however many events
-        for n, p in zip(negatives, positives, strict=True):
-            twice += p * (2 * below + n)
-            shared += p * n
-            below += n
-        return twice / (2 * pairs), shared / (2 * pairs)
+    def history(
+        self,
+        start: float | None = None,
+        stop: float | None = None,
+        step: float | None = None,
+        by: Axis = "events",
+    ) -> dict[str, Any]:
+        """The window's figures over time; see `HistoryView.points`. Raises ValueError for a `step` not above 0."""
+        return {"columns": list(self.rows.columns), "points": _whole(self.rows.points(start, stop, step, by))}
 
-    def history(self) -> dict[str, Any]:
-        """Points over the stream: figures of the window at every `stride` events, thinned as the stream grows."""
-        count, stride = self.stride.tolist()
-        points = []
-        for row in self.points[:count].tolist():
-            point: dict[str, Any] = {
-                name: None if math.isnan(value) else value for name, value in zip(HISTORY_COLUMNS, row, strict=True)
-            }
-            for name in ("events", "positives", "alerts"):
-                point[name] = int(point[name])
-            points.append(point)
-        return {"stride": stride, "points": points}
+    def points_since(self, events: int) -> list[dict[str, Any]]:
+        """The points of the history after so many events."""
+        return _whole(self.rows.since(events))
+
+    @property
+    def alarm_counts(self) -> dict[str, int]:
+        """Alarms so far, by kind."""
+        return dict(zip(KINDS, self.drift.by_kind.tolist(), strict=True))
+
+    @property
+    def alarm_count(self) -> int:
+        """Alarms so far."""
+        return int(self.drift.by_kind.sum())
+
+    def alarms(self, since: int = 0) -> list[dict[str, Any]]:
+        """The drift alarms from number `since` on, as far as they are kept."""
+        return self.drift.alarms(since)
+
+
+def _whole(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The points, their counts as whole numbers."""
+    return [{**point, **{name: int(point[name]) for name in _WHOLE}} for point in points]

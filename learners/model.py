@@ -52,7 +52,8 @@ class Model:
         self._embedding = embedding.init(config.embedding)
         self._retained = Retained(*_retention(config), None if config.features.sparse else self.dim)
         fitted = self._batch or self._embeds
-        self._fits = np.zeros(2 if fitted else 0, dtype=np.int64)  # events at the last one, how many; or nothing
+        # events at the last one, how many, events when those retained were replaced; or nothing
+        self._fits = np.zeros(3 if fitted else 0, dtype=np.int64)
         self._restores = np.zeros(1 if fitted else 0, dtype=np.int64)  # roll-backs: a fit from before one is void
         self._model = self._algorithm.init(config.params, self.dim, config.seed)
         self._unfit_until = 0  # events: after a fit has failed, none is tried before
@@ -156,9 +157,20 @@ class Model:
         other = np.flatnonzero(batch.labels != self._retained.labels()[-1])
         return int(other[0]) + 1 if len(other) else max(len(batch), 1)
 
-    def retain(self, rows: Rows, y: Vector, weights: Vector) -> None:
+    def relabel(self, number: int, label: float, events: int) -> bool:
+        """Correct a label where that undoes it exactly; False: the event has to be learnt anew with its new one.
+
+        `number` is the event's of the `events` learnt. A batch algorithm's model follows with its next fit, and an
+        event that is no longer retained has no part in that; behind an embedding yet to come everything is learnt anew.
+        """
+        if not (self._batch or self.warming):
+            return False
+        return (number >= self._fits[2] and self._retained.relabel(events - 1 - number, label)) or self._batch
+
+    def retain(self, rows: Rows, y: Vector, weights: Vector, events: int) -> None:
         """Let these events take the place of those retained, as if they alone had come; their columns are met."""
         self._retained.clear()
+        self._fits[2] = events
         mapped = self.columns.learn(rows)
         self._grow()
         scaling.learn(self.config.scaling, self.scaling, mapped, self.scaled)

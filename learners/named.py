@@ -5,21 +5,22 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from learners.arrays import Rows, Sparse, Words
+from learners.arrays import Counts, Rows, Sparse, Words
 from learners.features import MAX_COLUMNS, MAX_NONZERO, Features, Problems, number_fault
 from learners.hashing import hash_strings
 from learners.jit import kernel
 from learners.parameters import Parameters, Problem, Refused, param, pointer, required, show
 
-__all__ = ["MAX_LISTED", "MAX_NAME", "Field", "Named", "Table"]
+__all__ = ["MAX_LISTED", "MAX_NAME", "MAX_SPELT", "Field", "Named", "Table"]
 
 MAX_NAME = 256  # characters of a feature's name: each of an event's tokens is spelt with it
+MAX_SPELT = 512  # characters of a column's name, which values are part of
 MAX_LISTED = 256  # fields in each of the lists that say what a field's values mean
 _TOKENS = 2**16  # held before they are hashed
 
@@ -55,6 +56,12 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _spelt(tokens: Iterable[str]) -> str:
+    """The name of a column that these share: cut where it is too long; what UTF-8 cannot hold, spelt out."""
+    name = " + ".join(tokens)[: MAX_SPELT + 1].encode("utf-8", "backslashreplace").decode()
+    return name if len(name) <= MAX_SPELT else name[: MAX_SPELT - 3] + "..."
 
 
 def _signed_log(value: float) -> float:
@@ -115,12 +122,29 @@ class Named(Features):
                 tokens.clear()
         problems.check()
         hashes = np.concatenate([*hashed, hash_strings(tokens)])
-        indices = (hashes & np.uint64(self.columns - 1)).astype(np.int64)
+        indices = self._hashed(hashes)
         signs = 1.0 - 2.0 * (hashes >> np.uint64(63)).astype(np.float64)
         signed = np.array(data, dtype=np.float64) * signs
         indptr = np.array(ends, dtype=np.int64)
         size = _canonical(signed, indices, indptr)
         return Sparse(signed[:size].copy(), indices[:size].copy(), indptr)
+
+    def _hashed(self, hashes: Words) -> Counts:
+        return (hashes & np.uint64(self.columns - 1)).astype(np.int64)
+
+    def names(self, value: Any, columns: Sequence[int]) -> list[str]:
+        """Names as they are hashed: `amount`, `country=DE`, of a list `items=gift card`, of a text `body~free money`.
+
+        Where features of the event share a column, their names are joined by " + ", in the order in which they stand.
+        At most `MAX_SPELT` characters each. See `Features.names`.
+        """
+        tokens: list[str] = []
+        self._event(Problems(), 0, value, tokens, [])
+        sharing: dict[int, dict[str, None]] = {column: {} for column in columns}
+        for token, column in zip(tokens, self._hashed(hash_strings(tokens)).tolist(), strict=True):
+            if column in sharing:
+                sharing[column][token] = None  # once, however often it stands there
+        return [_spelt(sharing[column]) for column in columns]
 
     def _event(
         self, problems: Problems, i: int, event: Mapping[Any, Any], tokens: list[str], data: list[float]
@@ -260,6 +284,17 @@ class Table(Features):
         X = np.array(rows, dtype=np.float64).reshape(len(values), len(self.fields))
         X.ravel()[places] = (hash_strings(texts) >> np.uint64(11)).astype(np.float64)
         return X
+
+    def names(self, value: Any, columns: Sequence[int]) -> list[str]:
+        """The field's name, with its category: `amount`, `country=DE`; without where it is missing.
+
+        At most `MAX_SPELT` characters each. See `Features.names`.
+        """
+        names = []
+        for field in (self.fields[column] for column in columns):
+            category = value.get(field.name) if field.kind == "categorical" else None
+            names.append(field.name if category is None else _spelt([f"{field.name}={_text(category)}"]))
+        return names
 
     def _event(
         self,

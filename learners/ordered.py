@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Counts, Matrix
+from learners.arrays import Counts, Matrix, Vector
 from learners.jit import kernel
 
-__all__ = ["WIDTH", "Ordered", "add", "counts", "empty", "remove", "reserved"]
+__all__ = ["WIDTH", "Ordered", "add", "counts", "empty", "packed", "remove", "reserved", "select", "values"]
 
 WIDTH = 512
 
@@ -96,6 +96,17 @@ def counts(ordered, x):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def select(ordered, rank):  # type: ignore[no-untyped-def]
+    """The member with `rank` members before it, from 0: the smallest; NaN where there are not so many. O(blocks)."""
+    if rank >= 0:
+        for i in range(ordered.used[0]):
+            if rank < ordered.sizes[i]:
+                return ordered.blocks[ordered.order[i], rank]
+            rank -= ordered.sizes[i]
+    return np.nan
+
+
+@kernel
 def _open(ordered, at):  # type: ignore[no-untyped-def]
     """Put a free, empty block at place `at`."""
     used = ordered.used[0]
@@ -173,3 +184,33 @@ def remove(ordered, x):  # type: ignore[no-untyped-def]
     else:
         _merge(ordered, at)
         _merge(ordered, at - 1)
+
+
+@kernel
+def _copy_out(ordered, out):  # type: ignore[no-untyped-def]
+    at = 0
+    for i in range(ordered.used[0]):
+        row = ordered.blocks[ordered.order[i]]
+        n = ordered.sizes[i]
+        out[at : at + n] = row[:n]
+        at += n
+
+
+def values(ordered: Ordered) -> Vector:
+    """All members, ascending, as an array of its own. O(members)."""
+    out = np.empty(int(ordered.sizes.sum()))
+    _copy_out(ordered, out)
+    return out
+
+
+def packed(ascending: Vector) -> Ordered:
+    """The multiset of some ascending numbers, in full blocks, with room for no more. O(members)."""
+    n = len(ascending)
+    used = -(-n // WIDTH)
+    blocks = np.zeros((used + 1, WIDTH))
+    blocks.reshape(-1)[:n] = ascending
+    sizes = np.zeros(used + 1, dtype=np.int64)
+    sizes[:used] = WIDTH
+    if n % WIDTH:
+        sizes[used - 1] = n % WIDTH
+    return Ordered(blocks, np.arange(used + 1), sizes, np.array([used], dtype=np.int64))

@@ -1,19 +1,21 @@
-"""Which events were learnt already: hashes of the last ids, and the next offset of each source.
+"""Which events were learnt already: the last ids, with what was learnt of them, and the next offset of each source.
 
-Both are part of the learner's state, so that every node and every replay decides alike.
+Both are part of the learner's state, so that every node and every replay decides alike: what is a duplicate, and what
+corrects a label.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.arrays import Words
-from learners.batch import Segment
-from learners.hashing import hash_strings
+from learners.arrays import Counts, Vector, Words
+from learners.batch import Late, Segment, Status
+from learners.ids import find, hashes_of, put, table_for
 from learners.jit import kernel
 from learners.ranges import MAX_COUNT, Issues, outside
 
@@ -24,104 +26,170 @@ MAX_SOURCE_NAME = 200  # UTF-8 bytes
 _MAX_OFFSET = 2**62  # no producer counts so far, and sums stay within int64
 
 
-@kernel
-def _place(table, h):  # type: ignore[no-untyped-def]
-    mask = table.shape[0] - 1
-    at = np.int64(h & np.uint64(mask))
-    while table[at] != 0 and table[at] != h:
-        at = (at + 1) & mask
-    return at
+_APPLIED, _DUPLICATE = int(Status.APPLIED), int(Status.DUPLICATE)
+_RELABELLED, _UNKNOWN = int(Status.RELABELLED), int(Status.UNKNOWN)
+
+
+class Learnt(NamedTuple):
+    """What is kept of each remembered id, by slot of the ring, (slots,) each."""
+
+    ring: Words  # hash of the id
+    labels: NDArray[np.int8]  # -1 or +1, or the rank: the latest label
+    numbers: Counts  # which of the labelled events it was, from 0
+    scores: Vector  # what was said of the event before its label was known
+    probabilities: Vector
+    decisions: NDArray[np.int8]
 
 
 @kernel
-def _remove(table, h):  # type: ignore[no-untyped-def]
-    """Take `h` out and close the gap, so that every chain stays whole."""
-    mask = table.shape[0] - 1
-    gap = _place(table, h)
-    at = gap
-    while True:
-        at = (at + 1) & mask
-        if table[at] == 0:
-            break
-        home = np.int64(table[at] & np.uint64(mask))
-        if ((at - home) & mask) >= ((at - gap) & mask):
-            table[gap] = table[at]
-            gap = at
-    table[gap] = 0
-
-
-@kernel
-def _admit(hashes, fresh, ring, table, capacity, count):  # type: ignore[no-untyped-def]
-    for i in range(hashes.shape[0]):
+def _admit(hashes, y, bare, assumed, status, slots, start, learnt, table, capacity, count):  # type: ignore[no-untyped-def]
+    """Up to the next event with an id of another label: where that is, or the end, and the new count of ids."""
+    for i in range(start, hashes.shape[0]):
         h = hashes[i]
-        if h == 0 or not fresh[i]:  # without an id, or a duplicate for another reason
+        if h == 0 or status[i] != _APPLIED:  # without an id, or out for another reason
             continue
-        at = _place(table, h)
-        if table[at] == h:
-            fresh[i] = False
+        slot = find(learnt.ring, table, h)
+        if slot >= 0:
+            if assumed[i] or learnt.labels[slot] == y[i]:
+                status[i] = _DUPLICATE
+                continue
+            status[i] = _RELABELLED
+            slots[i] = slot
+            return i, count
+        if bare[i]:
+            status[i] = _UNKNOWN
             continue
-        if count >= capacity:
-            _remove(table, ring[count % capacity])
-            at = _place(table, h)
-        table[at] = h
-        ring[count % capacity] = h
+        slot = count % capacity
+        put(learnt.ring, table, slot, h)
+        learnt.labels[slot] = np.int8(y[i])
+        slots[i] = slot
         count += 1
-    return count
+    return hashes.shape[0], count
 
 
 @kernel
-def _fill(table, ring):  # type: ignore[no-untyped-def]
-    for i in range(ring.shape[0]):
-        table[_place(table, ring[i])] = ring[i]
+def _note(learnt, slots, number, scores, probabilities, decisions):  # type: ignore[no-untyped-def]
+    for i in range(slots.shape[0]):
+        slot = slots[i]
+        if slot >= 0:
+            learnt.numbers[slot] = number + i
+            learnt.scores[slot] = scores[i]
+            learnt.probabilities[slot] = probabilities[i]
+            learnt.decisions[slot] = decisions[i]
 
 
 class RecentIds:
-    """The 64-bit hashes of the last `capacity` distinct ids. O(1) per event; 8 bytes of state per id."""
+    """The last `capacity` distinct ids that were learnt, by their 64-bit hashes, with what a correction has to know.
+
+    O(1) per event; 34 bytes of state per id.
+    """
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.count = 0  # ids ever admitted
-        self._ring: Words = np.zeros(min(capacity, 64), dtype=np.uint64)
-        self._table: Words = np.zeros(256, dtype=np.uint64)
+        self._learnt = _room(min(capacity, 64))
+        self._table = table_for(self._learnt.ring, 0)
 
     @property
     def held(self) -> int:
         """How many are remembered."""
         return min(self.count, self.capacity)
 
-    def admit(self, ids: Sequence[str | None], fresh: NDArray[np.bool_]) -> None:
-        """Clear `fresh` (n,) where an id was seen before; remember the others that are fresh."""
-        hashes = hash_strings([one or "" for one in ids])
-        hashes[hashes == 0] = 1  # 0 means "no id"
-        hashes[[one is None for one in ids]] = 0
-        self._reserve(min(self.held + len(ids), self.capacity))
-        self.count = _admit(hashes, fresh, self._ring, self._table, self.capacity, self.count)
+    def admit(
+        self,
+        hashes: Words,
+        y: Vector,
+        late: Late,
+        status: NDArray[np.int8],
+        slots: Counts,
+        start: int,
+    ) -> int:
+        """Tell of events from `start` on, up to the next one whose label is another than before: the place of that.
+
+        Fills `status` (n,) where an id says something, and `slots` (n,) with where an id is kept. The caller learns
+        the events before that place, notes what was said of them (`note`), corrects the event there, and goes on
+        behind it.
+        """
+        self._reserve(min(self.held + len(hashes) - start, self.capacity))
+        stop, self.count = _admit(
+            hashes,
+            y,
+            late.bare,
+            late.assumed,
+            status,
+            slots,
+            start,
+            self._learnt,
+            self._table,
+            self.capacity,
+            self.count,
+        )
+        return int(stop)
+
+    def note(self, slots: Counts, number: int, scores: Vector, probabilities: Vector, decisions: Counts) -> None:
+        """Keep what was said of n events, the first of which is `number`; -1 in `slots` (n,): it has no id."""
+        _note(self._learnt, slots, number, scores, probabilities, decisions)
+
+    def relabel(self, slot: int, label: float) -> tuple[int, float, float, float, int]:
+        """Give a remembered event another label: (number, label before, score, probability, decision)."""
+        learnt = self._learnt
+        was = float(learnt.labels[slot])
+        learnt.labels[slot] = int(label)
+        said = float(learnt.scores[slot]), float(learnt.probabilities[slot])
+        return int(learnt.numbers[slot]), was, *said, int(learnt.decisions[slot])
+
+    def known(self, ids: Sequence[str]) -> NDArray[np.bool_]:
+        """Which of n ids are remembered."""
+        hashes = hashes_of(ids)
+        return np.array([find(self._learnt.ring, self._table, one) >= 0 for one in hashes], dtype=np.bool_)
+
+    def scores(self, ids: Sequence[str]) -> Vector:
+        """What was said of n ids before their labels were known, (n,); NaN of one that is not remembered."""
+        slots = [find(self._learnt.ring, self._table, one) for one in hashes_of(ids)]
+        return np.array([self._learnt.scores[slot] if slot >= 0 else np.nan for slot in slots])
 
     def _reserve(self, most: int) -> None:
-        if len(self._ring) < most:
-            longer = np.zeros(min(self.capacity, 1 << (most - 1).bit_length()), dtype=np.uint64)
-            longer[: self.held] = self._ring[: self.held]
-            self._ring = longer
+        held = self._learnt
+        if len(held.ring) < most:
+            longer = _room(min(self.capacity, 1 << (most - 1).bit_length()))
+            for name, array in longer._asdict().items():
+                array[: len(held.ring)] = getattr(held, name)
+            self._learnt = longer
         if len(self._table) < 2 * most:
-            self._table = np.zeros(1 << (4 * most - 1).bit_length(), dtype=np.uint64)
-            _fill(self._table, self._ring[: self.held])
+            self._table = table_for(self._learnt.ring, 2 * most)
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """The arrays of the state."""
-        return {"count": np.array([self.count], dtype=np.int64), "ring": self._ring[: self.held]}
+        arrays = {name: array[: self.held] for name, array in self._learnt._asdict().items()}
+        return {"count": np.array([self.count], dtype=np.int64), **arrays}
 
     def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
         """What no ids can have led to in a state of the right shapes."""
         yield from outside("count", state["count"], 0, MAX_COUNT)
-        if not state["ring"].all():
+        yield from outside("numbers", state["numbers"], 0, MAX_COUNT)
+        if len(np.unique(state["ring"])) < len(state["ring"]):
+            yield "ring", "has an id twice"
+        elif not state["ring"].all():
             yield "ring", "has 0, which stands for no id"
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take the arrays of a state."""
         self.count = int(state["count"][0])
-        self._ring = np.array(state["ring"], dtype=np.uint64)
-        self._table = np.zeros(1 << max(8, (4 * max(self.held, 1) - 1).bit_length()), dtype=np.uint64)
-        _fill(self._table, self._ring)
+        self._learnt = _room(max(self.held, min(self.capacity, 64)))
+        for name, array in self._learnt._asdict().items():
+            array[: self.held] = state[name]
+        self._table = table_for(self._learnt.ring, 2 * self.held)
+
+
+def _room(slots: int) -> Learnt:
+    return Learnt(
+        np.zeros(slots, dtype=np.uint64),
+        np.zeros(slots, dtype=np.int8),
+        np.zeros(slots, dtype=np.int64),
+        np.zeros(slots),
+        np.zeros(slots),
+        np.zeros(slots, dtype=np.int8),
+    )
 
 
 class Sources:
@@ -130,26 +198,23 @@ class Sources:
     def __init__(self) -> None:
         self.next: dict[str, int] = {}  # in order of use, the latest last
 
-    def admit(self, segments: Sequence[Segment], fresh: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Clear `fresh` (n,) for events that are not next in their source, and move the offsets on.
+    def admit(self, segments: Sequence[Segment], status: NDArray[np.int8]) -> None:
+        """Say in `status` (n,) which events are not next in their source, and move the offsets on.
 
-        Returns which events lie beyond a gap, (n,): a segment that begins after the next event of a known source is
-        left out as a whole, since learning it would turn the events of the gap into duplicates. A source that is not
-        known yet may begin anywhere.
+        They are duplicates, or beyond a gap: a segment that begins after the next event of a known source is left out
+        as a whole, since learning it would turn the events of the gap into duplicates. A source that is not known yet
+        may begin anywhere.
         """
-        beyond = np.zeros(len(fresh), dtype=np.bool_)
         for start, stop, name, offset in segments:
             new = self.next.get(name, offset)
             if offset > new:
-                fresh[start:stop] = False
-                beyond[start:stop] = True
+                status[start:stop] = Status.BEYOND
                 continue
             self.next.pop(name, None)
-            fresh[start : min(stop, start + new - offset)] = False
+            status[start : min(stop, start + new - offset)] = Status.DUPLICATE
             self.next[name] = max(new, offset + stop - start)
             if len(self.next) > MAX_SOURCES:
                 self.next.pop(next(iter(self.next)))
-        return beyond
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """The arrays of the state."""

@@ -138,6 +138,13 @@ class Retained:
         self._labels.drop(count)
         self._weights.drop(count)
 
+    def relabel(self, back: int, label: float) -> bool:
+        """Give the event that came `back` events before the newest another label; False where it is not kept."""
+        if not 0 <= back < len(self):
+            return False
+        self._labels.held[len(self) - 1 - back] = label
+        return True
+
     # What is kept, oldest first: views, right until the next call that changes it
 
     def rows(self) -> Rows:

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from learners import embedding, scaling
 from learners.algorithm import Linear, linear_scores
-from learners.arrays import Rows, Sparse
+from learners.arrays import Matrix, Rows, Sparse, Vector
 from learners.columns import Columns
 from learners.config import Config
 from learners.decision import Decision, Scores
 from learners.embedding import EmbeddingState
-from learners.metrics import Figures
+from learners.metrics import MetricsView
 from learners.ordinal_metrics import OrdinalFigures
 
 __all__ = ["Scorer", "Scores", "View"]
@@ -52,16 +52,27 @@ class Scorer:
             return int(values)
         return int(values + len(rows) * sum(array.size for array in self.embedding))
 
-    def score(self, rows: Rows) -> Scores:
-        """Score encoded events. O(values given), and with an embedding O(components) of that for each."""
-        config = self.config
-        mapped = self.columns.look(rows)
-        ready = scaling.look(config.scaling, self.scaling, mapped, self.scaled)
+    def scaled_rows(self, rows: Rows) -> Rows:
+        """Encoded events in the learner's own columns, scaled. O(values given)."""
+        return scaling.look(self.config.scaling, self.scaling, self.columns.look(rows), self.scaled)
+
+    def values(self, rows: Rows) -> Matrix:
+        """What the model says of encoded events. O(values given), and with an embedding O(components) of each."""
+        ready = self.scaled_rows(rows)
         if self.embedding is not None:
             assert not isinstance(ready, Sparse)
-            ready = embedding.look(config.embedding, self.embedding, ready)
-        values = linear_scores(self.weights, ready)
-        return self.decision.look(values) if self.says else self.decision.nothing(values)
+            ready = embedding.look(self.config.embedding, self.embedding, ready)
+        return linear_scores(self.weights, ready)
+
+    def said(self, values: Matrix, costs: Vector | None = None) -> Scores:
+        """What is said of n events with these values; `costs` (n,) of a miss of each."""
+        if not self.says:
+            return self.decision.nothing(values)
+        return self.decision.look(values, np.ones(len(values)) if costs is None else costs)
+
+    def score(self, rows: Rows, costs: Vector | None = None) -> Scores:
+        """Score encoded events; see `values` and `said`."""
+        return self.said(self.values(rows), costs)
 
     def frozen(self) -> Scorer:
         """A copy that stays as it is while the learner moves on. O(state that scoring reads)."""
@@ -83,7 +94,7 @@ class View:
     """Everything that readers of a learner see, at one moment of its life."""
 
     scorer: Scorer
-    figures: Figures | OrdinalFigures
+    figures: MetricsView | OrdinalFigures
     sources: dict[str, int]
     columns: int  # that have a meaning so far
     waits_for: str | None  # what the model has yet to be fitted by

@@ -55,7 +55,8 @@ def _checks(config: Config) -> dict[str, Callable[[Arrays], Issues]]:
     """What tells of the arrays of each part."""
     ranks = config.labels.ranks
     table = isinstance(config.features, Table)
-    metrics = Metrics(config.window) if ranks is None else OrdinalMetrics(config.window, ranks)
+    window = config.window, config.window_seconds
+    metrics = Metrics(*window, config.figures) if ranks is None else OrdinalMetrics(*window, ranks)
     checks: dict[str, Callable[[Arrays], Issues]] = {
         "algorithm": lambda arrays: _algorithm(config, arrays),
         "columns": columns_of(config.features).problems,
@@ -67,8 +68,8 @@ def _checks(config: Config) -> dict[str, Callable[[Arrays], Issues]]:
         "scaling": lambda arrays: scaling.problems(_of(ScalingState, arrays)),
         "sources": Sources().problems,
     }
-    if config.calibration is not None:
-        checks["calibration"] = lambda arrays: calibration.problems(_of(CalibrationState, arrays))
+    if (calibrated := config.calibration) is not None:
+        checks["calibration"] = lambda arrays: calibration.problems(calibrated, _of(CalibrationState, arrays))
     if (objective := config.threshold) is not None:
         checks["threshold"] = lambda arrays: threshold.problems(objective, _of(threshold.State, arrays))
     return checks

@@ -1,261 +1,342 @@
-"""Probability -> label: the threshold that makes F large, learnt beside any algorithm.
+"""Probability -> label: a threshold for the objective that matters, learnt beside any algorithm.
 
-An event is called positive where p >= the live threshold. "f1" is FOFO: the best threshold is half the best F, and it
-is the minimiser of a strongly convex function, whose stochastic gradient at theta is
+An event is called positive where p >= the live threshold. What is learnt is the same whatever the objective, so the
+objective can be changed at any time and loses nothing.
 
-    g = pi theta - max(p - theta, 0)            pi: the running share of positives
+"f1" is FOFO, which holds half of the best F by stages of a stochastic gradient (`stages.py`).
 
-    m = max(1, floor(log2(2n / log2 n) / 2) - 1) stages of n0 = floor(n / m) events, for n events in all;
-    stage k: theta -= gamma g, clipped to within R of the stage's start and to [0, 1/2],  gamma = R / sqrt(10 n0)
-    live: the mean of the stage's iterates, its start included; the next stage starts there, with R / 2
-
-After the m stages the last is repeated. With no `horizon` to tell n, blocks of n1 2^j events are FOFO(n1 2^j) each;
-theta is carried on, the first radius is 1/2, later ones min(1/2, kappa * that of the last stage).
-
-"f1-window" needs no step size and forgives probabilities that are off: it counts each class in 256 bins of equal width
-in log-odds over [-12, 12] and takes the bin edge of the largest 2 TP / (P + TP + FP + 2), the highest of several such,
-after each of the first 64 events and then after every 32nd.
+"f1-window", "fbeta", "jaccard", "fpr", "precision", "recall" and "optroc" (accuracy) need no step size and forgive
+probabilities that are off: they search a sketch of both classes, faded by `memory`, after each of the first 64 labelled
+events and then after every 32nd (`objectives.py`).
 
 "f1-ofo" is half of the F that it has reached itself: TP / (positives + called positive) of the events before, 0 before
 the first. It has nothing to set and gets near from the start, but never forgets. "fixed" stays at `value`.
 
-Before the first event the learnt thresholds are 0: all call the first event positive, as the paper does. O(1) per
-event; f1-window 256 additions more where it looks.
+"cost" is Bayes' rule for the cost of errors: positive where p >= fp / (fp + fn c), c the event's own factor, from its
+feature `field` (0 where negative, 1 where not a number). It needs probabilities that are right.
+
+"budget" is for those who can check so many alerts per unit of time, or a share of all events (`budget.py`). It looks
+at what was decided, labelled or not: after each alert, when a unit or a 24th of it begins, after each of the first 64
+events and then after every 32nd. A unit never gets more than its alerts: once they are spent no event is called
+positive, and the threshold is 1.
+
+Before the first event "f1", "f1-ofo", "f1-window", "fbeta", "jaccard" and "recall" are at 0 and call it positive, as
+FOFO's paper does; "fpr", "precision", "optroc" and "budget" are at 1. O(1) per event, and O(256) for each search.
 
 References
 ----------
-Liu, Zhang, Zhou, Yang. Faster Online Learning of Optimal Threshold for Consistent F-measure Optimization. NeurIPS 2018,
-Algorithms 1 and 2. Departures: the doubling blocks, and everything about f1-window, are ours.
 Busa-Fekete, Szörényi, Dembczyński, Hüllermeier. Online F-Measure Optimization. NeurIPS 2015, Algorithm 1: f1-ofo.
+Elkan. The Foundations of Cost-Sensitive Learning. IJCAI 2001, section 1: cost.
 """
 
 from __future__ import annotations
 
-import functools
-import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from learners.arrays import Counts, Matrix, Vector, sigmoid
-from learners.jit import kernel
-from learners.parameters import Parameters, param
+from learners import budget, objectives, rules, stages
+from learners.arrays import Counts, Matrix, Vector
+from learners.budget import EVERY, Account
+from learners.objectives import ACCURACY, BINS, F_BETA, FPR, PRECISION, RECALL
+from learners.parameters import Parameters, Problem, Refused, param
 from learners.ranges import MAX_COUNT, Issues, counters, outside
+from learners.rules import BUDGET, COST, FIXED, FOFO, OFO, Rule
 
-__all__ = ["State", "Threshold", "current", "init", "learn", "problems"]
-
-BINS = 256
-REACH = 12.0  # log-odds
-FIRST = 64  # f1-window looks after each of so many events,
-EVERY = 32  # then after each so many
+__all__ = [
+    "State",
+    "Threshold",
+    "changed",
+    "current",
+    "init",
+    "learn",
+    "look",
+    "note",
+    "problems",
+    "restarted",
+    "serve",
+]
 
 
 @dataclass(frozen=True)
 class Threshold(Parameters):
-    """Settings of the threshold."""
+    """Settings of the threshold. A setting of another objective than the chosen one has to be left at its default."""
 
-    objective: Literal["f1", "f1-window", "f1-ofo", "fixed"] = param(
-        "f1", "FOFO's stages, a histogram's best F, half of the F reached, or fixed"
+    objective: Literal[
+        "f1",
+        "f1-window",
+        "f1-ofo",
+        "fixed",
+        "fbeta",
+        "jaccard",
+        "cost",
+        "fpr",
+        "precision",
+        "recall",
+        "budget",
+        "optroc",
+    ] = param(
+        "f1",
+        "f1: FOFO's stages, f1-window: a histogram's best F, f1-ofo: half of the F reached, fixed: a value, "
+        "fbeta, jaccard: the largest, cost: the least cost of errors, fpr, precision, recall: as set by target, "
+        "budget: so many alerts, optroc: the largest accuracy",
     )
     horizon: int | None = param(None, "f1: events there will be; null for a stream without end", least=2, most=2**50)
     n1: int = param(256, "f1 without a horizon: events of the first block", least=2, most=2**40)
     kappa: float = param(8.0, "f1 without a horizon: a block's first radius in last radii", above=0, most=2.0**20)
     memory: int | None = param(
-        30_000, "f1-window: events after which a past event counts 1/e; null: all count alike", least=100, most=10**9
+        30_000,
+        "f1-window, fbeta, jaccard, fpr, precision, recall, optroc, budget: events after which a past event counts "
+        "1/e; null: all count alike",
+        least=100,
+        most=10**9,
     )
     value: float = param(0.5, "fixed: the threshold", least=0, most=1)
+    beta: float = param(1.0, "fbeta: how many times as much recall counts as precision", above=0, most=100)
+    target: float | None = param(
+        None,
+        "fpr: largest share of negatives called positive; precision, recall: the least; required there",
+        above=0,
+        most=1,
+    )
+    false_positive: float = param(1.0, "cost: of an event wrongly called positive", above=0, most=1e12)
+    false_negative: float = param(1.0, "cost: of a positive that is missed", above=0, most=1e12)
+    field: str | None = param(None, "cost: the feature that multiplies an event's false_negative, such as its amount")
+    alerts: float | None = param(None, "budget: events called positive per unit of time at most", least=1, most=1e9)
+    unit_seconds: float = param(86_400.0, "budget with alerts: length of the unit of time", least=1, most=1e9)
+    rate: float | None = param(None, "budget: share of all events called positive, instead of alerts", above=0, most=1)
+
+    def __post_init__(self) -> None:
+        """The settings have to go together, once each is right."""
+        super().__post_init__()
+        own = _OWN.get(self.objective, frozenset())
+        problems = [
+            Problem(f"/{item.name}", f"is for {_users(item.name)}; the objective is {self.objective}")
+            for item in fields(self)
+            if item.name != "objective" and item.name not in own and getattr(self, item.name) != item.default
+        ]
+        if "target" in own and self.target is None:
+            problems.append(Problem("/target", f"is missing; {self.objective} needs a share, above 0 and at most 1"))
+        if self.objective == "budget":
+            if (self.alerts is None) == (self.rate is None):
+                both = "is missing" if self.alerts is None else "is given, and rate too"
+                problems.append(Problem("/alerts", f"{both}; expected alerts per unit, or else rate"))
+            elif self.rate is not None and self.unit_seconds != type(self).unit_seconds:
+                problems.append(Problem("/unit_seconds", "is for alerts; rate knows no unit of time"))
+        if problems:
+            raise Refused(problems)
+
+
+_SKETCH = frozenset({"memory"})
+_OWN: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "f1": frozenset({"horizon", "n1", "kappa"}),
+        "f1-window": _SKETCH,
+        "fixed": frozenset({"value"}),
+        "fbeta": _SKETCH | {"beta"},
+        "jaccard": _SKETCH,
+        "cost": frozenset({"false_positive", "false_negative", "field"}),
+        "fpr": _SKETCH | {"target"},
+        "precision": _SKETCH | {"target"},
+        "recall": _SKETCH | {"target"},
+        "budget": _SKETCH | {"alerts", "unit_seconds", "rate"},
+        "optroc": _SKETCH,
+    }
+)
+
+
+def _users(name: str) -> str:
+    """The objectives that a setting belongs to."""
+    return ", ".join(objective for objective, own in _OWN.items() if name in own)
+
+
+_KINDS: Mapping[str, int] = MappingProxyType(
+    {
+        "f1": FOFO,
+        "f1-window": F_BETA,
+        "f1-ofo": OFO,
+        "fixed": FIXED,
+        "fbeta": F_BETA,
+        "jaccard": F_BETA,  # the same events, see `objectives.py`
+        "cost": COST,
+        "fpr": FPR,
+        "precision": PRECISION,
+        "recall": RECALL,
+        "budget": BUDGET,
+        "optroc": ACCURACY,
+    }
+)
+
+
+def _rule(settings: Threshold) -> Rule:
+    return Rule(
+        kind=_KINDS[settings.objective],
+        aim=settings.beta**2 if settings.target is None else settings.target,
+        keep=1.0 if settings.memory is None else 1.0 - EVERY / max(settings.memory, EVERY),
+        kappa=settings.kappa if settings.horizon is None else 0.0,
+        n1=settings.horizon or settings.n1,
+        value=settings.value,
+        false_positive=settings.false_positive,
+        false_negative=settings.false_negative,
+        alerts=settings.alerts or 0.0,
+        unit=settings.unit_seconds,
+        rate=settings.rate or 0.0,
+    )
 
 
 class State(NamedTuple):
-    """A learnt threshold. Arrays that the objective does not use stay as they started."""
+    """What is learnt for every objective; `live` alone is the chosen one's."""
 
-    live: Vector  # (1,) the threshold
-    seen: Counts  # (2,) events met per class: negatives, positives
+    live: Vector  # (1,) the threshold; of an event of cost 1
+    seen: Counts  # (2,) labelled events per class: negatives, positives
+    mean: Vector  # (1,) of the iterates of FOFO's stage
     theta: Vector  # (1,) FOFO's iterate
     centre: Vector  # (1,) the iterate that the stage started from
     radius: Vector  # (1,) how far from there the stage may go
     block: Counts  # (4,) the block's events n, its stages m, their length n0, events into the block
     stage: Counts  # (2,) the stage's number in the block, events into the stage
-    bins: Matrix  # (2, BINS) events per class and bin, faded; (2, 0) without f1-window
-    called: Counts  # (2,) f1-ofo: events called positive, and how many of them were
+    called: Counts  # (2,) f1-ofo: events it would have called positive, and how many of them were
+    bins: Matrix  # (3, BINS) events by probability, faded: negatives, positives; those decided, labelled or not
+    decided: Counts  # (1,) events that the last of these rows has met
+    clock: Vector  # this and what follows: the account of a budget, see `budget.Account`
+    spent: Counts
+    opening: Vector
+    traffic: Matrix
+    credit: Vector
 
 
 def init(settings: Threshold) -> State:
     """The state before any event."""
     n = settings.horizon or settings.n1
-    return State(
-        live=np.array([settings.value if settings.objective == "fixed" else 0.0]),
+    state = State(
+        live=np.zeros(1),
         seen=np.zeros(2, dtype=np.int64),
+        mean=np.zeros(1),
         theta=np.zeros(1),
         centre=np.zeros(1),
         radius=np.array([0.5]),
-        block=np.array([n, *_stages(n), 0], dtype=np.int64),
+        block=np.array([n, *stages.stages(n), 0], dtype=np.int64),
         stage=np.zeros(2, dtype=np.int64),
-        bins=np.zeros((2, BINS if settings.objective == "f1-window" else 0)),
         called=np.zeros(2, dtype=np.int64),
+        bins=np.zeros((3, BINS)),
+        decided=np.zeros(1, dtype=np.int64),
+        **budget.init()._asdict(),
     )
+    rules.refresh(_rule(settings), state, objectives.edges())
+    return state
+
+
+def restarted(settings: Threshold, state: State) -> State:
+    """The state for the scores of another model: nothing is known of them, but what was spent of a budget is spent."""
+    fresh = init(settings)._replace(**{name: getattr(state, name).copy() for name in Account._fields})
+    rules.refresh(_rule(settings), fresh, objectives.edges())
+    return fresh
+
+
+def changed(was: Threshold, settings: Threshold, state: State) -> State:
+    """The state under other settings: what was learnt stays, and the live threshold follows from it at once.
+
+    FOFO begins a first block where its own settings differ, from the threshold that it has reached. An account of
+    another unit of time goes on with what was spent, and without a forecast; a share of all events starts at no credit.
+    """
+    old, new = _rule(was), _rule(settings)
+    state = State._make(array.copy() for array in state)
+    if (old.n1, old.kappa) != (new.n1, new.kappa):
+        start = init(settings)
+        state = state._replace(
+            theta=state.mean.copy(), centre=state.mean.copy(), radius=start.radius, block=start.block, stage=start.stage
+        )
+    if old.unit != new.unit:
+        state = state._replace(**budget.rebased(_account(state), new.unit)._asdict())
+    if old.rate != new.rate:
+        state.credit[0] = 0.0
+    rules.refresh(new, state, objectives.edges())
+    return state
 
 
 def problems(settings: Threshold, state: State) -> Issues:
     """What no events can have led to in a state of the right shapes."""
-    yield from counters({"seen": state.seen, "called": state.called, "block": state.block, "stage": state.stage})
+    wrong = list(counters({name: getattr(state, name) for name in ("seen", "called", "block", "stage", "decided")}))
+    yield from wrong
     yield from outside("live", state.live, 0.0, 1.0)
-    yield from outside("theta", state.theta, 0.0, 0.5)
-    yield from outside("centre", state.centre, 0.0, 0.5)
-    yield from outside("radius", state.radius, 0.0, 0.5)
+    for name in ("mean", "theta", "centre", "radius"):
+        yield from outside(name, getattr(state, name), 0.0, 0.5)
     yield from outside("bins", state.bins, 0.0, MAX_COUNT)
+    if not wrong and state.called[1] > min(state.called[0], state.seen[1]):
+        yield "called", f"has {state.called[1]} positives of {state.called[0]} called positive; {state.seen[1]} were"
+    yield from budget.problems(_account(state))
     first = settings.horizon or settings.n1
-    events, stages, each, into = state.block.tolist()
+    events, count, each, into = state.block.tolist()
     doubled = max(events, first) // first  # 2^j
     possible = events == first * doubled and doubled & (doubled - 1) == 0 and events <= MAX_COUNT
     if not possible or (settings.horizon and doubled > 1):
         yield "block", f"has a block of {events} events; expected {first}{'' if settings.horizon else ', doubled'}"
-    elif (stages, each) != _stages(events):
-        yield "block", f"has {stages} stages of {each}; {events} events make {_stages(events)}"
+    elif (count, each) != stages.stages(events):
+        yield "block", f"has {count} stages of {each}; {events} events make {stages.stages(events)}"
     else:
         yield from outside("block", state.block[3:], 0, MAX_COUNT if settings.horizon else events - 1)
-        yield from outside("stage", state.stage[:1], 0, stages - 1)
+        yield from outside("stage", state.stage[:1], 0, count - 1)
         yield from outside("stage", state.stage[1:], 0, min(each - 1, into))
 
 
-def learn(settings: Threshold, state: State, probabilities: Vector, y: Vector, thresholds: Vector) -> None:
-    """Fill `thresholds` (n,) with what was live before each event was learnt, and move the state in place."""
-    if settings.objective == "f1":
-        kappa = settings.kappa if settings.horizon is None else 0.0
-        _learn_fofo(state, probabilities, y, kappa, thresholds)
-    elif settings.objective == "f1-window":
-        keep = 1.0 if settings.memory is None else 1.0 - EVERY / max(settings.memory, EVERY)
-        _learn_window(state, probabilities, y, _edges(), keep, thresholds)
-    elif settings.objective == "f1-ofo":
-        _learn_ofo(state, probabilities, y, thresholds)
-    else:
-        thresholds[:] = state.live[0]
-
-
 def current(settings: Threshold, state: State) -> float:  # noqa: ARG001
-    """The live threshold."""
+    """The live threshold; of an event of cost 1."""
     return float(state.live[0])
 
 
-@kernel
-def _log2(n):  # type: ignore[no-untyped-def]
-    """log2 of a whole number from 2 to 2^53 in plain arithmetic: exact at powers of two, the same on every machine."""
-    x = float(n)
-    result = 0.0
-    while x >= 2.0:
-        x *= 0.5
-        result += 1.0
-    bit = 0.5
-    for _ in range(52):
-        x *= x
-        if x >= 2.0:
-            x *= 0.5
-            result += bit
-        bit *= 0.5
-    return result
+def learn(
+    settings: Threshold,
+    state: State,
+    probabilities: Vector,
+    y: Vector,
+    decided: NDArray[np.bool_],
+    costs: Vector,
+    clocks: Vector,
+    thresholds: Vector,
+    decisions: Counts,
+) -> None:
+    """Learn n labelled events in order; `thresholds` and `decisions` (n,) get what was said of each before.
+
+    An event that is `decided` (n,) only now goes into the account; of another, decided when it was served, is said what
+    would be said now. `costs` (n,) are the events' factors, `clocks` (n,) the learner's clock after each, NaN while
+    unknown. Moves the state in place.
+    """
+    rule = _rule(settings)
+    rules.learn(rule, state, objectives.edges(), probabilities, y, decided, costs, clocks, thresholds, decisions)
 
 
-@kernel
-def _stages(n):  # type: ignore[no-untyped-def]
-    """(m, n0) of FOFO(n). floor(log2(q) / 2) is counted in fours: n = 256, where q is 4^3, must not come out as 2."""
-    quotient = 2.0 * n / _log2(n)
-    fours = 0
-    while quotient >= 4.0:
-        quotient *= 0.25
-        fours += 1
-    m = max(1, fours - 1)
-    return m, n // m
+def serve(
+    settings: Threshold,
+    state: State,
+    probabilities: Vector,
+    costs: Vector,
+    clocks: Vector,
+    thresholds: Vector,
+    decisions: Counts,
+) -> None:
+    """Decide n unlabelled events in order, and account for them; fills `thresholds` and `decisions` (n,)."""
+    rule = _rule(settings)
+    rules.decide(rule, state, objectives.edges(), probabilities, costs, clocks, False, thresholds, decisions)
 
 
-@kernel
-def _learn_fofo(state, probabilities, y, kappa, thresholds):  # type: ignore[no-untyped-def]
-    live, seen, theta, centre, radius, block, stage, _, _ = state
-    for t in range(y.shape[0]):
-        thresholds[t] = live[0]
-        seen[1 if y[t] > 0.0 else 0] += 1
-        pi = seen[1] / (seen[0] + seen[1])
-        gamma = radius[0] / math.sqrt(10.0 * block[2])
-        g = pi * theta[0] - max(probabilities[t] - theta[0], 0.0)
-        low = max(0.0, centre[0] - radius[0])
-        high = min(0.5, centre[0] + radius[0])
-        theta[0] = min(max(theta[0] - gamma * g, low), high)
-        stage[1] += 1
-        live[0] = (stage[1] * live[0] + theta[0]) / (stage[1] + 1)
-        block[3] += 1
-        if kappa > 0.0 and block[3] == block[0]:
-            block[0] *= 2
-            block[1], block[2] = _stages(block[0])
-            block[3] = 0
-            radius[0] = min(0.5, kappa * radius[0])
-            stage[0] = 0
-        elif stage[1] == block[2]:
-            if stage[0] + 1 < block[1]:
-                stage[0] += 1
-                radius[0] *= 0.5
-        else:
-            continue
-        stage[1] = 0
-        theta[0] = live[0]
-        centre[0] = live[0]
+def note(settings: Threshold, state: State, probabilities: Vector, decisions: Counts, clocks: Vector) -> None:
+    """Account for n unlabelled events that were decided elsewhere: after what `serve` said, the same bits as there."""
+    columns = [np.array(column, dtype=np.float64) for column in (probabilities, clocks)]  # a record's are read-only
+    known = np.array(decisions, dtype=np.int64)
+    unused = np.empty(0)
+    rules.decide(_rule(settings), state, objectives.edges(), columns[0], unused, columns[1], True, unused, known)
 
 
-@kernel
-def _learn_ofo(state, probabilities, y, thresholds):  # type: ignore[no-untyped-def]
-    live, seen, called = state.live, state.seen, state.called
-    for t in range(y.shape[0]):
-        thresholds[t] = live[0]
-        positive = 1 if y[t] > 0.0 else 0
-        seen[positive] += 1
-        if probabilities[t] >= live[0]:
-            called[0] += 1
-            called[1] += positive
-        live[0] = called[1] / (seen[1] + called[0])  # at 0 the first event was called positive: no division by 0
+def look(settings: Threshold, state: State, probabilities: Vector, costs: Vector) -> tuple[Vector, Counts]:
+    """What would be said of each event now, were it the next: thresholds and decisions, (n,); the state stays."""
+    thresholds, decisions = np.empty(len(probabilities)), np.empty(len(probabilities), dtype=np.int64)
+    rules.look(_rule(settings), state, probabilities, costs, thresholds, decisions)
+    return thresholds, decisions
 
 
-@functools.cache
-def _edges() -> Vector:
-    """The lowest probability of each bin, (BINS,). The first bin takes in all that is below."""
-    edges = np.array([sigmoid(-REACH + i * (2 * REACH / BINS)) for i in range(BINS)])
-    edges[0] = 0.0
-    return edges
-
-
-@kernel
-def _learn_window(state, probabilities, y, edges, keep, thresholds):  # type: ignore[no-untyped-def]
-    live, seen, bins = state.live, state.seen, state.bins
-    for t in range(y.shape[0]):
-        thresholds[t] = live[0]
-        own = 1 if y[t] > 0.0 else 0
-        seen[own] += 1
-        low, high = 0, edges.shape[0]  # the last edge at or below p is in [low, high)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if edges[middle] <= probabilities[t]:
-                low = middle
-            else:
-                high = middle
-        bins[own, low] += 1.0
-        events = seen[0] + seen[1]
-        if events <= FIRST or events % EVERY == 0:
-            live[0] = edges[_best(bins)]
-        if events % EVERY == 0 and keep < 1.0:
-            for b in range(bins.shape[1]):
-                bins[0, b] *= keep
-                bins[1, b] *= keep
-
-
-@kernel
-def _best(bins):  # type: ignore[no-untyped-def]
-    """The bin from which on calling events positive gives the largest F, shrunk by two imagined errors."""
-    best, found = -1.0, 0
-    hits = called = positives = 0.0
-    for b in range(bins.shape[1]):
-        positives += bins[1, b]
-    for b in range(bins.shape[1] - 1, -1, -1):
-        hits += bins[1, b]
-        called += bins[0, b] + bins[1, b]
-        f1 = 2.0 * hits / (positives + called + 2.0)
-        if f1 > best:
-            best, found = f1, b
-    return found
+def _account(state: State) -> Account:
+    return Account._make(getattr(state, name) for name in Account._fields)

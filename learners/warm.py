@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
+from learners.batch import Served
 from learners.catalogue import algorithms
 from learners.config import Config
+from learners.ids import hashes_of
 from learners.learner import Learner
 
 __all__ = ["warm"]
@@ -28,7 +32,13 @@ _EVENTS: dict[str, list[Any]] = {
 }
 _SCALINGS = ("none", "unit", "standard", "maxabs")
 _EMBEDDINGS = ("nystroem", "fourier")
-_OBJECTIVES = ("f1", "f1-window", "f1-ofo", "fixed")
+_OBJECTIVES: list[dict[str, Any]] = [
+    {"objective": "f1"},
+    {"objective": "f1-window"},
+    {"objective": "f1-ofo"},
+    {"objective": "budget", "alerts": 1},
+]
+_CALIBRATIONS = ("platt", "none", "histogram", "isotonic")
 
 
 def warm() -> Iterator[str]:
@@ -47,7 +57,9 @@ def warm() -> Iterator[str]:
                     "remembered_ids": 2,
                 }
                 if not algorithm.TRAITS.ordinal:
-                    config["threshold"] = {"objective": _OBJECTIVES[number % len(_OBJECTIVES)]}
+                    config["threshold"] = _OBJECTIVES[number % len(_OBJECTIVES)]
+                    if not algorithm.TRAITS.posterior:
+                        config["calibration"] = {"kind": _CALIBRATIONS[number % len(_CALIBRATIONS)]}
                 if hasattr(algorithm, "fit"):
                     config |= {"refit_every": 2, "refit_window": 4}
                 if "embedding" in algorithm.TRAITS.defaults:
@@ -60,5 +72,9 @@ def _exercise(learner: Learner, events: list[Any]) -> None:
     low, high = (0, 1) if learner.config.labels.ranks is None else (1, 2)
     learner.learn(events, [low, high, low], ids=["a", "b", "c"])
     learner.learn(events, [high, low, high], ids=["d", "b", None])
-    learner.score(events)
+    learner.learn(events[:1] * 64, [low] * 64, times=[float(i) for i in range(64)])  # a row of the history
+    scores = learner.scorer().score(learner.encode(events))
+    learner.apply(Served(hashes_of(["s", "t", "u"]), np.arange(100.0, 103.0), *scores))
+    learner.learn(events[:1], [high], ids=["a"])  # a correction
+    learner.figures()
     Learner.restored(learner.config, learner.state())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 from collections.abc import AsyncIterator
@@ -114,6 +115,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app = FastAPIOffline(title="rarestream", version=__version__, description=_ABOUT, lifespan=lifespan)
     app.state.settings = settings
     app.state.buffered = routes.Buffered()
+    app.state.closing = asyncio.Event()
+    app.state.streams = 0
     app.include_router(routes.router)
     app.include_router(pages.router)
     app.add_middleware(RequestIds)

@@ -1,11 +1,12 @@
-"""The command line: serve, create, replay, demo, warm. Each command imports what it needs, so that `--help` is quick.
+"""The command line: serve, create, threshold, replay, demo, warm.
+
+Each command imports what it needs, so that `--help` is quick.
 
 Exit status: 0 done, 1 failed (the reason is on stderr), 2 wrong usage, 130 a replay stopped by Ctrl-C (143: SIGTERM).
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import sys
@@ -19,11 +20,30 @@ import typer
 
 from service import __version__
 from service.commands.failure import CommandFailed
+from service.commands.options import (
+    OBJECTIVES,
+    Alerts,
+    Beta,
+    CostField,
+    FalseNegative,
+    FalsePositive,
+    Rate,
+    Target,
+    Unit,
+    Value,
+    check_late,
+    duration,
+    field_of,
+    given,
+    json_file,
+    param_of,
+    ranks_of,
+    threshold_of,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from service.commands.replay import Outcome, Plan
     from service.settings import Settings
 
 __all__ = ["app", "main"]
@@ -35,7 +55,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # a traceback is for a bug report: plain and whole
 )
 
+_DAY = 86_400.0  # seconds: the usual unit of time of a budget
+
 Url = Annotated[str, typer.Option(envvar="RARESTREAM_URL", help="Where the service is.")]
+
+
 Store = Annotated[
     str | None, typer.Option(help="sqlite:///path (three slashes relative, four absolute) or redis://host:port/db.")
 ]
@@ -104,15 +128,30 @@ def create(
     extra: Annotated[str | None, typer.Option(help="table: refuse or ignore undeclared features.")] = None,
     param: Annotated[list[str] | None, typer.Option(help="A parameter of the algorithm, C=0.1. Repeatable.")] = None,
     scaling: Annotated[str | None, typer.Option(help="none, unit, standard or maxabs.")] = None,
-    calibration: Annotated[str | None, typer.Option(help="posterior or platt.")] = None,
+    calibration: Annotated[
+        str | None, typer.Option(help="Score to probability: posterior, platt, isotonic, histogram or none.")
+    ] = None,
     embedding: Annotated[str | None, typer.Option(help="none, nystroem or fourier: nonlinear features.")] = None,
     components: Annotated[int | None, typer.Option(help="embedding: how many landmarks or features.")] = None,
     warmup: Annotated[int | None, typer.Option(help="embedding: events that it is fitted to.")] = None,
     width: Annotated[float | None, typer.Option(help="embedding: b of the kernel exp(-|x - u|^2 / b).")] = None,
-    threshold: Annotated[
-        str | None, typer.Option(help="What it is learnt for: f1, f1-window, f1-ofo or fixed.")
+    threshold: Annotated[str | None, typer.Option(help=f"What it is learnt for: {OBJECTIVES}.")] = None,
+    value: Value = None,
+    beta: Beta = None,
+    target: Target = None,
+    false_positive: FalsePositive = None,
+    false_negative: FalseNegative = None,
+    cost_field: CostField = None,
+    alerts: Alerts = None,
+    unit: Unit = None,
+    rate: Rate = None,
+    label_ttl: Annotated[
+        float | None,
+        typer.Option(parser=duration, metavar="DURATION", help="How long an event waits for its label: 90d."),
     ] = None,
+    unlabelled: Annotated[str | None, typer.Option(help="What it becomes then: nothing or negative.")] = None,
     window: Annotated[int | None, typer.Option(help="Events that the windowed figures look back on.")] = None,
+    window_seconds: Annotated[float | None, typer.Option(help="Seconds that they look back on at most.")] = None,
     refit_every: Annotated[int | None, typer.Option(help="Batch algorithms: labelled events between fits.")] = None,
     refit_window: Annotated[int | None, typer.Option(help="Batch algorithms: events retained for fits.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of the random choices.")] = None,
@@ -124,7 +163,7 @@ def create(
         from service.commands.api import Api, ApiError
         from service.commands.hints import misplaced
 
-        body: dict[str, Any] = _json_file(config) if config else {}
+        body: dict[str, Any] = json_file(config) if config else {}
         chosen = {
             "kind": features,
             "dim": dim,
@@ -132,28 +171,32 @@ def create(
             "text": text,
             "categorical": categorical,
             "log": log,
-            "fields": [_field(one) for one in field] if field else None,
+            "fields": [field_of(one) for one in field] if field else None,
             "extra": extra,
         }
-        described = _given(chosen)
+        described = given(chosen)
         if described and features is None:
             said = "it is dense or sparse" if described.keys() == {"dim"} else "one of dense, sparse, named, table"
             option = next(iter(described)).replace("fields", "field")
             raise typer.BadParameter(f"missing beside --{option}; {said}", param_hint="--features")
-        given = {
+        settings = {
             "algorithm": algorithm,
             "features": described,
-            "params": dict(_param(one) for one in param or ()),
-            "scaling": _given({"kind": scaling}),
-            "embedding": _given({"kind": embedding, "components": components, "warmup": warmup, "width": width}),
-            "calibration": _given({"kind": calibration}),
-            "threshold": _given({"objective": threshold}),
+            "params": dict(param_of(one) for one in param or ()),
+            "scaling": given({"kind": scaling}),
+            "embedding": given({"kind": embedding, "components": components, "warmup": warmup, "width": width}),
+            "calibration": given({"kind": calibration}),
+            "threshold": threshold_of(
+                threshold, value, beta, target, false_positive, false_negative, cost_field, alerts, unit, rate
+            ),
+            "late": given({"label_ttl": label_ttl, "unlabelled": unlabelled}),
             "window": window,
+            "window_seconds": window_seconds,
             "refit_every": refit_every,
             "refit_window": refit_window,
             "seed": seed,
         }
-        body |= _given(given)
+        body |= given(settings)
         with Api(url) as api:
             try:
                 document, new = api.create(name, body)
@@ -161,6 +204,42 @@ def create(
                 raise CommandFailed("\n".join([str(error), *misplaced(body, error.pointers)])) from None
         print(f"{name} is created" if new else f"{name} exists already, with this configuration")
         print(json.dumps(document["config"], indent=2))
+
+
+@app.command()
+def threshold(
+    name: Annotated[str, typer.Argument(help="The learner's name.")],
+    objective: Annotated[str, typer.Argument(help=f"What it is learnt for: {OBJECTIVES}.")],
+    value: Value = None,
+    beta: Beta = None,
+    target: Target = None,
+    false_positive: FalsePositive = None,
+    false_negative: FalseNegative = None,
+    cost_field: CostField = None,
+    alerts: Alerts = None,
+    unit: Unit = None,
+    rate: Rate = None,
+    url: Url = "http://127.0.0.1:8000",
+) -> None:
+    """Change what a learner's threshold is learnt for. Nothing that was learnt is lost.
+
+    Settings that are not given stay as they are where the objective stays,
+    and are the usual ones of another.
+    """
+    with _reporting():
+        from service.commands.api import Api
+
+        settings = threshold_of(
+            objective, value, beta, target, false_positive, false_negative, cost_field, alerts, unit, rate
+        )
+        if rate is not None and alerts is None and unit is None:  # one takes the place of the other
+            settings |= {"alerts": None, "unit_seconds": _DAY}
+        elif alerts is not None and rate is None:
+            settings["rate"] = None
+        with Api(url) as api:
+            document = api.change(name, {"threshold": settings})
+        print(f"{name} has the threshold of {objective}")
+        print(json.dumps(document["config"]["threshold"], indent=2))
 
 
 @app.command()
@@ -183,6 +262,20 @@ def replay(
     wait: Annotated[
         bool, typer.Option("--wait", help="Batch algorithms: wait for each fit before the next rows.")
     ] = False,
+    label_delay: Annotated[
+        float | None,
+        typer.Option(
+            parser=duration,
+            metavar="DURATION",
+            help="Score each row when it comes, send its label so much later by its --time: 7d, 12h, 30m, 45s.",
+        ),
+    ] = None,
+    label_every: Annotated[
+        float | None,
+        typer.Option(
+            parser=duration, metavar="DURATION", help="With it: labels come in rounds so far apart, 1h; much faster."
+        ),
+    ] = None,
     retry_seconds: Annotated[float, typer.Option(min=0, help="How long a request is tried again.")] = 60.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
     url: Url = "http://127.0.0.1:8000",
@@ -197,27 +290,39 @@ def replay(
     Batch algorithms are fitted in the background while rows come, so the
     figures of such a replay depend on how fast it is. With --wait they do
     not: to a new learner, with the same --batch, it gives the same figures.
+
+    With --label-delay it goes as in production: a row is scored by what was
+    known at its --time, and learnt when its label comes, by its --id. Rows of
+    the file have to be in the order of time, or nearly. It is resumed with
+    the same --label-delay and --label-every only.
     """
     with _reporting():
         from service.commands.api import Api, Stopped
         from service.commands.cells import Columns
+        from service.commands.late import Delay
         from service.commands.pacing import Interruption
         from service.commands.replay import Plan, replay_file
+        from service.commands.summary import tell
 
-        order = _ranks(ranks) if ranks is not None else ()
+        check_late(label_delay, label_every, id, time, wait)
+        order = ranks_of(ranks) if ranks is not None else ()
         columns = Columns(label, tuple(positive or ()), order, tuple(drop or ()), id, time, weight)
+        delay = None if label_delay is None else Delay(label_delay, label_every or 0.0)
         notes = _console(stderr=True)
         with (
             Interruption() as interruption,
             Api(url, patience=retry_seconds, wait=interruption.wait, notice=notes.print) as api,
         ):
-            plan = Plan(file, learner, columns, format, limit, rate, batch, wait)
+            plan = Plan(file, learner, columns, format, limit, rate, batch, wait, delay)
             try:
                 outcome = replay_file(plan, api, interruption, notes)
             except Stopped:  # before the first batch, or after the last
                 outcome = None
         if outcome is not None:
-            _show(outcome, plan, as_json, notes)
+            if as_json:
+                print(json.dumps(outcome.to_json() | {"learner": learner, "file": str(file)}))
+            else:
+                tell(outcome, plan, notes, _console(stderr=False))
         if interruption:
             notes.print("stopped; the same command goes on from there")
             raise typer.Exit(128 + (interruption.signal or 0))
@@ -254,13 +359,13 @@ def warm() -> None:
     print(f"the kernels are in {cache_directory()}")
 
 
-def _settings(**given: Any) -> Settings:
+def _settings(**options: Any) -> Settings:
     from pydantic import ValidationError
 
     from service.settings import Settings
 
     try:
-        return Settings(**_given(given))
+        return Settings(**given(options))
     except ValidationError as error:
         lines = [f"  {'.'.join(map(str, one['loc']))}: {one['msg']}, not {one['input']!r}" for one in error.errors()]
         raise CommandFailed("\n".join(["some settings are wrong (options, RARESTREAM_*):", *lines])) from None
@@ -290,75 +395,3 @@ def _console(*, stderr: bool) -> Console:
     from rich.console import Console
 
     return Console(stderr=stderr, markup=False, highlight=False, soft_wrap=True)
-
-
-def _show(outcome: Outcome, plan: Plan, as_json: bool, notes: Console) -> None:
-    from service.commands.console import behind, figures_table, fit_of
-
-    rows = outcome.rows
-    if as_json:
-        print(json.dumps(outcome.to_json() | {"learner": plan.learner, "file": str(plan.file)}))
-        return
-    if rows.complete and rows.next == rows.start:
-        notes.print("no row is left: all were learnt before")
-    else:
-        notes.print(f"rows {rows.start:,} to {rows.next:,}: {rows.applied:,} learnt, {rows.duplicate:,} duplicates")
-    if outcome.metrics is not None:
-        _console(stderr=False).print(figures_table(outcome.metrics, outcome.speed))
-    if outcome.learner is not None:
-        if (fit := fit_of(outcome.learner)) is not None:
-            notes.print(f"last fit: {fit}")
-        for line in behind(outcome.learner):
-            notes.print(line)
-        if not outcome.learner["ready"]:
-            notes.print(f"{plan.learner} is not ready: {outcome.learner['not_ready']}")
-
-
-def _given(values: dict[str, Any]) -> dict[str, Any]:
-    """Without what was not given."""
-    return {name: value for name, value in values.items() if value not in (None, [], {})}
-
-
-def _param(text: str) -> tuple[str, Any]:
-    """`C=0.1` -> ("C", 0.1); a value that is not JSON is a string."""
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--param")
-    try:
-        return name, json.loads(value)
-    except json.JSONDecodeError:
-        return name, value
-
-
-def _ranks(text: str) -> tuple[str, ...]:
-    """`low,medium,high` -> the labels; one that has a comma stands in double quotes, as in a CSV file."""
-    labels = [label.strip() for line in csv.reader(text.splitlines(), skipinitialspace=True) for label in line]
-    if len(labels) < 2 or "" in labels:
-        raise typer.BadParameter(f"{text!r}; expected two or more labels, LOW,MEDIUM,HIGH", param_hint="--ranks")
-    return tuple(labels)
-
-
-def _field(text: str) -> dict[str, Any]:
-    """`country:categorical:16` -> a declared field; the service checks it."""
-    name, *rest = text.split(":")
-    match rest:
-        case ["numeric"]:
-            return {"name": name, "kind": "numeric"}
-        case ["numeric", "log"]:
-            return {"name": name, "kind": "numeric", "log": True}
-        case ["categorical"]:
-            return {"name": name, "kind": "categorical"}
-        case ["categorical", categories] if categories.isdecimal():
-            return {"name": name, "kind": "categorical", "categories": int(categories)}
-    expected = "NAME:numeric, NAME:numeric:log or NAME:categorical[:CATEGORIES]"
-    raise typer.BadParameter(f"{text!r}; expected {expected}", param_hint="--field")
-
-
-def _json_file(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or not JSON
-        raise CommandFailed(f"{path}: {error}") from None
-    if not isinstance(values, dict):
-        raise CommandFailed(f"{path}: not a JSON object")
-    return values

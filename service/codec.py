@@ -18,16 +18,26 @@ from numpy.typing import NDArray
 
 from learners import Config
 from learners.arrays import Sparse
-from learners.batch import Batch, Fitted, Restored, Segment
+from learners.batch import Batch, Changed, Fitted, Late, Restored, Segment, Served
+from learners.comparison import Compared, GroupConfig
 from learners.parameters import Refused
 from service.errors import Damaged
 
-__all__ = ["Created", "Record", "Snapshot", "pack_record", "pack_snapshot", "unpack_record", "unpack_snapshot"]
+__all__ = [
+    "Created",
+    "Record",
+    "Snapshot",
+    "config_of",
+    "pack_record",
+    "pack_snapshot",
+    "unpack_record",
+    "unpack_snapshot",
+]
 
 _MAGIC = b"rare"
 _VERSION = 1
 _HEADER = struct.Struct("<4sBBI")
-_CREATED, _BATCH, _RESTORED, _SNAPSHOT, _FITTED = 1, 2, 3, 4, 5
+_CREATED, _BATCH, _RESTORED, _SNAPSHOT, _FITTED, _SERVED, _CHANGED, _COMPARED = range(1, 9)
 
 
 class _Array(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -46,11 +56,24 @@ class _BatchParts(msgspec.Struct, forbid_unknown_fields=True):
     times: _Array | None = None
     ids: list[str | None] | None = None
     segments: list[tuple[int, int, str, int]] = []
+    costs: _Array | None = None
+    late: dict[str, _Array] | None = None
+
+
+class _ServedParts(msgspec.Struct, forbid_unknown_fields=True):
+    hashes: _Array
+    times: _Array
+    scores: _Array
+    decisions: bytes  # int8
+    probabilities: _Array | None = None
+    thresholds: _Array | None = None
+    ready: bool = True
 
 
 class _RestoredParts(msgspec.Struct, forbid_unknown_fields=True):
     position: int
     state: dict[str, _Array]
+    parts: dict[str, Any] | None = None
 
 
 class _FittedParts(msgspec.Struct, forbid_unknown_fields=True):
@@ -67,20 +90,20 @@ class _SnapshotParts(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Created(msgspec.Struct, frozen=True):
-    """The first record of a log: the configuration, as JSON."""
+    """The first record of a log: the configuration of a learner or a group, as JSON; see `config_of`."""
 
     config: dict[str, Any]
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """A learner's whole state after the record at `position`."""
+    """The whole state of a learner or a group after the record at `position`."""
 
     position: int
-    config: Config
+    config: Config | GroupConfig
     state: dict[str, NDArray[np.generic]]
 
 
-Record = Created | Batch | Fitted | Restored
+Record = Created | Batch | Changed | Compared | Fitted | Restored | Served
 
 _DTYPES = {"<f8", "<i8", "<u8", "<u4", "|i1", "|u1", "|b1"}
 _encoder = msgspec.msgpack.Encoder()
@@ -132,6 +155,8 @@ def _batch_parts(batch: Batch) -> _BatchParts:
         times=_array(batch.times),
         ids=None if batch.ids is None else list(batch.ids),
         segments=[(one.start, one.stop, one.name, one.offset) for one in batch.segments],
+        costs=_array(batch.costs),
+        late=None if batch.late is None else _state(batch.late._asdict()),
     )
     rows = batch.rows
     if isinstance(rows, Sparse):
@@ -156,7 +181,34 @@ def _batch(parts: _BatchParts, what: str) -> Batch:
         raise Damaged(f"{what} has no features")
     segments = tuple(Segment(*one) for one in parts.segments)
     ids = None if parts.ids is None else tuple(parts.ids)
-    return Batch(rows, labels, floats(parts.weights), floats(parts.times), ids, segments)
+    late = None
+    if parts.late is not None:
+        if set(parts.late) != set(Late._fields):
+            raise Damaged(f"{what} has late labels of another form")
+        late = Late(**{name: _numpy(one, what) for name, one in parts.late.items()})
+    return Batch(rows, labels, floats(parts.weights), floats(parts.times), ids, segments, floats(parts.costs), late)
+
+
+def _served_parts(served: Served) -> _ServedParts:
+    return _ServedParts(
+        **_state({"hashes": served.hashes, "times": served.times, "scores": served.scores}),
+        decisions=served.decisions.astype(np.int8).tobytes(),
+        probabilities=_array(served.probabilities),
+        thresholds=_array(served.thresholds),
+        ready=served.ready,
+    )
+
+
+def _served(parts: _ServedParts, what: str) -> Served:
+    return Served(
+        _numpy(parts.hashes, what),
+        _numpy(parts.times, what),
+        _numpy(parts.scores, what),
+        np.frombuffer(parts.decisions, dtype=np.int8).astype(np.int64),
+        None if parts.probabilities is None else _numpy(parts.probabilities, what),
+        None if parts.thresholds is None else _numpy(parts.thresholds, what),
+        parts.ready,
+    )
 
 
 def pack_record(record: Record) -> bytes:
@@ -164,7 +216,14 @@ def pack_record(record: Record) -> bytes:
     if isinstance(record, Created):
         return _frame(_CREATED, _encoder.encode(record.config))
     if isinstance(record, Restored):
-        return _frame(_RESTORED, _encoder.encode(_RestoredParts(record.position, _state(record.state))))
+        restored = _RestoredParts(record.position, _state(record.state), record.parts)
+        return _frame(_RESTORED, _encoder.encode(restored))
+    if isinstance(record, Served):
+        return _frame(_SERVED, _encoder.encode(_served_parts(record)))
+    if isinstance(record, Compared):
+        return _frame(_COMPARED, _encoder.encode(_state(vars(record))))
+    if isinstance(record, Changed):
+        return _frame(_CHANGED, _encoder.encode(record.parts))
     if isinstance(record, Fitted):
         return _frame(
             _FITTED, _encoder.encode(_FittedParts(record.events, record.restores, record.dim, _state(record.arrays)))
@@ -180,11 +239,21 @@ def unpack_record(data: bytes, what: str) -> Record:
             return Created(msgspec.msgpack.decode(body, type=dict[str, Any]))
         if kind == _RESTORED:
             restored = msgspec.msgpack.decode(body, type=_RestoredParts)
-            return Restored(restored.position, {name: _numpy(one, what) for name, one in restored.state.items()})
+            state = {name: _numpy(one, what) for name, one in restored.state.items()}
+            return Restored(restored.position, state, restored.parts)
         if kind == _FITTED:
             fitted = msgspec.msgpack.decode(body, type=_FittedParts)
             arrays = {name: _numpy(one, what) for name, one in fitted.arrays.items()}
             return Fitted(fitted.events, fitted.restores, fitted.dim, arrays)
+        if kind == _SERVED:
+            return _served(msgspec.msgpack.decode(body, type=_ServedParts), what)
+        if kind == _CHANGED:
+            return Changed(msgspec.msgpack.decode(body, type=dict[str, Any]))
+        if kind == _COMPARED:
+            columns = msgspec.msgpack.decode(body, type=dict[str, _Array])
+            if set(columns) != set(Compared.__annotations__):
+                raise Damaged(f"{what} is a comparison of another form")
+            return Compared(**{name: _numpy(one, what) for name, one in columns.items()})
         if kind == _BATCH:
             return _batch(msgspec.msgpack.decode(body, type=_BatchParts), what)
     except msgspec.DecodeError as error:
@@ -192,7 +261,12 @@ def unpack_record(data: bytes, what: str) -> Record:
     raise Damaged(f"{what} is of unknown kind {kind}")
 
 
-def pack_snapshot(position: int, config: Config, state: dict[str, NDArray[np.generic]]) -> bytes:
+def config_of(values: dict[str, Any]) -> Config | GroupConfig:
+    """The configuration of a learner, or that of a group. Raises `Refused`."""
+    return GroupConfig.of(values) if "learners" in values else Config.of(values)
+
+
+def pack_snapshot(position: int, config: Config | GroupConfig, state: dict[str, NDArray[np.generic]]) -> bytes:
     """The bytes of a snapshot. O(bytes)."""
     return _frame(_SNAPSHOT, _encoder.encode(_SnapshotParts(position, config.to_json(), _state(state))))
 
@@ -204,7 +278,7 @@ def unpack_snapshot(data: bytes, what: str) -> Snapshot:
         raise Damaged(f"{what} is not a snapshot (kind {kind})")
     try:
         parts = msgspec.msgpack.decode(body, type=_SnapshotParts)
-        config = Config.of(parts.config)
+        config = config_of(parts.config)
     except (msgspec.DecodeError, Refused) as error:
         raise Damaged(f"{what} is not readable: {error}") from error
     return Snapshot(parts.position, config, {name: _numpy(one, what) for name, one in parts.state.items()})

@@ -1,14 +1,30 @@
-"""The engine: every learner on this node. It creates, finds, deletes and recovers them, and follows other nodes."""
+"""The engine: every learner and group on this node. It creates, finds, deletes and recovers them, and follows others.
+
+The log of a group has its name behind an @, which no learner's name begins with.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import uuid
+from collections.abc import Callable
 
+from learners.comparison import Comparison, GroupConfig
 from learners.config import Config
+from learners.parameters import Problem
 from service.codec import Created, pack_record
-from service.errors import LearnerGone, LimitReached, NameTaken, ServiceError, StoreUnavailable, UnknownLearner
+from service.errors import (
+    Invalid,
+    LearnerGone,
+    LimitReached,
+    NameTaken,
+    ServiceError,
+    StoreUnavailable,
+    UnknownGroup,
+    UnknownLearner,
+)
+from service.groups import HostedGroup
 from service.hosted import Hosted
 from service.node import Node
 from service.settings import Settings
@@ -18,6 +34,8 @@ __all__ = ["Engine"]
 
 logger = logging.getLogger("rarestream.engine")
 
+_GROUP = "@"  # before a group's name, as the name of its log
+
 
 class Engine:
     """All learners of this node over one store."""
@@ -25,6 +43,7 @@ class Engine:
     def __init__(self, store: Store, settings: Settings) -> None:
         self.node = Node(store, settings)
         self.hosted: dict[str, Hosted] = {}
+        self.groups: dict[str, HostedGroup] = {}
         self.unavailable: dict[str, ServiceError] = {}  # learners of the store that cannot be hosted, and why
         self.ready = False  # every learner of the store is here
         self._creating = asyncio.Lock()
@@ -47,7 +66,7 @@ class Engine:
         if self._following is not None:
             self._following.cancel()
             await asyncio.wait([self._following])
-        await asyncio.gather(*(hosted.close(save=True) for hosted in list(self.hosted.values())))
+        await asyncio.gather(*(hosted.close(save=True) for hosted in self._all()))
         await self.node.close()
 
     # Learners
@@ -56,12 +75,35 @@ class Engine:
         """The learner of this name. Raises `UnknownLearner`, or `StoreUnavailable` while that cannot be known."""
         hosted = self.hosted.get(name)
         if hosted is None:
-            if name in self.unavailable:
-                raise self.unavailable[name]
-            if not self.ready:
-                raise StoreUnavailable("this node has not loaded its learners yet")
+            self._known(name)
             raise UnknownLearner(f"there is no learner named {name}")
         return hosted
+
+    def group(self, name: str) -> HostedGroup:
+        """The group of this name. Raises `UnknownGroup`, or `StoreUnavailable` while that cannot be known."""
+        group = self.groups.get(name)
+        if group is None:
+            self._known(_GROUP + name)
+            raise UnknownGroup(f"there is no group named {name}")
+        return group
+
+    def _known(self, log: str) -> None:
+        """Raise what stands in the way of knowing whether there is such a log."""
+        if log in self.unavailable:
+            raise self.unavailable[log]
+        if not self.ready:
+            raise StoreUnavailable("this node has not loaded its learners yet")
+
+    def members(self, group: HostedGroup) -> dict[str, Hosted]:
+        """The learners of a group, in its order.
+
+        Raises `UnknownLearner` where one was deleted, `Invalid` where one was created anew that cannot be compared.
+        """
+        members = {name: self.get(name) for name in group.config.learners}
+        for name, member in members.items():
+            if member.learner.config.labels.ranks is not None:
+                raise Invalid(f"{name} of this group tells ranks by now; groups compare AUCs. Nothing was changed")
+        return members
 
     async def create(self, name: str, config: Config) -> tuple[Hosted, bool]:
         """The learner of this name and configuration, and whether it is new.
@@ -70,44 +112,108 @@ class Engine:
         """
         async with self._creating:
             hosted = self.hosted.get(name)
-            if hosted is None and len(self.hosted) >= self.node.settings.max_learners:
-                raise LimitReached(f"this node has {len(self.hosted)} learners, its limit")
+            new = hosted is None
             if hosted is None:
-                token = uuid.uuid4().bytes
-                data = pack_record(Created(config.to_json()))
-                head = await self.node.reached(self.node.store.create(name, token, data))
-                hosted = await self._host(name, head)
-                if head.birth == token:
-                    return hosted, True
-                hosted.follow()
+                self._room()
+                found, new = await self._created(name, config)
+                assert isinstance(found, Hosted)
+                hosted = found
         if hosted.learner.config != config:
-            raise NameTaken(f"{name} exists with another configuration; delete it first, or choose another name")
-        return hosted, False
+            changed = hosted.learner.config.fixed == config.fixed
+            remedy = "PATCH changes what differs" if changed else "delete it first, or choose another name"
+            raise NameTaken(f"{name} exists with another configuration; {remedy}")
+        return hosted, new
+
+    async def create_group(self, name: str, config: GroupConfig) -> tuple[HostedGroup, bool]:
+        """The group of this name and configuration, and whether it is new.
+
+        Raises `Invalid` where a learner of it is not there or tells ranks, and as `create`.
+        """
+        problems = []
+        for i, member in enumerate(config.learners):
+            hosted = self.hosted.get(member)
+            if hosted is None:
+                problems.append(Problem(f"/learners/{i}", f"is {member}; there is no learner of this name"))
+            elif hosted.learner.config.labels.ranks is not None:
+                problems.append(Problem(f"/learners/{i}", f"is {member}, which tells ranks; groups compare AUCs"))
+        if problems:
+            raise Invalid("the group is refused; nothing was created", problems)
+        async with self._creating:
+            group = self.groups.get(name)
+            new = group is None
+            if group is None:
+                self._room()
+                found, new = await self._created(_GROUP + name, config)
+                assert isinstance(found, HostedGroup)
+                group = found
+        if group.config != config:
+            raise NameTaken(f"the group {name} exists with another configuration; delete it first")
+        return group, new
+
+    def _room(self) -> None:
+        if len(self.hosted) + len(self.groups) >= self.node.settings.max_learners:
+            raise LimitReached(f"this node has {len(self.hosted) + len(self.groups)} learners and groups, its limit")
+
+    async def _created(self, log: str, config: Config | GroupConfig) -> tuple[Hosted | HostedGroup, bool]:
+        """What the log of this name is of, which begins with this configuration if it is new; and whether it is."""
+        token = uuid.uuid4().bytes
+        data = pack_record(Created(config.to_json()))
+        head = await self.node.reached(self.node.store.create(log, token, data))
+        found = await self._host(log, head)
+        if head.birth != token:
+            found.follow()
+        return found, head.birth == token
 
     async def delete(self, name: str) -> None:
         """Remove a learner, its log and its snapshots, also one that cannot be hosted."""
-        if name in self.unavailable:
-            head = (await self.node.reached(self.node.store.heads())).get(name)
+        await self._delete(name, lambda: self.get(name))
+
+    async def delete_group(self, name: str) -> None:
+        """Remove a group and its comparison; its learners stay."""
+        await self._delete(_GROUP + name, lambda: self.group(name))
+
+    async def _delete(self, log: str, find: Callable[[], Hosted | HostedGroup]) -> None:
+        if log in self.unavailable:
+            head = (await self.node.reached(self.node.store.heads())).get(log)
             if head is not None:
-                await self.node.reached(self.node.store.delete(name, head.birth))
-            self.unavailable.pop(name, None)
+                await self.node.reached(self.node.store.delete(log, head.birth))
+            self.unavailable.pop(log, None)
             return
-        hosted = self.get(name)
-        await self.node.reached(self.node.store.delete(name, hosted.birth))
-        hosted.failed = LearnerGone(f"{name} was deleted")
+        hosted = find()
+        await self.node.reached(self.node.store.delete(log, hosted.birth))
+        hosted.failed = LearnerGone(f"{hosted.name} was deleted")
         self.forget(hosted)
         await hosted.close(save=False)
 
-    def forget(self, hosted: Hosted) -> None:
+    def forget(self, hosted: Hosted | HostedGroup) -> None:
         """Host it no longer."""
-        if self.hosted.get(hosted.name) is hosted:
-            del self.hosted[hosted.name]
+        if self._find(hosted.name) is hosted:
+            if isinstance(hosted, Hosted):
+                del self.hosted[hosted.name]
+            else:
+                del self.groups[hosted.name.removeprefix(_GROUP)]
 
-    async def _host(self, name: str, head: Head) -> Hosted:
-        learner, position, snapshot = await self.node.recover(name, head.birth)
-        hosted = Hosted(name, head.birth, learner, position, self.node, self.forget, snapshot=snapshot)
-        self.hosted[name] = hosted
+    def _find(self, log: str) -> Hosted | HostedGroup | None:
+        """What is hosted of the log of this name."""
+        return self.groups.get(log[1:]) if log.startswith(_GROUP) else self.hosted.get(log)
+
+    def _all(self) -> list[Hosted | HostedGroup]:
+        return [*self.hosted.values(), *self.groups.values()]
+
+    async def _host(self, log: str, head: Head) -> Hosted | HostedGroup:
+        machine, position, snapshot = await self.node.recover(log, head.birth)
+        if isinstance(machine, Comparison):
+            group = HostedGroup(log, head.birth, machine, position, self.node, self.forget, snapshot)
+            self.groups[log.removeprefix(_GROUP)] = group
+            return group
+        hosted = Hosted(log, head.birth, machine, position, self.node, self.forget, snapshot)
+        self.hosted[log] = hosted
         return hosted
+
+    def left_out(self, groups: bool) -> dict[str, str]:
+        """The learners of the store that cannot be hosted, or else the groups, by name: why."""
+        found = {log: error.detail for log, error in sorted(self.unavailable.items())}
+        return {log.removeprefix(_GROUP): why for log, why in found.items() if log.startswith(_GROUP) == groups}
 
     # Other nodes
 
@@ -118,13 +224,14 @@ class Engine:
                 await self._look_around()
             except StoreUnavailable as error:
                 logger.debug("the store does not answer: %s", error.detail)
-            for hosted in list(self.hosted.values()):
+            for hosted in self._all():
                 hosted.tick()
 
     async def _look_around(self) -> None:
         """Host what is new in the store, drop what is gone, catch up with what other nodes appended."""
         heads = await self.node.reached(self.node.store.heads())
-        for name, hosted in list(self.hosted.items()):
+        for hosted in self._all():
+            name = hosted.name
             head = heads.get(name)
             if head is None or head.birth != hosted.birth:
                 # created here a moment ago, after the heads were read? then the store still knows it
@@ -148,7 +255,7 @@ class Engine:
         for name in self.unavailable.keys() - heads.keys():
             del self.unavailable[name]
         if not self.ready:  # at the start, all of them side by side
-            learners = list(self.hosted.values())
+            learners = self._all()
             done = await asyncio.gather(*(hosted.catch_up() for hosted in learners), return_exceptions=True)
             for hosted, failure in zip(learners, done, strict=True):
                 if isinstance(failure, StoreUnavailable):
@@ -163,14 +270,14 @@ class Engine:
             logger.critical("other nodes are no longer followed", exc_info=error)
             self.ready = False
 
-    async def _meet(self, name: str, head: Head) -> None:
-        hosted = self.hosted.get(name)
+    async def _meet(self, log: str, head: Head) -> None:
+        hosted = self._find(log)
         if hosted is None:
             async with self._creating:
-                if name not in self.hosted:
-                    if len(self.hosted) >= self.node.settings.max_learners:
-                        raise LimitReached(f"{name} is not hosted: this node has its limit of learners")
-                    await self._host(name, head)
-            self.hosted[name].follow()
-        elif hosted.position < head.position and hosted.failed is None and not hosted.queued_events:
+                hosted = self._find(log)
+                if hosted is None:
+                    self._room()
+                    hosted = await self._host(log, head)
+            hosted.follow()
+        elif hosted.position < head.position and hosted.failed is None and not hosted.busy:
             hosted.follow()

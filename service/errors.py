@@ -4,11 +4,13 @@ ServiceError
 |- BadBody                400  bad-body             not JSON, or not the JSON of this route
 |- Invalid                422  invalid              well-formed, but some values are wrong (each is listed)
 |- UnknownLearner         404  unknown-learner
+|- UnknownGroup           404  unknown-group
 |- UnknownSnapshot        404  unknown-snapshot
 |- NameTaken              409  name-taken           the name exists with another configuration
 |- TooLarge               413  too-large            the body is over the limit
 |- WrongType              415  unsupported-type     a Content-Type that the route does not read
 |- QueueFull              429  queue-full           Retry-After: the learner is behind; nothing was taken
+|- TooManyStreams         429  too-many-streams     Retry-After: as many streams are open as may be
 |- LimitReached           409  limit-reached        no room for one more learner
 |- StoreError
    |- StoreUnavailable    503  store-unavailable    Retry-After: the log cannot be written just now
@@ -37,7 +39,9 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "TooLarge",
+    "TooManyStreams",
     "TooSlow",
+    "UnknownGroup",
     "UnknownLearner",
     "UnknownSnapshot",
     "WrongType",
@@ -74,6 +78,12 @@ class UnknownLearner(ServiceError):
     """No learner has this name."""
 
     status, code, title = 404, "unknown-learner", "No such learner"
+
+
+class UnknownGroup(ServiceError):
+    """No group has this name."""
+
+    status, code, title = 404, "unknown-group", "No such group"
 
 
 class UnknownSnapshot(ServiceError):
@@ -116,6 +126,12 @@ class QueueFull(ServiceError):
     """The learner is behind; nothing of the request was taken."""
 
     status, code, title, retry_after = 429, "queue-full", "The learner's queue is full", 1
+
+
+class TooManyStreams(ServiceError):
+    """As many streams are open as may be."""
+
+    status, code, title, retry_after = 429, "too-many-streams", "Too many streams are open", 10
 
 
 class LimitReached(ServiceError):

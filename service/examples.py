@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["CREATE", "PREDICT", "UPDATE"]
+__all__ = ["CHANGE", "CREATE", "GROUP", "LABELS", "PREDICT", "UPDATE"]
 
 CREATE: dict[str, Any] = {
     "named features": {
@@ -60,3 +60,15 @@ PREDICT: dict[str, Any] = {
     "batch": {"events": [{"id": "tx-3", "features": {"amount": 700.0, "merchant": "m-17"}}]},
     "ordinal": {"events": [{"x": [0.1, 0.2, 0.3]}]},
 }
+
+LABELS: dict[str, Any] = {
+    "two classes": {"events": [{"id": "tx-3", "label": 1}, {"id": "tx-4", "label": 0, "time": 1700600000.0}]},
+}
+
+CHANGE: dict[str, Any] = {
+    "a hundred alerts a day": {"threshold": {"objective": "budget", "alerts": 100}},
+    "at least 90 % precision": {"threshold": {"objective": "precision", "target": 0.9}},
+    "no label means negative": {"late": {"label_ttl": 2592000, "unlabelled": "negative"}},
+}
+
+GROUP: dict[str, Any] = {"two learners": {"learners": ["fraud", "fraud-new"]}}

@@ -31,9 +31,13 @@ class Owner(Protocol):
     """What fits need of the learner's host."""
 
     name: str
-    learner: Learner
     node: Node
     abandon: asyncio.Event  # set when the host is about to end
+
+    @property
+    def learner(self) -> Learner:
+        """What is fitted."""
+        ...
 
     def put(self, run: Callable[[], Awaitable[None]], first: bool = False) -> asyncio.Future[None]:
         """Have something done while the learner is at rest."""

@@ -11,13 +11,14 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, cast
 
-from learners.config import Config
+from learners.comparison import Comparison, GroupConfig
 from learners.learner import Learner
 from learners.parameters import Refused
-from service.codec import Created, Snapshot, unpack_record, unpack_snapshot
+from service.codec import Created, Snapshot, config_of, unpack_record, unpack_snapshot
 from service.errors import BehindLog, Damaged, StoreUnavailable
 from service.settings import Settings
 from service.store import Entry, SnapshotInfo, Store
+from service.webhooks import Webhook
 
 __all__ = ["BACKGROUND", "Node"]
 
@@ -34,6 +35,7 @@ class Node:
     def __init__(self, store: Store, settings: Settings) -> None:
         self.store = store
         self.settings = settings
+        self.webhook = Webhook(settings.webhook)
         self._reached = time.monotonic()
         self._unreachable: str | None = None
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="learn")
@@ -41,6 +43,7 @@ class Node:
 
     async def close(self) -> None:
         """Release the store and the threads."""
+        await self.webhook.close()
         await self.store.close()
         self._threads.shutdown()
 
@@ -105,8 +108,11 @@ class Node:
         threading.Thread(target=run, name=BACKGROUND).start()
         return await outcome
 
-    async def recover(self, name: str, birth: bytes) -> tuple[Learner, int, SnapshotInfo | None]:
-        """The learner at its newest readable snapshot, or at its creation. Raises `Damaged` when there is neither."""
+    async def recover(self, name: str, birth: bytes) -> tuple[Learner | Comparison, int, SnapshotInfo | None]:
+        """The learner, or a group's comparison, at its newest readable snapshot, or at its creation.
+
+        Raises `Damaged` when there is neither.
+        """
         while True:
             retained = await self.reached(self.store.snapshots(name, birth))
             reasons = []
@@ -132,12 +138,15 @@ class Node:
             self._passed_over(reasons)
             return learner, 1, None
 
-    def _created(self, name: str, first: list[Entry]) -> Learner:
+    def _created(self, name: str, first: list[Entry]) -> Learner | Comparison:
         record = unpack_record(first[0].data, f"record 1 of {name}") if first else None
         if not isinstance(record, Created):
             raise Damaged(f"the log of {name} does not begin with its creation")
         try:
-            return _primed(name, lambda: Learner(Config.of(record.config)))
+            config = config_of(record.config)
+            if isinstance(config, GroupConfig):
+                return Comparison(config)
+            return _primed(name, lambda: Learner(config))
         except Refused as error:
             raise Damaged(f"the configuration of {name} is not one this release knows: {error}") from error
 
@@ -145,13 +154,18 @@ class Node:
         for reason in reasons:
             logger.error("%s; an older snapshot and the log are used instead", reason)
 
-    def _revive(self, name: str, data: bytes, position: int) -> Learner:
+    def _revive(self, name: str, data: bytes, position: int) -> Learner | Comparison:
         what = f"snapshot {position} of {name}"
         snapshot: Snapshot = unpack_snapshot(data, what)
         try:
-            return _primed(name, lambda: Learner.restored(snapshot.config, snapshot.state))
+            config = snapshot.config
+            if isinstance(config, GroupConfig):
+                return Comparison.restored(config, snapshot.state)
+            return _primed(name, lambda: Learner.restored(config, snapshot.state))
         except Refused as error:
-            raise Damaged(f"{what} does not fit its configuration: {error}") from error
+            said = "; ".join(f"{pointer} {detail}" for pointer, detail in error.problems[:3])
+            more = f"; and {len(error.problems) - 3} more" if len(error.problems) > 3 else ""
+            raise Damaged(f"{what} is not one of this release, or damaged: {said}{more}") from error
 
 
 def _primed(name: str, make: Callable[[], Learner]) -> Learner:

@@ -1,4 +1,6 @@
-"""The dashboard's files over HTTP: `/` and `/static/...`. They are read once, when this module is imported.
+"""What is no part of /v1: the dashboard's files, `/` and `/static/...`, and `/metrics` for Prometheus.
+
+The files are read once, when this module is imported.
 
 The page is plain HTML, CSS and one module; the only other script is Plotly's bundle, served from the installed `plotly`
 package. Nothing comes from another host, and the Content-Security-Policy makes the browser hold us to that.
@@ -13,6 +15,8 @@ from pathlib import Path
 
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, Response
+
+from service.exposition import CONTENT_TYPE, exposed
 
 __all__ = ["router"]
 
@@ -107,3 +111,9 @@ async def plotly(v: str = "") -> Response:
     """
     lasting = "public, max-age=31536000, immutable" if v == _PLOTLY_VERSION else "no-cache"
     return FileResponse(_BUNDLE, media_type="text/javascript", headers={**_EVERYWHERE, "Cache-Control": lasting})
+
+
+@router.get("/metrics")
+async def metrics(request: Request) -> Response:
+    """Figures of this node, for Prometheus."""
+    return Response(exposed(request.app.state.engine), media_type=CONTENT_TYPE)

@@ -20,7 +20,12 @@ class _Document(BaseModel):
 class Event(_Document):
     """One event. Its features are one of `x` (dense), `indices` and `values` (sparse), `features` (named, table)."""
 
-    id: str | int | None = Field(None, description="the event's own name; learning it again changes nothing")
+    id: str | int | None = Field(
+        None, description="the event's own name: it is learnt once, and a label may come later by it"
+    )
+    time: float | None = Field(
+        None, ge=-1e12, le=1e12, description="seconds since the epoch, at most a day ahead of now"
+    )
     x: list[float] | None = Field(None, description="dense: as many numbers as the learner's dim")
     indices: list[int] | None = Field(None, description="sparse: ascending columns from 0")
     values: list[float] | None = Field(None, description="sparse: one number per index")
@@ -30,13 +35,23 @@ class Event(_Document):
 
 
 class LabelledEvent(Event):
-    """An event whose truth is known."""
+    """An event whose truth is known. Without features it is the label of an event that was served, by its id."""
 
     label: int | bool = Field(
         ge=-1, le=64, description="1 or true: positive; 0, -1 or false: negative; of an ordinal learner a rank from 1"
     )
     weight: float | None = Field(None, ge=0, le=1e6, description="multiplies the event's learning step; 1 if absent")
-    time: float | None = Field(None, ge=-1e12, le=1e12, description="seconds since the epoch")
+
+
+class LateLabel(_Document):
+    """The label of an event that was served."""
+
+    id: str | int
+    label: int | bool = Field(ge=-1, le=64)
+    weight: float | None = Field(None, ge=0, le=1e6, description="multiplies the event's learning step; 1 if absent")
+    time: float | None = Field(
+        None, ge=-1e12, le=1e12, description="when the label became known, seconds since the epoch; now if absent"
+    )
 
 
 class Source(_Document):
@@ -53,10 +68,19 @@ class UpdateBody(_Document):
     source: Source | None = None
 
 
+class LabelsBody(_Document):
+    """Labels, in the order to learn them in."""
+
+    events: list[LateLabel] = Field(min_length=1)
+
+
 class PredictBody(_Document):
     """Events to score."""
 
     events: list[Event] = Field(min_length=1)
+
+
+_Status = Literal["applied", "duplicate", "relabelled", "unknown", "expired"]
 
 
 class ClassCounts(_Document):
@@ -67,10 +91,15 @@ class ClassCounts(_Document):
 
 
 class UpdateResult(_Document):
-    """What became of one event; the figures are those from before it was learnt, null for a duplicate."""
+    """What became of one event; the figures are those from before it was learnt, or of when it was served.
+
+    `duplicate`: its id was learnt with this label before. `relabelled`: with another one, which is corrected.
+    `unknown`, `expired`: a label by id alone, of an event that was never served, or too long ago. They are null where
+    nothing was learnt.
+    """
 
     id: str | None
-    status: Literal["applied", "duplicate"]
+    status: _Status
     score: float | None
     probability: float | None
     threshold: float | None
@@ -82,6 +111,9 @@ class UpdateReply(_Document):
 
     applied: int
     duplicate: int
+    relabelled: int
+    unknown: int
+    expired: int
     position: int = Field(description="of the newest record that was applied")
     class_counts: ClassCounts
     results: list[UpdateResult]
@@ -91,7 +123,7 @@ class OrdinalUpdateResult(_Document):
     """What became of one event of an ordinal learner; score and rank are those from before it was learnt."""
 
     id: str | None
-    status: Literal["applied", "duplicate"]
+    status: _Status
     score: float | None
     rank: int | None
 
@@ -101,9 +133,27 @@ class OrdinalUpdateReply(_Document):
 
     applied: int
     duplicate: int
+    relabelled: int
+    unknown: int
+    expired: int
     position: int
     class_counts: dict[str, int] = Field(description="labelled events learnt, by rank")
     results: list[OrdinalUpdateResult]
+
+
+class Contribution(_Document):
+    """What one feature of an event adds to its score."""
+
+    name: str
+    contribution: float
+
+
+class Explained(_Document):
+    """A score as a sum: intercept, the largest contributions, and the rest of them."""
+
+    intercept: float = Field(description="the score of an event whose features add nothing")
+    features: list[Contribution]
+    rest: float = Field(description="the sum of the contributions that are not listed")
 
 
 class Prediction(_Document):
@@ -113,7 +163,11 @@ class Prediction(_Document):
     score: float = Field(description="higher: more likely positive")
     probability: float
     threshold: float
-    label: Literal[0, 1] | None = Field(description="probability >= threshold; null while the learner is not ready")
+    label: Literal[0, 1] | None = Field(
+        description="1: an alert: probability >= threshold, and within the budget where there is one; null while the "
+        "learner is not ready"
+    )
+    explanation: Explained | None = None
 
 
 class PredictReply(_Document):
@@ -121,6 +175,7 @@ class PredictReply(_Document):
 
     position: int
     ready: bool = Field(description="false until both classes have been seen: scores mean nothing yet")
+    remembered: int = Field(description="events with an id, whose labels may come later; 0 while the store is away")
     stale_seconds: float = Field(description="how long the store has not been reached; 0 while it answers")
     results: list[Prediction]
 
@@ -138,6 +193,7 @@ class OrdinalPredictReply(_Document):
 
     position: int
     ready: bool = Field(description="false until two ranks have been seen")
+    remembered: int
     stale_seconds: float
     results: list[OrdinalPrediction]
 
@@ -151,12 +207,34 @@ class LearnerConfig(_Document):
     scaling: dict[str, Any] | None = Field(None, description="kind: none, unit, standard or maxabs; clip")
     embedding: dict[str, Any] | None = Field(None, description="kind: none, nystroem or fourier, with its settings")
     calibration: dict[str, Any] | None = None
-    threshold: dict[str, Any] | None = None
+    threshold: dict[str, Any] | None = Field(None, description="objective, with its settings")
+    figures: dict[str, Any] | None = Field(None, description="beta, max_fpr and k of the live figures")
+    late: dict[str, Any] | None = Field(None, description="label_ttl, unlabelled, max_events, max_bytes")
     window: int | None = Field(None, ge=1, le=1_000_000, description="labelled events the live figures look back on")
+    window_seconds: float | None = Field(
+        None, gt=0, le=1e10, description="seconds of the learner's clock that they look back on at most"
+    )
     remembered_ids: int | None = Field(None, ge=1, le=2**26, description="event ids kept to tell duplicates")
     refit_every: int | None = Field(None, ge=1, le=10**9, description="batch algorithms: labelled events between fits")
     refit_window: int | None = Field(None, ge=2, le=1_000_000, description="batch algorithms: events retained for fits")
     seed: int | None = Field(None, ge=0, le=2**53)
+
+
+class LearnerChange(_Document):
+    """Settings that may change while the learner lives; what is left out stays."""
+
+    threshold: dict[str, Any] | None = None
+    figures: dict[str, Any] | None = None
+    late: dict[str, Any] | None = None
+
+
+class PendingDocument(_Document):
+    """Served events that wait for their labels, or for corrections, in the store."""
+
+    events: int
+    bytes: int
+    expired: int = Field(description="that have been forgotten after label_ttl, ever")
+    evicted: int = Field(description="that have been forgotten because there were too many, ever")
 
 
 class SnapshotDocument(_Document):
@@ -197,6 +275,7 @@ class LearnerDocument(_Document):
     sources: dict[str, int] = Field(description="the number of the next new event of each source")
     queued_events: int
     snapshot: SnapshotDocument | None = Field(description="the newest")
+    pending: PendingDocument | None = Field(description="as this node last saw it; null before it served any")
     stale_seconds: float
     failed: str | None = Field(description="why it cannot move on, if it cannot")
 
@@ -230,30 +309,61 @@ class Confusion(_Document):
     fn: int
 
 
-class WindowFigures(_Document):
-    """Over the last `size` labelled events; null where undefined, with the reason under `undefined`."""
+class _Figures(_Document):
+    """Null where undefined, with the reason under `undefined`."""
 
-    size: int
     events: int
     class_counts: ClassCounts
     auc: float | None
+    auc_interval: list[float] | None = Field(description="low and high end of DeLong's 95 % interval")
+    average_precision: float | None
+    partial_auc: float | None = Field(description="up to the FPR max_fpr, standardised (McClish): 0.5 is chance")
+    ks: float | None = Field(description="largest TPR - FPR")
+    recall_at_fpr: float | None = Field(description="largest recall at an FPR of at most max_fpr")
+    precision_at_k: float | None = Field(description="among the k highest scores")
     f1: float | None
+    fbeta: float | None
     precision: float | None
     recall: float | None
+    fpr: float | None
     accuracy: float | None
+    mcc: float | None = Field(description="Matthews correlation coefficient")
+    alert_rate: float | None
+    brier: float | None
+    log_loss: float | None
+    calibration_error: float | None = Field(description="expected calibration error over 15 equal-width bins")
+    label_delay_median: float | None = Field(description="seconds from an event to its label")
+    label_delay_p90: float | None
+    label_coverage: float | None = Field(description="served events whose label has come")
+    events_per_second: float | None = Field(description="by the learner's clock")
     confusion: Confusion
 
 
-class TotalFigures(_Document):
-    """Since the start; AUC from a sketch of fixed size."""
+class WindowFigures(_Figures):
+    """Over the last `size` labelled events, and at most `seconds` of the learner's clock: exact."""
 
-    auc: float | None
-    auc_error: float | None = Field(description="the largest possible error of `auc`")
-    f1: float | None
-    precision: float | None
-    recall: float | None
-    accuracy: float | None
-    confusion: Confusion
+    size: int
+    seconds: float | None
+
+
+class TotalFigures(_Figures):
+    """Since the start; what follows from the order of scores is from a sketch, with its largest possible error."""
+
+    auc_error: float | None
+    average_precision_error: float | None
+    partial_auc_error: float | None
+    ks_error: float | None
+    recall_at_fpr_error: float | None
+    precision_at_k_error: float | None
+    label_delay_error: float | None = Field(description="relative, of both quantiles")
+
+
+class ServedFigures(_Document):
+    """Events that were scored with an id."""
+
+    events: int
+    labelled: int
+    alert_rate: float | None
 
 
 class Metrics(_Document):
@@ -265,6 +375,10 @@ class Metrics(_Document):
     events: int
     class_counts: ClassCounts
     duplicates: int
+    corrections: int = Field(description="labels that were replaced by others")
+    assumed: int = Field(description="labels that never came and were taken for negative")
+    served: ServedFigures
+    clock: float | None = Field(description="the largest time of any event or label, seconds since the epoch")
     window: WindowFigures
     since_start: TotalFigures
     undefined: dict[str, str] = Field(description="JSON pointer of each null figure -> why")
@@ -278,13 +392,24 @@ class RankFigures(_Document):
     mse: float | None = Field(description="mean squared error")
     accuracy: float | None
     confusion: list[list[int]] = Field(description="rows: the true rank, columns: the predicted one")
+    label_delay_median: float | None
+    label_delay_p90: float | None
+    label_coverage: float | None
+    events_per_second: float | None
 
 
 class WindowRankFigures(RankFigures):
-    """Over the last `size` labelled events."""
+    """Over the last `size` labelled events, and at most `seconds` of the learner's clock."""
 
     size: int
+    seconds: float | None
     events: int
+
+
+class TotalRankFigures(RankFigures):
+    """Since the start."""
+
+    label_delay_error: float | None = Field(description="relative, of both quantiles")
 
 
 class OrdinalMetrics(_Document):
@@ -295,42 +420,93 @@ class OrdinalMetrics(_Document):
     events: int
     class_counts: dict[str, int]
     duplicates: int
+    corrections: int
+    served: int
+    clock: float | None
     window: WindowRankFigures
-    since_start: RankFigures
+    since_start: TotalRankFigures
     undefined: dict[str, str]
 
 
-class OrdinalHistoryPoint(_Document):
-    """Figures of the window after `events` events."""
-
-    events: int
-    mae: float | None
-    accuracy: float | None
-
-
-class OrdinalHistory(_Document):
-    """A bounded number of points, `stride` events apart."""
-
-    stride: int
-    points: list[OrdinalHistoryPoint]
-
-
-class HistoryPoint(_Document):
-    """Figures of the window after `events` events."""
-
-    events: int
-    auc: float | None
-    f1: float | None
-    threshold: float
-    positives: int
-    alerts: int
-
-
 class History(_Document):
-    """A bounded number of points, `stride` events apart."""
+    """Figures of the window over the stream: closely near its end, thinned with age, bounded in all."""
 
-    stride: int
-    points: list[HistoryPoint]
+    by: Literal["clock", "events"] = Field(description="the axis of from, to and step")
+    columns: list[str]
+    points: list[dict[str, float | None]] = Field(description="each with all the columns, ascending")
+
+
+class Alarm(_Document):
+    """A change that a detector has found."""
+
+    number: int = Field(description="counts the alarms of the learner from 0")
+    kind: Literal["auc", "scores"] = Field(description="a fall of the AUC, or another distribution of served scores")
+    events: int = Field(description="labelled events by then")
+    clock: float | None
+    before: float | None
+    after: float | None
+
+
+class Alarms(_Document):
+    """The last alarms of a learner."""
+
+    counts: dict[str, int]
+    alarms: list[Alarm]
+
+
+class GroupBody(_Document):
+    """What a group is created with."""
+
+    learners: list[str] = Field(min_length=2, max_length=8)
+    window: int | None = Field(None, ge=1, le=1_000_000, description="labelled events that are compared")
+    alpha: float | None = Field(None, gt=0, le=0.5, description="of a wrong verdict, however often one looks")
+
+
+class GroupDocument(_Document):
+    """A group as it stands."""
+
+    name: str
+    config: dict[str, Any]
+    position: int = Field(description="of its own log")
+    events: int = Field(description="that have been compared")
+    failed: str | None
+
+
+class GroupList(_Document):
+    """Every group of this node, by name."""
+
+    groups: list[GroupDocument]
+    unavailable: dict[str, str] = Field(description="groups that cannot be recovered, and why")
+
+
+class GroupUpdateReply(_Document):
+    """The replies of the group's learners, by name."""
+
+    position: int
+    compared: int
+    learners: dict[str, UpdateReply]
+
+
+class GroupPredictReply(_Document):
+    """The replies of the group's learners, by name."""
+
+    learners: dict[str, PredictReply]
+
+
+class Comparison(_Document):
+    """The learners of a group on exactly the same events."""
+
+    name: str
+    position: int
+    learners: list[str]
+    alpha: float
+    events: int
+    duplicates: int
+    corrections: int
+    clock: float | None
+    window: dict[str, Any] = Field(description="AUC of each learner and difference of each pair, with intervals")
+    tests: list[dict[str, Any]] = Field(description="for each pair the evidence for either, and the verdict")
+    undefined: dict[str, str]
 
 
 class AlgorithmDocument(_Document):
@@ -346,6 +522,7 @@ class AlgorithmDocument(_Document):
     posterior: bool
     ordinal: bool = Field(description="labels are ranks from 1 to params.ranks")
     batch: bool = Field(description="fitted every refit_every events instead of learning from each")
+    correction: str = Field(description="what a corrected label does to the model; the figures are always exact")
     defaults: dict[str, Any] = Field(description="of a learner's other parts, where they are not the usual ones")
 
 
@@ -384,7 +561,17 @@ class ProblemDocument(_Document):
     request_id: str
 
 
-MODELS: list[type[BaseModel]] = [UpdateBody, PredictBody, LearnerConfig, ProblemDocument, UpdateReply, PredictReply]
+MODELS: list[type[BaseModel]] = [
+    UpdateBody,
+    PredictBody,
+    LabelsBody,
+    LearnerConfig,
+    LearnerChange,
+    GroupBody,
+    ProblemDocument,
+    UpdateReply,
+    PredictReply,
+]
 
 
 def request_body(model: type[BaseModel], examples: dict[str, Any]) -> dict[str, Any]:

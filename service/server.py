@@ -142,6 +142,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish the open requests, then end the app: last snapshots, the store closed."""
+        self._app.state.closing.set()  # streams would go on for ever
         await super().shutdown(sockets)
         self._telling.cancel()
         if not self.force_exit:

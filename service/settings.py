@@ -37,4 +37,6 @@ class Settings(BaseSettings):
     follow_seconds: float = Field(
         default=1.0, gt=0, description="how often other nodes' learners and records are looked for"
     )
+    max_streams: int = Field(default=256, ge=0, description="streams of live figures that are open at once")
+    webhook: str | None = Field(default=None, description="address that drift alarms are posted to, as JSON")
     threads: int = Field(default=2, ge=1, description="threads that learn batches of over a millisecond")

@@ -1,6 +1,6 @@
-"""The snapshots of one learner on this node: when one is due, and how it comes into the store.
+"""The snapshots of one machine on this node: when one is due, and how it comes into the store.
 
-The state is copied while the learner is at rest, and packed and written behind; what is not written yet is in the log.
+The state is copied while the machine is at rest, and packed and written behind; what is not written yet is in the log.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Any, Protocol
 
-from learners.learner import Learner
 from service.codec import pack_snapshot
 from service.errors import ServiceError
 from service.node import Node
@@ -23,21 +22,25 @@ logger = logging.getLogger("rarestream.snapshots")
 
 
 class Owner(Protocol):
-    """What snapshots need of the learner's host."""
+    """What snapshots need of the machine's host."""
 
     name: str
     birth: bytes
-    learner: Learner
     position: int
     node: Node
 
+    @property
+    def machine(self) -> Any:
+        """What has `config` and `state()`."""
+        ...
+
     def put(self, run: Callable[[], Awaitable[None]], first: bool = False) -> asyncio.Future[None]:
-        """Have something done while the learner is at rest."""
+        """Have something done while the machine is at rest."""
         ...
 
 
 class Snapshots:
-    """At most one is written at a time behind the learner's back."""
+    """At most one is written at a time behind the machine's back."""
 
     def __init__(self, owner: Owner, newest: SnapshotInfo | None) -> None:
         self._owner = owner
@@ -89,7 +92,7 @@ class Snapshots:
 
     async def _copy(self) -> tuple[int, Callable[[], bytes]]:
         owner = self._owner
-        position, config, state = owner.position, owner.learner.config, owner.learner.state()
+        position, config, state = owner.position, owner.machine.config, owner.machine.state()
         copied = await owner.node.in_thread(lambda: {name: array.copy() for name, array in state.items()})
         self._changed = 0
         self._due = time.monotonic() + owner.node.settings.snapshot_seconds

@@ -8,29 +8,33 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from learners.arrays import Rows, Vector
-from learners.batch import Batch, Segment
+from learners.arguments import MAX_TIME, MAX_WEIGHT
+from learners.arrays import Vector
+from learners.batch import Segment, Status
 from learners.config import Config
+from learners.explain import Explanation
 from learners.features import MAX_PROBLEMS, Features
-from learners.learner import MAX_WEIGHT
 from learners.parameters import Problem, Refused, pointer, show
 from learners.recent import MAX_SOURCE_NAME
 from learners.scorer import Scores
 from service.errors import BadBody, Invalid
 from service.hosted import Learnt
+from service.serving import Events, Labelled
 
-__all__ = ["Events", "decode_events", "decode_json", "decode_update", "encode_learnt", "encode_scores"]
+__all__ = ["decode_events", "decode_json", "decode_labels", "decode_update", "encode_learnt", "encode_scores"]
 
 MAX_EVENTS = 100_000  # of one request: its reply is bounded, too
 MAX_ID = 256  # characters
 MAX_OFFSET = 2**53
-_MAX_TIME = 1e12  # seconds since the epoch
+AHEAD = 86_400.0  # seconds that a time may lie ahead of this node's: a clock that runs fast, not an error of units
 
 _MEMBERS = {
     "x": ("x",),
@@ -50,10 +54,17 @@ class _Event(msgspec.Struct, forbid_unknown_fields=True):
     indices: list[int] | None = None
     values: list[float] | None = None
     features: dict[str, Any] | None = None
+    time: float | None = None
 
 
 class _Labelled(_Event, forbid_unknown_fields=True):
     label: bool | int | float | None = None
+    weight: float | None = None
+
+
+class _Late(msgspec.Struct, forbid_unknown_fields=True):
+    id: str | int
+    label: bool | int | float
     weight: float | None = None
     time: float | None = None
 
@@ -67,15 +78,13 @@ class _PredictBody(msgspec.Struct, forbid_unknown_fields=True):
     events: list[_Event]
 
 
+class _LabelsBody(msgspec.Struct, forbid_unknown_fields=True):
+    events: list[_Late]
+
+
 _update_decoder = msgspec.json.Decoder(_UpdateBody)
 _predict_decoder = msgspec.json.Decoder(_PredictBody)
-
-
-class Events(NamedTuple):
-    """Unlabelled events as columns."""
-
-    rows: Rows
-    ids: tuple[str | None, ...]
+_labels_decoder = msgspec.json.Decoder(_LabelsBody)
 
 
 class _Unfit(Exception):
@@ -100,22 +109,37 @@ def decode_json(body: bytes) -> Any:
         raise BadBody("the body is nested too deeply") from None
 
 
-def decode_update(body: bytes, config: Config) -> Batch:
+def decode_update(body: bytes, config: Config) -> Labelled:
     """Labelled events as columns. Raises `BadBody` or `Invalid`, which lists every bad event."""
     try:
         parsed = _update_decoder.decode(body)
-        return _batch(parsed, config)
+        return _labelled(parsed, config)
     except _NOT_FAST:
-        return _Precise(config, labelled=True).batch(decode_json(body))
+        return _Precise(config, "update").labelled(decode_json(body))
 
 
-def decode_events(body: bytes, config: Config) -> Events:
-    """Unlabelled events as columns. Raises as `decode_update`."""
+def decode_labels(body: bytes, config: Config) -> Labelled:
+    """Labels of events that were served, by id, as columns. Raises as `decode_update`."""
+    try:
+        late = _labels_decoder.decode(body).events
+        if not 0 < len(late) <= MAX_EVENTS:
+            raise _Unfit
+        events = [_Labelled(id=one.id, label=one.label, weight=one.weight, time=one.time) for one in late]
+        return _columns(events, [], (), config)
+    except _NOT_FAST:
+        return _Precise(config, "labels").labelled(decode_json(body))
+
+
+def decode_events(body: bytes, config: Config) -> tuple[Events, list[Any]]:
+    """Unlabelled events as columns, and what each carries for its features. Raises as `decode_update`."""
     try:
         events = _predict_decoder.decode(body).events
-        return Events(config.encode(_carried(events, config.features), typed=True), _ids(events))
+        carried = _carried(events, config.features)
+        rows = config.encode(carried, typed=True)
+        times = _times(events)
+        return Events(rows, _ids(events), times, config.costs(carried)), carried
     except _NOT_FAST:
-        return _Precise(config, labelled=False).events(decode_json(body))
+        return _Precise(config, "predict").events(decode_json(body))
 
 
 # The fast way
@@ -154,33 +178,58 @@ def _good_id(text: str) -> bool:
     return 0 < len(text) <= MAX_ID and text.isprintable()
 
 
-def _batch(parsed: _UpdateBody, config: Config) -> Batch:
+def _labelled(parsed: _UpdateBody, config: Config) -> Labelled:
     events = parsed.events
-    rows = config.encode(_carried(events, config.features), typed=True)
-    ids = _ids(events)
-    labels = np.array([event.label for event in events], dtype=np.float64)  # None: NaN
-    weights = _optional([event.weight for event in events], 1.0)
-    times = _optional([event.time for event in events], math.nan)
-    kind = config.labels
-    if not kind.good(labels).all() or (kind.ranks is not None and any(event.label is True for event in events)):
-        raise _Unfit
-    if weights is not None and not ((weights >= 0) & (weights <= MAX_WEIGHT)).all():
-        raise _Unfit
-    if times is not None and (np.abs(times) > _MAX_TIME).any():
-        raise _Unfit
     segments: tuple[Segment, ...] = ()
     if parsed.source is not None:
         if _source_problems(msgspec.to_builtins(parsed.source)):
             raise _Unfit
         segments = (Segment(0, len(events), parsed.source.name, parsed.source.offset),)
-    return Batch(
+    if not 0 < len(events) <= MAX_EVENTS:
+        raise _Unfit
+    own = [event for event in events if not _featureless(event)]
+    return _columns(events, _carried(own, config.features) if own else [], segments, config)
+
+
+def _featureless(event: _Labelled) -> bool:
+    return event.x is None and event.features is None and event.indices is None and event.values is None
+
+
+def _columns(events: Sequence[_Labelled], own: list[Any], segments: tuple[Segment, ...], config: Config) -> Labelled:
+    """The columns of labelled events; `own` is what those of them carry that carry features."""
+    rows = config.encode(own, typed=True)
+    carried = np.array([not _featureless(event) for event in events], dtype=np.bool_)
+    ids = _ids(events)
+    if any(one is None for one, has in zip(ids, carried.tolist(), strict=True) if not has):
+        raise _Unfit
+    labels = np.array([event.label for event in events], dtype=np.float64)  # None: NaN
+    weights = _optional([event.weight for event in events], 1.0)
+    kind = config.labels
+    if not kind.good(labels).all() or (kind.ranks is not None and any(event.label is True for event in events)):
+        raise _Unfit
+    if weights is not None and not ((weights >= 0) & (weights <= MAX_WEIGHT)).all():
+        raise _Unfit
+    times = _times(events)
+    if config.timed:
+        now = time.time()
+        times = np.full(len(events), now) if times is None else np.where(np.isnan(times), now, times)
+    return Labelled(
         rows=rows,
+        carried=carried,
         labels=kind.columns(labels),
         weights=weights,
         times=times,
         ids=ids if any(one is not None for one in ids) else None,
         segments=segments,
+        costs=config.costs(own),
     )
+
+
+def _times(events: Sequence[_Event]) -> Vector | None:
+    times = _optional([event.time for event in events], math.nan)
+    if times is not None and ((times < -MAX_TIME) | (times > time.time() + AHEAD)).any():
+        raise _Unfit
+    return times
 
 
 def _optional(values: list[float | None], missing: float) -> Vector | None:
@@ -218,48 +267,47 @@ def _number_problem(value: Any, least: float, most: float) -> str | None:
 class _Precise:
     """Reads a body member by member and remembers everything that is wrong with it."""
 
-    def __init__(self, config: Config, labelled: bool) -> None:
+    def __init__(self, config: Config, what: Literal["update", "predict", "labels"]) -> None:
         self.config = config
         self.features = config.features
-        self.labelled = labelled
+        self.what = what
         self.members = _MEMBERS[config.features.MEMBER]
-        self.allowed = {*self.members, "id", *(("label", "weight", "time") if labelled else ())}
+        self.allowed = {
+            *(() if what == "labels" else self.members),
+            "id",
+            "time",
+            *(() if what == "predict" else ("label", "weight")),
+        }
         self.problems: list[Problem] = []  # of the body itself
         self.bad: dict[int, Problem] = {}  # the first one of each bad event
 
-    def batch(self, body: Any) -> Batch:
+    def labelled(self, body: Any) -> Labelled:
         """Labelled events."""
-        events, rows = self._read(body)
+        events, carried = self._read(body)
         parsed = [msgspec.convert({key: event.get(key) for key in _TOP}, _Labelled, strict=False) for event in events]
-        labels = np.array([float(event["label"]) for event in events])
         source = body.get("source")
         segments: tuple[Segment, ...] = ()
         if source is not None:
             segments = (Segment(0, len(events), source["name"], int(source["offset"])),)
-        ids = _ids(parsed)
-        return Batch(
-            rows=rows,
-            labels=self.config.labels.columns(labels),
-            weights=_optional([event.weight for event in parsed], 1.0),
-            times=_optional([event.time for event in parsed], math.nan),
-            ids=ids if any(one is not None for one in ids) else None,
-            segments=segments,
-        )
+        return _columns(parsed, carried, segments, self.config)
 
-    def events(self, body: Any) -> Events:
+    def events(self, body: Any) -> tuple[Events, list[Any]]:
         """Unlabelled events."""
-        events, rows = self._read(body)
-        return Events(rows, tuple(None if event.get("id") is None else str(event["id"]) for event in events))
+        events, carried = self._read(body)
+        ids = tuple(None if event.get("id") is None else str(event["id"]) for event in events)
+        times = _optional([event.get("time") for event in events], math.nan)
+        return Events(self.config.encode(carried), ids, times, self.config.costs(carried)), carried
 
-    def _read(self, body: Any) -> tuple[list[dict[str, Any]], Rows]:
+    def _read(self, body: Any) -> tuple[list[dict[str, Any]], list[Any]]:
+        """The events, and what those of them carry that carry features. Raises `Invalid` with all that is wrong."""
         if not isinstance(body, dict):
             raise Invalid("the body is not an object", [Problem("", f"is {show(body)}; expected an object")])
-        known = ("events", "source") if self.labelled else ("events",)
+        known = ("events", "source") if self.what == "update" else ("events",)
         for name in body:
             if name not in known:
                 detail = f"is not a member; expected {', '.join(known)}"
                 self.problems.append(Problem(pointer(name), detail))
-        if body.get("source") is not None and self.labelled:
+        if body.get("source") is not None and self.what == "update":
             self.problems += _source_problems(body["source"])
         events = body.get("events")
         if not isinstance(events, list) or not events:
@@ -273,13 +321,13 @@ class _Precise:
             self._check(i, event)
             if len(self.bad) == MAX_PROBLEMS:
                 break
-        rows = self._encode(events)
-        if self.problems or self.bad or rows is None:
+        carried = self._check_features(events)
+        if self.problems or self.bad or carried is None:
             least = "at least " if len(self.bad) == MAX_PROBLEMS else ""
             what = f"{least}{len(self.bad)} of {len(events)} events" if self.bad else "the body"
             listed = [self.bad[i] for i in sorted(self.bad)]
             raise Invalid(f"refused {what}; nothing was changed", self.problems + listed)
-        return events, rows
+        return events, carried
 
     def _note(self, i: int, where: str, detail: str) -> None:
         if len(self.bad) < MAX_PROBLEMS:
@@ -294,47 +342,65 @@ class _Precise:
             if name not in self.allowed and not (event[name] is None and name in _TOP):
                 detail = f"is not a member here; expected {', '.join(sorted(self.allowed))}"
                 self._note(i, pointer(name), detail)
-        for member in self.members:
-            if event.get(member) is None:
-                self._note(i, f"/{member}", f"is missing; this learner takes {self.features.KIND} features")
         name = event.get("id")
+        if self._carries(event):
+            for member in self.members:
+                if event.get(member) is None:
+                    detail = f"is missing; this learner takes {self.features.KIND} features"
+                    if self.what == "update":
+                        detail += ", or the id of an event that was served"
+                    self._note(i, f"/{member}", detail)
+        elif name is None:
+            self._note(i, "/id", "is missing; expected the id of an event that was served")
         if name is not None:
             text = isinstance(name, (str, int)) and not isinstance(name, bool)
             if not text or not _good_id(str(name)):
                 self._note(i, "/id", f"is {show(name)}; expected 1 to {MAX_ID} printable characters, or a whole number")
-        if self.labelled:
+        if self.what != "predict":
             self._check_label(i, event)
+        limits = {"time": (-MAX_TIME, time.time() + AHEAD)}
+        if self.what != "predict":
+            limits["weight"] = (0.0, MAX_WEIGHT)
+        for member, (least, most) in limits.items():
+            value = event.get(member)
+            if value is not None and (fault := _number_problem(value, least, most)):
+                since = f"is {show(value)}; expected seconds since the epoch, at most a day ahead of now"
+                self._note(i, f"/{member}", since if member == "time" else fault)
+
+    def _carries(self, event: dict[str, Any]) -> bool:
+        """Whether an event is to carry features: all of them, or, where a label may come by id alone, those that do."""
+        if self.what == "labels":
+            return False
+        return self.what == "predict" or event.get("id") is None or any(event.get(one) is not None for one in _CARRIED)
 
     def _check_label(self, i: int, event: dict[str, Any]) -> None:
         if "label" not in event:
             self._note(i, "/label", f"is missing; expected {self.config.labels.expected}")
         elif fault := self.config.labels.fault(event["label"]):
             self._note(i, "/label", fault)
-        limits = {"weight": (0.0, MAX_WEIGHT), "time": (-_MAX_TIME, _MAX_TIME)}
-        for name, (least, most) in limits.items():
-            value = event.get(name)
-            if value is not None and (detail := _number_problem(value, least, most)):
-                self._note(i, f"/{name}", detail)
 
-    def _encode(self, events: list[Any]) -> Rows | None:
-        """The columns of the events; the problems of those that looked well so far join the others."""
+    def _check_features(self, events: list[Any]) -> list[Any] | None:
+        """What the events carry, where all is well with it; the problems of those that looked well join the others."""
         if len(self.bad) == MAX_PROBLEMS:
             return None
-        well = [i for i in range(len(events)) if i not in self.bad]
+        well = [i for i in range(len(events)) if i not in self.bad and self._carries(events[i])]
         carried = [
             tuple(events[i][member] for member in self.members) if len(self.members) > 1 else events[i][self.members[0]]
             for i in well
         ]
         try:
-            return self.config.encode(carried) if carried else None
+            self.config.encode(carried)
+            self.config.costs(carried)
         except Refused as error:
             prefix = "" if len(self.members) > 1 else f"/{self.members[0]}"
             for found, detail in error.problems:
                 number, _, rest = found[1:].partition("/")
                 self._note(well[int(number)], prefix + (f"/{rest}" if rest else ""), detail)
             return None
+        return carried
 
 
+_CARRIED = ("x", "indices", "values", "features")
 _TOP = ("id", "x", "indices", "values", "features", "label", "weight", "time")
 
 
@@ -357,12 +423,13 @@ class _RankResult(msgspec.Struct):
     rank: int | None
 
 
-class _Prediction(msgspec.Struct):
+class _Prediction(msgspec.Struct, omit_defaults=True):
     id: str | None
     score: float
     probability: float
     threshold: float
     label: int | None
+    explanation: dict[str, Any] | None = None
 
 
 class _RankPrediction(msgspec.Struct):
@@ -373,28 +440,34 @@ class _RankPrediction(msgspec.Struct):
 
 _encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
+STATUSES = ("applied", "duplicate", "relabelled", "unknown", "expired")
+_STATUS = {Status.APPLIED: "applied", Status.DUPLICATE: "duplicate", Status.RELABELLED: "relabelled"}
+_STATUS |= {Status.UNKNOWN: "unknown", Status.BEYOND: "beyond"}  # the last never reaches a reply: it is an error
+
 
 def encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes:
-    """The reply to an update: what became of each event."""
+    """The reply to labelled events: what became of each."""
     outcome = learnt.outcome
-    applied = outcome.applied.tolist()
-    names = ids or [None] * len(applied)
-    said = [outcome.scores.tolist()]
+    status = [_STATUS[one] for one in outcome.status.tolist()]
+    if learnt.expired is not None:
+        late = np.flatnonzero(learnt.expired & (outcome.status == Status.UNKNOWN))
+        for i in late.tolist():
+            status[i] = "expired"
+    names = ids or [None] * len(status)
+    said: list[NDArray[Any]] = [outcome.scores]
     result: type[_Result] | type[_RankResult] = _RankResult
     if outcome.probabilities is not None and outcome.thresholds is not None:
-        said += [outcome.probabilities.tolist(), outcome.thresholds.tolist()]
+        said += [outcome.probabilities, outcome.thresholds]
         result = _Result
-    said.append(outcome.decisions.tolist())
+    said.append(outcome.decisions)
     nothing = [None] * len(said)
     results = [
-        result(name, "applied", *values) if fresh else result(name, "duplicate", *nothing)
-        for name, fresh, *values in zip(names, applied, *said, strict=True)
+        result(name, one, *values) if one in ("applied", "relabelled") else result(name, one, *nothing)
+        for name, one, *values in zip(names, status, *(column.tolist() for column in said), strict=True)
     ]
-    count = sum(applied)
     return _encode(
         {
-            "applied": count,
-            "duplicate": len(applied) - count,
+            **{name: status.count(name) for name in STATUSES},
             "position": learnt.position,
             "class_counts": learnt.class_counts,
             "results": results,
@@ -402,7 +475,12 @@ def encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes:
     )
 
 
-def encode_scores(scores: Scores, ids: tuple[str | None, ...], head: dict[str, Any]) -> bytes:
+def encode_scores(
+    scores: Scores,
+    ids: tuple[str | None, ...],
+    head: dict[str, Any],
+    explained: Sequence[Explanation] | None = None,
+) -> bytes:
     """The reply to a predict, after the members of `head`."""
     # before both classes have been seen there is nothing to decide by
     decisions = scores.decisions.tolist() if head["ready"] else [None] * len(ids)
@@ -413,4 +491,7 @@ def encode_scores(scores: Scores, ids: tuple[str | None, ...], head: dict[str, A
     else:
         columns = zip(ids, values, scores.probabilities.tolist(), scores.thresholds.tolist(), decisions, strict=True)
         results = [_Prediction(*one) for one in columns]
+        for prediction, why in zip(results, explained or (), strict=False):
+            features = [{"name": name, "contribution": part} for name, part in why.features]
+            prediction.explanation = {"intercept": why.intercept, "features": features, "rest": why.rest}
     return _encode({**head, "results": results})

@@ -11,7 +11,8 @@ __all__ = ["Pace", "numbers_of", "size_of"]
 def size_of(batch: Batch) -> int:
     """Roughly the bytes that a batch keeps in memory."""
     arrays = [*(batch.rows if isinstance(batch.rows, tuple) else (batch.rows,)), batch.labels]
-    arrays += [array for array in (batch.weights, batch.times) if array is not None]
+    arrays += [array for array in (batch.weights, batch.times, batch.costs) if array is not None]
+    arrays += batch.late or ()
     ids = 0 if batch.ids is None else sum(64 + len(one or "") for one in batch.ids)
     return ids + 512 + sum(int(array.nbytes) for array in arrays)
 

@@ -203,7 +203,9 @@ def _called(method: Method, model: Model, y: Vector) -> NDArray[np.bool_]:
         values["horizon"] = len(y)
     chosen = threshold.Threshold(**values)
     probabilities = expit(model.scores)
-    thresholds = np.empty(len(y))
-    threshold.learn(chosen, threshold.init(chosen), probabilities, y, thresholds)
-    called: NDArray[np.bool_] = probabilities >= thresholds
+    n = len(y)
+    thresholds, decisions = np.empty(n), np.empty(n, dtype=np.int64)
+    decided, costs, clocks = np.ones(n, dtype=np.bool_), np.ones(n), np.full(n, np.nan)
+    threshold.learn(chosen, threshold.init(chosen), probabilities, y, decided, costs, clocks, thresholds, decisions)
+    called: NDArray[np.bool_] = decisions > 0
     return called

@@ -1,8 +1,9 @@
 """The few calls of the HTTP API that the command line makes, over one connection, with patience.
 
-Every call may be repeated safely: creating is by name, and updates carry their source's offset. So a call that was
-refused for the moment (429, 503, a gateway's 502 or 504) or whose outcome is unknown (the connection failed) is made
-again, after the `Retry-After` that the answer names or after a pause that doubles, until the patience is over.
+Every call may be repeated safely: creating is by name, updates carry their source's offset, and an event with an id
+that is scored again is remembered once. So a call that was refused for the moment (429, 503, a gateway's 502 or 504)
+or whose outcome is unknown (the connection failed) is made again, after the `Retry-After` that the answer names or
+after a pause that doubles, until the patience is over.
 """
 
 from __future__ import annotations
@@ -58,6 +59,13 @@ class Updated(msgspec.Struct):
     applied: int
     duplicate: int
     position: int
+    relabelled: int = 0
+    unknown: int = 0
+    expired: int = 0
+
+
+class _Predicted(msgspec.Struct):
+    remembered: int
 
 
 class _Problem(msgspec.Struct):
@@ -131,16 +139,42 @@ class Api:
         """Send labelled events, already encoded. Repeated as needed: `body` names its source and offset."""
         return _decode(self._call("POST", f"learners/{quote(name, safe='')}/update", body), Updated)
 
+    def predict(self, name: str, body: bytes, count: int) -> None:
+        """Have `count` events with ids, already encoded, scored and remembered, so that labels may come by id.
+
+        While the store is away the service scores without remembering: then the call is made again, too.
+        """
+
+        def check(response: httpx.Response) -> None:
+            if _decode(response, _Predicted).remembered < count:
+                reason = "the service cannot remember what it scores: its store is away"
+                raise ApiError(reason, httpx.codes.SERVICE_UNAVAILABLE)
+
+        self._call("POST", f"learners/{quote(name, safe='')}/predict", body, check)
+
+    def change(self, name: str, change: Document) -> Document:
+        """The learner's document after a change of its settings."""
+        return _decode(self._call("PATCH", f"learners/{quote(name, safe='')}", msgspec.json.encode(change)), Document)
+
     def metrics(self, name: str) -> Document:
         """The learner's live figures."""
         return _decode(self._call("GET", f"learners/{quote(name, safe='')}/metrics"), Document)
 
-    def _call(self, method: str, path: str, body: bytes | None = None) -> httpx.Response:
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        check: Callable[[httpx.Response], None] | None = None,
+    ) -> httpx.Response:
         failing_since: float | None = None
         pause = _FIRST_PAUSE
         while True:
             try:
-                return self._once(method, path, body)
+                response = self._once(method, path, body)
+                if check is not None:
+                    check(response)
+                return response
             except ApiError as error:
                 if error.status is not None and error.status not in _TRANSIENT:
                     raise

@@ -1,6 +1,7 @@
 """What the command line shows: a replay under way, a learner's figures, the learners of the demo.
 
-A learner of two classes has AUC and F1, an ordinal one mean absolute error (MAE) and accuracy.
+A learner of two classes has AUC and F1, an ordinal one mean absolute error (MAE) and accuracy. Where events were scored
+before their labels came, there is what share of them has one by now, and after how long it came.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
+
+from service.commands.durations import spoken
 
 __all__ = ["LearnersDisplay", "ReplayDisplay", "behind", "figures_table", "fit_of", "so_far"]
 
@@ -104,7 +107,7 @@ def behind(learner: Document) -> list[str]:
 
 
 def figures_table(metrics: Figures, speed: float) -> Table:
-    """A learner's figures, over its window and since the start."""
+    """A learner's figures, over its window and since the start; of labels that come late where there are any."""
     window, start = metrics["window"], metrics["since_start"]
     table = Table(title=f"{metrics['name']}: {metrics['events']:,} events")
     table.add_column("")
@@ -116,11 +119,30 @@ def figures_table(metrics: Figures, speed: float) -> Table:
     else:
         positives = [part["class_counts"]["positive"] for part in (window, metrics)]
         table.add_row("positives", *(f"{count:,}" for count in positives))
-        error = f" \N{PLUS-MINUS SIGN} {_figure(start['auc_error'])}" if start["auc"] is not None else ""
-        table.add_row("AUC", _figure(window["auc"]), _figure(start["auc"]) + error)
-        figures = [("F1", "f1"), ("precision", "precision"), ("recall", "recall")]
+        alerts = [part["confusion"]["tp"] + part["confusion"]["fp"] for part in (window, start)]
+        table.add_row("alerts", *(f"{count:,}" for count in alerts))
+        table.add_row("AUC", _figure(window["auc"]), _figure(start["auc"]) + _error(start, "auc"))
+        table.add_row("AUC, 95 % interval", *(_interval(part["auc_interval"]) for part in (window, start)))
+        precision = _figure(start["average_precision"]) + _error(start, "average_precision")
+        table.add_row("average precision", _figure(window["average_precision"]), precision)
+        figures = [
+            ("F1", "f1"),
+            ("precision", "precision"),
+            ("recall", "recall"),
+            ("alert rate", "alert_rate"),
+            ("log loss", "log_loss"),
+            ("calibration error", "calibration_error"),
+        ]
     for label, key in figures:
         table.add_row(label, _figure(window[key]), _figure(start[key]))
+    if window["label_coverage"] is not None or start["label_coverage"] is not None:
+        late: list[tuple[str, str, Callable[[float | None], str]]] = [
+            ("label coverage", "label_coverage", _figure),
+            ("label delay, median", "label_delay_median", _delay),
+            ("label delay, p90", "label_delay_p90", _delay),
+        ]
+        for label, key, shown in late:
+            table.add_row(label, shown(window[key]), shown(start[key]))
     if not _ordinal(metrics):
         table.add_row("threshold now", _figure(metrics["threshold"]), "")
     table.add_row("events/s of this run", f"{speed:,.0f}", "")
@@ -183,3 +205,17 @@ def _ordinal(metrics: Figures) -> bool:
 
 def _figure(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
+
+
+def _error(figures: Figures, key: str) -> str:
+    """How far the exact figure may be from the one given; nothing where there is none."""
+    error = figures[f"{key}_error"]
+    return "" if figures[key] is None or error is None else f" \N{PLUS-MINUS SIGN} {_figure(error)}"
+
+
+def _interval(ends: Sequence[float] | None) -> str:
+    return "-" if ends is None else " to ".join(map(_figure, ends))
+
+
+def _delay(seconds: float | None) -> str:
+    return "-" if seconds is None else spoken(seconds)

@@ -20,8 +20,8 @@ from rich.console import Console
 from service.commands.api import Api, Document, Stopped
 from service.commands.console import LearnersDisplay
 from service.commands.pacing import Interruption, Meter, Pace
-from service.commands.replay import batches
 from service.commands.simulation import CardFraud
+from service.commands.sources import batches
 from service.server import CannotServe, Server, listen, shown
 from service.settings import Settings
 

@@ -17,9 +17,25 @@ _OPTIONS = {
         "width": "--width",
     },
     "calibration": {"kind": "--calibration"},
-    "threshold": {"objective": "--threshold"},
-    "": {name: f"--{name.replace('_', '-')}" for name in ("window", "refit_every", "refit_window", "seed")},
+    "threshold": {
+        "objective": "--threshold",
+        "value": "--value",
+        "beta": "--beta",
+        "target": "--target",
+        "false_positive": "--false-positive",
+        "false_negative": "--false-negative",
+        "field": "--cost-field",
+        "alerts": "--alerts",
+        "unit_seconds": "--unit",
+        "rate": "--rate",
+    },
+    "late": {"label_ttl": "--label-ttl", "unlabelled": "--unlabelled"},
+    "": {
+        name: f"--{name.replace('_', '-')}"
+        for name in ("window", "window_seconds", "refit_every", "refit_window", "seed")
+    },
 }
+_OWNERS = {"": "the learner itself", "late": "late labels"}
 
 
 def misplaced(body: Mapping[str, Any], pointers: Iterable[str]) -> list[str]:
@@ -32,6 +48,8 @@ def misplaced(body: Mapping[str, Any], pointers: Iterable[str]) -> list[str]:
         return []
     from learners import algorithms, calibration, embedding, scaling, threshold  # loads numba: only where needed
     from learners.config import Whole
+    from learners.figures import Figures
+    from learners.late import LateLabels
     from learners.parameters import Parameters
 
     parts: dict[str, type[Parameters]] = {
@@ -39,6 +57,8 @@ def misplaced(body: Mapping[str, Any], pointers: Iterable[str]) -> list[str]:
         "embedding": embedding.Embedding,
         "calibration": calibration.Calibration,
         "threshold": threshold.Threshold,
+        "figures": Figures,
+        "late": LateLabels,
         "": Whole,
     }
     params = body.get("params")
@@ -52,14 +72,14 @@ def misplaced(body: Mapping[str, Any], pointers: Iterable[str]) -> list[str]:
             continue
         found = {part: kind for part, kind in parts.items() if name in kind.schema()["properties"]}
         if found:
-            owners = " and ".join(f"the {part}" if part else "the learner itself" for part in found)
+            owners = " and ".join(_OWNERS.get(part, f"the {part}") for part in found)
             ways = " or ".join(_way(part, name, value) for part in found)
             lines.append(f"{name} is a setting of {owners}: use {ways}")
     return lines
 
 
 def _way(part: str, name: str, value: Any) -> str:
-    option = _OPTIONS[part].get(name)
+    option = _OPTIONS.get(part, {}).get(name)
     if option is not None:
         return f"{option} {value}"
     member = {name: value} if not part else {part: {name: value}}

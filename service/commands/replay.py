@@ -6,6 +6,8 @@ that went away, goes on from there when it is started again, and an update whose
 
 One request is in flight at a time. Meanwhile a thread reads and encodes the next batch, never more than one.
 
+With `Plan.delay` rows are scored first and their labels come later; see `late.py`.
+
 A batch algorithm is fitted in the background: which model scores a row depends on how fast rows come. With
 `Plan.wait` the next batch goes out when the fit that the last one made due is in use, so that a replay can be repeated.
 """
@@ -13,7 +15,6 @@ A batch algorithm is fitted in the background: which model scores a row depends 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import re
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -25,7 +26,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
-import msgspec
 from rich.console import Console
 
 from service.commands.api import Api, ApiError, Document, Stopped
@@ -33,96 +33,35 @@ from service.commands.cells import Columns, Labels
 from service.commands.console import ReplayDisplay, so_far
 from service.commands.failure import CommandFailed
 from service.commands.fit import adapter, declared, labels_for, suitable
+from service.commands.late import Delay, check, late_source, needed, schedule
 from service.commands.pacing import Interruption, Meter, Pace
 from service.commands.readers import check_regular, format_of, open_rows
-from service.commands.rows import Event, ReadError
+from service.commands.rows import ReadError, Rows
+from service.commands.sources import Batch, batches, earlier_rows, source_name
 
-__all__ = [
-    "Batch",
-    "Outcome",
-    "Plan",
-    "Replayed",
-    "ahead",
-    "batches",
-    "earlier_rows",
-    "replay",
-    "replay_file",
-    "source_name",
-]
+__all__ = ["Outcome", "Plan", "Replayed", "ahead", "replay", "replay_file"]
 
 Item = TypeVar("Item")
 
-_PROBE = 64 * 1024  # bytes of the file that its source's name depends on, besides its size
 _LOOK_EVERY = 1.0  # seconds between looks at the learner's figures
-_NAME = 150  # bytes of the file's name that its source's keeps: the service bounds the whole
-_BODY = 4 * 2**20  # bytes after which a batch ends, however few its rows
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # seconds between looks at a fit that is waited for
 _GONE = "unknown-learner"
 _BAD_ROW = frozenset({httpx.codes.BAD_REQUEST, httpx.codes.UNPROCESSABLE_ENTITY})  # what is wrong is in the file
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Rows `offset` to `offset + count` of a source, as the body of an update."""
-
-    offset: int
-    count: int
-    body: bytes
-    fraction: float  # of the file that had been read when the batch was complete
 
 
 @dataclass
 class Replayed:
     """What a replay did."""
 
-    start: int  # the first row that was sent
-    next: int  # the row after the last whose answer came
+    start: int  # the first row whose label was sent
+    next: int  # the row after the last whose label was answered
     applied: int = 0
     duplicate: int = 0
     complete: bool = False  # the file's end, or the limit, was reached
-
-
-def source_name(path: Path, columns: Columns, format: str) -> str:
-    """The file's name and a hash of its size, its first 64 KB and all that shapes its rows. Raises OSError."""
-    shaping = dataclasses.asdict(columns)
-    for unordered in ("positive", "drop"):
-        shaping[unordered] = sorted(set(shaping[unordered]))
-    if not columns.ranks:  # as files were named before there were ranks: their replays go on
-        del shaping["ranks"]
-    digest = hashlib.blake2b(msgspec.json.encode([format, path.stat().st_size, shaping]), digest_size=8)
-    with path.open("rb") as file:
-        digest.update(file.read(_PROBE))
-    name = path.name.encode("utf-8", "replace")[:_NAME].decode("utf-8", "ignore")
-    return f"{name}#{digest.hexdigest()}"
-
-
-def earlier_rows(learner: Document, source: str) -> int:
-    """Rows that the learner has learnt of a file of this name read otherwise, or with other content."""
-    prefix = source.rpartition("#")[0] + "#"
-    rows = [offset for name, offset in learner["sources"].items() if name.startswith(prefix) and name != source]
-    return max(rows, default=0)
-
-
-def batches(
-    events: Iterable[Event], source: str, start: int, size: int, fraction: Callable[[], float] = lambda: 0.0
-) -> Iterator[Batch]:
-    """The events, the first of them number `start` of the source, in bodies of up to `size` events or about 4 MB."""
-    encode = msgspec.json.Encoder().encode
-    parts: list[bytes] = []
-    room = _BODY
-
-    def batch() -> Batch:
-        head = encode({"name": source, "offset": start})
-        return Batch(start, len(parts), b'{"source":%b,"events":[%b]}' % (head, b",".join(parts)), fraction())
-
-    for event in events:
-        parts.append(encode(event))
-        room -= len(parts[-1])
-        if len(parts) == size or room <= 0:
-            yield batch()
-            start, parts, room = start + len(parts), [], _BODY
-    if parts:
-        yield batch()
+    relabelled: int = 0  # rows whose label corrected another
+    missing: int = 0  # late labels: of events that are not remembered, or not any more
+    scored: int = 0  # late labels: rows that were sent without theirs
+    reached: int = 0  # late labels: the row after the last of these
 
 
 def ahead(items: Iterator[Item]) -> Generator[Item]:
@@ -143,21 +82,18 @@ def replay(
     interruption: Interruption,
     progress: Callable[[Batch], None],
 ) -> Replayed:
-    """Send the batches one after the other; `progress` is told of each that was learnt.
+    """Send the batches one after the other; `progress` is told of each that was learnt, or scored.
 
     An interruption ends it after the batch in flight. Raises `ApiError` when the service refuses or stays away, and
-    `ReadError` at a malformed row; all batches before that one have been learnt.
+    `ReadError` at a malformed row; all batches before that one have been carried out.
     """
     done = Replayed(start, start)
     with closing(ahead(work)) as pipeline:
         for batch in pipeline:
-            if pace(batch.count):
+            if pace(0 if batch.kind == "labels" else batch.count):
                 return done
             try:
-                reply = api.update(learner, batch.body)
-                done.applied += reply.applied
-                done.duplicate += reply.duplicate
-                done.next = batch.offset + batch.count
+                _send(api, learner, batch, done)
                 progress(batch)
             except Stopped:
                 return done
@@ -167,6 +103,22 @@ def replay(
                 return done
     done.complete = True
     return done
+
+
+def _send(api: Api, learner: str, batch: Batch, done: Replayed) -> None:
+    """Send one batch and note what came of it."""
+    after = batch.offset + batch.count
+    if batch.kind == "unlabelled":
+        api.predict(learner, batch.body, batch.count)
+        done.scored += batch.count
+        done.reached = after
+        return
+    reply = api.update(learner, batch.body)
+    done.applied += reply.applied
+    done.duplicate += reply.duplicate
+    done.relabelled += reply.relabelled
+    done.missing += reply.unknown + reply.expired
+    done.next = after
 
 
 def _by_row(error: ApiError, offset: int) -> ApiError:
@@ -187,6 +139,7 @@ class Plan:
     rate: float | None = None  # events per second at most
     batch: int = 1000  # rows per request at most
     wait: bool = False  # for the fits of a batch algorithm, after each request
+    delay: Delay | None = None  # of the labels; None: each row is learnt at once
 
 
 @dataclass(frozen=True)
@@ -201,8 +154,8 @@ class Outcome:
 
     @property
     def speed(self) -> float:
-        """Events per second."""
-        return (self.rows.next - self.rows.start) / max(self.seconds, 1e-9)
+        """Rows per second."""
+        return max(self.rows.scored, self.rows.next - self.rows.start) / max(self.seconds, 1e-9)
 
     def to_json(self) -> Document:
         """Everything, for programs."""
@@ -235,11 +188,12 @@ def replay_file(plan: Plan, api: Api, interruption: Interruption, notes: Console
         with open_rows(plan.file, plan.columns, declared(features), format, labels) as rows:
             rows.adapt = adapter(rows.shape, features)
             source = source_name(plan.file, plan.columns, format)
+            if plan.delay is not None:
+                check(document, source, plan.delay)
+                source = late_source(source, plan.delay)
             start = document["sources"].get(source, 0)
             _say_where(start, earlier_rows(document, source), notes)
-            left = None if plan.limit is None else max(0, plan.limit - start)
-            size = plan.batch if plan.rate is None else max(1, min(plan.batch, int(plan.rate)))
-            work = batches(islice(rows.events(start), left), source, start, size, rows.fraction)
+            work = _work(plan, rows, source, start)
             with ReplayDisplay(notes) as display:
                 progress = _Progress(api, plan, display, start, interruption.wait)
                 pace = Pace(plan.rate, interruption.wait)
@@ -261,6 +215,16 @@ def replay_file(plan: Plan, api: Api, interruption: Interruption, notes: Console
         raise
 
 
+def _work(plan: Plan, rows: Rows[Any], source: str, start: int) -> Iterator[Batch]:
+    """The requests that are left to be made, from row `start` of the file on."""
+    size = plan.batch if plan.rate is None else max(1, min(plan.batch, int(plan.rate)))
+    if plan.delay is not None:
+        rows.adapt = needed(rows.adapt)
+        return schedule(rows.events(), plan.delay, source, start, size, plan.limit, time.time(), rows.fraction)
+    left = None if plan.limit is None else max(0, plan.limit - start)
+    return batches(islice(rows.events(start), left), source, start, size, rows.fraction)
+
+
 class _Progress:
     """Tells the display of each batch, with a fresh look at the learner's figures at most once a second.
 
@@ -271,6 +235,7 @@ class _Progress:
         self, api: Api, plan: Plan, display: ReplayDisplay, start: int, pause: Callable[[float], bool]
     ) -> None:
         self.next = start  # the row after the last that is known to be learnt
+        self._row = start  # the row after the last that was learnt, or scored
         self._api = api
         self._plan = plan
         self._display = display
@@ -280,14 +245,19 @@ class _Progress:
         self._figures = ""
 
     def __call__(self, batch: Batch) -> None:
-        self.next = row = batch.offset + batch.count
-        self._meter.add(batch.count)
+        row = batch.offset + batch.count
+        if batch.kind != "unlabelled":
+            self.next = row
+        if batch.kind != "labels":
+            self._meter.add(batch.count)
+            self._row = row
         if time.monotonic() - self._looked >= _LOOK_EVERY:
             self._looked = time.monotonic()
             name = self._plan.learner
             self._figures = so_far(self._api.metrics(name), self._api.learner(name))
-        fraction = batch.fraction if self._plan.limit is None else max(batch.fraction, row / self._plan.limit)
-        self._display.show(row, fraction, self._meter.speed(), self._figures)
+        limit = self._plan.limit
+        fraction = batch.fraction if limit is None else max(batch.fraction, self._row / limit)
+        self._display.show(self._row, fraction, self._meter.speed(), self._figures)
         self.wait()
 
     def wait(self) -> None:
@@ -324,7 +294,7 @@ def _how_to_go_on(error: ApiError | ReadError, learnt: int, plan: Plan) -> str:
 
 def _unmet(done: Replayed, plan: Plan, unmet: str | None) -> str | None:
     """The warning of a file that has ended without one of the positive labels; None where it has not, or had one."""
-    if unmet is None or not done.complete or done.next in (done.start, plan.limit):
+    if unmet is None or not done.complete or plan.limit in (done.next, done.reached) or done.next == done.start:
         return None
     return f"no row {unmet}" if done.start == 0 else f"no row from row {done.start:,} on {unmet}"
 

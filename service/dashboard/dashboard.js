@@ -122,7 +122,7 @@ async function collect() {
     .filter(({ gone }) => !gone);
   const names = new Set(round.map(({ learner }) => learner.name));
   if (choice.learner !== null && !names.has(choice.learner)) choose({ learner: null });
-  await Promise.all(drawnOf(round).map(({ learner }) => askOnce(historiesKept, learner, "metrics/history")));
+  await Promise.all(drawnOf(round).map(({ learner }) => askOnce(historiesKept, learner, "metrics/history?by=events")));
 
   shown = round; // the round is whole
   for (const kept of [figuresKept, historiesKept, lines]) {

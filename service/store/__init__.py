@@ -1,17 +1,22 @@
-"""Where logs and snapshots live: the promises every store keeps, and `open_store(url)`.
+"""Where logs, snapshots and served events live: the promises every store keeps, and `open_store(url)`.
 
-A store knows nothing of learners: a record and a snapshot are bytes to it. What it gives is order and durability.
+A store knows nothing of learners: a record, a snapshot and an event are bytes to it. What it gives is order and
+durability.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-__all__ = ["Entry", "Head", "SnapshotInfo", "Store", "open_store"]
+__all__ = ["Bounds", "Entry", "Head", "Pending", "Remembered", "SnapshotInfo", "Store", "open_store"]
 
 REPLY_BYTES = 8 * 2**20  # `append` and `read` return no further entry when their data would exceed this; one always
 SNAPSHOT_PART = 16 * 2**20  # bytes: larger snapshots are stored in parts, so that appends pass between them
+DROPS = (
+    4096  # so many served events, beyond as many as came, does one `serve` drop: bounds that shrank are met in steps
+)
+IDS = 1000  # looked up or forgotten in one step, so that appends pass between them
 
 # What every store says in the same words.
 URL_FORMS = (
@@ -47,8 +52,33 @@ class SnapshotInfo(NamedTuple):
     time: float  # seconds since the epoch, by the clock of the node that saved it
 
 
+class Remembered(NamedTuple):
+    """One served event as it is kept for its label."""
+
+    id: str  # the event's own; no other event that is remembered has it
+    time: float  # its event time, seconds since the epoch; NaN: none, and it does not expire
+    data: bytes
+
+
+class Bounds(NamedTuple):
+    """How much is remembered of one learner."""
+
+    events: int  # at most; and so many of the last that were dropped leave a tombstone
+    bytes: int  # of ids (in UTF-8) and data, at most
+    before: float  # an event with an earlier time has expired; -inf: none has
+
+
+class Pending(NamedTuple):
+    """What is remembered of one learner's served events, and what has been dropped since it was created."""
+
+    events: int
+    bytes: int  # of ids (in UTF-8) and data
+    expired: int  # dropped because their time was over, or forgotten
+    evicted: int  # dropped because there was no room
+
+
 class Store(Protocol):
-    """The log and the snapshots of every learner.
+    """The log, the snapshots and the served events of every learner.
 
     Positions are totally ordered per learner. Any number of processes may use one store at once. Every method raises
     `StoreUnavailable` when the store cannot be reached or written; then nothing is known of the outcome but what a
@@ -88,7 +118,7 @@ class Store(Protocol):
         ...
 
     async def delete(self, learner: str, birth: bytes) -> None:
-        """Remove the log and the snapshots, durable on return."""
+        """Remove the log, the snapshots and the served events, durable on return."""
         ...
 
     async def save(self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool) -> None:
@@ -107,9 +137,77 @@ class Store(Protocol):
         """The retained snapshots, newest first."""
         ...
 
+    async def serve(
+        self,
+        learner: str,
+        birth: bytes,
+        record: tuple[bytes, bytes],
+        remembered: Sequence[Remembered],
+        bounds: Bounds,
+    ) -> Pending:
+        """Append one (token, data) record and remember served events, in one atomic step, durable on return.
+
+        Idempotent: where the token stands in the log, nothing is appended, remembered or dropped, so a call whose
+        outcome is unknown is repeated with the same token, before the log is trimmed past it. Whoever follows the log
+        reads the record there.
+
+        An id that is remembered, or has a tombstone, is remembered anew: its latest data, in the latest place. Events
+        are dropped in the order in which they were served, as long as the oldest one has expired or there are more
+        than `bounds` allows: so an event waits for those that were served before it, whatever its time says. One
+        call drops `DROPS` more than came, at most; where `bounds` shrank, the next calls go on. Neither snapshots nor
+        what they trim from the log touch what is remembered.
+
+        What is dropped leaves a tombstone: its id, by which `recall` knows it. The last `bounds.events` that were
+        dropped have one; of the older ones, too, one call removes `DROPS` more than came, at most.
+
+        Time is linear in the events that came and those that were dropped.
+        """
+        ...
+
+    async def recall(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[Remembered | bool | None]:
+        """For each id, in order, what was served: True where only a tombstone is left, None where nothing is known.
+
+        `IDS` at a time are looked up at the same moment. The answer carries all of them, however large.
+        """
+        ...
+
+    async def expired(self, learner: str, birth: bytes, before: float, limit: int) -> list[Remembered]:
+        """Up to `limit` of what `serve` would drop with this `before`, oldest served first, and fewer where they are
+        large. Nothing is dropped: the caller assumes their labels, then lets the store `forget` them.
+        """
+        ...
+
+    async def forget(self, learner: str, birth: bytes, ids: Sequence[str]) -> Pending:
+        """Drop these, durable on return; they count as expired. An id that is not remembered is passed over.
+
+        They leave tombstones, as many as there are; the next `serve` bounds them. `IDS` at a time are one atomic step.
+        """
+        ...
+
+    async def pending(self, learner: str, birth: bytes) -> Pending:
+        """How much is remembered."""
+        ...
+
     async def close(self) -> None:
         """Finish what was begun, release files and sockets."""
         ...
+
+
+def latest(remembered: Sequence[Remembered]) -> list[Remembered]:
+    """Each id once: what came of it last, in its place."""
+    if len({event.id for event in remembered}) == len(remembered):
+        return list(remembered)
+    by_id: dict[str, Remembered] = {}
+    for event in remembered:
+        by_id.pop(event.id, None)
+        by_id[event.id] = event
+    return list(by_id.values())
+
+
+def in_steps(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """`IDS` ids at a time; one empty step where there are none, which finds whether the learner is there."""
+    for start in range(0, max(len(ids), 1), IDS):
+        yield ids[start : start + IDS]
 
 
 async def open_store(url: str) -> Store:

@@ -3,24 +3,107 @@
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from service.errors import BehindLog, LearnerGone, StoreUnavailable
-from service.store import AHEAD, BEHIND, CLOSED, GONE, REPLY_BYTES, Entry, Head, SnapshotInfo
+from service.store import (
+    AHEAD,
+    BEHIND,
+    CLOSED,
+    DROPS,
+    GONE,
+    REPLY_BYTES,
+    Bounds,
+    Entry,
+    Head,
+    Pending,
+    Remembered,
+    SnapshotInfo,
+    latest,
+)
 
 __all__ = ["MemoryStore"]
 
 
+def _size(event: Remembered) -> int:
+    return len(event.id.encode()) + len(event.data)
+
+
+@dataclass
+class _Served:
+    """What is remembered of one learner, oldest served first, and the tombstones of what is not any more."""
+
+    events: OrderedDict[str, Remembered] = field(default_factory=OrderedDict)
+    bytes: int = 0
+    expired: int = 0
+    evicted: int = 0
+    tombstones: OrderedDict[str, int] = field(default_factory=OrderedDict)  # id -> the how manieth drop it was
+    removed: int = 0  # drops whose tombstones have gone
+
+    def pending(self) -> Pending:
+        return Pending(len(self.events), self.bytes, self.expired, self.evicted)
+
+    def take(self, id: str) -> bool:
+        """Whether it was remembered; it is not any more."""
+        event = self.events.pop(id, None)
+        if event is None:
+            return False
+        self.bytes -= _size(event)
+        return True
+
+    def serve(self, remembered: Sequence[Remembered], bounds: Bounds) -> None:
+        """Remember, then drop what has expired or exceeds the bounds."""
+        events = latest(remembered)
+        for event in events:
+            self.take(event.id)
+            self.tombstones.pop(event.id, None)
+            self.events[event.id] = event
+            self.bytes += _size(event)
+        for _ in range(len(events) + DROPS):
+            oldest = next(iter(self.events.values()), None)
+            if oldest is None:
+                break
+            if oldest.time < bounds.before:
+                self.expired += 1
+            elif len(self.events) > bounds.events or self.bytes > bounds.bytes:
+                self.evicted += 1
+            else:
+                break
+            self.take(oldest.id)
+            self.bury(oldest.id)
+        excess = self.expired + self.evicted - bounds.events - self.removed
+        self.removed += max(0, min(excess, len(events) + DROPS))
+        while self.tombstones and next(iter(self.tombstones.values())) <= self.removed:
+            self.tombstones.popitem(last=False)
+
+    def bury(self, id: str) -> None:
+        """Leave a tombstone for what was dropped and counted."""
+        self.tombstones[id] = self.expired + self.evicted
+
+    def oldest(self, before: float, limit: int) -> list[Remembered]:
+        """What has expired, from the oldest on: as many as one reply carries."""
+        found: list[Remembered] = []
+        size = 0
+        for event in self.events.values():
+            size += len(event.data)
+            if not event.time < before or len(found) >= limit or (found and size > REPLY_BYTES):
+                break
+            found.append(event)
+        return found
+
+
 @dataclass
 class _Log:
-    """What is kept of one learner: entries `trimmed + 1` to `head`, and the snapshots by position."""
+    """What is kept of one learner: entries `trimmed + 1` to `head`, the snapshots by position, what was served."""
 
     birth: bytes
     head: int
     trimmed: int = 0
     entries: list[Entry] = field(default_factory=list)
     snapshots: dict[int, tuple[bytes, float]] = field(default_factory=dict)  # bytes and time
+    served: _Served = field(default_factory=_Served)
 
     def after(self, position: int, limit: int | None = None) -> list[Entry]:
         """Entries after `position`, which is not behind the log: as many as one reply carries."""
@@ -115,6 +198,40 @@ class MemoryStore:
     async def snapshots(self, learner: str, birth: bytes) -> list[SnapshotInfo]:
         kept = self._log(learner, birth).snapshots
         return [SnapshotInfo(position, len(kept[position][0]), kept[position][1]) for position in sorted(kept)[::-1]]
+
+    async def serve(
+        self,
+        learner: str,
+        birth: bytes,
+        record: tuple[bytes, bytes],
+        remembered: Sequence[Remembered],
+        bounds: Bounds,
+    ) -> Pending:
+        log = self._log(learner, birth)
+        token, data = record
+        if not any(entry.token == token for entry in log.entries):
+            log.head += 1
+            log.entries.append(Entry(log.head, token, data))
+            log.served.serve(remembered, bounds)
+        return log.served.pending()
+
+    async def recall(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[Remembered | bool | None]:
+        served = self._log(learner, birth).served
+        return [served.events.get(id, True if id in served.tombstones else None) for id in ids]
+
+    async def expired(self, learner: str, birth: bytes, before: float, limit: int) -> list[Remembered]:
+        return self._log(learner, birth).served.oldest(before, limit)
+
+    async def forget(self, learner: str, birth: bytes, ids: Sequence[str]) -> Pending:
+        served = self._log(learner, birth).served
+        for id in ids:
+            if served.take(id):
+                served.expired += 1
+                served.bury(id)
+        return served.pending()
+
+    async def pending(self, learner: str, birth: bytes) -> Pending:
+        return self._log(learner, birth).served.pending()
 
     async def close(self) -> None:
         self._closed = True

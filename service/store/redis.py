@@ -1,13 +1,14 @@
 """The store on Redis (6.2 or newer): any number of nodes on any number of machines share it.
 
 A learner is a stream with explicit ids `<position>-0`, a sorted set of the tokens in it, a hash with its birth, head
-and trimmed positions, and its snapshots. Everything that must be atomic is one Lua script on those keys, which share a
-hash tag: they are in one slot of a Cluster (behind one endpoint: MOVED is not followed).
+and trimmed positions, its snapshots, and what is remembered of its served events (see `redis_served`). Everything that
+must be atomic is one Lua script on those keys, which share a hash tag: they are in one slot of a Cluster (behind one
+endpoint: MOVED is not followed).
 
 What Redis must be given:
 - `appendonly yes` and `appendfsync always`: "durable on return" is as durable as these make it. With `everysec` a power
   cut may take the last second of what was acknowledged.
-- `maxmemory-policy noeviction`, and memory for the retained snapshots.
+- `maxmemory-policy noeviction`, and memory for the retained snapshots and the remembered events.
 
 A Redis that lost data shows. Flushed: `LearnerGone`. Restored from an older copy: `heads` go backwards, and a node that
 has gone further gets `StoreUnavailable` from its appends. Restart every node then: once others have appended past the
@@ -44,11 +45,27 @@ from service.store import (
     REPLY_BYTES,
     SNAPSHOT_PART,
     URL_FORMS,
+    Bounds,
     Entry,
     Head,
+    Pending,
+    Remembered,
     SnapshotInfo,
+    in_steps,
 )
 from service.store.redis_scripts import APPEND, CREATE, DELETE, READ, RETAIN, RETAINED, Script
+from service.store.redis_served import (
+    EXPIRED,
+    FORGET,
+    PENDING,
+    RECALL,
+    SERVE,
+    expired_in,
+    pack_events,
+    pack_ids,
+    pack_time,
+    recalled_in,
+)
 
 __all__ = ["RedisStore"]
 
@@ -56,12 +73,15 @@ T = TypeVar("T")
 
 # Every key. {} stands for the learner's name, percent-encoded, in braces: the hash tag.
 LEARNERS = "rarestream:learners"  # set of <birth in hex>:<name>; may hold learners that are gone, lacks none
-META = "rarestream:{}:meta"  # hash: birth, head, trimmed
+META = "rarestream:{}:meta"  # hash: birth, head, trimmed; served, bytes, expired, evicted
 LOG = "rarestream:{}:log"  # stream: <position>-0, t = token, d = data
 TOKENS = "rarestream:{}:tokens"  # sorted set: the tokens in the log, by position
 SNAPSHOTS = "rarestream:{}:snapshots"  # hash: position -> "<id> <parts> <size> <time>"
+SERVED = "rarestream:{}:served"  # stream: <number>-0, i = id, d = time (a double, little-endian) and data
+IDS = "rarestream:{}:ids"  # hash: id -> its number among the served; of a tombstone too
+DROPPED = "rarestream:{}:dropped"  # list: <number>:<id> of each tombstone, in the order of dropping
 PART = "rarestream:{}:part:"  # then <id>:<number>: up to SNAPSHOT_PART bytes of a snapshot
-KEYS = (META, LOG, TOKENS, SNAPSHOTS)
+KEYS = (META, LOG, TOKENS, SNAPSHOTS, SERVED, IDS, DROPPED)
 
 CONNECT_SECONDS = 2.0
 REPLY_SECONDS = 5.0  # for one command, and for a free connection
@@ -248,6 +268,43 @@ class RedisStore:
         with self._call():
             retained = await self._retained(learner, birth)
         return [SnapshotInfo(snapshot.position, snapshot.size, snapshot.time) for snapshot in retained]
+
+    async def serve(
+        self,
+        learner: str,
+        birth: bytes,
+        record: tuple[bytes, bytes],
+        remembered: Sequence[Remembered],
+        bounds: Bounds,
+    ) -> Pending:
+        packed = pack_events(remembered, bounds)
+        with self._call():
+            reply = await _twice(lambda: self._run(SERVE, learner, birth, *record, *packed))
+        return Pending(*_present(reply, learner))
+
+    async def recall(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[Remembered | bool | None]:
+        found: list[Remembered | bool | None] = []
+        with self._call():
+            for step in in_steps(ids):
+                reply = await _twice(partial(self._run, RECALL, learner, birth, pack_ids(step)))
+                found += recalled_in(_present(reply, learner), step)
+        return found
+
+    async def expired(self, learner: str, birth: bytes, before: float, limit: int) -> list[Remembered]:
+        with self._call():
+            reply = await _twice(lambda: self._run(EXPIRED, learner, birth, pack_time(before), REPLY_BYTES, limit))
+        return expired_in(_present(reply, learner))
+
+    async def forget(self, learner: str, birth: bytes, ids: Sequence[str]) -> Pending:
+        with self._call():
+            for step in in_steps(ids):
+                reply = await _twice(partial(self._run, FORGET, learner, birth, pack_ids(step)))
+        return Pending(*_present(reply, learner))
+
+    async def pending(self, learner: str, birth: bytes) -> Pending:
+        with self._call():
+            reply = await _twice(lambda: self._run(PENDING, learner, birth))
+        return Pending(*_present(reply, learner))
 
     async def _retained(self, learner: str, birth: bytes) -> list[_Retained]:
         """What the hash of snapshots holds, newest first."""

@@ -1,7 +1,8 @@
 """The atomic steps of the Redis store, in Lua. Nothing in them is newer than Redis 6.2.
 
-Each works on one learner's four keys, in the order of `redis.KEYS`: meta, log, tokens, snapshots. ARGV[1] is the birth
-that the caller knows, and where it is not the present one the script changes nothing and replies nil.
+Each works on one learner's keys, in the order of `redis.KEYS`: meta, log, tokens, snapshots, served, ids, dropped.
+ARGV[1] is the birth that the caller knows, and where it is not the present one the script changes nothing and replies
+nil. Those that work on served events are in `redis_served`.
 
 Redis refuses a script's first write when it is out of memory, read-only or cannot write its disk; after a first write
 it refuses none. So each script stands or falls as a whole. Positions are doubles in Lua, exact to 2^53.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from hashlib import sha1
 
-__all__ = ["APPEND", "CREATE", "DELETE", "READ", "RETAIN", "RETAINED", "Script"]
+__all__ = ["APPEND", "CREATE", "DELETE", "NUMBER", "PRESENT", "READ", "RETAIN", "RETAINED", "Script"]
 
 
 class Script:
@@ -22,13 +23,14 @@ class Script:
         self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
-_BIRTH = """
+# What scripts begin with: nil where the birth is not the present one, and how a position is written.
+PRESENT = """
 local meta = redis.call('HMGET', KEYS[1], 'birth', 'head', 'trimmed')
 if meta[1] ~= ARGV[1] then return false end
 local head, trimmed = tonumber(meta[2]), tonumber(meta[3])
 """
 
-_NUMBER = """
+NUMBER = """
 local function number(position) return string.format('%.0f', position) end
 """
 
@@ -58,11 +60,12 @@ local function forget(prefix, snapshot)
 end
 """
 
-# token, data -> birth, head
+# token, data -> birth, head. A release that knew no served events leaves them behind when it deletes a learner.
 CREATE = Script("""
 local meta = redis.call('HMGET', KEYS[1], 'birth', 'head')
 if meta[1] then return {meta[1], tonumber(meta[2])} end
 redis.call('XADD', KEYS[2], '1-0', 't', ARGV[1], 'd', ARGV[2])
+redis.call('UNLINK', KEYS[5], KEYS[6], KEYS[7])
 redis.call('ZADD', KEYS[3], 1, ARGV[1])
 redis.call('HSET', KEYS[1], 'birth', ARGV[1], 'head', 1, 'trimmed', 0)
 return {ARGV[1], 1}
@@ -70,8 +73,8 @@ return {ARGV[1], 1}
 
 # birth, after, bytes, then token and data of each record -> head, trimmed, then position, token and data of each entry
 APPEND = Script(
-    _BIRTH,
-    _NUMBER,
+    PRESENT,
+    NUMBER,
     _GATHER,
     """
 local after = tonumber(ARGV[2])
@@ -93,8 +96,8 @@ return reply
 
 # birth, after, bytes, limit -> as APPEND
 READ = Script(
-    _BIRTH,
-    _NUMBER,
+    PRESENT,
+    NUMBER,
     _GATHER,
     """
 local after = tonumber(ARGV[2])
@@ -106,19 +109,19 @@ return reply
 
 # birth, prefix of part keys -> 1
 DELETE = Script(
-    _BIRTH,
+    PRESENT,
     _FORGET,
     """
 for _, snapshot in ipairs(redis.call('HVALS', KEYS[4])) do forget(ARGV[2], snapshot) end
-redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
+redis.call('UNLINK', unpack(KEYS))
 return 1
 """,
 )
 
 # birth, position, keep, trim (0 or 1), prefix of part keys, snapshot as in its hash, id, parts -> what came of it, head
 RETAIN = Script(
-    _BIRTH,
-    _NUMBER,
+    PRESENT,
+    NUMBER,
     _FORGET,
     """
 local position, keep, prefix = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[5]
@@ -151,4 +154,4 @@ return {'retained', head}
 )
 
 # birth -> position and snapshot of each
-RETAINED = Script(_BIRTH, "return redis.call('HGETALL', KEYS[4])")
+RETAINED = Script(PRESENT, "return redis.call('HGETALL', KEYS[4])")

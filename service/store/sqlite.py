@@ -1,12 +1,13 @@
 """The embedded store: one SQLite file, shared by any number of processes on one machine.
 
 WAL with `synchronous=FULL`: what a call returned has been through fsync. One thread writes, and takes everything that
-waits, of all learners, into one transaction (group commit): one fsync serves them all, and the next group gathers
-meanwhile. Another thread reads through a connection of its own, so that a read never waits for an fsync.
+waits, of all learners, into one transaction (see `sqlite_groups`); the next group gathers meanwhile. Another thread
+reads through a connection of its own, so that a read never waits for an fsync.
 
 A snapshot of more than `SNAPSHOT_PART` bytes is written part by part, each in a transaction of its own so that appends
 pass between them, and counts from the last step on, which is atomic. What a crash leaves half-written is cleared by a
-later save.
+later save. Likewise the served events of a learner that was deleted go in steps, after it, and what a crash leaves of
+them is cleared by a later delete.
 """
 
 from __future__ import annotations
@@ -16,21 +17,35 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from service.errors import BehindLog, LearnerGone, StoreError, StoreUnavailable
-from service.store import AHEAD, BEHIND, CLOSED, GONE, REPLY_BYTES, SNAPSHOT_PART, Entry, Head, SnapshotInfo
+from service.store import (
+    AHEAD,
+    BEHIND,
+    CLOSED,
+    GONE,
+    REPLY_BYTES,
+    SNAPSHOT_PART,
+    Bounds,
+    Entry,
+    Head,
+    Pending,
+    Remembered,
+    SnapshotInfo,
+    in_steps,
+)
+from service.store import sqlite_served as served
 from service.store.sqlite_file import BUSY_SECONDS, connect
+from service.store.sqlite_groups import Work, Write, commit, consistent, deliver
 
 __all__ = ["SqliteStore"]
 
 T = TypeVar("T")
-Work = Callable[[sqlite3.Connection], T]
 
 STALE_SECONDS = 3600.0  # a snapshot that is half-written for so long was left by a crash
 
@@ -43,25 +58,6 @@ class _Log(NamedTuple):
     trimmed: int
 
 
-@dataclass(slots=True)
-class _Write:
-    """A piece of work for the writer, and who waits for it."""
-
-    work: Work[Any]
-    future: asyncio.Future[Any]
-    result: Any = None
-    error: Exception | None = None
-
-    def deliver(self) -> None:
-        """In the event loop: hand the outcome over."""
-        if self.future.done():
-            return  # the caller was cancelled; the work stands
-        if self.error is None:
-            self.future.set_result(self.result)
-        else:
-            self.future.set_exception(self.error)
-
-
 class SqliteStore:
     """See `Store`. Made by `open`."""
 
@@ -69,7 +65,7 @@ class SqliteStore:
         self._loop = asyncio.get_running_loop()
         self._read_connection = read
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sqlite-reader")
-        self._waiting: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write_groups, args=(write,), name="sqlite-writer", daemon=True)
         self._writer.start()
         self._calls = 0
@@ -101,11 +97,11 @@ class SqliteStore:
     async def _write(self, work: Work[T]) -> T:
         """Run `work` in the writer's next transaction; its result when that is durable."""
         future: asyncio.Future[T] = self._loop.create_future()
-        self._waiting.put(_Write(work, future))
+        self._waiting.put(Write(work, future))
         return await future
 
     async def _read(self, work: Work[T]) -> T:
-        return await self._loop.run_in_executor(self._reader, _consistent, self._read_connection, work)
+        return await self._loop.run_in_executor(self._reader, consistent, self._read_connection, work)
 
     def _write_groups(self, connection: sqlite3.Connection) -> None:
         """The writer thread: everything that waits is a group; None is the end."""
@@ -115,9 +111,9 @@ class SqliteStore:
                 taken = [self._waiting.get()] + [self._waiting.get() for _ in range(self._waiting.qsize())]
                 group = [write for write in taken if write is not None]
                 last = len(group) < len(taken)
-                _commit(connection, group)
+                commit(connection, group)
                 try:
-                    self._loop.call_soon_threadsafe(_deliver, group)
+                    self._loop.call_soon_threadsafe(deliver, group)
                 except RuntimeError:
                     return  # the loop was closed before the store: nobody waits any more
 
@@ -186,6 +182,9 @@ class SqliteStore:
 
         with self._call():
             await self._write(work)
+            with suppress(StoreError):  # the learner is gone whatever comes of this
+                while await self._write(served.clear):
+                    pass
 
     async def save(self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool) -> None:
         def begin(db: sqlite3.Connection) -> int:
@@ -257,6 +256,49 @@ class SqliteStore:
         with self._call():
             return await self._read(work)
 
+    async def serve(
+        self,
+        learner: str,
+        birth: bytes,
+        record: tuple[bytes, bytes],
+        remembered: Sequence[Remembered],
+        bounds: Bounds,
+    ) -> Pending:
+        def work(db: sqlite3.Connection) -> Pending:
+            log = _log(db, learner, birth)
+            token, data = record
+            stands = db.execute("SELECT 1 FROM entry WHERE learner = ? AND token = ?", (log.id, token)).fetchone()
+            if stands:
+                return served.pending(db, log.id)
+            db.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (log.id, log.head + 1, token, data))
+            db.execute("UPDATE learner SET head = ? WHERE id = ?", (log.head + 1, log.id))
+            return served.remember(db, log.id, remembered, bounds)
+
+        with self._call():
+            return await self._write(work)
+
+    async def recall(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[Remembered | bool | None]:
+        def work(step: Sequence[str]) -> Work[list[Remembered | bool | None]]:
+            return lambda db: served.recall(db, _log(db, learner, birth).id, step)
+
+        with self._call():
+            return [found for step in in_steps(ids) for found in await self._read(work(step))]
+
+    async def expired(self, learner: str, birth: bytes, before: float, limit: int) -> list[Remembered]:
+        with self._call():
+            return await self._read(lambda db: served.expired(db, _log(db, learner, birth).id, before, limit))
+
+    async def forget(self, learner: str, birth: bytes, ids: Sequence[str]) -> Pending:
+        def work(step: Sequence[str]) -> Work[Pending]:
+            return lambda db: served.forget(db, _log(db, learner, birth).id, step)
+
+        with self._call():
+            return [await self._write(work(step)) for step in in_steps(ids)][-1]
+
+    async def pending(self, learner: str, birth: bytes) -> Pending:
+        with self._call():
+            return await self._read(lambda db: served.pending(db, _log(db, learner, birth).id))
+
 
 # Inside a transaction.
 
@@ -310,71 +352,3 @@ def _retain(db: sqlite3.Connection, learner: str, birth: bytes, id: int, positio
     if trim and oldest is not None:
         db.execute("DELETE FROM entry WHERE learner = ? AND position <= ?", (log.id, oldest))
         db.execute("UPDATE learner SET trimmed = ? WHERE id = ?", (oldest, log.id))
-
-
-# Transactions.
-
-
-def _unavailable(error: sqlite3.Error) -> StoreUnavailable:
-    """The disk is full, the file is locked, the device fails, the file is damaged: SQLite's own words say which."""
-    return StoreUnavailable(f"SQLite: {error}")
-
-
-def _consistent(db: sqlite3.Connection, work: Work[T]) -> T:
-    """Read: all of `work` sees the same moment."""
-    try:
-        db.execute("BEGIN")
-        try:
-            return work(db)
-        finally:
-            db.rollback()
-    except sqlite3.Error as error:
-        raise _unavailable(error) from error
-
-
-def _commit(db: sqlite3.Connection, group: list[_Write]) -> None:
-    """Run a group in one transaction and leave each outcome in its `_Write`.
-
-    Where the transaction fails as a whole, each is run in one of its own: a record that the disk has no room for does
-    not fail those that fit.
-    """
-    if not group:
-        return
-    try:
-        db.rollback()  # nothing to do but where the rollback below failed
-        db.execute("BEGIN IMMEDIATE")
-    except sqlite3.Error as error:  # locked for too long: it would be so for each alone, too
-        for write in group:
-            write.error = _unavailable(error)
-        return
-    try:
-        for write in group:
-            _attempt(db, write)
-        db.execute("COMMIT")
-    except sqlite3.Error as error:
-        with suppress(sqlite3.Error):
-            db.rollback()  # nothing to do where SQLite has rolled back by itself
-        if len(group) == 1:
-            group[0].error = _unavailable(error)
-        else:
-            for write in group:
-                _commit(db, [write])
-
-
-def _attempt(db: sqlite3.Connection, write: _Write) -> None:
-    """Run one piece of work; if it fails, undo it alone. Raises where the whole transaction is lost."""
-    write.error = None
-    db.execute("SAVEPOINT work")
-    try:
-        write.result = write.work(db)
-    except Exception as error:  # whatever it is, it is the caller's, who gets it from the future
-        if isinstance(error, sqlite3.Error) and not db.in_transaction:
-            raise
-        db.execute("ROLLBACK TO work")
-        write.error = _unavailable(error) if isinstance(error, sqlite3.Error) else error
-    db.execute("RELEASE work")
-
-
-def _deliver(group: list[_Write]) -> None:
-    for write in group:
-        write.deliver()

@@ -16,8 +16,8 @@ CHECKPOINT_PAGES = 4096  # of 4 KiB: SQLite's own 1000 checkpoints after every t
 WAL_BYTES = 64 * 2**20  # a large snapshot swells the WAL; it is cut back to this
 
 APPLICATION = 0x72617265  # "rare", in the file's header: this file is ours
-SCHEMA = 1
-TABLES = (
+SCHEMA = 2
+FIRST = (  # of schema version 1
     """
     CREATE TABLE learner (
         id INTEGER PRIMARY KEY AUTOINCREMENT, -- never used again
@@ -54,6 +54,30 @@ TABLES = (
         PRIMARY KEY (snapshot, number)
     )""",
 )
+SERVED = (  # added by schema version 2; no cascade: millions of rows go in steps, after their learner
+    "CREATE INDEX entry_token ON entry (learner, token)",
+    """
+    CREATE TABLE served (
+        number INTEGER PRIMARY KEY,           -- in served order
+        learner INTEGER NOT NULL,
+        id TEXT NOT NULL,
+        time REAL,                            -- NULL: NaN
+        dropped INTEGER,                      -- of a tombstone, the how manieth of its learner's drops it was
+        data BLOB                             -- NULL: a tombstone
+    )""",
+    "CREATE UNIQUE INDEX served_id ON served (learner, id)",
+    "CREATE INDEX served_order ON served (learner) WHERE dropped IS NULL",  # and by number, as in every index
+    "CREATE INDEX served_dropped ON served (learner, dropped) WHERE dropped IS NOT NULL",
+    """
+    CREATE TABLE pending (
+        learner INTEGER PRIMARY KEY,
+        events INTEGER NOT NULL,
+        bytes INTEGER NOT NULL,
+        expired INTEGER NOT NULL,
+        evicted INTEGER NOT NULL,
+        removed INTEGER NOT NULL              -- drops whose tombstones have gone
+    )""",
+)
 
 
 def connect(path: Path, busy_seconds: float) -> tuple[sqlite3.Connection, sqlite3.Connection]:
@@ -79,35 +103,39 @@ def connect(path: Path, busy_seconds: float) -> tuple[sqlite3.Connection, sqlite
 
 def _prepare(db: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
     """Check that the file is ours before anything in it changes; then set the connection up for writing."""
-    new = _is_new(db, path)
+    schema = _schema(db, path)
     _use_wal(db, path, busy_seconds)
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA foreign_keys = ON")
+    db.execute("PRAGMA secure_delete = FAST")  # some builds zero all that is deleted: more pages to write
     db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
     db.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
-    if new:
+    if schema < SCHEMA:
         db.execute("BEGIN IMMEDIATE")
         with db:  # COMMIT, or ROLLBACK on an error
-            if _is_new(db, path):  # else another process was first
-                for statement in TABLES:
+            schema = _schema(db, path)  # another process may have been first
+            for statements in (FIRST, SERVED)[schema:]:
+                for statement in statements:
                     db.execute(statement)
-                db.execute(f"PRAGMA application_id = {APPLICATION}")
-                db.execute(f"PRAGMA user_version = {SCHEMA}")
+            db.execute(f"PRAGMA application_id = {APPLICATION}")
+            db.execute(f"PRAGMA user_version = {SCHEMA}")
 
 
-def _is_new(db: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file is empty; an error where it holds something else than our schema."""
+def _schema(db: sqlite3.Connection, path: Path) -> int:
+    """The version of the file's schema, 0 where it is empty; an error where it holds something else than ours."""
     application, schema, tables = db.execute(  # one statement: another process may be making the tables just now
         "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)"
         " FROM pragma_application_id, pragma_user_version"
     ).fetchone()
     if (application, schema, tables) == (0, 0, 0):
-        return True
+        return 0
     if application != APPLICATION:
         raise StoreUnavailable(f"the file {path} is an SQLite database of another program")
-    if schema != SCHEMA:
-        raise StoreUnavailable(f"the store {path} has schema version {schema}; this rarestream reads version {SCHEMA}")
-    return False
+    if not 1 <= schema <= SCHEMA:
+        raise StoreUnavailable(
+            f"the store {path} has schema version {schema}; this rarestream reads versions 1 to {SCHEMA}"
+        )
+    return int(schema)
 
 
 def _use_wal(db: sqlite3.Connection, path: Path, busy_seconds: float) -> None:

@@ -82,3 +82,148 @@ def stamp(X, y, weight, *, c=1.0, level="calls", length=64):  # type: ignore[no-
                 v = max(2 * hits / (every + hits + misses), 2 * every / (every + np.sum(k)))
         length *= 2
     return scores, w, v
+
+
+def best_edge(objective, p, y, weight, aim=1.0):  # type: ignore[no-untyped-def]
+    """The threshold that is best for an objective by the weights of past events; `aim` is beta or the target."""
+    edges = np.append([0.0], 1 / (1 + np.exp(-(np.arange(1, 256) * 24 / 256 - 12))))
+    positive = np.asarray(y) > 0
+    P, N = np.sum(weight[positive]), np.sum(weight[~positive])
+    values = []
+    for edge in edges:
+        tp, fp = np.sum(weight[positive & (p >= edge)]), np.sum(weight[~positive & (p >= edge)])
+        fn = P - tp
+        values.append(
+            {
+                "fbeta": (1 + aim**2) * tp / ((1 + aim**2) * (tp + 1) + aim**2 * fn + fp),
+                "jaccard": tp / (tp + fn + fp + 2),
+                "optroc": tp - fp,
+                "fpr": fp + 1 <= aim * (N + 1),
+                "precision": tp >= aim * (tp + fp + 1),
+                "recall": tp >= aim * P - 1e-9,
+            }[objective]
+        )
+    values = np.array(values)
+    if objective in ("fpr", "precision"):
+        return edges[np.argmax(values)] if values.any() else 1.0
+    if objective == "recall":
+        return edges[np.flatnonzero(values)[-1]] if P else 0.0
+    if objective == "optroc" and values.max() <= 0:
+        return 1.0
+    return edges[np.flatnonzero(values >= values.max() - 1e-12)[-1]] if len(p) else 0.0
+
+
+def sketch_threshold(objective, p, y, memory=None, aim=1.0):  # type: ignore[no-untyped-def]
+    """The threshold before each event: the best edge after each of the first 64 events and every 32nd, fading."""
+    keep = 1.0 if memory is None else 1 - 32 / memory
+    live, thresholds = best_edge(objective, p[:0], y[:0], np.ones(0), aim), []
+    for t in range(1, len(p) + 1):
+        thresholds.append(live)
+        if t <= 64 or t % 32 == 0:
+            weight = keep ** ((t - 1) // 32 - np.arange(t) // 32)
+            live = best_edge(objective, p[:t], y[:t], weight, aim)
+    return np.array(thresholds)
+
+
+class Budget:
+    """Alerts by a budget, event by event: the account as plain lists, everything counted anew where it is asked for."""
+
+    def __init__(self, alerts=0.0, rate=0.0, unit=86400.0, memory=30000):  # type: ignore[no-untyped-def]
+        self.alerts, self.rate, self.unit, self.memory = alerts, rate, unit, memory
+        self.clock = math.nan
+        self.now: list[tuple[float, int]] = []  # of the unit: the share of it that was gone, the decision
+        self.follows = False
+        self.usual: list[float | None] = [None] * 24
+        self.recent: list[list[float]] = []  # probability, weight
+        self.credit, self.live, self.count = 0.0, 1.0, 0
+
+    def decide(self, p, clock):  # type: ignore[no-untyped-def]
+        """(threshold, decision) of an event."""
+        self.tick(clock)
+        said = (self.live, int(self.live < 1 and p >= self.live))
+        self.now.append((math.nan if math.isnan(self.clock) else self.clock / self.unit % 1, said[1]))
+        self.recent.append([p, 1.0])
+        self.credit = min(self.credit + self.rate, 40.0) - (said[1] if self.rate else 0.0)
+        self.count += 1
+        if said[1] or self.count <= 64 or self.count % 32 == 0:
+            self.live = self.search()
+        if self.count % 32 == 0 and self.memory is not None:
+            known = sum(value for value in self.usual if value is not None)
+            memory = min(self.memory, max(2 * known, 1000)) if known else self.memory
+            for event in self.recent:
+                event[1] *= 1 - 32 / memory
+        return said
+
+    def tick(self, clock):  # type: ignore[no-untyped-def]
+        before = self.clock
+        if math.isnan(clock) or clock <= before:
+            return
+        self.clock = clock
+        if math.isnan(before):
+            self.now = []
+        elif clock // self.unit == before // self.unit:
+            if int(clock / self.unit % 1 * 24) == int(before / self.unit % 1 * 24):
+                return
+        else:
+            units = clock // self.unit - before // self.unit
+            if self.now:
+                first = 0 if self.follows else math.ceil(self.now[0][0] * 24)
+                last = 24 if units == 1 else int(before / self.unit % 1 * 24)
+                for s in range(first, last):
+                    came, usual = self.came(s), self.usual[s]
+                    self.usual[s] = came if usual is None else usual + 0.3 * (came - usual)
+            self.now, self.follows = [], units == 1
+        self.live = self.search()
+
+    def came(self, s):  # type: ignore[no-untyped-def]
+        return float(sum(int(gone * 24) == s for gone, _ in self.now if not math.isnan(gone)))
+
+    def rest(self):  # type: ignore[no-untyped-def]
+        if math.isnan(self.clock):
+            return 100 * self.alerts + 4 * len(self.now)
+        known = [value for value in self.usual if value is not None]
+        first = sum(known) == 0
+        average = 100 * self.alerts / 24 if first else sum(known) / len(known)
+        usual = [average if first or value is None else value for value in self.usual]
+        total = sum(usual)
+        gone = self.clock / self.unit % 1
+        opening = self.now[0][0] if self.now else gone
+
+        def between(start, stop):  # type: ignore[no-untyped-def]
+            return sum(usual[s] * max(0.0, min((s + 1) / 24, stop) - max(s / 24, start)) * 24 for s in range(24))
+
+        came = sum(self.came(s) if first else min(self.came(s), 3 * usual[s] + total / 24) for s in range(24))
+        prior = (0.01 if first else 0.1) * total
+        return between(gone, 1.0) * (came + prior) / (between(opening, gone) + prior)
+
+    def search(self):  # type: ignore[no-untyped-def]
+        if self.rate:
+            if self.credit + self.rate < 1 - 8:
+                return 1.0
+            share = min(max(self.rate * (1 + self.credit / 20), 0.0), 3 * self.rate, 1.0)
+            return self.quantile(share, self.credit > 8)
+        events, spent = len(self.now), sum(decision for _, decision in self.now)
+        left, rest = math.floor(self.alerts) - spent, self.rest()
+        planned = self.alerts * events / max(events + rest, 1.0)
+        if left < 1 or spent > planned * (5 if math.isnan(self.clock) else 1) + max(2, self.alerts / 5):
+            return 1.0
+        share = min(1.0, left / max(rest, 1e-300), 3 * self.alerts / max(events + rest, 1.0))
+        return self.quantile(share, spent < planned - max(1, self.alerts / 10))
+
+    def quantile(self, share, whole):  # type: ignore[no-untyped-def]
+        masses = np.zeros(256)
+        for p, weight in self.recent:
+            odds = math.log(p / (1 - p)) if 0 < p < 1 else math.copysign(100, p - 0.5)
+            masses[min(max(int((odds + 12) / 24 * 256), 0), 255)] += weight
+        if not masses.sum() or share <= 0:
+            return 1.0
+        if share >= 1:
+            return 0.0
+        above = np.cumsum(masses[::-1])[::-1]
+        b = int(np.flatnonzero(above > share * masses.sum() * (1 + 1e-12))[-1])
+        low = b * 24 / 256 - 12 if b else -37.0
+        high = (b + 1) * 24 / 256 - 12 if b < 255 else 37.0
+        if whole:
+            return 1 / (1 + math.exp(-low)) if b else 0.0
+        inside = (share * masses.sum() - (above[b] - masses[b])) / masses[b]
+        return min(1 / (1 + math.exp(-(high - (high - low) * inside))), 1 - 2**-53)

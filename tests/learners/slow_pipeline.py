@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.isotonic import IsotonicRegression
 
 _MASK = 2**64 - 1
 
@@ -126,21 +127,126 @@ def platt(scores: Any, y: Any, memory: int) -> list[float]:
     return out
 
 
+def plain(scores: Any, memory: int) -> list[float]:
+    """The probability of each event before it was learnt, by its score in running root mean squares."""
+    power = count = 0.0
+    out = []
+    for t, score in enumerate(scores):
+        out.append(1 / (1 + math.exp(-min(max(score / math.sqrt(power / count), -100), 100))) if power else 0.5)
+        keep = 1 - 1 / min(memory, max(50, t / 10))
+        power, count = keep * power + score**2, keep * count + 1
+    return out
+
+
+def score_bin(score: float) -> int:
+    """The bin of a score: 16 to an octave from 2^-24 to 2^16, of equal width within it; 641 is 0."""
+    size = abs(score)
+    if size < 2.0**-24:
+        return 641
+    if size >= 2.0**16:
+        return 1282 if score > 0 else 0
+    octave = math.floor(math.log2(size))
+    octave -= size < 2.0**octave
+    j = (octave + 24) * 16 + int((size / 2.0**octave - 1) * 16)
+    if score > 0:
+        return 642 + j
+    return 640 - j if size > (1 + j % 16 / 16) * 2.0**octave else 641 - j
+
+
+def bin_edge(b: int) -> float:
+    """The lower edge of a bin as a score."""
+    j = b - 642 if b >= 642 else 641 - b
+    return math.copysign(2.0 ** (j // 16 - 24) * (1 + j % 16 / 16), b - 641.5)
+
+
+def binned(scores: Any, y: Any, memory: int, rising: bool) -> list[float]:
+    """The probability of each event before it was learnt, by groups of a fading histogram of scores."""
+    places = np.array([score_bin(score) for score in scores])
+    positive = np.asarray(y) > 0
+    weight = np.zeros(0)
+    fit = np.zeros(1284)  # log-odds at the edges of the bins
+    out = []
+    for t, score in enumerate(scores, start=1):
+        b = places[t - 1]
+        if rising and 0 < b < 1282:
+            low, high = bin_edge(b), bin_edge(b + 1)
+            odds = fit[b] + (fit[b + 1] - fit[b]) * (score - low) / (high - low)
+        else:
+            odds = fit[b]
+        out.append(1 / (1 + math.exp(-odds)))
+        weight = np.append(weight, 1.0)
+        if t <= 64 or t % 64 == 0:
+            fit = fitted(places[:t], positive[:t], weight, rising)
+        if t % 64 == 0:
+            weight = weight * max(0.0, 1 - 64 / min(memory, max(5000, t / 2)))
+    return out
+
+
+def fitted(places: Any, positive: Any, weight: Any, rising: bool) -> Any:
+    """Log-odds at the lower edge of each bin (and at the end), from past events."""
+    counts = np.array([np.bincount(places, weight * (positive == label), minlength=1283) for label in (False, True)])
+    negatives, positives = counts.sum(axis=1)
+    rate = (positives + 0.5) / (negatives + positives + 1)
+    most = max(1, min(64 if rising else 16, math.floor(min(negatives, positives) / 4)))
+    mass = sum(row / (2 * row.sum()) for row in counts if row.sum())
+    groups, start = [], 0
+    for b in range(1283):
+        done, left = mass[start : b + 1].sum(), mass[b + 1 :].sum()
+        if b == 1282 or min(done, left) >= (1 - 1e-9) / most:
+            groups.append(slice(start, b + 1))
+            start = b + 1
+    sizes = np.array([counts[:, group].sum() + 2 for group in groups])
+    shares = np.array([counts[1, group].sum() + 2 * rate for group in groups]) / sizes
+    if not rising:
+        odds = np.concatenate(
+            [np.full(g.stop - g.start, math.log(p / (1 - p))) for g, p in zip(groups, shares, strict=True)]
+        )
+        return np.append(odds, odds[-1])
+    sizes_by_bin = np.concatenate([[abs(bin_edge(b)) for b in range(1284)]])
+    folded = counts.sum(axis=0)
+    folded = [folded[641 - j - 1] + folded[642 + j] if j <= 640 else 0.0 for j in range(641)]
+    step = max((j for j in range(1, 641) if 2 * sum(folded[j:]) >= counts.sum()), default=0)
+    typical = bin_edge(642 + step)
+    edges = np.arange(1284)
+    j = np.where(edges >= 642, edges - 642, 641 - edges)
+    spread = np.where(j <= step, sizes_by_bin / typical, 1 + (j - step) * math.log(2) / 16)
+    spread = np.where(edges >= 642, spread, -spread)
+    middles = (spread[1:] + spread[:-1]) / 2
+    risen = (
+        IsotonicRegression().fit(np.arange(len(groups)), shares, sample_weight=sizes).predict(np.arange(len(groups)))
+    )
+    x, v = [spread[0]], [0.0]
+    for p in np.unique(risen):
+        pool = [g for g, value in zip(groups, risen, strict=True) if value == p]
+        whole = slice(pool[0].start, pool[-1].stop)
+        n, hits = counts[:, whole].sum(), counts[1, whole].sum()
+        mean = (counts[:, whole].sum(axis=0) @ middles[whole]) / n
+        x.append((mean + (counts[1, whole] @ middles[whole] + mean) / (hits + 1)) / 2)
+        v.append(math.log(p / (1 - p)))
+    return np.interp(spread, [*x, spread[-1]], [v[1] - 1, *v[1:], v[-1] + 1])
+
+
 class Recent:
-    """The last `capacity` distinct ids, oldest first."""
+    """The last `capacity` distinct ids, oldest first, with the label and the number of each."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self.ids: OrderedDict[str, None] = OrderedDict()
+        self.ids: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        self.events = 0
 
-    def admit(self, ids: Sequence[str | None], fresh: Sequence[bool]) -> list[bool]:
-        """Which of the fresh events are still fresh."""
-        out = []
-        for one, is_fresh in zip(ids, fresh, strict=True):
-            new = is_fresh and (one is None or one not in self.ids)
-            out.append(new)
-            if new and one is not None:
-                if len(self.ids) == self.capacity:
-                    self.ids.popitem(last=False)
-                self.ids[one] = None
-        return out
+    def admit(self, name: str | None, label: float, bare: bool = False, assumed: bool = False) -> str:
+        """What becomes of one event: applied, duplicate, relabelled or unknown."""
+        if name is not None and name in self.ids:
+            was, number = self.ids[name]
+            if assumed or was == label:
+                return "duplicate"
+            self.ids[name] = (label, number)
+            return "relabelled"
+        if bare:
+            return "unknown"
+        if name is not None:
+            if len(self.ids) == self.capacity:
+                self.ids.popitem(last=False)
+            self.ids[name] = (label, self.events)
+        self.events += 1
+        return "applied"

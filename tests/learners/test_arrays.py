@@ -8,7 +8,7 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 
-from learners.arrays import dot, exp, next_random, sigmoid
+from learners.arrays import dot, exp, log, next_random, sigmoid
 
 SOME = [
     0.0,
@@ -55,6 +55,49 @@ def test_the_bits_of_exp_are_frozen() -> None:
         "0x1.d1df072e9d819p+29",
         "0x1.c758233102acep-434",
         "0x1.0b9bc66f2e011p+1010",
+    ]
+
+
+def log_error(x: float) -> float:
+    """Of ln x, relative to 50 digits."""
+    with localcontext() as context:
+        context.prec = 50
+        truth = Decimal(x).ln()
+        return float(abs((Decimal(float(log(x))) - truth) / truth))
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        np.exp(np.random.default_rng(0).uniform(-690, 690, 300)),
+        np.random.default_rng(1).uniform(0.0, 2.0, 300),
+        1.0 + np.random.default_rng(2).normal(size=300) * 10.0 ** -(np.arange(300.0) % 15),
+        np.array([2.0**-0.5, np.nextafter(2.0**-0.5, 0), 2.0**0.5, np.nextafter(2.0**0.5, 2), 5e-324, 1e-310, 1.7e308]),
+        np.array([np.nextafter(1.0, 0), np.nextafter(1.0, 2), 0.5, 2.0, 2.220446049250313e-16, 1e-300, 1e300]),
+    ],
+    ids=["any size", "below two", "near one", "edges", "round"],
+)
+def test_log_is_right_to_the_last_bits(numbers: np.ndarray) -> None:
+    assert max(log_error(float(x)) for x in np.abs(numbers)) < 3e-16
+
+
+def test_log_has_its_limits_at_the_ends() -> None:
+    assert log(1.0) == 0.0
+    assert log(0.0) == log(-0.0) == -math.inf
+    assert log(math.inf) == math.inf
+    assert math.isnan(log(-1.0))
+    assert math.isnan(log(-math.inf))
+    assert math.isnan(log(math.nan))
+
+
+def test_the_bits_of_log_are_frozen() -> None:
+    assert [float(log(x)).hex() for x in (0.1, 3.0, 0.999, 1e-300, 12345.678, 2.0)] == [
+        "-0x1.26bb1bbb55515p+1",
+        "0x1.193ea7aad030ap+0",
+        "-0x1.064670d979b73p-10",
+        "-0x1.5963447f87fb5p+9",
+        "0x1.2d79559791e31p+3",
+        "0x1.62e42fefa39efp-1",
     ]
 
 

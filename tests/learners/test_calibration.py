@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from learners import calibration
+from learners import calibration, octaves
 from learners.arrays import Vector
 from learners.calibration import Calibration, CalibrationState
 from learners.parameters import Refused
 from tests.learners import slow_pipeline as slow
 
 PLATT, POSTERIOR = Calibration("platt"), Calibration("posterior")
+RISING: tuple[Literal["platt", "none", "isotonic"], ...] = ("platt", "none", "isotonic")
+NONE, HISTOGRAM, ISOTONIC = Calibration("none"), Calibration("histogram"), Calibration("isotonic")
 
 
 def logistic_stream(n: int, slope: float, intercept: float, scale: float, seed: int = 0) -> tuple[Vector, Vector]:
@@ -29,8 +31,9 @@ def logistic_stream(n: int, slope: float, intercept: float, scale: float, seed: 
 
 def after(scores: Any, y: Any, options: Calibration = PLATT) -> tuple[Vector, CalibrationState]:
     """The probabilities said of a stream, and the state behind it."""
-    state = calibration.init()
+    state = calibration.init(options)
     probabilities = calibration.learn(options, state, np.asarray(scores, np.float64), np.asarray(y, np.float64))
+    assert list(calibration.problems(options, state)) == []
     assert all(np.isfinite(array).all() for array in state)
     assert ((probabilities >= 0) & (probabilities <= 1)).all()
     return probabilities, state
@@ -42,6 +45,134 @@ def test_same_as_the_formulas(memory: int, seed: int) -> None:
     scores[:3] = 0.0
     probabilities, _ = after(scores, y, Calibration("platt", memory))
     np.testing.assert_allclose(probabilities, slow.platt(scores, y, memory), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("memory", [10, 100, 10**9])
+def test_none_is_the_score_by_its_scale(memory: int) -> None:
+    scores, y = logistic_stream(400, 2.0, -1.0, 0.3)
+    probabilities, _ = after(scores, y, Calibration("none", memory))
+    np.testing.assert_allclose(probabilities, slow.plain(scores, memory), rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["histogram", "isotonic"])
+@pytest.mark.parametrize(("memory", "scale", "intercept"), [(10, 1.0, 0.0), (300, 1e-6, -2.0), (10**9, 300.0, -3.0)])
+def test_histograms_are_the_same_as_the_definitions(
+    kind: Literal["histogram", "isotonic"], memory: int, scale: float, intercept: float
+) -> None:
+    scores, y = logistic_stream(700, 2.0, intercept, scale)
+    scores[::9] = scores[0]
+    scores[5:300:50] = [0.0, 1e-9, -1e9, 1e9, 0.5, -0.5]
+    probabilities, _ = after(scores, y, Calibration(kind, memory))
+    np.testing.assert_allclose(probabilities, slow.binned(scores, y, memory, kind == "isotonic"), rtol=1e-8)
+
+
+@pytest.mark.parametrize("options", [HISTOGRAM, ISOTONIC])
+@pytest.mark.parametrize("shape", ["linear", "cubed", "saturated", "two lumps"])
+def test_histograms_are_calibrated_whatever_the_shape_of_scores(options: Calibration, shape: str) -> None:
+    random = np.random.default_rng(0)
+    y = np.where(random.random(40_000) < 0.01, 1.0, -1.0)
+    z = random.normal(size=40_000) + (y > 0) * (2.0 if shape != "two lumps" else 6.0 * (random.random(40_000) < 0.5))
+    scores = {"linear": 3 * z, "cubed": z**3, "saturated": np.tanh(z), "two lumps": z}[shape]
+    p, positive = after(scores, y, options)[0][4000:], y[4000:] > 0
+    assert p.mean() == pytest.approx(positive.mean(), rel=0.15)
+    for part in np.array_split(np.argsort(p, kind="stable"), 12):
+        noise = math.sqrt(max(p[part].mean(), 1e-4) / len(part))
+        assert abs(p[part].mean() - positive[part].mean()) < 4 * noise + 0.2 * p[part].mean() + 1e-3
+
+    def loss(said: Vector) -> float:
+        return float(-np.log(np.where(positive, said, 1 - said)).mean())
+
+    platt = after(scores, y)[0][4000:]
+    assert loss(p) < loss(platt) * (1.07 if shape in ("linear", "two lumps") else 1.0)
+
+
+@pytest.mark.parametrize("options", [Calibration("histogram", memory=100), Calibration("isotonic", memory=100)])
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_a_class_that_has_faded_to_nothing(options: Calibration, sign: float) -> None:
+    """What is left of its counts are the smallest floats there are, and then 0."""
+    state = calibration.init(options)
+    state.bins[int(sign < 0), 600:700:3] = [5e-324, 1e-310, 1e-300, 1e-12] * 8 + [5e-324, 0.0]
+    scores = np.random.default_rng(0).normal(size=640)
+    p = calibration.learn(options, state, scores, np.full(640, sign))
+    assert list(calibration.problems(options, state)) == []
+    assert np.abs(p[300:] - (sign > 0)).max() < 0.1
+
+
+def test_counts_as_large_as_a_state_may_have() -> None:
+    for options in (HISTOGRAM, ISOTONIC):
+        for row in (0, 1):
+            state = calibration.init(options)
+            state.bins[row] = 2.0**53
+            state.events[0] = 63
+            calibration.learn(options, state, np.zeros(1), np.ones(1))
+            assert list(calibration.problems(options, state)) == []
+
+
+def test_histograms_follow_a_drift() -> None:
+    scores, y = logistic_stream(8000, 1.0, -3.0, 1.0)
+    later, more = logistic_stream(12_000, 1.0, 1.0, 1.0, seed=1)
+    for kind in ("histogram", "isotonic"):
+        p, _ = after([*scores, *later], [*y, *more], Calibration(kind, memory=1000))  # type: ignore[arg-type]
+        assert p[4000:8000].mean() == pytest.approx((y[4000:] > 0).mean(), abs=0.02)
+        assert p[14_000:].mean() == pytest.approx((more[6000:] > 0).mean(), abs=0.03)
+
+
+def test_isotonic_rises_strictly_where_scores_have_bins() -> None:
+    scores, y = logistic_stream(5000, 2.0, -2.0, 1.0)
+    _, state = after(scores, y, ISOTONIC)
+    assert (np.diff(calibration.look(ISOTONIC, state, np.linspace(-60, 60, 4001))) > 0).all()
+    _, state = after(scores, y, HISTOGRAM)
+    assert len(np.unique(calibration.look(HISTOGRAM, state, np.linspace(-60, 60, 4001)))) <= 16
+
+
+def test_arrays_that_a_kind_does_not_use_are_empty() -> None:
+    sizes = {
+        kind: [array.size for array in calibration.init(Calibration(kind))]  # type: ignore[arg-type]
+        for kind in ("posterior", "platt", "none", "histogram", "isotonic")
+    }
+    assert sizes == {
+        "posterior": [0, 0, 0, 0, 0, 0],
+        "platt": [2, 4, 2, 1, 0, 0],
+        "none": [0, 0, 2, 1, 0, 0],
+        "histogram": [0, 0, 0, 1, 2 * octaves.BINS, octaves.BINS + 1],
+        "isotonic": [0, 0, 0, 1, 2 * octaves.BINS, octaves.BINS + 1],
+    }
+
+
+@pytest.mark.parametrize("options", [PLATT, POSTERIOR, NONE, HISTOGRAM, ISOTONIC])
+def test_a_score_that_is_not_a_number_counts_as_0(options: Calibration) -> None:
+    scores, y = logistic_stream(300, 2.0, -1.0, 5.0)
+    scores[::7] = np.nan
+    p, state = after(scores, y, options)
+    expected, other = after(np.nan_to_num(scores), y, options)
+    assert p.tobytes() == expected.tobytes()
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(state, other, strict=True))
+
+
+def test_the_place_of_a_score_among_the_bins() -> None:
+    random = np.random.default_rng(0)
+    scores = np.concatenate([random.normal(size=300) * 10.0 ** random.uniform(-9, 6, 300), [0.0, -0.0, 5e-324, np.inf]])
+    scores = np.sort(np.concatenate([scores, -scores, 2.0 ** np.arange(-25, 18), -(2.0 ** np.arange(-25, 18))]))
+    at = np.array([octaves.position(score) for score in scores])
+    assert (np.diff(at) >= 0).all()
+    assert [int(one) for one in at] == [slow.score_bin(score) for score in scores]
+    assert octaves.position(np.nan) == octaves.position(0.0)
+    edges = [octaves.evened(b, 300) for b in range(octaves.BINS + 1)]
+    assert (np.diff(edges) > 0).all()
+
+
+def test_what_is_wrong_with_a_state() -> None:
+    def wrong(options: Calibration, **arrays: Any) -> list[str]:
+        return [name for name, _ in calibration.problems(options, calibration.init(options)._replace(**arrays))]
+
+    falling = np.zeros(octaves.BINS + 1)
+    falling[5] = 1.0
+    assert wrong(HISTOGRAM, odds=falling) == []
+    assert wrong(ISOTONIC, odds=falling) == ["odds"]
+    assert wrong(ISOTONIC, odds=falling * 200) == ["odds", "odds"]
+    assert wrong(HISTOGRAM, bins=np.full((2, octaves.BINS), -1.0)) == ["bins"]
+    assert wrong(NONE, power=np.array([np.inf, 1.0])) == ["power"]
+    assert wrong(PLATT, coefficients=np.array([0.0, 0.0])) == ["coefficients"]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +259,12 @@ wild = st.floats(-1e300, 1e300) | st.sampled_from(
 def test_never_nan_and_never_against_the_order_of_scores(
     past: list[tuple[float, bool]], new: list[float], memory: int
 ) -> None:
-    for options in (Calibration("platt", memory), POSTERIOR):
+    for options in (
+        Calibration("platt", memory),
+        POSTERIOR,
+        Calibration("none", memory),
+        Calibration("isotonic", memory),
+    ):
         _, state = after([score for score, _ in past], [1.0 if label else -1.0 for _, label in past], options)
         scores = np.sort(new)
         p = calibration.look(options, state, scores)
@@ -143,25 +279,25 @@ def test_never_nan_and_never_against_the_order_of_scores(
 def test_monotone_among_neighbouring_floats(middle: float, seed: int) -> None:
     """Where rounding alone decides: plain 1 / (1 + e^-x) goes down by an ulp here and there."""
     scores, y = logistic_stream(50, 1.0, 0.0, 1.0, seed)
-    _, state = after(scores, y)
     steps = np.cumsum(np.random.default_rng(seed).integers(0, 3, 400))
     neighbours = middle + steps * np.spacing(abs(middle))
-    for options in (PLATT, POSTERIOR):
+    for options in (PLATT, POSTERIOR, NONE, ISOTONIC):
+        _, state = after(scores, y, options)
         assert (np.diff(calibration.look(options, state, neighbours)) >= 0).all()
-    assert (np.diff(calibration.look(POSTERIOR, state, np.linspace(-800, 800, 4001))) >= 0).all()
+        assert (np.diff(calibration.look(options, state, np.linspace(-800, 800, 1001))) >= 0).all()
 
 
 def test_posterior_is_the_sigmoid() -> None:
     scores = np.array([-1e30, -800.0, -20.0, -1.0, 0.0, 1e-9, 3.0, 30.0, 800.0, 1e30])
     p, state = after(scores, np.ones(10), POSTERIOR)
     np.testing.assert_allclose(p, 1 / (1 + np.exp(-np.clip(scores, -700, 700))), rtol=2e-12, atol=1e-300)
-    assert all(np.array_equal(a, b) for a, b in zip(state, calibration.init(), strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(state, calibration.init(POSTERIOR), strict=True))
 
 
-@pytest.mark.parametrize("options", [PLATT, POSTERIOR, Calibration("platt", memory=30)])
+@pytest.mark.parametrize("options", [PLATT, POSTERIOR, Calibration("platt", memory=30), NONE, HISTOGRAM, ISOTONIC])
 def test_looking_says_what_learning_would_and_moves_nothing(options: Calibration) -> None:
     scores, y = logistic_stream(200, 2.0, -1.0, 5.0)
-    state = calibration.init()
+    state = calibration.init(options)
     for i in range(200):
         before = [array.copy() for array in state]
         looked = calibration.look(options, state, scores[i:])
@@ -169,21 +305,22 @@ def test_looking_says_what_learning_would_and_moves_nothing(options: Calibration
         assert calibration.learn(options, state, scores[i : i + 1], y[i : i + 1]).tobytes() == looked[:1].tobytes()
 
 
+@pytest.mark.parametrize("options", [PLATT, NONE, HISTOGRAM, ISOTONIC])
 @given(st.lists(st.integers(0, 150), max_size=6))
-@settings(max_examples=25, deadline=None, derandomize=True)
-def test_batch_cuts_change_no_bit(cuts: list[int]) -> None:
+@settings(max_examples=12, deadline=None, derandomize=True)
+def test_batch_cuts_change_no_bit(options: Calibration, cuts: list[int]) -> None:
     scores, y = logistic_stream(150, 2.0, -1.0, 5.0)
-    whole, state = after(scores, y)
-    other = calibration.init()
+    whole, state = after(scores, y, options)
+    other = calibration.init(options)
     parts = [
-        calibration.learn(PLATT, other, one, label)
+        calibration.learn(options, other, one, label)
         for one, label in zip(np.split(scores, sorted(cuts)), np.split(y, sorted(cuts)), strict=True)
     ]
     assert np.concatenate(parts).tobytes() == whole.tobytes()
     assert all(a.tobytes() == b.tobytes() for a, b in zip(state, other, strict=True))
 
 
-@pytest.mark.parametrize("options", [{"kind": "isotonic"}, {"memory": 9}, {"memory": 10**9 + 1}, {"memory": 1.5}])
+@pytest.mark.parametrize("options", [{"kind": "sigmoid"}, {"memory": 9}, {"memory": 10**9 + 1}, {"memory": 1.5}])
 def test_bad_settings_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(Refused):
         Calibration.of(options)

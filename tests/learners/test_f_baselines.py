@@ -151,7 +151,8 @@ def test_beats_calling_everything_positive(name: str, sparse: bool) -> None:
     _, scores = run(algorithm, algorithm.Params(), as_sparse(X) if sparse else X, y, dim=4)
     p = 1 / (1 + np.exp(-scores))
     setting = threshold.Threshold(**algorithm.TRAITS.defaults.get("threshold", {}))
-    thresholds = np.empty(len(y))
-    threshold.learn(setting, threshold.init(setting), p, y, thresholds)
+    thresholds, decisions = np.empty(len(y)), np.empty(len(y), dtype=np.int64)
+    decided, costs, clocks = np.ones(len(y), dtype=np.bool_), np.ones(len(y)), np.full(len(y), np.nan)
+    threshold.learn(setting, threshold.init(setting), p, y, decided, costs, clocks, thresholds, decisions)
     trivial = naive_f.f_measure(np.ones(len(y), dtype=bool), y)
-    assert naive_f.f_measure(p >= thresholds, y) > 4 * trivial
+    assert naive_f.f_measure(decisions > 0, y) > 4 * trivial

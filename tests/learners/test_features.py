@@ -265,6 +265,11 @@ def test_what_a_number_is(value: Any, fault: str | None) -> None:
     assert number_fault(value) == fault
 
 
+def test_columns_are_called_by_their_numbers() -> None:
+    assert Dense(dim=4).names([1, 2, 3, 4], [3, 0]) == ["x[3]", "x[0]"]
+    assert SparseColumns(dim=99).names(([7, 50], [1.0, 2.0]), [50, 7]) == ["[50]", "[7]"]
+
+
 def test_features_by_kind() -> None:
     for features in (
         {"kind": "dense", "dim": 3},

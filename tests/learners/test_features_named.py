@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from learners.arrays import Sparse
 from learners.features import MAX_COLUMNS, MAX_NONZERO, Features
-from learners.named import MAX_NAME, Field, Named, Table
+from learners.named import MAX_NAME, MAX_SPELT, Field, Named, Table
 from learners.parameters import Problem, Refused
 from tests.learners import slow_pipeline as slow
 
@@ -203,6 +203,45 @@ def test_an_event_of_as_many_features_as_may_be_is_taken() -> None:
     assert sorted(np.abs(rows.data).tolist()) == [MAX_NONZERO / 2 - 1, MAX_NONZERO / 2, MAX_NONZERO]
 
 
+# Names of columns
+
+
+def names(features: Named, event: Any) -> list[str]:
+    """Of all columns of the event's row."""
+    return features.names(event, list(row_of(features, event)))
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdefgh~="), values_of_a_feature, max_size=8),
+    st.sampled_from([4, 10, 24]),
+)
+@settings(max_examples=50, deadline=None, derandomize=True)
+def test_hashed_columns_are_called_as_a_slow_python_version_calls_them(event: dict[str, Any], bits: int) -> None:
+    meaning: dict[str, Any] = {"text": ("a", "b"), "categorical": ("c", "a"), "log": ("d",)}
+    features = Named(bits=bits, **meaning)
+    sharing: dict[int, list[str]] = {}
+    for token, _ in slow.named_tokens(event, **meaning):
+        here = sharing.setdefault(slow.hash_text(token) % 2**bits, [])
+        here += [token] if token not in here else []
+    columns = list(row_of(features, event))
+    assert sorted(sharing) == columns
+    assert features.names(event, columns[::-1]) == [" + ".join(sharing[column]) for column in columns[::-1]]
+    assert features.names(event, []) == []
+
+
+def test_long_names_are_cut_and_broken_ones_are_spelt_out() -> None:
+    features = Named(bits=24)
+    fits = "n" * (MAX_SPELT - 2)
+    assert names(features, {"c": fits}) == [f"c={fits}"]
+    assert names(features, {"c": fits + "n"}) == [f"c={fits}"[:-3] + "..."]
+    assert names(features, {"c": "x" * 100_000}) == ["c=" + "x" * (MAX_SPELT - 5) + "..."]
+    assert names(features, {"c": "Gr\ud800ße"}) == ["c=Gr\\ud800ße"]
+    (shared,) = features.names({"c": "\ud800" * MAX_SPELT}, list(row_of(features, {"c": "\ud800" * MAX_SPELT})))
+    assert len(shared.encode()) == MAX_SPELT
+    crowd = {f"name {i}": 1 for i in range(5000)}
+    assert all(len(name) == MAX_SPELT for name in names(Named(bits=4), crowd))
+
+
 # By declared fields
 
 TABLE = Table(
@@ -261,6 +300,24 @@ def test_a_table_event_is_one_number_per_field(event: Any, row: list[float]) -> 
 def test_a_bad_table_event_is_refused_with_a_pointer(event: Any, pointer: str, detail: str) -> None:
     for typed in (False, True):
         assert problems(TABLE, [{"amount": 1}, event], typed) == [Problem(f"/1{pointer}", detail)]
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        ({}, ["amount", "country", "fee"]),
+        ({"amount": 1, "country": "DE", "fee": None}, ["amount", "country=DE", "fee"]),
+        ({"country": None}, ["amount", "country", "fee"]),
+        ({"country": 7.0}, ["amount", "country=7", "fee"]),
+        ({"country": False}, ["amount", "country=false", "fee"]),
+        ({"country": ""}, ["amount", "country=", "fee"]),
+        ({"country": "\udfff"}, ["amount", "country=\\udfff", "fee"]),
+        ({"country": "x" * 600}, ["amount", "country=" + "x" * (MAX_SPELT - 11) + "...", "fee"]),
+    ],
+)
+def test_a_tables_columns_are_called_by_field_and_category(event: Any, expected: list[str]) -> None:
+    assert TABLE.names(event, [0, 1, 2]) == expected
+    assert TABLE.names(event, [2, 1]) == expected[:0:-1]
 
 
 def test_undeclared_features_can_be_ignored() -> None:

@@ -65,8 +65,11 @@ def test_threshold(case: Any) -> None:
     document = _read("thresholds")
     settings = threshold.Threshold.of(case["settings"])
     state = threshold.init(settings)
-    thresholds = np.empty(len(document["y"]))
-    threshold.learn(settings, state, np.array(document["probabilities"]), np.array(document["y"]), thresholds)
+    n = len(document["y"])
+    thresholds, decisions = np.empty(n), np.empty(n, dtype=np.int64)
+    p, y = np.array(document["probabilities"]), np.array(document["y"])
+    decided, costs, clocks = np.ones(n, dtype=np.bool_), np.ones(n), np.full(n, np.nan)
+    threshold.learn(settings, state, p, y, decided, costs, clocks, thresholds, decisions)
     np.testing.assert_allclose(thresholds, case["thetas"], rtol=1e-9, atol=1e-12)
 
 

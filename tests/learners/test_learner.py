@@ -128,7 +128,7 @@ def test_frozen_views_stay_while_the_learner_moves(pipeline: Pipeline) -> None:
 
 
 def without_duplicates(learner: Learner) -> dict[str, bytes]:
-    return {name: array.tobytes() for name, array in learner.state().items() if name != "metrics.duplicates"}
+    return {name: array.tobytes() for name, array in learner.state().items() if name != "metrics.counters"}
 
 
 @EVERY

@@ -42,7 +42,9 @@ def test_the_digest_tells_every_array(pipeline: Pipeline) -> None:
         twin.state = lambda state=state: state  # type: ignore[method-assign]
         digests.add(twin.digest())
     assert len(digests) == 1 + len(filled)
-    part: dict[str, Any] = {"scaling": {"clip": 9}} if pipeline.traits.ordinal else {"threshold": {"n1": 300}}
+    part: dict[str, Any] = {"threshold": {"objective": "fixed", "value": 0.3}}
+    if pipeline.traits.ordinal:
+        part = {"scaling": {"clip": 9}}
     for settings_ in ({"seed": 8}, {"window": 41}, {"remembered_ids": 26}, part):
         other = pipeline.learner(**settings_)
         other.apply(one)

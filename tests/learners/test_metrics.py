@@ -1,295 +1,429 @@
-"""Live figures: scikit-learn's on the same window, the sketch within its own bound, a history that stays bounded."""
+"""The live figures as a whole: each part sees each event, and all of them are the same however the stream is cut."""
 
 from __future__ import annotations
 
 import json
 import math
-import warnings
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from sklearn import metrics as sk
 
-from learners.batch import Outcome
-from learners.metrics import HISTORY_COLUMNS, HISTORY_POINTS, HISTORY_STRIDE, Metrics
+from learners.figures import FIGURES, Figures
+from learners.ids import hashes_of
+from learners.metrics import HISTORY_COLUMNS, Metrics, history_stride
+from tests.learners.naive_figures import exact_figures
 
-Events = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]  # scores, labels -1 or +1, decisions
+SETTINGS = Figures(beta=0.5, max_fpr=0.2, k=20)
+BOUNDED = ("auc", "average_precision", "partial_auc", "ks", "recall_at_fpr", "precision_at_k")
 
 
-def stream(n: int, seed: int, *, levels: int = 9, share: float = 0.3) -> Events:
-    """Scores on few levels, so that most pairs tie, and decisions that are often right."""
+class Events(NamedTuple):
+    """What happens to n labelled events; `served` ones were answered before their label was known."""
+
+    scores: NDArray[np.float64]
+    probabilities: NDArray[np.float64]
+    thresholds: NDArray[np.float64]
+    y: NDArray[np.float64]
+    decisions: NDArray[np.int64]
+    times: NDArray[np.float64]
+    delays: NDArray[np.float64]
+    hashes: NDArray[np.uint64]
+    served: NDArray[np.bool_]
+
+    def part(self, start: int, stop: int) -> Events:
+        return Events._make(column[start:stop] for column in self)
+
+    def picked(self, which: Any) -> Events:
+        return Events._make(column[which] for column in self)
+
+
+def stream(n: int, seed: int, *, share: float = 0.3, shift: float = 1.0, digits: int = 1, timed: bool = True) -> Events:
+    """Scores with ties; times that sometimes go back; one event in three was served, and its label came late."""
     random = np.random.default_rng(seed)
     y = np.where(random.random(n) < share, 1.0, -1.0)
-    scores = (
-        np.round(random.normal(size=n) + 0.7 * y, 1) if levels > 9 else random.integers(0, levels, n) + 1.0 * (y > 0)
-    )
-    return scores.astype(np.float64), y, scores + random.normal(size=n) > levels / 2
+    scores = np.round(random.normal(size=n) + shift * y, digits)
+    probabilities = 1 / (1 + np.exp(-scores))
+    thresholds = 0.4 + 0.2 * random.random(n)
+    served = random.random(n) < 0.3
+    times = 1e9 + np.cumsum(random.exponential(1.0, n)) + random.normal(size=n) if timed else np.full(n, np.nan)
+    delays = np.where(served & timed, random.exponential(50.0, n), np.nan)
+    called = (probabilities >= thresholds).astype(np.int64)
+    hashes = hashes_of([f"{seed}-{i}" for i in range(n)])
+    return Events(scores, probabilities, thresholds, y, called, times, delays, hashes, served)
 
 
-def feed(metrics: Metrics, scores: Any, y: Any, decisions: Any, applied: Any = None, threshold: float = 0.5) -> None:
-    """Learn some events at once."""
-    n = len(scores)
-    applied = np.ones(n, dtype=np.bool_) if applied is None else np.asarray(applied)
-    blank = np.where(applied, 1.0, np.nan)
-    metrics.learn(
-        Outcome(
-            applied,
-            np.zeros_like(applied),
-            np.array(scores) * blank,
-            (np.asarray(decisions) & applied).astype(np.int64),
-            blank * 0.5,
-            blank * threshold,
-        ),
-        np.asarray(y, dtype=np.float64),
-    )
+def feed(metrics: Metrics, events: Events) -> None:
+    """Serve those that were served, one after the other with learning them all."""
+    late = events.picked(events.served)
+    metrics.serve(late.hashes, late.scores, late.decisions, np.full(len(late.y), metrics.clock))
+    learn(metrics, events)
 
 
-def expected(y: Any, scores: Any, decisions: Any) -> dict[str, float | None]:
-    """scikit-learn's figures; None where they are undefined."""
-    label = np.asarray(y) > 0
-    called = np.asarray(decisions)
-    some_right = label.any() or called.any()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return {
-            "auc": sk.roc_auc_score(label, scores) if 0 < label.sum() < len(label) else None,
-            "f1": sk.f1_score(label, called) if some_right else None,
-            "precision": sk.precision_score(label, called) if called.any() else None,
-            "recall": sk.recall_score(label, called) if label.any() else None,
-            "accuracy": sk.accuracy_score(label, called) if len(label) else None,
-        }
+def learn(metrics: Metrics, events: Events) -> None:
+    clocks = metrics.tick(events.times)
+    metrics.learn(*events[:5], clocks, *events[6:])
 
 
-def check(figures: dict[str, Any], scope: str, y: Any, scores: Any, decisions: Any) -> None:
-    """That every figure of a scope is scikit-learn's, and every null one has its reason."""
-    undefined = {pointer for pointer in figures["undefined"] if pointer.startswith(f"/{scope}/")}
-    for name, value in expected(y, scores, decisions).items():
-        got = figures[scope][name]
-        if value is None:
-            assert got is None
-            assert f"/{scope}/{name}" in undefined
-        elif scope == "since_start" and name == "auc":
-            assert abs(got - value) <= figures[scope]["auc_error"] + 1e-12
+def check_window(window: dict[str, Any], held: Events, tolerance: float = 1e-12) -> None:
+    label, called = held.y > 0, held.decisions > 0
+    for name, value in exact_figures(label, held.scores, held.probabilities, called, SETTINGS).items():
+        if value is None or isinstance(value, dict):
+            assert window[name] == value, name
         else:
-            assert got == pytest.approx(value, rel=0, abs=1e-12), name
-            assert f"/{scope}/{name}" not in undefined
-    tn, fp, fn, tp = sk.confusion_matrix(np.asarray(y) > 0, decisions, labels=[False, True]).ravel().tolist()
-    assert figures[scope]["confusion"] == {"tp": tp, "fp": fp, "tn": tn, "fn": fn}
+            assert window[name] == pytest.approx(value, rel=0, abs=tolerance), name
 
 
-@pytest.mark.parametrize("levels", [1, 2, 9, 100])
-@pytest.mark.parametrize("window", [1, 2, 37, 64, 200, 1000])
-def test_every_figure_is_that_of_scikit_learn(window: int, levels: int) -> None:
-    scores, y, decisions = stream(500, seed=window, levels=levels)
-    metrics = Metrics(window)
-    moments = sorted({1, 2, 3, 499, 500, *np.random.default_rng(levels).integers(4, 499, 12).tolist()})
-    for start, stop in pairwise([0, *moments]):
-        feed(metrics, scores[start:stop], y[start:stop], decisions[start:stop])
-        figures = metrics.view().as_json()
-        low = max(0, stop - window)
-        check(figures, "window", y[low:stop], scores[low:stop], decisions[low:stop])
-        check(figures, "since_start", y[:stop], scores[:stop], decisions[:stop])
-        positives = int((y[low:stop] > 0).sum())
-        assert figures["events"] == stop
-        assert figures["window"]["size"] == window
-        assert figures["window"]["events"] == stop - low
-        assert figures["window"]["class_counts"] == {"negative": stop - low - positives, "positive": positives}
-        json.dumps(figures, allow_nan=False)
-
-
-EVENTS, MET, CALLED = "no labelled events", "no positive, met or predicted", "no positive was predicted"
-
-
-@pytest.mark.parametrize(
-    ("label", "called", "undefined"),
-    [
-        (None, False, {"auc": EVENTS, "f1": MET, "precision": CALLED, "recall": "no positive", "accuracy": EVENTS}),
-        (-1.0, False, {"auc": "no positives", "f1": MET, "precision": CALLED, "recall": "no positive"}),
-        (-1.0, True, {"auc": "no positives", "recall": "no positive"}),
-        (1.0, False, {"auc": "no negatives", "precision": CALLED}),
-        (1.0, True, {"auc": "no negatives"}),
-    ],
-)
-def test_an_undefined_figure_is_null_with_its_reason(
-    label: float | None, called: bool, undefined: dict[str, str]
-) -> None:
-    metrics = Metrics(5)
-    n = 0 if label is None else 8
-    feed(metrics, np.zeros(n), np.full(n, label or 1.0), np.full(n, called))
-    figures = metrics.view().as_json()
-    in_window = {f"/window/{name}": f"{reason} in the window" for name, reason in undefined.items()}
-    in_all = {f"/since_start/{name}": f"{reason} yet" for name, reason in undefined.items()}
-    in_all["/since_start/auc_error"] = in_all["/since_start/auc"]
-    assert figures["undefined"] == in_window | in_all
+def pointers(document: dict[str, Any]) -> set[str]:
+    """Where figures are null."""
     nulls = {
         f"/{scope}/{name}"
-        for scope in ("window", "since_start")
-        for name, value in figures[scope].items()
-        if value is None
+        for scope in ("window", "since_start", "served")
+        for name, value in document[scope].items()
+        if value is None and name != "seconds"
     }
-    assert nulls == set(figures["undefined"])
+    return nulls | ({"/clock"} if document["clock"] is None else set())
 
 
-def test_a_class_can_leave_the_window_and_come_back() -> None:
-    metrics = Metrics(3)
-    feed(metrics, [1.0, 2.0, 3.0, 4.0], [1, -1, -1, -1], [True, False, False, False])
-    assert metrics.view().as_json()["window"]["auc"] is None
-    assert metrics.view().as_json()["since_start"]["auc"] == 0.0
-    feed(metrics, [9.0], [1], [True])
-    assert metrics.view().as_json()["window"]["auc"] == 1.0
+def same_state(one: Metrics, other: Metrics) -> None:
+    states = one.state(), other.state()
+    assert states[0].keys() == states[1].keys()
+    for name, array in states[0].items():
+        assert array.tobytes() == states[1][name].tobytes(), name
+        assert array.shape == states[1][name].shape, name
 
 
-finite = st.floats(allow_nan=False, allow_infinity=False)
-odd = st.sampled_from(
-    [0.0, -0.0, 5e-324, -5e-324, 2.0**-24, -(2.0**-24), 2.0**-25, 2.0**16, -(2.0**16), 1e300, -1e300, 65535.9]
-)
+@pytest.mark.parametrize("share", [0.02, 0.4])
+@pytest.mark.parametrize("size", [1, 30, 64, 300])
+def test_the_document_has_every_figure_of_both_scopes(size: int, share: float) -> None:
+    events = stream(700, seed=size, share=share)
+    metrics = Metrics(size, settings=SETTINGS)
+    for start, stop in pairwise([0, 0, 1, 5, 100, 700]):
+        feed(metrics, events.part(start, stop))
+        document = metrics.view().as_json()
+        json.dumps(document, allow_nan=False)
+        assert set(document["undefined"]) == pointers(document)
+        assert list(document["window"])[:2] == ["size", "seconds"]
+        assert list(document["window"])[2:] == [name for name in FIGURES if name != "label_delay_error"]
+        with_errors = [(name, f"{name}_error") if name in BOUNDED else (name,) for name in FIGURES]
+        assert list(document["since_start"]) == [name for names in with_errors for name in names]
+        check_window(document["window"], events.part(max(0, stop - size), stop))
+        past = events.part(0, stop)
+        exact = exact_figures(past.y > 0, past.scores, past.probabilities, past.decisions > 0, SETTINGS)
+        for name, value in exact.items():
+            found = document["since_start"][name]
+            if value is None or isinstance(value, dict):
+                assert found == value, name
+            elif name in BOUNDED:
+                assert abs(found - value) <= document["since_start"][f"{name}_error"] + 1e-12, name
+            elif name != "auc_interval":
+                assert found == pytest.approx(value, rel=0, abs=1e-12), name
+        assert document["events"] == stop == metrics.events
+        assert document["class_counts"] == document["since_start"]["class_counts"]
+        assert metrics.counts.tolist() == list(document["class_counts"].values())
 
 
-@given(st.lists(st.tuples(finite | odd | st.integers(-3, 3).map(float) | st.floats(-9, 9), st.booleans()), max_size=60))
-@example([(1.0, True), (1.0, False)])
-@example([(1e-300, True), (-1e-300, False)])
-@settings(max_examples=100, deadline=None, derandomize=True)
-def test_the_sketch_is_within_its_error_whatever_the_scores(events: list[tuple[float, bool]]) -> None:
-    metrics = Metrics(1000)
-    scores, label = [score for score, _ in events], np.array([flag for _, flag in events], dtype=np.bool_)
-    feed(metrics, scores, np.where(label, 1.0, -1.0), label)
-    figures = metrics.view().as_json()
-    exact, sketched = figures["window"]["auc"], figures["since_start"]
-    assert (exact is None) == (sketched["auc"] is None) == (sketched["auc_error"] is None)
-    if exact is not None:
-        positives, negatives = np.array(scores)[label][:, None], np.array(scores)[~label][None, :]
-        assert exact == pytest.approx(np.mean((positives > negatives) + 0.5 * (positives == negatives)), abs=1e-12)
-        assert 0 <= sketched["auc_error"] <= 0.5
-        assert abs(sketched["auc"] - exact) <= sketched["auc_error"] + 1e-12
+def test_before_anything_happened() -> None:
+    document = Metrics(10, 60.0).view().as_json()
+    assert set(document["undefined"]) == pointers(document)
+    assert document["undefined"]["/window/auc"] == "no labelled events in the window"
+    assert document["undefined"]["/since_start/auc"] == "no labelled events yet"
+    assert document["undefined"]["/served/alert_rate"] == "no served events yet"
+    assert document["undefined"]["/clock"] == "no event and no label with a time yet"
+    assert (document["events"], document["duplicates"], document["clock"]) == (0, 0, None)
+    assert (document["window"]["size"], document["window"]["seconds"]) == (10, 60.0)
 
 
-def test_the_sketch_is_close_on_ordinary_scores() -> None:
-    random = np.random.default_rng(0)
-    y = np.where(random.random(5000) < 0.2, 1.0, -1.0)
-    for scale in (1e-3, 1.0, 1e3):
-        metrics = Metrics(10)
-        scores = scale * (random.normal(size=5000) + y)
-        feed(metrics, scores, y, y > 0)
-        since = metrics.view().as_json()["since_start"]
-        assert since["auc_error"] < 0.005
-        assert since["auc"] == pytest.approx(sk.roc_auc_score(y, scores), abs=0.001)
-
-
-def test_bins_are_in_the_order_of_the_scores() -> None:
-    sizes = np.concatenate([[0.0, 1e-320, 2.0**-24, 2.0**16, 1e308], np.exp(np.linspace(-20, 14, 400))])
-    scores = np.sort(np.concatenate([-sizes, sizes]))
-    bins = []
-    for score in scores:
-        metrics = Metrics(1)
-        feed(metrics, [score], [1.0], [True])
-        bins.append(int(np.flatnonzero(metrics.arrays.sketch[1])[0]))
-    assert bins == sorted(bins)
-    assert (bins[0], bins[-1]) == (0, metrics.arrays.sketch.shape[1] - 1)
-    assert len(set(bins)) > 600
-
-
-@given(st.lists(st.integers(0, 300), max_size=8), st.sampled_from([1, 7, 64, 65, 150, 1000]))
-@settings(max_examples=25, deadline=None, derandomize=True)
-def test_batch_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int], window: int) -> None:
-    scores, y, decisions = stream(300, seed=3)
-    applied = np.random.default_rng(0).random(300) < 0.9
-    whole, cut = Metrics(window), Metrics(window)
-    feed(whole, scores, y, decisions, applied)
-    for start, stop in pairwise([0, *sorted(cuts), 300]):
-        feed(cut, scores[start:stop], y[start:stop], decisions[start:stop], applied[start:stop])
-        copied = {name: array.copy() for name, array in cut.state().items()}
-        cut = Metrics(window)
-        cut.restore(copied)
-    assert same(whole, cut)
-    assert whole.view().as_json() == cut.view().as_json()
-    assert whole.view().history() == cut.view().history()
-    assert whole.view().as_json()["duplicates"] == int((~applied).sum())
-    assert whole.events == int(applied.sum())
-
-
-def same(a: Metrics, b: Metrics) -> bool:
-    return all(
-        x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
-        for x, y in zip(a.arrays, b.arrays, strict=True)
-    )
-
-
-def test_duplicates_count_as_such_and_nowhere_else() -> None:
-    metrics, without = Metrics(50), Metrics(50)
-    scores, y, decisions = stream(80, seed=1)
-    applied = np.arange(80) % 4 != 0
-    feed(metrics, scores, y, decisions, applied)
-    feed(without, scores[applied], y[applied], decisions[applied])
-    figures = metrics.view().as_json()
-    assert figures.pop("duplicates") == 20
-    expected_figures = without.view().as_json()
-    assert expected_figures.pop("duplicates") == 0
-    assert figures == expected_figures
-
-
-def test_the_window_takes_no_more_room_than_its_events() -> None:
-    metrics = Metrics(1_000_000)
-    assert len(metrics.arrays.scores) == 64
-    feed(metrics, *stream(100, seed=0))
-    assert len(metrics.arrays.scores) == len(metrics.arrays.labels) == len(metrics.arrays.decisions) == 128
-    assert len(Metrics(5).arrays.scores) == 5
-
-
-def test_the_history_holds_the_window_at_each_stride() -> None:
+def test_what_is_known_beside_scores_comes_from_clocks_and_served_events() -> None:
     metrics = Metrics(100)
-    scores, y, decisions = stream(400, seed=2)
-    feed(metrics, scores, y, decisions, threshold=0.25)
+    hashes = hashes_of(["a", "b", "c", "d"])
+    metrics.serve(hashes, np.zeros(4), np.array([1, 0, 0, 0]), metrics.tick(np.array([10.0, 11.0, 12.0, 13.0])))
+    clocks = metrics.tick(np.array([20.0, np.nan, 40.0]))
+    assert clocks.tolist() == [20.0, 20.0, 40.0]
+    half = np.full(3, 0.5)
+    late = np.array([True, False, True])
+    metrics.learn(
+        np.array([1.0, np.nan, 3.0]),
+        half,
+        half,
+        np.array([1.0, -1.0, 1.0]),
+        np.array([1, 1, 0]),
+        clocks,
+        np.array([10.0, np.nan, 28.0]),
+        np.array([hashes[0], 0, hashes[2]], dtype=np.uint64),
+        late,
+    )
+    metrics.skip(3)
+    metrics.skip(2)
+    metrics.assume(1)
+    document = metrics.view().as_json()
+    assert document["served"] == {"events": 4, "labelled": 2, "alert_rate": 0.25}
+    assert (document["duplicates"], document["corrections"], document["assumed"]) == (5, 0, 1)
+    assert document["clock"] == metrics.clock == 40.0
+    window = document["window"]
+    assert window["auc"] == 1.0  # NaN counts as 0
+    assert (window["label_delay_median"], window["label_coverage"]) == (19.0, 0.5)
+    assert window["label_delay_p90"] == pytest.approx(26.2)
+    assert window["events_per_second"] == pytest.approx(0.1)
+    since = document["since_start"]
+    assert since["label_coverage"] == 0.5
+    assert abs(since["label_delay_median"] / 19.0 - 1) < 0.6  # of two delays; its bins are tested with it
+    assert 0 < since["label_delay_error"] <= 0.01
+
+
+@pytest.mark.parametrize(("size", "stride"), [(1, 64), (4096, 64), (4097, 128), (10_000, 256), (100_000, 2048)])
+def test_rows_are_rarer_the_larger_the_window(size: int, stride: int) -> None:
+    assert history_stride(size) == stride
+    assert Metrics(size).view().rows.stride == stride
+
+
+def test_a_point_of_the_history_has_the_figures_right_after_its_event() -> None:
+    events = stream(400, seed=1)
+    metrics = Metrics(100, 200.0, SETTINGS)
+    feed(metrics, events)
     history = metrics.view().history()
-    assert history["stride"] == HISTORY_STRIDE == 64
+    assert history["columns"] == list(HISTORY_COLUMNS)
     assert [point["events"] for point in history["points"]] == [64, 128, 192, 256, 320, 384]
     for point in history["points"]:
-        stop = point["events"]
-        cut = slice(max(0, stop - 100), stop)
-        figures = expected(y[cut], scores[cut], decisions[cut])
-        assert tuple(point) == HISTORY_COLUMNS
-        assert point["auc"] == pytest.approx(figures["auc"], abs=1e-12)
-        assert point["f1"] == pytest.approx(figures["f1"], abs=1e-12)
-        assert (point["threshold"], point["positives"]) == (0.25, int((y[cut] > 0).sum()))
-        assert point["alerts"] == int(decisions[cut].sum())
-        assert all(type(point[name]) is int for name in ("events", "positives", "alerts"))
+        now = point["events"]
+        there = Metrics(100, 200.0, SETTINGS)
+        served = events.picked(events.served)
+        there.serve(served.hashes, served.scores, served.decisions, np.full(len(served.y), np.nan))
+        learn(there, events.part(0, now))
+        document = there.view().as_json()
+        window = document["window"]
+        assert list(point) == list(HISTORY_COLUMNS)
+        same = [name for name in HISTORY_COLUMNS if name in window and name != "events"]
+        assert {name: point[name] for name in same} == {name: window[name] for name in same}
+        assert [point["auc_low"], point["auc_high"]] == window["auc_interval"]
+        assert point["clock"] == document["clock"]
+        assert point["threshold"] == events.thresholds[now - 1]
+        assert point["positives"] == window["class_counts"]["positive"]
+        assert point["alerts"] == window["confusion"]["tp"] + window["confusion"]["fp"]
+    json.dumps(history, allow_nan=False)
+    assert metrics.view().points_since(256) == history["points"][4:]
+    cut = metrics.view().history(100, 330, 100)["points"]
+    assert [point["events"] for point in cut] == [192, 256, 320]
+    clock = history["points"][2]["clock"]
+    by_clock = metrics.view().history(start=clock, by="clock")["points"]
+    assert [point["events"] for point in by_clock] == [192, 256, 320, 384]
 
 
 def test_undefined_figures_are_null_in_the_history() -> None:
-    metrics = Metrics(10)
-    feed(metrics, np.zeros(64), np.full(64, -1.0), np.zeros(64, dtype=np.bool_))
+    metrics = Metrics(10, settings=SETTINGS)
+    learn(metrics, stream(64, seed=2, share=0.0, timed=False))
     (point,) = metrics.view().history()["points"]
-    assert point["auc"] is None
-    assert point["f1"] is None
+    assert point["auc"] is point["auc_low"] is point["auc_high"] is point["clock"] is point["recall"] is None
+    assert point["positives"] == 0
+    assert point["brier"] is not None
 
 
-def test_the_history_is_thinned_and_never_longer_than_its_bound() -> None:
-    metrics, n = Metrics(3), 2 * HISTORY_POINTS * HISTORY_STRIDE + 5 * HISTORY_STRIDE
-    scores, y, decisions = stream(n, seed=4)
-    kept: dict[int, Any] = {}
-    cuts = [0, HISTORY_POINTS * HISTORY_STRIDE, (HISTORY_POINTS + 1) * HISTORY_STRIDE, n - 1, n]
-    for start, stop in pairwise(cuts):
-        feed(metrics, scores[start:stop], y[start:stop], decisions[start:stop])
-        history = metrics.view().history()
-        stride = history["stride"]
-        assert [point["events"] for point in history["points"]] == list(range(stride, stop + 1, stride))
-        assert len(history["points"]) <= HISTORY_POINTS
-        for point in history["points"]:  # thinning changes no point that stays
-            assert kept.setdefault(point["events"], point) == point
-    assert stride == 4 * HISTORY_STRIDE
+@given(st.lists(st.integers(0, 300), max_size=6), st.sampled_from([1, 64, 65, 150]), st.sampled_from([None, 90.0]))
+@settings(max_examples=20, deadline=None, derandomize=True)
+def test_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int], size: int, seconds: float | None) -> None:
+    events = stream(300, seed=3)
+    whole, pieces = Metrics(size, seconds, SETTINGS), Metrics(size, seconds, SETTINGS)
+    others = stream(50, seed=4)
+    for metrics in (whole, pieces):
+        metrics.serve(others.hashes, others.scores, others.decisions, metrics.tick(others.times - 1e6))
+    learn(whole, events)
+    for start, stop in pairwise([0, *sorted(cuts), 300]):
+        learn(pieces, events.part(start, stop))
+        pieces.advance(pieces.clock)
+        state = pieces.state()
+        assert list(pieces.problems(state)) == []
+        assert {name: array.shape for name, array in state.items()} == pieces.shapes(state)
+        document, history = pieces.view().as_json(), pieces.view().history()
+        pieces = Metrics(size, seconds, SETTINGS)
+        pieces.restore(state)
+        assert pieces.view().as_json() == document
+        assert pieces.view().history() == history
+    same_state(whole, pieces)
+    assert whole.view().as_json() == pieces.view().as_json()
 
 
-def test_frozen_figures_stay_and_live_ones_move() -> None:
-    metrics = Metrics(20)
-    feed(metrics, *stream(70, seed=5))
-    live, frozen = metrics.view(), metrics.view().frozen()
-    before, past = frozen.as_json(), frozen.history()
-    assert before == live.as_json()
-    feed(metrics, *stream(70, seed=6))
-    assert (frozen.as_json(), frozen.history()) == (before, past)
-    assert metrics.view().as_json() != before
-    assert math.isclose(metrics.view().as_json()["events"], 140)
+def test_served_events_and_corrections_are_the_same_in_any_cut() -> None:
+    events = stream(500, seed=5)
+    whole, pieces = Metrics(120, 150.0, SETTINGS), Metrics(120, 150.0, SETTINGS)
+    for start in range(0, 500, 100):
+        part = events.part(start, start + 100)
+        number, was = start + 50, int(part.y[50] > 0)
+        for metrics, step in ((whole, 100), (pieces, 7)):
+            for low in range(0, 100, step):
+                few = part.part(low, min(low + step, 100))
+                metrics.serve(few.hashes, few.scores, few.decisions, metrics.tick(few.times))
+            for low in range(0, 100, step):
+                learn(metrics, part.part(low, min(low + step, 100)))
+            metrics.correct(number, was, 1 - was, part.scores[50], part.probabilities[50], int(part.decisions[50]))
+    same_state(whole, pieces)
+    assert whole.view().as_json() == pieces.view().as_json()
+    assert whole.view().as_json()["corrections"] == 5
+
+
+def test_a_corrected_label_counts_as_if_it_had_been_so() -> None:
+    events = stream(200, seed=6)
+    events.scores[150] = np.nan
+    right = events._replace(y=events.y.copy())
+    metrics, straight = Metrics(80, settings=SETTINGS), Metrics(80, settings=SETTINGS)
+    learn(metrics, events)
+    for number in (3, 119, 120, 150, 199):  # the first two have left the window
+        was = int(events.y[number] > 0)
+        said = (events.scores[number], events.probabilities[number], int(events.decisions[number]))
+        metrics.correct(number, was, was, *said)  # says nothing new
+        metrics.correct(number, was, 1 - was, *said)
+        right.y[number] = 1.0 - 2.0 * was
+    learn(straight, right)
+    found, expected = metrics.view().as_json(), straight.view().as_json()
+    assert (found.pop("corrections"), expected.pop("corrections")) == (5, 0)
+    assert found == expected
+    assert list(metrics.problems(metrics.state())) == []
+
+
+def test_what_is_too_old_leaves_while_no_label_comes() -> None:
+    events = stream(100, seed=7)
+    metrics = Metrics(1000, 50.0, SETTINGS)
+    learn(metrics, events)
+    clock = metrics.clock
+    held = metrics.view().as_json()["window"]["events"]
+    assert 20 < held < 100
+    nobody = np.zeros(0)
+    metrics.serve(np.zeros(0, np.uint64), nobody, np.zeros(0, np.int64), metrics.tick(nobody))
+    assert metrics.view().as_json()["window"]["events"] == held
+    metrics.serve(hashes_of(["z"]), np.zeros(1), np.zeros(1, np.int64), metrics.tick(np.array([clock + 25.0])))
+    assert 0 < metrics.view().as_json()["window"]["events"] < held
+    metrics.advance(clock + 51.0)
+    assert metrics.view().as_json()["window"]["events"] == 0
+    assert list(metrics.problems(metrics.state())) == []
+
+
+def test_frozen_views_stay_and_live_ones_move() -> None:
+    metrics = Metrics(70, settings=SETTINGS)
+    learn(metrics, stream(150, seed=8))
+    frozen = metrics.view().frozen()
+    before = frozen.history(), frozen.curves(), frozen.alarms(), frozen.counts.tolist()
+    document = metrics.view().as_json()
+    learn(metrics, stream(150, seed=9))
+    metrics.correct(299, int(stream(150, seed=9).y[149] > 0), 1, 0.5, 0.5, 1)
+    assert frozen.as_json() == document
+    assert (frozen.history(), frozen.curves(), frozen.alarms(), frozen.counts.tolist()) == before
+    assert metrics.view().as_json() != document
+
+
+def test_an_unchanged_view_works_its_figures_out_once() -> None:
+    metrics = Metrics(70, settings=SETTINGS)
+    events = stream(65, seed=10)
+    learn(metrics, events)
+    document = metrics.view().as_json()
+    assert metrics.view().as_json() is document
+    frozen = metrics.view().frozen()
+    assert frozen.as_json() is document
+    assert metrics.view().frozen() is frozen.frozen() is frozen
+    moves: list[Any] = [
+        lambda: metrics.skip(1),
+        lambda: metrics.assume(1),
+        lambda: metrics.advance(metrics.clock + 1),
+        lambda: metrics.tick(np.array([2e9])),
+        lambda: metrics.serve(events.hashes[:1], events.scores[:1], events.decisions[:1], np.array([2e9])),
+        lambda: metrics.correct(64, int(events.y[64] > 0), int(events.y[64] < 0), float(events.scores[64]), 0.5, 0),
+        lambda: metrics.restore(metrics.state()),
+    ]
+    for move in moves:
+        past = metrics.view()
+        move()
+        assert metrics.view() is not past
+
+
+def test_curves_are_those_of_the_window() -> None:
+    events = stream(500, seed=11, digits=9)
+    metrics = Metrics(200, settings=SETTINGS)
+    learn(metrics, events)
+    curves = metrics.view().curves(50)
+    assert set(curves) == {
+        "roc", "precision_recall", "histogram", "reliability", "confusion", "operating_point"
+    }  # fmt: skip
+    window = metrics.view().as_json()["window"]
+    assert curves["confusion"] == window["confusion"]
+    assert curves["operating_point"] == {
+        "fpr": window["fpr"], "tpr": window["recall"], "precision": window["precision"]
+    }  # fmt: skip
+    assert len(curves["roc"]["fpr"]) <= 50
+    held = events.part(300, 500).probabilities
+    reliability = curves["reliability"]
+    assert sum(reliability["count"]) == 200
+    total = sum(
+        n * (mean or 0.0) for n, mean in zip(reliability["count"], reliability["mean_probability"], strict=True)
+    )
+    assert total == pytest.approx(held.sum(), abs=1e-9)
+
+
+def test_a_fall_of_the_auc_raises_an_alarm() -> None:
+    metrics = Metrics(10_000)
+    learn(metrics, stream(4000, seed=12, shift=0.8, digits=9))
+    assert metrics.view().alarms() == []
+    learn(metrics, stream(4000, seed=13, shift=-0.5, digits=9))
+    alarms = metrics.view().alarms()
+    assert alarms[0]["kind"] == "auc"
+    assert 4000 < alarms[0]["events"] < 5000
+    assert metrics.view().alarms(since=1) == alarms[1:]
+
+
+def learnt() -> Metrics:
+    metrics = Metrics(100, 120.0)
+    feed(metrics, stream(200, seed=14))
+    return metrics
+
+
+def put(at: Any, value: Any) -> Any:
+    def change(array: NDArray[Any]) -> None:
+        array[at] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("counters", put(0, -1)),
+        ("window_labels", put(0, 3)),
+        ("window_span", put(1, 2**62)),
+        ("sketch_counts", put(0, -1)),
+        ("traffic_clock", put(0, np.inf)),
+        ("history_count", put(0, -1)),
+        ("history_rows", put((0, 1, 2), np.inf)),
+        ("drift_serves", put(0, -1)),
+    ],
+)
+def test_each_part_finds_what_is_wrong_with_it(name: str, change: Any) -> None:
+    metrics = learnt()
+    state = {key: array.copy() for key, array in metrics.state().items()}
+    assert list(metrics.problems(state)) == []
+    change(state[name])
+    assert name in {where for where, _ in metrics.problems(state)}
+
+
+def test_parts_of_different_streams_do_not_go_together() -> None:
+    metrics, other = learnt(), Metrics(100, 120.0)
+    feed(other, stream(203, seed=15))
+    for part in ("window", "sketch", "traffic"):
+        mixed = metrics.state() | {name: array for name, array in other.state().items() if name.startswith(f"{part}_")}
+        assert list(metrics.problems(mixed)) != []
+    longer = Metrics(100, 120.0)
+    feed(longer, stream(256, seed=15))
+    mixed = metrics.state() | {name: array for name, array in longer.state().items() if name.startswith("history_")}
+    assert [name for name, _ in metrics.problems(mixed)] == ["history_count"]
+
+
+def test_a_batch_may_end_where_a_row_is_due_and_a_window_may_be_larger_than_the_stream() -> None:
+    metrics = Metrics(10**6)
+    assert metrics.view().rows.stride == 16384
+    learn(metrics, stream(128, seed=16))
+    assert metrics.view().history()["points"] == []
+    short = Metrics(5)
+    learn(short, stream(128, seed=16))
+    learn(short, stream(0, seed=16))
+    assert [point["events"] for point in short.view().history()["points"]] == [64, 128]
+    assert math.isclose(short.view().history()["points"][1]["clock"], short.clock)

@@ -100,3 +100,33 @@ def test_reserving_once_is_enough_for_any_order(order):
     for x in values if order == "ascending" else values[::-1]:
         ordered.add(held, x)
     assert members(held) == values.tolist()
+
+
+@pytest.mark.parametrize("spread", [1, 7, 10**6], ids=["all equal", "heavy ties", "distinct"])
+@pytest.mark.parametrize("members_", [0, 1, 2, 511, 512, 513, 5000])
+def test_selecting_by_rank(members_, spread):
+    values = np.random.default_rng(members_).integers(0, spread, members_) / 7.0
+    held = ordered.reserved(ordered.empty(), members_)
+    for x in values:
+        ordered.add(held, x)
+    model = np.sort(values)
+    ranks = range(members_) if members_ < 10 else [0, 1, 255, 256, 257, members_ // 2, members_ - 2, members_ - 1]
+    assert [ordered.select(held, rank) for rank in ranks] == [model[rank] for rank in ranks]
+    assert np.isnan([ordered.select(held, rank) for rank in (-1, members_, members_ + 1, 10**9)]).all()
+
+
+def test_selecting_while_members_come_and_go():
+    rng = np.random.default_rng(5)
+    held, model = ordered.reserved(ordered.empty(), 6000), []
+    for i in range(6000):
+        if model and rng.random() < 0.45:
+            ordered.remove(held, model.pop(int(rng.integers(len(model)))))
+        else:
+            x = float(rng.integers(0, 900))
+            ordered.add(held, x)
+            bisect.insort(model, x)
+        if i % 50 == 0 and model:
+            rank = int(rng.integers(len(model)))
+            assert ordered.select(held, rank) == model[rank]
+            below, upto = ordered.counts(held, model[rank])
+            assert below <= rank < upto

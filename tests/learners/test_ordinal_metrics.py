@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,16 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from learners.metrics import HISTORY_POINTS, HISTORY_STRIDE
-from learners.ordinal_metrics import ORDINAL_HISTORY_COLUMNS, OrdinalMetrics
+from learners.ids import hashes_of
+from learners.ordinal_metrics import ORDINAL_HISTORY, OrdinalMetrics
 
-
-class Told(NamedTuple):
-    """What the metrics read of an outcome."""
-
-    applied: NDArray[np.bool_]
-    beyond: NDArray[np.bool_]
-    decisions: NDArray[np.int64]
+TOLD = ("label_delay_median", "label_delay_p90", "label_coverage", "events_per_second")
 
 
 def stream(n: int, seed: int, ranks: int = 5) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -32,11 +26,12 @@ def stream(n: int, seed: int, ranks: int = 5) -> tuple[NDArray[np.float64], NDAr
     return y.astype(np.float64), decisions
 
 
-def feed(metrics: Any, y: Any, decisions: Any, applied: Any = None, beyond: Any = None) -> None:
+def feed(metrics: OrdinalMetrics, y: Any, decisions: Any, times: Any = None) -> None:
     """Learn some events at once."""
-    applied = np.ones(len(y), dtype=np.bool_) if applied is None else applied
-    beyond = np.zeros(len(y), dtype=np.bool_) if beyond is None else beyond
-    metrics.learn(Told(applied, beyond, np.where(applied, decisions, 0)), y)
+    n = len(y)
+    clocks = metrics.tick(np.full(n, np.nan) if times is None else times)
+    no, nan = np.zeros(n, dtype=np.bool_), np.full(n, np.nan)
+    metrics.learn(np.zeros(n), None, None, y, decisions, clocks, nan, np.zeros(n, dtype=np.uint64), no)
 
 
 def expected(y: Any, decisions: Any, ranks: int) -> dict[str, Any]:
@@ -58,8 +53,9 @@ def check(metrics: Any, y: Any, decisions: Any, window: int, ranks: int) -> None
     low = max(0, len(y) - window)
     recent = expected(y[low:], decisions[low:], ranks)
     total = expected(y, decisions, ranks)
-    assert figures["window"] == {"size": window, "events": len(y) - low, **recent}
-    assert figures["since_start"] == total
+    told = dict.fromkeys(TOLD)
+    assert figures["window"] == {"size": window, "seconds": None, "events": len(y) - low, **recent, **told}
+    assert figures["since_start"] == {**total, **told, "label_delay_error": None}
     assert figures["events"] == metrics.events == len(y)
     assert figures["class_counts"] == metrics.view().class_counts() == total["class_counts"]
     assert metrics.view().counts.tolist() == list(total["class_counts"].values())
@@ -67,7 +63,7 @@ def check(metrics: Any, y: Any, decisions: Any, window: int, ranks: int) -> None
         f"/{scope}/{name}"
         for scope in ("window", "since_start")
         for name, value in figures[scope].items()
-        if value is None
+        if value is None and name != "seconds"
     }
     json.dumps(figures, allow_nan=False)
 
@@ -77,43 +73,24 @@ def check(metrics: Any, y: Any, decisions: Any, window: int, ranks: int) -> None
 @settings(max_examples=15, deadline=None, derandomize=True, database=None)
 def test_every_figure_is_right_however_the_stream_is_cut(ranks: int, cuts: list[int], window: int) -> None:
     y, decisions = stream(300, seed=ranks, ranks=ranks)
-    metrics = OrdinalMetrics(window, ranks)
+    metrics = OrdinalMetrics(window, None, ranks)
     for start, stop in pairwise([0, *sorted(cuts), 300]):
         feed(metrics, y[start:stop], decisions[start:stop])
         check(metrics, y[:stop], decisions[:stop], window, ranks)
 
 
 def test_before_any_event_figures_are_null_with_their_reasons() -> None:
-    figures = OrdinalMetrics(5, 3).view().as_json()
-    assert figures == {
-        "events": 0,
-        "class_counts": {"1": 0, "2": 0, "3": 0},
-        "duplicates": 0,
-        "window": {
-            "size": 5,
-            "events": 0,
-            "class_counts": {"1": 0, "2": 0, "3": 0},
-            "mae": None,
-            "mse": None,
-            "accuracy": None,
-            "confusion": [[0, 0, 0]] * 3,
-        },
-        "since_start": {
-            "class_counts": {"1": 0, "2": 0, "3": 0},
-            "mae": None,
-            "mse": None,
-            "accuracy": None,
-            "confusion": [[0, 0, 0]] * 3,
-        },
-        "undefined": {
-            **{f"/window/{name}": "no labelled events in the window" for name in ("mae", "mse", "accuracy")},
-            **{f"/since_start/{name}": "no labelled events yet" for name in ("mae", "mse", "accuracy")},
-        },
-    }
+    metrics = OrdinalMetrics(5, None, 3)
+    check(metrics, np.empty(0), np.empty(0, dtype=np.int64), 5, 3)
+    figures = metrics.view().as_json()
+    assert (figures["duplicates"], figures["corrections"], figures["served"], figures["clock"]) == (0, 0, 0, None)
+    for name in ("mae", "mse", "accuracy"):
+        assert figures["undefined"][f"/window/{name}"] == "no labelled events in the window"
+        assert figures["undefined"][f"/since_start/{name}"] == "no labelled events yet"
 
 
 def test_rows_of_the_confusion_are_true_ranks() -> None:
-    metrics = OrdinalMetrics(2, 3)
+    metrics = OrdinalMetrics(2, None, 3)
     feed(metrics, np.array([3.0, 1.0, 3.0]), np.array([1, 2, 3]))
     figures = metrics.view().as_json()
     assert figures["window"]["confusion"] == [[0, 1, 0], [0, 0, 0], [0, 0, 1]]
@@ -122,86 +99,104 @@ def test_rows_of_the_confusion_are_true_ranks() -> None:
     assert (figures["window"]["mae"], figures["window"]["accuracy"]) == (0.5, 0.5)
 
 
+def states_equal(a: OrdinalMetrics, b: OrdinalMetrics) -> bool:
+    return all(
+        (array.dtype, array.shape, array.tobytes()) == (other.dtype, other.shape, other.tobytes())
+        for array, other in zip(a.state().values(), b.state().values(), strict=True)
+    )
+
+
+@pytest.mark.parametrize("seconds", [None, 40.0])
 @given(cuts=st.lists(st.integers(0, 300), max_size=8), window=st.sampled_from([1, 7, 64, 65, 150, 1000]))
 @settings(max_examples=25, deadline=None, derandomize=True, database=None)
-def test_batch_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int], window: int) -> None:
+def test_batch_cuts_are_invisible_and_a_restore_goes_on(seconds: float | None, cuts: list[int], window: int) -> None:
     y, decisions = stream(300, seed=3)
-    applied = np.random.default_rng(0).random(300) < 0.9
-    beyond = ~applied & (np.arange(300) % 2 == 0)
-    whole, cut = OrdinalMetrics(window, 5), OrdinalMetrics(window, 5)
-    feed(whole, y, decisions, applied, beyond)
+    times = 1e9 + np.arange(300.0)
+    whole, cut = OrdinalMetrics(window, seconds, 5), OrdinalMetrics(window, seconds, 5)
+    feed(whole, y, decisions, times)
     for start, stop in pairwise([0, *sorted(cuts), 300]):
         part = slice(start, stop)
-        feed(cut, y[part], decisions[part], applied[part], beyond[part])
+        feed(cut, y[part], decisions[part], times[part])
         copied = {name: array.copy() for name, array in cut.state().items()}
-        cut = OrdinalMetrics(window, 5)
+        cut = OrdinalMetrics(window, seconds, 5)
+        assert {name: array.shape for name, array in copied.items()} == cut.shapes(copied)
+        assert list(cut.problems(copied)) == []
         cut.restore(copied)
-    for name, array in whole.state().items():
-        other = cut.state()[name]
-        assert (array.dtype, array.shape, array.tobytes()) == (other.dtype, other.shape, other.tobytes())
+    assert states_equal(whole, cut)
     assert whole.view().as_json() == cut.view().as_json()
     assert whole.view().history() == cut.view().history()
-    assert whole.view().as_json()["duplicates"] == int((~applied & ~beyond).sum()) > 0
-    check_again = OrdinalMetrics(window, 5)
-    feed(check_again, y[applied], decisions[applied])
-    check(check_again, y[applied], decisions[applied], window, 5)
-    assert check_again.view().as_json() | {"duplicates": 0} == whole.view().as_json() | {"duplicates": 0}
+
+
+def test_a_window_of_seconds_holds_what_is_younger() -> None:
+    y, decisions = stream(300, seed=8)
+    metrics = OrdinalMetrics(1000, 40.0, 5)
+    feed(metrics, y, decisions, np.arange(300.0))
+    figures = metrics.view().as_json()["window"]
+    assert (figures["events"], figures["seconds"]) == (40, 40.0)
+    assert figures["confusion"] == expected(y[260:], decisions[260:], 5)["confusion"]
+    clocks = metrics.tick(np.array([320.0]))  # an event that is served moves the clock, too
+    metrics.serve(hashes_of(["a"]), np.zeros(1), np.ones(1, dtype=np.int64), clocks)
+    figures = metrics.view().as_json()
+    assert (figures["window"]["events"], figures["served"], figures["clock"]) == (19, 1, 320.0)
+
+
+@given(
+    corrections=st.lists(st.tuples(st.integers(0, 299), st.integers(1, 5)), max_size=20),
+    window=st.sampled_from([1, 64, 150, 1000]),
+)
+@settings(max_examples=25, deadline=None, derandomize=True, database=None)
+def test_a_corrected_rank_is_as_if_it_had_been_so(corrections: list[tuple[int, int]], window: int) -> None:
+    y, decisions = stream(300, seed=5)
+    metrics = OrdinalMetrics(window, None, 5)
+    feed(metrics, y, decisions)
+    count = 0
+    for number, label in corrections:
+        if y[number] != label:
+            metrics.correct(number, int(y[number]), label, 0.0, np.nan, int(decisions[number]))
+            y[number] = label
+            count += 1
+    check(metrics, y, decisions, window, 5)
+    assert metrics.view().as_json()["corrections"] == count
 
 
 def test_a_restored_state_is_a_copy() -> None:
-    first, second = OrdinalMetrics(10, 4), OrdinalMetrics(10, 4)
+    first, second = OrdinalMetrics(10, None, 4), OrdinalMetrics(10, None, 4)
     feed(first, *stream(30, seed=1, ranks=4))
     second.restore(first.state())
     before = second.view().frozen().as_json()
     feed(first, *stream(30, seed=2, ranks=4))
     assert second.view().as_json() == before
-    assert all(array.dtype.kind == "i" for name, array in first.state().items() if name != "history")
 
 
 def test_the_window_takes_no_more_room_than_its_events() -> None:
-    metrics = OrdinalMetrics(1_000_000, 5)
+    metrics = OrdinalMetrics(1_000_000, None, 5)
     assert len(metrics.arrays.labels) == 64
     feed(metrics, *stream(100, seed=0))
     assert len(metrics.arrays.labels) == len(metrics.arrays.decisions) == 128
-    metrics.reserve(1000)
-    assert len(metrics.arrays.labels) == 1024
     check(metrics, *stream(100, seed=0), 1_000_000, 5)
-    assert len(OrdinalMetrics(5, 5).arrays.labels) == 5
+    assert len(OrdinalMetrics(5, None, 5).arrays.labels) == 5
 
 
 def test_the_history_holds_the_window_at_each_stride() -> None:
-    metrics = OrdinalMetrics(100, 5)
+    metrics = OrdinalMetrics(100, None, 5)
     y, decisions = stream(400, seed=2)
     feed(metrics, y, decisions)
     history = metrics.view().history()
-    assert history["stride"] == HISTORY_STRIDE == 64
+    assert tuple(history["columns"]) == ORDINAL_HISTORY
     assert [point["events"] for point in history["points"]] == [64, 128, 192, 256, 320, 384]
     for point in history["points"]:
-        assert tuple(point) == ORDINAL_HISTORY_COLUMNS == ("events", "mae", "accuracy")
+        assert tuple(point) == ORDINAL_HISTORY
         assert type(point["events"]) is int
         cut = slice(max(0, point["events"] - 100), point["events"])
         figures = expected(y[cut], decisions[cut], 5)
-        assert (point["mae"], point["accuracy"]) == (figures["mae"], figures["accuracy"])
-
-
-def test_the_history_is_thinned_and_never_longer_than_its_bound() -> None:
-    metrics, n = OrdinalMetrics(3, 5), 2 * HISTORY_POINTS * HISTORY_STRIDE + 5 * HISTORY_STRIDE
-    y, decisions = stream(n, seed=4)
-    kept: dict[int, Any] = {}
-    cuts = [0, HISTORY_POINTS * HISTORY_STRIDE, (HISTORY_POINTS + 1) * HISTORY_STRIDE, n - 1, n]
-    for start, stop in pairwise(cuts):
-        feed(metrics, y[start:stop], decisions[start:stop])
-        history = metrics.view().history()
-        stride = history["stride"]
-        assert [point["events"] for point in history["points"]] == list(range(stride, stop + 1, stride))
-        assert len(history["points"]) <= HISTORY_POINTS
-        for point in history["points"]:  # thinning changes no point that stays
-            assert kept.setdefault(point["events"], point) == point
-    assert stride == 4 * HISTORY_STRIDE
+        assert [point[name] for name in ("mae", "mse", "accuracy")] == [
+            figures[name] for name in ("mae", "mse", "accuracy")
+        ]
+    assert metrics.view().points_since(256) == history["points"][-2:]
 
 
 def test_frozen_figures_stay_and_live_ones_move() -> None:
-    metrics = OrdinalMetrics(20, 5)
+    metrics = OrdinalMetrics(20, None, 5)
     feed(metrics, *stream(70, seed=5))
     live, frozen = metrics.view(), metrics.view().frozen()
     before, past = frozen.as_json(), frozen.history()

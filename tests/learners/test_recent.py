@@ -2,28 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from learners.batch import Segment
+from learners.batch import Late, Segment, Status
+from learners.ids import hashes_of
 from learners.recent import MAX_SOURCES, RecentIds, Sources
 from tests.learners.slow_pipeline import Recent
 
-ids = st.none() | st.sampled_from(["", "a", "b", "c", "d", "e", "f", "g", "h", "\ud800", "é"]) | st.text(max_size=2)
-batches = st.lists(st.lists(st.tuples(ids, st.booleans()), max_size=12), max_size=8)
+
+class Event(NamedTuple):
+    """What ids are asked about."""
+
+    name: str | None
+    label: float = 1.0
+    bare: bool = False
+    assumed: bool = False
 
 
-def admitted(recent: RecentIds | Sources, entries: Any, fresh: list[bool]) -> list[bool]:
-    mask = np.array(fresh, dtype=np.bool_)
-    recent.admit(entries, mask)
-    return mask.tolist()
+names = st.none() | st.sampled_from(["", "a", "b", "c", "d", "e", "f", "g", "h", "\ud800", "é"]) | st.text(max_size=2)
+events = st.builds(
+    lambda name, label, kind: Event(name, label, kind == 1 and name is not None, kind == 2 and name is not None),
+    names,
+    st.sampled_from([-1.0, 1.0, 1.0, 1.0]),
+    st.sampled_from([0, 0, 0, 1, 2]),
+)
+batches = st.lists(st.lists(events, max_size=12), max_size=8)
+WORDS = ["applied", "duplicate", "beyond", "relabelled", "unknown"]
 
 
-def same(a: RecentIds | Sources, b: RecentIds | Sources) -> bool:
+def admitted(recent: RecentIds, batch: list[Event], number: int = 0) -> tuple[list[str], list[Any]]:
+    """What becomes of the events of a batch; and what each corrected one had been, with what had been said of it."""
+    n = len(batch)
+    late = Late.none(n)._replace(
+        bare=np.array([one.bare for one in batch], dtype=np.bool_),
+        assumed=np.array([one.assumed for one in batch], dtype=np.bool_),
+    )
+    y = np.array([one.label for one in batch])
+    hashes = hashes_of([one.name for one in batch])
+    status, slots = np.zeros(n, dtype=np.int8), np.full(n, -1, dtype=np.int64)
+    corrected = []
+    start = 0
+    while start < n:
+        stop = recent.admit(hashes, y, late, status, slots, start)
+        new = start + np.flatnonzero(status[start:stop] == Status.APPLIED)
+        said = number + np.arange(len(new), dtype=np.float64)  # an event's score is its number, here
+        recent.note(slots[new], number, said, said / 8, said.astype(np.int64) % 2)
+        number += len(new)
+        if stop < n:
+            corrected.append(recent.relabel(int(slots[stop]), float(y[stop])))
+        start = stop + 1
+    return [WORDS[code] for code in status.tolist()], corrected
+
+
+def same(a: RecentIds, b: RecentIds) -> bool:
     return all(
         x.dtype == y.dtype and x.tobytes() == y.tobytes()
         for x, y in zip(a.state().values(), b.state().values(), strict=True)
@@ -32,23 +68,34 @@ def same(a: RecentIds | Sources, b: RecentIds | Sources) -> bool:
 
 def restored(recent: RecentIds) -> RecentIds:
     copy = RecentIds(recent.capacity)
-    copy.restore({name: array.copy() for name, array in recent.state().items()})
+    state = {name: array.copy() for name, array in recent.state().items()}
+    assert not list(copy.problems(state))
+    copy.restore(state)
     return copy
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 3, 7, 1000])
 @given(batches)
-@example([[("a", True), ("a", True), ("b", True), ("a", True)], [("a", True), ("b", False), ("b", True)]])
+@example([[Event("a"), Event("a", -1.0), Event("b"), Event("a")], [Event("a", -1.0), Event("b"), Event("b", -1.0)]])
 @settings(max_examples=40, deadline=None, derandomize=True)
-def test_same_as_an_ordered_dict(capacity: int, stream: list[list[tuple[str | None, bool]]]) -> None:
+def test_same_as_an_ordered_dict(capacity: int, stream: list[list[Event]]) -> None:
     recent, model, other = RecentIds(capacity), Recent(capacity), RecentIds(capacity)
     for batch in stream:
-        names, fresh = [name for name, _ in batch], [flag for _, flag in batch]
-        expected = model.admit(names, fresh)
-        assert admitted(recent, names, fresh) == expected
+        number = model.events
+        expected, corrections = [], []
+        for name, label, bare, assumed in batch:
+            before = model.ids.get(name) if name is not None else None
+            expected.append(model.admit(name, label, bare, assumed))
+            if expected[-1] == "relabelled":
+                assert before is not None
+                was, of = before
+                corrections.append((of, was, float(of), of / 8, of % 2))
+        assert admitted(recent, batch, number) == (expected, corrections)
         assert recent.held == len(model.ids)
         other = restored(other)  # after every batch, and fed one by one
-        assert [admitted(other, [name], [flag])[0] for name, flag in batch] == expected
+        for event, word in zip(batch, expected, strict=True):
+            assert admitted(other, [event], number)[0] == [word]
+            number += word == "applied"
         assert same(recent, other)
 
 
@@ -57,40 +104,63 @@ def test_long_streams_with_many_evictions(capacity: int) -> None:
     random = np.random.default_rng(capacity)
     recent, model = RecentIds(capacity), Recent(capacity)
     for size in (1, 0, 70, 300, 3, 500, 128):
-        names = [f"{n}" for n in random.integers(0, 3 * capacity, size)]
-        assert admitted(recent, names, [True] * size) == model.admit(names, [True] * size)
+        batch = [Event(f"{n}") for n in random.integers(0, 3 * capacity, size)]
+        assert admitted(recent, batch)[0] == [model.admit(one.name, one.label) for one in batch]
         assert same(recent, restored(recent))
 
 
 @pytest.mark.parametrize("step", [1, 7, 1000])
 def test_the_state_does_not_tell_the_batches(step: int) -> None:
-    names = [f"id-{n % 700}" for n in range(1000)]
+    stream = [Event(f"id-{n % 700}", 1.0 if n % 350 else -1.0) for n in range(1000)]
     whole, parts = RecentIds(500), RecentIds(500)
-    fresh = admitted(whole, names, [True] * 1000)
-    assert [
-        flag
-        for i in range(0, 1000, step)
-        for flag in admitted(parts, names[i : i + step], [True] * len(names[i : i + step]))
-    ] == fresh
+    words = admitted(whole, stream)[0]
+    found: list[str] = []
+    for i in range(0, 1000, step):
+        found += admitted(parts, stream[i : i + step], found.count("applied"))[0]
+    assert found == words
     assert same(whole, parts)
     assert whole.state()["ring"].shape == (500,)
 
 
 def test_memory_follows_what_is_held_and_not_the_capacity() -> None:
     recent = RecentIds(2**26)
-    admitted(recent, [str(n) for n in range(100)], [True] * 100)
-    assert len(recent._ring) <= 128
-    assert len(recent._table) <= 512
+    admitted(recent, [Event(str(n)) for n in range(100)])
+    assert len(recent._learnt.ring) <= 128
+    assert len(recent._table) <= 1024
     assert recent.state()["ring"].shape == (100,)
+    assert recent.known(["5", "100", "99"]).tolist() == [True, False, True]
+
+
+def test_what_was_said_of_an_id_is_kept_as_long_as_the_id() -> None:
+    recent = RecentIds(2)
+    admitted(recent, [Event("a"), Event("b"), Event("c")], number=7)
+    assert recent.scores(["c", "b"]).tolist() == [9.0, 8.0]
+    assert np.isnan(recent.scores(["a", "x"])).all()  # c pushed a out
 
 
 def test_an_id_whose_hash_says_no_id_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("learners.recent.hash_strings", lambda texts: np.zeros(len(texts), dtype=np.uint64))
+    monkeypatch.setattr("learners.ids.hash_strings", lambda texts: np.zeros(len(texts), dtype=np.uint64))
     recent = RecentIds(10)
-    assert admitted(recent, ["x", None, "x", None], [True] * 4) == [True, True, False, True]
+    words, _ = admitted(recent, [Event("x"), Event(None), Event("x"), Event(None)])
+    assert words == ["applied", "applied", "duplicate", "applied"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("ring", np.array([5, 5], dtype=np.uint64)), ("ring", np.array([5, 0], dtype=np.uint64))]
+)
+def test_states_that_no_ids_lead_to_are_told(name: str, value: Any) -> None:
+    recent = RecentIds(10)
+    admitted(recent, [Event("a"), Event("b")])
+    assert [where for where, _ in recent.problems({**recent.state(), name: value})] == [name]
 
 
 # Sources
+
+
+def fresh_of(sources: Sources, parts: list[Segment], n: int) -> list[bool]:
+    status = np.zeros(n, dtype=np.int8)
+    sources.admit(parts, status)
+    return [bool(fresh) for fresh in (status == Status.APPLIED).tolist()]
 
 
 def segment(name: str, offset: int, size: int, start: int = 0) -> Segment:
@@ -117,10 +187,9 @@ def test_offsets_gaps_and_overlaps(steps: list[tuple[int, int]], fresh: list[str
     sources = Sources()
     got = []
     for offset, size in steps:
-        mask = np.ones(size, dtype=np.bool_)
-        beyond = sources.admit([segment("s", offset, size)], mask)
-        assert not (mask & beyond).any()
-        got.append("".join(str(code) for code in (mask + 2 * beyond).tolist()))
+        status = np.zeros(size, dtype=np.int8)
+        sources.admit([segment("s", offset, size)], status)
+        got.append("".join("102"[code] for code in status.tolist()))
     assert got == fresh
     assert sources.next == {"s": following}
 
@@ -128,23 +197,23 @@ def test_offsets_gaps_and_overlaps(steps: list[tuple[int, int]], fresh: list[str
 def test_several_segments_of_a_batch_and_events_of_no_source() -> None:
     sources = Sources()
     parts = [segment("a", 0, 2, 1), segment("b", 5, 2, 3), segment("a", 1, 3, 6)]
-    fresh = admitted(sources, parts, [True] * 10)
+    fresh = fresh_of(sources, parts, 10)
     assert "".join("01"[flag] for flag in fresh) == "1111110111"
     assert sources.next == {"b": 7, "a": 4}
-    assert admitted(sources, [segment("a", 4, 2)], [True, False]) == [True, False]
+    assert fresh_of(sources, [segment("a", 4, 2)], 2) == [True, True]
 
 
 def test_the_source_that_was_quiet_for_longest_is_forgotten() -> None:
     sources = Sources()
     for n in range(MAX_SOURCES):
-        admitted(sources, [segment(f"s{n}", 0, 1)], [True])
-    assert admitted(sources, [segment("s0", 0, 1)], [True]) == [False]  # used again: the quiet one is s1 now
-    assert admitted(sources, [segment("new", 0, 1)], [True]) == [True]
+        fresh_of(sources, [segment(f"s{n}", 0, 1)], 1)
+    assert fresh_of(sources, [segment("s0", 0, 1)], 1) == [False]  # used again: the quiet one is s1 now
+    assert fresh_of(sources, [segment("new", 0, 1)], 1) == [True]
     assert len(sources.next) == MAX_SOURCES == 64
     assert "s1" not in sources.next
-    assert admitted(sources, [segment("s0", 0, 1)], [True]) == [False]
-    assert admitted(sources, [segment("s2", 0, 1)], [True]) == [False]
-    assert admitted(sources, [segment("s1", 0, 1)], [True]) == [True]
+    assert fresh_of(sources, [segment("s0", 0, 1)], 1) == [False]
+    assert fresh_of(sources, [segment("s2", 0, 1)], 1) == [False]
+    assert fresh_of(sources, [segment("s1", 0, 1)], 1) == [True]
 
 
 @given(
@@ -162,7 +231,7 @@ def test_sources_equal_a_dict_and_survive_a_restore(steps: list[tuple[str, int, 
             following.pop(name, None)
             following[name] = max(new, offset + size)
         expected = [new <= offset + i and offset <= new for i in range(size)]
-        assert admitted(sources, [segment(name, offset, size)], [True] * size) == expected
+        assert fresh_of(sources, [segment(name, offset, size)], size) == expected
         state = {key: array.copy() for key, array in sources.state().items()}
         sources = Sources()
         sources.restore(state)

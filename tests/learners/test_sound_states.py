@@ -22,7 +22,7 @@ from tests.learners.pipelines import EVERY, PIPELINES, Pipeline, batch, copied, 
 # unsigned: random state, hashes of ids (0 is refused), and bytes of names (what is not UTF-8 is refused)
 FREE = ("algorithm.rng", "ids.ring", "sources.names")
 # of floats: what may be NaN, and what may be infinite
-MAY_BE_NAN = {"metrics.history"}
+MAY_BE_NAN = {"metrics.history", "threshold.clock"}
 MAY_BE_INFINITE = {"metrics.scores"}
 
 
@@ -206,6 +206,16 @@ WRONG: list[tuple[str, str, str, int, float]] = [
     ("fofo", "dense", "threshold.stage", 0, 2),
     ("fofo", "dense", "threshold.stage", 1, 10**6),
     ("fofo", "dense", "threshold.live", 0, 1.5),
+    ("fofo", "dense", "threshold.mean", 0, 0.6),
+    ("cbr", "dense", "threshold.called", 1, 10**6),
+    ("cbr", "dense", "threshold.bins", 600, -1.0),
+    ("cbr", "dense", "threshold.decided", 0, -1),
+    ("cbr", "dense", "threshold.spent", 1, 10**6),
+    ("cbr", "dense", "threshold.spent", 2, 2),
+    ("cbr", "dense", "threshold.opening", 0, 1.5),
+    ("cbr", "dense", "threshold.traffic", 0, -1.0),
+    ("cbr", "dense", "threshold.traffic", 30, -2.0),
+    ("cbr", "dense", "threshold.credit", 0, 41.0),
     ("cbr", "dense", "calibration.coefficients", 0, 0.0),
     ("cbr", "dense", "calibration.coefficients", 1, 31.0),
     ("cbr", "table", "columns.taken", 1, 4),
@@ -276,6 +286,25 @@ def test_a_buffer_where_there_are_no_replays() -> None:
     assert refused(config, state) == []
     for name, array in (("labels", np.ones(3)), ("caps", np.ones(3)), ("lengths", np.ones((1, 3), dtype=np.int64))):
         assert refused(config, {**state, f"algorithm.{name}": array}) == [f"/algorithm.{name}"]
+
+
+@pytest.mark.parametrize("kind", ["none", "histogram", "isotonic"])
+@pytest.mark.parametrize(
+    "objective", [{"objective": "budget", "alerts": 3}, {"objective": "fpr", "target": 0.1}], ids=str
+)
+def test_every_calibration_and_budget_has_sound_states(kind: str, objective: dict[str, Any]) -> None:
+    (pipeline,) = kinds(("cbr", "dense"))
+    for n in (0, 1, 90):
+        config, state = learnt(pipeline, n, calibration={"kind": kind}, threshold=objective)
+        assert refused(config, state) == []
+        survives(pipeline, config, state)
+    for name in (name for name in state if name.partition(".")[0] in ("calibration", "threshold") and state[name].size):
+        for value in (np.nan, np.inf) if state[name].dtype.kind == "f" else (-7, 10**6):
+            bad = changed(state, name, -1, value)
+            if pointers := refused(config, bad):
+                assert f"/{name}" in pointers
+            else:
+                survives(pipeline, config, bad)
 
 
 def test_the_threshold_with_a_horizon_has_one_block() -> None:

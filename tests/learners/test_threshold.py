@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from learners import threshold
-from learners.arrays import Vector
+from learners import rules, stages, threshold
+from learners.arrays import Counts, Vector
+from learners.parameters import Refused
 from learners.threshold import Threshold
 from tests.learners import naive, naive_f
 from tests.learners.streams import same_bits
@@ -27,6 +29,17 @@ OBJECTIVES: list[dict[str, Any]] = [
     {"objective": "f1-window", "memory": 150},
     {"objective": "f1-ofo"},
     {"objective": "fixed", "value": 0.25},
+    {"objective": "fbeta", "beta": 2.0},
+    {"objective": "fbeta", "beta": 0.5, "memory": 150},
+    {"objective": "jaccard", "memory": 400},
+    {"objective": "fpr", "target": 0.05, "memory": 300},
+    {"objective": "precision", "target": 0.6},
+    {"objective": "recall", "target": 0.8, "memory": 200},
+    {"objective": "optroc"},
+    {"objective": "cost", "false_positive": 2.0, "false_negative": 7.0, "field": "amount"},
+    {"objective": "budget", "alerts": 20},
+    {"objective": "budget", "alerts": 5.5, "unit_seconds": 3600},
+    {"objective": "budget", "rate": 0.1, "memory": 200},
 ]
 
 
@@ -37,11 +50,63 @@ def _events(n: int, seed: int, share: float = 0.2) -> tuple[Vector, Vector]:
     return p, np.where(random.random(n) < p, 1.0, -1.0)
 
 
-def _run(setting: Threshold, p: Vector, y: Vector, cuts: list[int] | None = None) -> tuple[threshold.State, Vector]:
-    state, thresholds = threshold.init(setting), np.empty(len(p))
-    for start, stop in pairwise([0, *sorted(cuts or []), len(p)]):
-        threshold.learn(setting, state, p[start:stop], y[start:stop], thresholds[start:stop])
+class Stream(NamedTuple):
+    """Events as the threshold meets them."""
+
+    p: Vector
+    y: Vector
+    decided: NDArray[np.bool_]
+    costs: Vector
+    clocks: Vector
+
+    def part(self, start: int, stop: int) -> Stream:
+        return Stream._make(column[start:stop] for column in self)
+
+
+def _stream(p: Vector, y: Vector) -> Stream:
+    """Events that are decided as they are learnt, at no time."""
+    return Stream(p, y, np.ones(len(p), dtype=np.bool_), np.ones(len(p)), np.full(len(p), np.nan))
+
+
+def _mixed(n: int, seed: int) -> Stream:
+    """Events of every kind, over some days."""
+    random = np.random.default_rng(seed)
+    p, y = _events(n, seed)
+    clocks = 1e9 + np.cumsum(random.exponential(2000.0, n))
+    clocks[: n // 20] = np.nan
+    return Stream(p, y, random.random(n) < 0.6, random.lognormal(0, 2, n), clocks)
+
+
+class Said(NamedTuple):
+    """What was said of events."""
+
+    thresholds: Vector
+    decisions: Counts
+
+
+def _learn(setting: Threshold, state: threshold.State, stream: Stream) -> Said:
+    said = Said(np.empty(len(stream.p)), np.empty(len(stream.p), dtype=np.int64))
+    threshold.learn(setting, state, *stream, *said)
+    return said
+
+
+def _serve(setting: Threshold, state: threshold.State, stream: Stream) -> Said:
+    said = Said(np.empty(len(stream.p)), np.empty(len(stream.p), dtype=np.int64))
+    threshold.serve(setting, state, stream.p, stream.costs, stream.clocks, *said)
+    return said
+
+
+def _run(setting: Threshold, p: Vector, y: Vector) -> tuple[threshold.State, Vector]:
+    state = threshold.init(setting)
+    thresholds, decisions = _learn(setting, state, _stream(p, y))
+    if setting.objective != "budget":
+        np.testing.assert_array_equal(decisions, p >= thresholds)
+    assert list(threshold.problems(setting, state)) == []
     return state, thresholds
+
+
+def _copy(state: threshold.State) -> threshold.State:
+    return threshold.State._make(array.copy() for array in state)
 
 
 @pytest.mark.parametrize("values", OBJECTIVES, ids=str)
@@ -54,6 +119,14 @@ def test_same_as_naive(values: dict[str, Any]) -> None:
         expected = naive.window_threshold(p, y, values["memory"])
     elif values["objective"] == "f1-ofo":
         expected = naive_f.ofo_threshold(p, y)
+    elif values["objective"] == "cost":
+        expected = np.full(len(p), 2 / 9)
+    elif values["objective"] == "budget":
+        slow = naive_f.Budget(values.get("alerts", 0), values.get("rate", 0), memory=values.get("memory", 30_000))  # type: ignore[no-untyped-call]
+        expected = np.array([slow.decide(one, math.nan)[0] for one in p])  # type: ignore[no-untyped-call]
+    elif values["objective"] != "fixed":
+        aim = values.get("beta", values.get("target", 1.0))
+        expected = naive_f.sketch_threshold(values["objective"], p, y, values.get("memory", 30_000), aim)  # type: ignore[no-untyped-call]
     else:
         expected = np.full(len(p), 0.25)
     np.testing.assert_allclose(thresholds, expected, rtol=1e-9, atol=1e-12)
@@ -63,11 +136,14 @@ def test_same_as_naive(values: dict[str, Any]) -> None:
 @given(cuts=st.lists(st.integers(0, 300), max_size=8))
 @settings(deadline=None, derandomize=True, database=None, max_examples=15)
 def test_batching_shows_in_nothing(values: dict[str, Any], cuts: list[int]) -> None:
-    p, y = _events(300, seed=2)
-    whole, thresholds = _run(Threshold(**values), p, y)
-    parts, pieces = _run(Threshold(**values), p, y, cuts)
-    assert same_bits(whole, parts)
-    assert thresholds.tobytes() == pieces.tobytes()
+    setting, stream = Threshold(**values), _mixed(300, seed=2)
+    for run in (_learn, _serve):
+        whole, parts = threshold.init(setting), threshold.init(setting)
+        said = run(setting, whole, stream)
+        pieces = [run(setting, parts, stream.part(*cut)) for cut in pairwise([0, *sorted(cuts), 300])]
+        assert same_bits(whole, parts)
+        for i in range(2):
+            assert np.concatenate([piece[i] for piece in pieces]).tobytes() == said[i].tobytes()
 
 
 @pytest.mark.parametrize("values", OBJECTIVES, ids=str)
@@ -77,11 +153,145 @@ def test_certain_probabilities_and_one_class(values: dict[str, Any], label: floa
     setting = Threshold(**values)
     state, thresholds = _run(setting, p, np.full(700, label))
     assert ((thresholds >= 0) & (thresholds <= 1)).all()
-    assert all(np.isfinite(part).all() for part in state)
+    assert all(np.isfinite(part).all() for part in state._replace(clock=np.zeros(1)))
     assert threshold.current(setting, state) == state.live[0]
 
 
-@pytest.mark.parametrize("values", [v for v in OBJECTIVES if v["objective"] != "fixed"], ids=str)
+@pytest.mark.parametrize("values", OBJECTIVES, ids=str)
+def test_looking_says_what_comes_next_and_moves_nothing(values: dict[str, Any]) -> None:
+    setting, stream = Threshold(**values), _mixed(200, seed=5)
+    stream.clocks[:] = np.nan
+    state = threshold.init(setting)
+    for t in range(200):
+        before = _copy(state)
+        looked = threshold.look(setting, state, stream.p[t:], stream.costs[t:])
+        assert same_bits(state, before)
+        said = _learn(setting, state, stream.part(t, t + 1))
+        assert (looked[0][0], looked[1][0]) == (said.thresholds[0], said.decisions[0])
+
+
+@pytest.mark.parametrize("values", OBJECTIVES, ids=str)
+def test_noting_what_was_served_elsewhere_gives_the_same_bits(values: dict[str, Any]) -> None:
+    setting, stream = Threshold(**values), _mixed(600, seed=6)
+    there, here = threshold.init(setting), threshold.init(setting)
+    for start in range(0, 600, 100):
+        learnt, served = stream.part(start, start + 40), stream.part(start + 40, start + 100)
+        for state in (there, here):
+            _learn(setting, state, learnt)
+        said = _serve(setting, there, served)
+        for column in (served.p, said.decisions, served.clocks):
+            column.setflags(write=False)  # as a record of the log has them
+        threshold.note(setting, here, served.p, said.decisions, served.clocks)
+        assert same_bits(there, here)
+
+
+def test_serving_and_labelling_later_learns_what_labelling_at_once_does() -> None:
+    stream = _mixed(500, seed=7)
+    at_once = stream._replace(decided=np.ones(500, dtype=np.bool_))
+    later = stream._replace(decided=np.zeros(500, dtype=np.bool_))
+    setting = Threshold()
+    one, other = threshold.init(setting), threshold.init(setting)
+    _learn(setting, one, at_once)
+    _serve(setting, other, stream)
+    assert other.seen.tolist() == [0, 0]
+    account = (one.bins[2].copy(), one.traffic.copy(), one.decided.copy())
+    _learn(setting, other, later)
+    for name in ("seen", "theta", "mean", "called", "bins"):
+        assert getattr(one, name).tobytes() == getattr(other, name).tobytes()
+    # the alerts differ: at once FOFO had moved on; the events do not
+    assert [array.tobytes() for array in account] == [
+        array.tobytes() for array in (other.bins[2], other.traffic, other.decided)
+    ]
+
+
+@pytest.mark.parametrize("values", OBJECTIVES, ids=str)
+@pytest.mark.parametrize("to", [{"objective": "f1-window"}, {"objective": "budget", "alerts": 20}], ids=str)
+def test_an_objective_can_be_changed_and_loses_nothing(values: dict[str, Any], to: dict[str, Any]) -> None:
+    """What does not fade by another memory or go by another unit is as if the objective had always been the other."""
+    stream = _mixed(640, seed=8)  # a multiple of 32: a search was just made
+    was, now = Threshold(**values), Threshold(**to)
+    state, always = threshold.init(was), threshold.init(now)
+    _learn(was, state, stream)
+    _learn(now, always, stream)
+    before = _copy(state)
+    changed = threshold.changed(was, now, state)
+    assert same_bits(state, before)
+    assert list(threshold.problems(now, changed)) == []
+    same = ["seen", "called", "clock"]
+    same += ["theta", "mean", "block"] if not {"n1", "horizon"} & set(values) else []
+    same += ["bins"] if was.memory == now.memory else []
+    for name in same:
+        assert getattr(changed, name).tobytes() == getattr(always, name).tobytes()
+    if to["objective"] == "f1-window" and was.memory == now.memory:
+        assert changed.live[0] == always.live[0]
+    assert same_bits(threshold.changed(now, now, changed), changed)
+    _learn(now, changed, stream)
+    assert list(threshold.problems(now, changed)) == []
+
+
+def test_stages_begin_anew_where_their_settings_change() -> None:
+    p, y = _events(3000, seed=9)
+    was, now = Threshold(), Threshold(n1=64)
+    state, _ = _run(was, p, y)
+    changed = threshold.changed(was, now, state)
+    assert changed.live[0] == state.live[0] == changed.theta[0] == changed.centre[0]
+    assert (changed.block.tolist(), changed.radius[0]) == ([64, *stages.stages(64), 0], 0.5)
+    assert changed.bins.tobytes() == state.bins.tobytes()
+    kept = threshold.changed(was, Threshold("fixed", value=0.3), state)
+    assert kept.block.tobytes() == state.block.tobytes()
+    assert kept.live[0] == 0.3
+    assert threshold.changed(Threshold("fixed", value=0.3), was, kept).live[0] == state.live[0]
+
+
+def test_after_a_restart_only_the_account_of_the_budget_is_known() -> None:
+    setting = Threshold("budget", alerts=4)
+    stream = _mixed(400, seed=10)
+    state = threshold.init(setting)
+    _serve(setting, state, stream)
+    again = threshold.restarted(setting, state)
+    for name in ("clock", "spent", "opening", "traffic", "credit"):
+        assert getattr(again, name).tobytes() == getattr(state, name).tobytes()
+    fresh = threshold.init(setting)
+    for name in ("seen", "theta", "bins", "decided", "called", "block"):
+        assert getattr(again, name).tobytes() == getattr(fresh, name).tobytes()
+    spent = int(state.spent[1])
+    same_day = np.full(100, np.nextafter(state.clock[0], np.inf))
+    said = _serve(setting, again, Stream(stream.p[:100], stream.y[:100], stream.decided[:100], same_day, same_day))
+    assert spent + said.decisions.sum() <= 4
+
+
+def test_the_account_is_kept_whatever_the_objective() -> None:
+    stream = _mixed(400, seed=11)
+    fixed, budget = Threshold("fixed", value=0.2), Threshold("budget", alerts=4)
+    state = threshold.init(fixed)
+    said = _serve(fixed, state, stream)
+    today = stream.clocks // 86400 == stream.clocks[-1] // 86400
+    assert state.spent[:2].tolist() == [today.sum(), said.decisions[today].sum()]
+    assert state.spent[1] > 4
+    now = threshold.changed(fixed, budget, state)
+    later = Stream(np.ones(5), np.ones(5), np.ones(5, dtype=np.bool_), np.ones(5), np.full(5, stream.clocks[-1]))
+    assert threshold.current(budget, now) == 1.0
+    assert _serve(budget, now, later).decisions.tolist() == [0] * 5
+    tomorrow = later._replace(clocks=np.full(5, stream.clocks[-1] + 86400))
+    assert _serve(budget, now, tomorrow).decisions.sum() > 0
+
+
+def test_cost_is_least_by_bayes_rule() -> None:
+    setting = Threshold("cost", false_positive=3.0, false_negative=0.5, field="amount")
+    state = threshold.init(setting)
+    assert threshold.current(setting, state) == 3 / 3.5
+    costs = np.array([1.0, 100.0, 0.0, -5.0, np.nan, np.inf, 1e300])
+    thresholds, decisions = threshold.look(setting, state, np.full(7, 0.5), costs)
+    np.testing.assert_allclose(thresholds, [3 / 3.5, 3 / 53, 1, 1, 3 / 3.5, 0, 0], atol=1e-90)
+    assert decisions.tolist() == [0, 1, 0, 0, 0, 1, 1]
+    random = np.random.default_rng(0)
+    p, amounts = random.random(4000), random.lognormal(1, 2, 4000)
+    called = threshold.look(setting, state, p, amounts)[1] > 0
+    lost = np.where(called, 3.0 * (1 - p), 0.5 * amounts * p)  # expected, of each event
+    assert (lost <= np.where(called, 0.5 * amounts * p, 3.0 * (1 - p)) + 1e-12).all()
+
+
+@pytest.mark.parametrize("values", OBJECTIVES[:8], ids=str)
 def test_starts_at_zero_and_nears_the_best(values: dict[str, Any]) -> None:
     p, y = _events(40_000, seed=3)
     state, thresholds = _run(Threshold(**values | ({"horizon": 40_000} if "horizon" in values else {})), p, y)
@@ -94,6 +304,19 @@ def test_starts_at_zero_and_nears_the_best(values: dict[str, Any]) -> None:
     assert f1(float(state.live[0])) > best - (0.05 if values.get("kappa") == 0.5 else 0.01)
 
 
+@pytest.mark.parametrize("target", [0.1, 0.3])
+def test_targets_are_met_on_events_to_come(target: float) -> None:
+    p, y = _events(30_000, seed=12)
+    said = {}
+    for objective in ("fpr", "precision", "recall"):
+        _, thresholds = _run(Threshold(objective, target=target if objective == "fpr" else 1 - target), p, y)  # type: ignore[arg-type]
+        said[objective] = (p >= thresholds)[2000:]
+    positive = y[2000:] > 0
+    assert np.mean(said["fpr"][~positive]) == pytest.approx(target, rel=0.15)
+    assert np.mean(positive[said["precision"]]) == pytest.approx(1 - target, abs=0.03)
+    assert np.mean(said["recall"][positive]) == pytest.approx(1 - target, abs=0.03)
+
+
 def test_ofo_is_half_of_the_f_reached() -> None:
     p, y = _events(2000, seed=4)
     state, thresholds = _run(Threshold(objective="f1-ofo"), p, y)
@@ -102,19 +325,86 @@ def test_ofo_is_half_of_the_f_reached() -> None:
 
 
 def test_stages_at_exact_powers() -> None:
-    assert threshold._stages(256) == (2, 128)  # log2(512 / 8) is exactly 6
-    assert threshold._stages(2) == (1, 2)
-    assert threshold._stages(4) == (1, 4)
+    assert stages.stages(256) == (2, 128)  # log2(512 / 8) is exactly 6
+    assert stages.stages(2) == (1, 2)
+    assert stages.stages(4) == (1, 4)
     for n in [*range(2, 3000), 2**20, 2**30 - 1, 2**30, 2**50]:
-        assert threshold._stages(n) == naive.stages(n)
-        assert threshold._log2(n) == pytest.approx(math.log2(n), rel=1e-14)
+        assert stages.stages(n) == naive.stages(n)
+        assert stages._log2(n) == pytest.approx(math.log2(n), rel=1e-14)
 
 
 @pytest.mark.parametrize(
-    "values",
-    [{"horizon": 1}, {"n1": 1}, {"kappa": 0.0}, {"value": 1.1}, {"objective": "f2"}, {"horizon": 2.5}],
+    ("values", "pointer"),
+    [
+        ({"horizon": 1}, "/horizon"),
+        ({"n1": 1}, "/n1"),
+        ({"kappa": 0.0}, "/kappa"),
+        ({"value": 1.1}, "/value"),
+        ({"objective": "f2"}, "/objective"),
+        ({"horizon": 2.5}, "/horizon"),
+        ({"objective": "f1", "value": 0.4}, "/value"),
+        ({"objective": "f1-window", "n1": 300}, "/n1"),
+        ({"objective": "f1-ofo", "memory": 200}, "/memory"),
+        ({"objective": "jaccard", "beta": 2}, "/beta"),
+        ({"objective": "fpr"}, "/target"),
+        ({"objective": "precision", "target": None}, "/target"),
+        ({"objective": "recall", "target": 0}, "/target"),
+        ({"objective": "recall", "target": 1.1}, "/target"),
+        ({"objective": "f1", "target": 0.5}, "/target"),
+        ({"objective": "cost", "false_positive": 0}, "/false_positive"),
+        ({"objective": "f1", "false_negative": 2}, "/false_negative"),
+        ({"objective": "fixed", "field": "amount"}, "/field"),
+        ({"objective": "budget"}, "/alerts"),
+        ({"objective": "budget", "alerts": 5, "rate": 0.1}, "/alerts"),
+        ({"objective": "budget", "alerts": 0.5}, "/alerts"),
+        ({"objective": "budget", "rate": 0.1, "unit_seconds": 60}, "/unit_seconds"),
+        ({"objective": "budget", "rate": 2}, "/rate"),
+        ({"objective": "cost", "alerts": 5}, "/alerts"),
+        ({"objective": "optroc", "unit_seconds": 60}, "/unit_seconds"),
+    ],
     ids=str,
 )
-def test_refused(values: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(values))):
+def test_refused(values: dict[str, Any], pointer: str) -> None:
+    with pytest.raises(Refused, match=pointer.removeprefix("/")) as caught:
         Threshold.of(values)
+    assert [problem.pointer for problem in caught.value.problems] == [pointer]
+
+
+def test_every_setting_that_does_not_belong_is_told_with_where_it_does() -> None:
+    with pytest.raises(Refused) as caught:
+        Threshold.of({"objective": "fixed", "memory": 500, "target": 0.1})
+    assert [problem.detail for problem in caught.value.problems] == [
+        "is for f1-window, fbeta, jaccard, fpr, precision, recall, budget, optroc; the objective is fixed",
+        "is for fpr, precision, recall; the objective is fixed",
+    ]
+    for values in OBJECTIVES:
+        assert Threshold.of(Threshold(**values).to_json()) == Threshold(**values)
+
+
+def test_one_compiled_version_serves_every_objective() -> None:
+    stream = _mixed(40, seed=13)
+    for values in OBJECTIVES:
+        setting = Threshold(**values)
+        state = threshold.init(setting)
+        _learn(setting, state, stream)
+        said = _serve(setting, state, stream)
+        threshold.note(setting, state, stream.p, said.decisions, stream.clocks)
+        threshold.look(setting, state, stream.p, stream.costs)
+        threshold.changed(setting, setting, state)
+    for one in (rules.learn, rules.decide, rules.look, rules.refresh):
+        assert len(getattr(one, "signatures", [None])) == 1  # plain Python has none
+
+
+def test_what_is_wrong_with_a_state() -> None:
+    setting = Threshold("budget", alerts=5)
+
+    def wrong(**arrays: Any) -> list[str]:
+        return [name for name, _ in threshold.problems(setting, threshold.init(setting)._replace(**arrays))]
+
+    assert wrong() == []
+    assert wrong(live=np.array([np.nan])) == ["live"]
+    assert wrong(mean=np.array([0.6])) == ["mean"]
+    assert wrong(called=np.array([3, 1])) == ["called"]
+    assert wrong(bins=np.full((3, 256), -1.0)) == ["bins"]
+    assert wrong(decided=np.array([-1])) == ["decided"]
+    assert wrong(spent=np.array([1, 2, 0])) == ["spent"]

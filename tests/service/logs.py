@@ -1,12 +1,28 @@
-"""Records with which the stores are tested."""
+"""Records and served events with which the stores are tested."""
 
 from __future__ import annotations
 
-from service.store import Entry, Store
+import math
+from collections.abc import Sequence
 
-__all__ = ["BIRTH", "EVERY_BYTE", "filled", "log_after", "record", "token", "whole_log"]
+from service.store import Bounds, Entry, Remembered, Store
+
+__all__ = [
+    "BIRTH",
+    "EVERY_BYTE",
+    "UNBOUNDED",
+    "event",
+    "events",
+    "filled",
+    "log_after",
+    "record",
+    "served",
+    "token",
+    "whole_log",
+]
 
 EVERY_BYTE = bytes(range(256)) * 3
+UNBOUNDED = Bounds(events=2**53, bytes=2**53, before=-math.inf)
 
 
 def token(number: int) -> bytes:
@@ -40,3 +56,19 @@ async def log_after(store: Store, after: int, learner: str = "a", birth: bytes =
 async def whole_log(store: Store, learner: str = "a", birth: bytes = BIRTH) -> list[Entry]:
     """Every entry of a log that was not trimmed."""
     return await log_after(store, 0, learner, birth)
+
+
+def event(number: int, size: int = 10) -> Remembered:
+    """A served event with `number` for its id and its time, and `size` bytes of data."""
+    return Remembered(str(number), float(number), f"{number:010}".encode().ljust(size, b".")[:size])
+
+
+def events(start: int, stop: int) -> list[Remembered]:
+    """Events `start` to `stop - 1`."""
+    return [event(number) for number in range(start, stop)]
+
+
+async def served(store: Store, remembered: Sequence[Remembered], learner: str = "a") -> None:
+    """Create a learner, and serve these events in its second record."""
+    await store.create(learner, BIRTH, b"created")
+    await store.serve(learner, BIRTH, record(2), remembered, UNBOUNDED)

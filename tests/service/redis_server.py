@@ -78,6 +78,12 @@ class RedisServer:
         with redis.Redis(port=self.port) as client:
             return client.execute_command(*arguments)
 
+    def key_names(self) -> set[str]:
+        """Every key that it holds."""
+        found = self.command("KEYS", "*")
+        assert isinstance(found, list)
+        return {key.decode() for key in found}
+
     def flush(self) -> None:
         """Forget all data."""
         self.command("FLUSHALL")

@@ -144,12 +144,20 @@ def test_a_parameter_that_belongs_elsewhere_comes_with_its_place(server: Process
     assert lines[-1] == "warmup is a setting of the embedding: use --warmup 30"
 
 
-@pytest.mark.parametrize("kind", [Scaling, Embedding, Calibration, Threshold])
-def test_the_help_names_every_kind_of_a_part(kind: type[Parameters]) -> None:
+@pytest.mark.parametrize(
+    ("command", "option", "kind"),
+    [
+        ("create", "--scaling", Scaling),
+        ("create", "--embedding", Embedding),
+        ("create", "--calibration", Calibration),
+        ("create", "--threshold", Threshold),
+        ("threshold", "objective", Threshold),
+    ],
+)
+def test_the_help_names_every_kind_of_a_part(command: str, option: str, kind: type[Parameters]) -> None:
     """By hand there: the library would have to be loaded for them, and the compiler with it."""
-    option = f"--{kind.__name__.lower()}"
-    command = typer.main.get_command(app)
-    shown = next(one for one in command.commands["create"].params if option in one.opts)  # type: ignore[attr-defined]
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    shown = next(one for one in commands[command].params if option in one.opts)
     choices = kind.schema()["properties"]["objective" if kind is Threshold else "kind"]["enum"]
     assert set(re.findall(r"[a-z0-9-]+", shown.help)) >= set(choices)
 
@@ -169,7 +177,16 @@ def test_features_that_are_described_but_not_named(server: Process, options: lis
 
 
 @pytest.mark.parametrize(
-    "options", [["--param", "C"], ["--param", "=1"], ["--field", "a"], ["--field", "a:number"], ["--window", "wide"]]
+    "options",
+    [
+        ["--param", "C"],
+        ["--param", "=1"],
+        ["--field", "a"],
+        ["--field", "a:number"],
+        ["--window", "wide"],
+        ["--unit", "day"],
+        ["--label-ttl", "-1d"],
+    ],
 )
 def test_options_that_cannot_be_read(server: Process, options: list[str]) -> None:
     assert options[0] in run(server, "create", "x", *options, status=2).stderr
@@ -182,6 +199,90 @@ def test_a_service_that_is_not_there() -> None:
     result = CliRunner().invoke(app, ["create", "x", "--algorithm", "cbr", "--url", url])
     assert result.exit_code == 1
     assert f"error: cannot reach {url}: " in result.stderr
+
+
+# threshold
+
+
+def test_create_with_a_threshold_and_late_labels(server: Process) -> None:
+    options = [
+        *("create", "budget", "--algorithm", "cbr-diag", "--features", "named", "--calibration", "isotonic"),
+        *("--threshold", "budget", "--alerts", 100, "--unit", "8h"),
+        *("--label-ttl", "90d", "--unlabelled", "negative", "--window-seconds", 86400),
+    ]
+    run(server, *options)
+    found = config(server, "budget")
+    threshold = found["threshold"]
+    assert [threshold[name] for name in ("objective", "alerts", "unit_seconds", "rate")] == [
+        "budget",
+        100,
+        28_800,
+        None,
+    ]
+    assert (found["late"]["label_ttl"], found["late"]["unlabelled"]) == (7_776_000, "negative")
+    assert (found["window_seconds"], found["calibration"]["kind"]) == (86_400, "isotonic")
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        (["cost", "--false-positive", 2, "--false-negative", 30, "--cost-field", "amount"],
+         {"false_positive": 2, "false_negative": 30, "field": "amount"}),
+        (["fbeta", "--beta", 0.5], {"beta": 0.5}),
+        (["recall", "--target", 0.9], {"target": 0.9}),
+        (["fixed", "--value", 0.25], {"value": 0.25}),
+        (["budget", "--rate", 0.01], {"rate": 0.01, "alerts": None}),
+    ],
+)  # fmt: skip
+def test_a_threshold_may_change(server: Process, options: list[object], settings: dict[str, Any]) -> None:
+    name = f"changes-{options[0]}"
+    named = ["--algorithm", "loam-ada", "--features", "named"]
+    run(server, "create", name, *named)
+    result = run(server, "threshold", name, *options)
+    assert result.stdout.startswith(f"{name} has the threshold of {options[0]}\n")
+    found = config(server, name)["threshold"]
+    assert json.loads(result.stdout.partition("\n")[2]) == found
+    assert found["objective"] == options[0]
+    assert {key: found[key] for key in settings} == settings
+    run(server, "create", f"{name}-new", *named, "--threshold", *options)
+    assert config(server, f"{name}-new")["threshold"] == found
+
+
+def test_a_budget_may_change_its_kind(server: Process) -> None:
+    run(server, "create", "kinds", "--algorithm", "loam-ada", "--features", "dense", "--dim", 2)
+    for options, expected in [
+        (["--alerts", 5, "--unit", "2h"], [5, 7200, None]),
+        (["--alerts", 6], [6, 7200, None]),  # what is not given stays
+        (["--rate", 0.01], [None, 86_400, 0.01]),
+        (["--alerts", 7], [7, 86_400, None]),
+    ]:
+        run(server, "threshold", "kinds", "budget", *options)
+        found = config(server, "kinds")["threshold"]
+        assert [found[name] for name in ("alerts", "unit_seconds", "rate")] == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["recall"], "/threshold/target: is missing; recall needs a share"),
+        (["f1", "--alerts", 5], "/threshold/alerts: is for budget; the objective is f1"),
+        (["budget", "--alerts", 5, "--rate", 0.1], "/threshold/alerts: is given, and rate too"),
+        (["budget", "--rate", 0.1, "--unit", "1h"], "/threshold/unit_seconds: is for alerts"),
+        (["nonsense"], "/threshold/objective: "),
+    ],
+)
+def test_a_threshold_that_is_refused_is_readable(server: Process, options: list[object], said: str) -> None:
+    run(server, "create", "refuses", "--algorithm", "loam-ada", "--features", "dense", "--dim", 2)
+    text = run(server, "threshold", "refuses", *options, status=1).stderr
+    assert text.startswith("error: ")
+    assert f"  {said}" in text
+    dense = ["--algorithm", "loam-ada", "--features", "dense", "--dim", 2]
+    text = run(server, "create", "wrong", *dense, "--threshold", *options, status=1).stderr
+    assert f"  {said}" in text
+
+
+def test_a_threshold_of_a_learner_that_is_not_there(server: Process) -> None:
+    assert run(server, "threshold", "nobody", "f1", status=1).stderr == "error: there is no learner named nobody\n"
 
 
 # replay
@@ -201,8 +302,12 @@ def test_replay_ends_with_the_figures(server: Process, arrays: Path) -> None:
     result = run(server, "replay", arrays, "--learner", "figures", "--limit", 1500)
     assert "rows 0 to 1,500: 1,500 learnt, 0 duplicates" in result.stderr
     assert "figures: 1,500 events" in result.stdout
-    for word in ("positives", "AUC", "\N{PLUS-MINUS SIGN}", "F1", "precision", "recall", "threshold", "events/s"):
+    for word in ("positives", "alerts", "AUC", "\N{PLUS-MINUS SIGN}", "average precision", "F1", "precision", "recall"):
         assert word in result.stdout
+    for word in ("alert rate", "log loss", "calibration error", "threshold", "events/s"):
+        assert word in result.stdout
+    assert "label" not in result.stdout  # none came late
+    assert re.search(r"95 % interval\W+0\.\d{4} to 0\.\d{4}\W+0\.\d{4} to 0\.\d{4} ", result.stdout)
     assert re.search(r"AUC .* 0\.\d{4} \N{PLUS-MINUS SIGN} 0\.\d{4} ", result.stdout)
     auc = float(re.search(r"AUC\W+(0\.\d+)", result.stdout)[1])  # type: ignore[index]
     assert 0.8 < auc < 1.0
@@ -398,8 +503,9 @@ def test_help_is_quick() -> None:
 import sys
 from typer.testing import CliRunner
 from service.cli import app
-result = CliRunner().invoke(app, ["replay", "--help"])
-assert result.exit_code == 0 and "--learner" in result.output, result.output
+for command in ("replay", "create", "threshold"):
+    result = CliRunner().invoke(app, [command, "--help"])
+    assert result.exit_code == 0 and "--url" in result.output, result.output
 print(sorted({heavy} & set(sys.modules)))
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -97,7 +97,7 @@ async def test_stopped_after_any_append_it_recovers_to_the_same_bits(store, name
         async with engine(store, snapshot_events=12) as node:
             hosted, _ = await node.create("a", config)
             assert await digest(hosted) == library(CONFIGS[name], met)
-            learnt = await hosted.update(batch_of(size, met))
+            learnt = await hosted.label(batch_of(size, met))
             met += size
             assert learnt.outcome.applied.all()
             assert learnt.position == hosted.position
@@ -108,7 +108,7 @@ async def test_stopped_after_any_append_it_recovers_to_the_same_bits(store, name
 async def test_concurrent_updates_become_few_records_and_each_gets_its_own_answer(store):
     async with engine(store) as node:
         hosted, _ = await node.create("a", Config.of(DENSE))
-        answers = await asyncio.gather(*(hosted.update(batch_of(3, 3 * i)) for i in range(100)))
+        answers = await asyncio.gather(*(hosted.label(batch_of(3, 3 * i)) for i in range(100)))
         assert hosted.position < 100
         assert sum(int(one.outcome.applied.sum()) for one in answers) == 300
         assert [len(one.outcome.scores) for one in answers] == [3] * 100
@@ -120,7 +120,7 @@ async def test_two_nodes_over_one_store_hold_the_same_bits(store):
         here, new = await one.create("a", Config.of(DENSE))
         there, again = await two.create("a", Config.of(DENSE))
         assert (new, again) == (True, False)
-        await asyncio.gather(*((here if i % 2 else there).update(batch_of(2, 2 * i)) for i in range(60)))
+        await asyncio.gather(*((here if i % 2 else there).label(batch_of(2, 2 * i)) for i in range(60)))
         await asyncio.gather(here.catch_up(), there.catch_up())
         assert await here.digest() == await there.digest()
         assert here.view.figures.counts.sum() == 120
@@ -131,13 +131,13 @@ async def test_two_nodes_over_one_store_hold_the_same_bits(store):
 async def test_a_node_follows_what_others_create_append_and_delete(store):
     async with engine(store, follow_seconds=0.02) as one, engine(store, follow_seconds=0.02) as two:
         here, _ = await one.create("a", Config.of(DENSE))
-        await here.update(batch_of(20))
+        await here.label(batch_of(20))
         await until(lambda: "a" in two.hosted and two.hosted["a"].position == here.position)
         assert await two.get("a").digest() == await here.digest()
         await two.delete("a")
         await until(lambda: "a" not in one.hosted)
         with pytest.raises(LearnerGone):
-            await here.update(batch_of(1))
+            await here.label(batch_of(1))
         with pytest.raises(UnknownLearner):
             one.get("a")
 
@@ -148,11 +148,11 @@ async def test_a_node_that_fell_behind_a_trimmed_log_goes_on_from_the_snapshot(s
         await ahead.create("a", Config.of(DENSE))
         there = ahead.get("a")
         for i in range(4):
-            await there.update(batch_of(5, 5 * i))
+            await there.label(batch_of(5, 5 * i))
         await there.save()
         with pytest.raises(BehindLog):
             await store.read("a", there.birth, 1, 10)
-        await late.update(batch_of(5, 20))
+        await late.label(batch_of(5, 20))
         await there.catch_up()
         assert await late.digest() == await there.digest()
         assert await digest(late) == library(DENSE, 25)
@@ -162,14 +162,14 @@ async def test_restore_rolls_back_every_node_and_survives_a_restart(store):
     async with engine(store, follow_seconds=60) as one, engine(store, follow_seconds=60) as two:
         here, _ = await one.create("a", Config.of(DENSE))
         there, _ = await two.create("a", Config.of(DENSE))
-        await here.update(batch_of(10))
+        await here.label(batch_of(10))
         info = await here.save()
-        await here.update(batch_of(10, 10))
+        await here.label(batch_of(10, 10))
         await here.restore(info.position)
         await there.catch_up()
         assert await there.digest() == await here.digest()
         assert await digest(here) == library(DENSE, 10)
-        await here.update(batch_of(5, 10))
+        await here.label(batch_of(5, 10))
     async with engine(store) as node:
         assert await digest(node.get("a")) == library(DENSE, 15)
 
@@ -177,9 +177,9 @@ async def test_restore_rolls_back_every_node_and_survives_a_restart(store):
 async def test_a_damaged_snapshot_is_passed_over_for_an_older_one_and_the_log(store, caplog):
     async with engine(store, trim_log=False) as node:
         hosted, _ = await node.create("a", Config.of(DENSE))
-        await hosted.update(batch_of(10))
+        await hosted.label(batch_of(10))
         await hosted.save()
-        await hosted.update(batch_of(10, 10))
+        await hosted.label(batch_of(10, 10))
         await hosted.save()
         birth, position = hosted.birth, hosted.position
     await store.save("a", birth, position, b"rare, but not one of ours", 3, False)
@@ -192,7 +192,7 @@ async def test_a_learner_without_a_readable_snapshot_or_a_log_from_the_start_is_
     async with engine(store) as node:
         for name in ("bad", "good"):
             hosted, _ = await node.create(name, Config.of(DENSE))
-            await hosted.update(batch_of(10))
+            await hosted.label(batch_of(10))
         bad = node.get("bad")
         await bad.save()  # trims the log
         birth, position = bad.birth, bad.position
@@ -211,7 +211,7 @@ async def test_a_snapshot_taken_elsewhere_while_this_node_recovers(store):
     """The list of snapshots is empty, then another node takes one and trims the log that was to be read instead."""
     async with engine(store, follow_seconds=60) as ahead:
         there, _ = await ahead.create("a", Config.of(DENSE))
-        await there.update(batch_of(10))
+        await there.label(batch_of(10))
         listed, listings = store.snapshots, []
 
         async def late(name: str, birth: bytes) -> Any:
@@ -232,7 +232,7 @@ async def test_a_clean_stop_takes_a_last_snapshot(tmp_path):
     node = Engine(await open_store(url), Settings())
     await node.start()
     hosted, _ = await node.create("a", Config.of(DENSE))
-    await hosted.update(batch_of(30))
+    await hosted.label(batch_of(30))
     await node.stop()
     store = await open_store(url)
     assert [one.position for one in await store.snapshots("a", hosted.birth)] == [2]
@@ -245,14 +245,14 @@ async def test_snapshots_come_by_events_and_by_time_and_are_bounded(store):
     async with engine(store, snapshot_events=10, snapshot_seconds=3600, snapshots_kept=2) as node:
         hosted, _ = await node.create("a", Config.of(DENSE))
         for i in range(6):
-            position = (await hosted.update(batch_of(10, 10 * i))).position
+            position = (await hosted.label(batch_of(10, 10 * i))).position
             await until(
                 lambda at=position: hosted.snapshots.newest is not None and hosted.snapshots.newest.position == at
             )
         assert len(await store.snapshots("a", hosted.birth)) == 2
     async with engine(store, snapshot_seconds=0.05, follow_seconds=0.02) as node:
         hosted = node.get("a")
-        await hosted.update(batch_of(1, 60))
+        await hosted.label(batch_of(1, 60))
         await until(lambda: hosted.snapshots.newest is not None and hosted.snapshots.newest.position == hosted.position)
 
 
@@ -274,17 +274,17 @@ async def test_a_failed_append_learns_nothing_and_a_lost_answer_is_made_good():
     store = Failing()
     async with engine(store, follow_seconds=60) as node:
         hosted, _ = await node.create("a", Config.of(DENSE))
-        await hosted.update(batch_of(10))
+        await hosted.label(batch_of(10))
         store.before = True
         with pytest.raises(StoreUnavailable):
-            await hosted.update(batch_of(5, 10))
+            await hosted.label(batch_of(5, 10))
         assert node.node.stale_seconds > 0
         assert await digest(hosted) == library(DENSE, 10)
         store.before, store.after = False, True
         with pytest.raises(StoreUnavailable):  # it is in the log, but nobody here knows
-            await hosted.update(batch_of(5, 10))
+            await hosted.label(batch_of(5, 10))
         store.after = False
-        again = await hosted.update(batch_of(5, 10))  # the client repeats it, as it was told to
+        again = await hosted.label(batch_of(5, 10))  # the client repeats it, as it was told to
         assert not again.outcome.applied.any()
         assert node.node.stale_seconds == 0
         assert hosted.view.figures.counts.sum() == 15
@@ -297,10 +297,10 @@ async def test_a_record_that_cannot_be_read_stops_that_learner_alone_and_says_so
         good, _ = await node.create("good", Config.of(DENSE))
         await store.append("bad", bad.birth, [(b"t" * 16, b"rubbish")], 1)
         with pytest.raises(Damaged, match="record 2 of bad"):
-            await bad.update(batch_of(1))
+            await bad.label(batch_of(1))
         with pytest.raises(Damaged):
-            await bad.update(batch_of(1))
-        assert (await good.update(batch_of(1))).outcome.applied.all()
+            await bad.label(batch_of(1))
+        assert (await good.label(batch_of(1))).outcome.applied.all()
 
 
 async def test_a_fault_of_our_own_leaves_nobody_waiting(monkeypatch, caplog):
@@ -311,23 +311,23 @@ async def test_a_fault_of_our_own_leaves_nobody_waiting(monkeypatch, caplog):
             raise ZeroDivisionError(record)
 
         monkeypatch.setattr(hosted, "_move", broken)
-        done = await asyncio.gather(*(hosted.update(batch_of(1, i)) for i in range(5)), return_exceptions=True)
+        done = await asyncio.gather(*(hosted.label(batch_of(1, i)) for i in range(5)), return_exceptions=True)
         assert [type(one) for one in done] == [ServiceError] * 5
         with pytest.raises(ServiceError, match="a restart recovers it"):
-            await hosted.update(batch_of(1))
+            await hosted.label(batch_of(1))
     assert "ended by an error" in caplog.text
 
 
 async def test_a_stop_gives_up_a_long_record_and_the_next_start_learns_it_whole(monkeypatch, tmp_path):
-    monkeypatch.setattr("service.hosted._LAST_SECONDS", 0.0)
+    monkeypatch.setattr("service.logged._LAST_SECONDS", 0.0)
     monkeypatch.setattr("service.hosted._PIECE_SECONDS", 0.0)  # every event is a piece of its own
     monkeypatch.setattr("service.hosted._INLINE_NUMBERS", 0)
     url = f"sqlite:///{tmp_path / 'log.db'}"
     node = Engine(await open_store(url), Settings())
     await node.start()
     hosted, _ = await node.create("a", Config.of(DENSE))
-    await hosted.update(batch_of(3))
-    learning = asyncio.create_task(hosted.update(batch_of(5000, 3)))
+    await hosted.label(batch_of(3))
+    learning = asyncio.create_task(hosted.label(batch_of(5000, 3)))
     await until(lambda: hosted.learner.metrics.events > 10)
     await node.stop()
     with pytest.raises(StoreUnavailable, match="in the log and will be learnt"):
@@ -346,9 +346,9 @@ async def test_others_learn_while_one_has_a_long_record(monkeypatch):
     async with engine(MemoryStore(), threads=1) as node:
         slow, _ = await node.create("slow", Config.of(DENSE))
         quick, _ = await node.create("quick", Config.of(DENSE))
-        long = asyncio.create_task(slow.update(batch_of(3000)))
+        long = asyncio.create_task(slow.label(batch_of(3000)))
         await until(lambda: slow.learner.metrics.events > 0)
-        assert (await quick.update(batch_of(5))).outcome.applied.all()
+        assert (await quick.label(batch_of(5))).outcome.applied.all()
         assert not long.done()
         assert slow.view.figures.counts.sum() == 0  # readers see whole records
         assert (await long).outcome.applied.all()
@@ -358,7 +358,7 @@ async def test_others_learn_while_one_has_a_long_record(monkeypatch):
 async def test_a_snapshot_of_another_configuration_is_refused_before_it_is_in_the_log(store):
     async with engine(store) as node:
         hosted, _ = await node.create("a", Config.of(DENSE))
-        await hosted.update(batch_of(5))
+        await hosted.label(batch_of(5))
         before = await hosted.digest()
         other = Learner(Config.of(CONFIGS["cbr"]))
         foreign = pack_snapshot(hosted.position, other.config, other.state())
@@ -372,7 +372,7 @@ async def test_a_caller_that_hangs_up_does_not_disturb_the_others():
     store = MemoryStore()
     async with engine(store, record_events=1) as node:
         hosted, _ = await node.create("a", Config.of(DENSE))
-        calls = [asyncio.create_task(hosted.update(batch_of(1, i))) for i in range(20)]
+        calls = [asyncio.create_task(hosted.label(batch_of(1, i))) for i in range(20)]
         await asyncio.sleep(0)
         for call in calls[5:10]:
             call.cancel()
@@ -385,7 +385,7 @@ async def test_a_caller_that_hangs_up_does_not_disturb_the_others():
 async def test_the_queue_is_bounded_by_bytes():
     async with engine(MemoryStore(), queue_bytes=4096) as node:
         hosted, _ = await node.create("a", Config.of(DENSE))
-        done = await asyncio.gather(*(hosted.update(batch_of(5, 5 * i)) for i in range(100)), return_exceptions=True)
+        done = await asyncio.gather(*(hosted.label(batch_of(5, 5 * i)) for i in range(100)), return_exceptions=True)
         refused = [one for one in done if isinstance(one, QueueFull)]
         assert refused
         assert hosted.view.figures.counts.sum() == 5 * (100 - len(refused))
@@ -394,7 +394,7 @@ async def test_the_queue_is_bounded_by_bytes():
 async def test_deleting_answers_those_who_wait():
     async with engine(MemoryStore(), record_events=1) as node:
         hosted, _ = await node.create("a", Config.of(DENSE))
-        calls = [asyncio.create_task(hosted.update(batch_of(1, i))) for i in range(20)]
+        calls = [asyncio.create_task(hosted.label(batch_of(1, i))) for i in range(20)]
         await asyncio.sleep(0)
         await node.delete("a")
         done = await asyncio.gather(*calls, return_exceptions=True)
@@ -405,9 +405,9 @@ async def test_readers_see_whole_records_while_a_thread_learns():
     wide = {"algorithm": "cbr", "params": {"capacity": 50}, "features": {"kind": "dense", "dim": 3}}
     async with engine(MemoryStore()) as node:
         hosted, _ = await node.create("a", Config.of(wide))
-        await hosted.update(batch_of(100))
+        await hosted.label(batch_of(100))
         hosted._seconds_per_event = 1.0  # every record is taken to a thread
-        learning = asyncio.create_task(hosted.update(batch_of(3000, 100)))
+        learning = asyncio.create_task(hosted.label(batch_of(3000, 100)))
         seen = set()
         while not learning.done():
             seen.add(int(hosted.view.figures.counts.sum()))

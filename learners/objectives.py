@@ -1,0 +1,98 @@
+"""The threshold that a sketch of probabilities says is best: what most objectives of `threshold.py` search.
+
+The sketch counts the negatives and the positives, faded, in 256 bins of equal width in log-odds over [-12, 12]; events
+from the edge of bin b on are called positive. From the counts tp, fp of those, P positives and N negatives in all:
+
+    F-beta     the largest (1 + beta^2) tp / (beta^2 P + tp + fp + 1 + beta^2), the highest edge of several such
+    fpr        the lowest edge with fp + 1 <= target (N + 1)
+    precision  the lowest edge with tp >= target (tp + fp + 1)
+    recall     the highest edge with tp >= target P
+    accuracy   the largest tp - fp, the highest edge of several such
+
+Where there is no such edge the threshold is 1. The 1s are imagined errors (one missed positive and one false alarm; one
+negative above all; one false alarm): without them the first few events, or the few at the top, decide everything. With
+the imagined negative the share of negatives called positive is at most `target` in expectation even after few of them,
+as in conformal prediction. Jaccard's tp / (P + fp) = F / (2 - F) rises with F1, so one threshold is best for both.
+
+O(256) per search; finding an event's bin is a search of its edges, 8 comparisons.
+
+References
+----------
+Lipton, Elkan, Naryanaswamy. Optimal Thresholding of Classifiers to Maximize F1 Measure. ECML-PKDD 2014.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from learners.arrays import Vector, sigmoid
+from learners.jit import kernel
+
+__all__ = ["ACCURACY", "BINS", "FPR", "F_BETA", "PRECISION", "REACH", "RECALL", "edges", "place", "search"]
+
+BINS = 256
+REACH = 12.0  # log-odds
+
+F_BETA, FPR, PRECISION, RECALL, ACCURACY = range(5)  # what `search` seeks
+
+
+@functools.cache
+def edges() -> Vector:
+    """The lowest probability of each bin, (BINS,). The first bin takes in all that is below."""
+    lowest = np.array([sigmoid(-REACH + i * (2 * REACH / BINS)) for i in range(BINS)])
+    lowest[0] = 0.0
+    return lowest
+
+
+@kernel
+def place(edges, p):  # type: ignore[no-untyped-def]
+    """The bin of a probability: the last edge at or below it."""
+    low, high = 0, edges.shape[0]  # it is in [low, high)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if edges[middle] <= p:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def search(sought, aim, bins, edges):  # type: ignore[no-untyped-def]
+    """The threshold that `bins` (at least 2, BINS), negatives and positives, make best.
+
+    `aim` is beta^2 of F-beta, else the target. Before any event F-beta calls all positive, recall before any positive.
+    """
+    negatives = positives = 0.0
+    for b in range(BINS):
+        negatives += bins[0, b]
+        positives += bins[1, b]
+    if (sought == F_BETA and negatives + positives == 0.0) or (sought == RECALL and positives == 0.0):
+        return 0.0
+    best = -1.0 if sought == F_BETA else 0.0
+    found = BINS
+    hits = called = alarms = 0.0
+    for b in range(BINS - 1, -1, -1):
+        hits += bins[1, b]
+        alarms += bins[0, b]
+        called += bins[0, b] + bins[1, b]
+        if sought == F_BETA:
+            value = (1.0 + aim) * hits / (aim * positives + called + (1.0 + aim))
+            if value > best:
+                best, found = value, b
+        elif sought == FPR:
+            if alarms + 1.0 > aim * (negatives + 1.0):
+                break
+            found = b
+        elif sought == PRECISION:
+            if hits >= aim * (called + 1.0):
+                found = b
+        elif sought == RECALL:
+            if hits >= aim * positives or b == 0:  # the first takes in all, whatever sums in another order round to
+                found = b
+                break
+        elif hits - alarms > best:
+            best, found = hits - alarms, b
+    return edges[found] if found < BINS else 1.0

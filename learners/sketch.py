@@ -1,0 +1,397 @@
+"""The live figures since the start in a fixed size: histograms of scores and of probabilities by class, and exact sums.
+
+The bins of the scores follow the binary exponent, 16 to an octave from 2^-24 to 2^16, so a score is told apart from one
+6 % larger; beyond there is one bin for all larger ones, one for all (almost) zero, and the same for negative scores.
+What follows from decisions or probabilities is exact. What follows from the order of the scores is certain between bins
+and unknown within one: what is given takes the events of a bin as evenly mixed, and comes with the largest possible
+distance of the exact figure, which lies between what the worst and the best order of each bin's events, with whatever
+ties, would give. With TP and FP what lies above a bin, p and n what is in it, P and N all there is (TP and FP are
+certain, so each bin may be taken by itself):
+
+    auc                a pair in one bin counts one half; it may be right or wrong, so half the share of such pairs
+    average_precision  the mean over positives of the precision at their score. At or above the k-th of the bin's
+                       positives from above are j >= k of them and between 0 and n of its negatives. So at best it is
+                       (TP + p) / (TP + p + FP), where the positives tie above the negatives; at worst
+                       (TP + k) / (TP + k + FP + n), where they are distinct and below; mixed, j = k and n k / (p + 1)
+    partial_auc        whatever the order, the ROC curve rises from one corner of the bin's rectangle to the other, so
+                       between the path along its lower and right sides and that along its left and upper ones; mixed,
+                       straight
+    ks                 TPR - FPR is certain at the bins' edges, and the largest there, which is given, never too large;
+                       within a bin it is at most that of the upper left corner, (TP + p) / P - FP / N
+    recall_at_fpr      of the bin where FPR would become too large none of the p may count, or all
+    precision_at_k     of the bin where the k-th place falls, with w places left, from max(0, w - n) to min(p, w) of
+                       them are positives; mixed or tied, in proportion
+
+Everything is a count, or a sum of whole multiples of 2^-60, in its one normal form: sketches of parts of a stream add
+up to that of the whole, and an event taken back leaves no trace. O(1) time per event; 21 KB; a poll is O(bins).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.arrays import Counts, Vector
+from learners.figures import (
+    CONFIDENCE_95,
+    RELIABILITY_BINS,
+    Figures,
+    Undefined,
+    brier,
+    confusion_figures,
+    in_order,
+    interval_reason,
+    log_loss,
+    missing_class,
+    probability_bin,
+    probability_figures,
+    standardised,
+    tallied,
+    tally,
+)
+from learners.jit import kernel
+from learners.ranges import MAX_COUNT, Issues, counters, outside
+
+__all__ = ["SCORE_BINS", "Sketch", "SketchState", "SketchView", "score_bin"]
+
+_LOW, _HIGH = -24, 16  # exponents with bins of their own: 2^-24 <= |score| < 2^16
+_PER_OCTAVE = 16
+_SIDE = (_HIGH - _LOW) * _PER_OCTAVE + 1  # one more for everything larger
+SCORE_BINS = 2 * _SIDE + 1  # negative scores, (almost) zero, positive scores
+
+_LOW_BITS, _HIGH_BITS = 30, 60  # of the last two words of a sum; see `_carry`
+_SLACK = 2**12  # in multiples of 2^-60: a probability at an edge may be rounded into the bin beside it
+_LARGEST_LOSS = 36.05  # log loss of a probability of 2.2e-16 for the label that came
+_SINGLY = 16  # terms of a sum over positives that are added one by one
+
+_RANKED = ("auc", "average_precision", "partial_auc", "ks", "recall_at_fpr", "precision_at_k")
+_AUC, _PRECISIONS, _AREA, _KS, _RECALL, _TOP = range(6)  # what `_sweep` fills, each in a row: see there
+_WORST, _GIVEN, _BEST = range(3)
+
+
+class SketchState(NamedTuple):
+    """The arrays of the state; a sum is three words, see `_carry`."""
+
+    counts: Counts  # (2,) labelled events by class: negatives, positives
+    confusion: Counts  # (4,) tn, fp, fn, tp
+    bins: NDArray[np.int64]  # (2, SCORE_BINS) scores by class
+    losses: NDArray[np.int64]  # (2, 3) sums of Brier's and of log loss
+    reliability: NDArray[np.int64]  # (2, RELIABILITY_BINS) events by class and bin of their probability
+    mass: NDArray[np.int64]  # (RELIABILITY_BINS, 3) sums of the probabilities
+
+
+@kernel
+def score_bin(score):  # type: ignore[no-untyped-def]
+    """Which of the SCORE_BINS a score is in, ascending with it; not for NaN."""
+    size = abs(score)
+    if size < 2.0**_LOW:
+        return _SIDE
+    if size >= 2.0**_HIGH:
+        step = _SIDE
+    else:
+        fraction, exponent = math.frexp(size)  # size = fraction 2^exponent, 1/2 <= fraction < 1: exact
+        step = (exponent - 1 - _LOW) * _PER_OCTAVE + int((fraction - 0.5) * (2 * _PER_OCTAVE)) + 1
+    return _SIDE + step if score > 0.0 else _SIDE - step
+
+
+@kernel
+def _carry(words):  # type: ignore[no-untyped-def]
+    """Bring a sum, words[0] 2^30 + words[1] 2^-30 + words[2] 2^-60, to its normal form: one for each sum.
+
+    In it the second word is from 0 to 2^60 - 1 and the third from 0 to 2^30 - 1, so there is room for more events than
+    can be counted.
+    """
+    words[1] += words[2] >> _LOW_BITS
+    words[2] &= (1 << _LOW_BITS) - 1
+    words[0] += words[1] >> _HIGH_BITS
+    words[1] &= (1 << _HIGH_BITS) - 1
+
+
+@kernel
+def _count(state, label, score, probability, decision, sign):  # type: ignore[no-untyped-def]
+    """Take an event in (`sign` 1) or out (-1)."""
+    # weights near overflow may say NaN, which has no place in an order: it counts as 0
+    state.bins[label, score_bin(0.0 if np.isnan(score) else score)] += sign
+    state.counts[label] += sign
+    state.confusion[2 * label + decision] += sign
+    place = probability_bin(probability)
+    state.reliability[label, place] += sign
+    for words, x in (
+        (state.mass[place], probability),
+        (state.losses[0], brier(probability, label)),
+        (state.losses[1], log_loss(probability, label)),
+    ):
+        tally(words[1:], x, sign)
+        _carry(words)
+
+
+@kernel
+def _learn(state, scores, probabilities, y, decisions, sign):  # type: ignore[no-untyped-def]
+    for i in range(y.shape[0]):
+        _count(state, 1 if y[i] > 0.0 else 0, scores[i], probabilities[i], decisions[i], sign)
+
+
+@kernel
+def _add_sums(sums, more):  # type: ignore[no-untyped-def]
+    for i in range(sums.shape[0]):
+        for j in range(3):
+            sums[i, j] += more[i, j]
+        _carry(sums[i])
+
+
+@kernel
+def _reciprocals(a, count):  # type: ignore[no-untyped-def]
+    """The sum of 1 / (a + k) over k = 1..count, a >= 0, or a little more, however large count is. O(log count).
+
+    After the first terms c more at once: as 1 / x is convex, 1 / (a + k) is at most its integral from a + k - 1/2 to
+    a + k + 1/2, and all of them at most ln(1 + c / (a + 1/2)) = 2 atanh(s), s = c / (2 a + 1 + c); c <= a has s <= 1/3.
+    """
+    done = min(count, _SINGLY)
+    total = 0.0
+    for k in range(1, done + 1):
+        total += 1.0 / (a + k)
+    while done < count:
+        from_ = a + done
+        c = min(count - done, np.int64(from_))
+        s = c / (2.0 * from_ + 1.0 + c)
+        square = s * s
+        series = 0.0
+        for k in range(33, 0, -2):
+            series = series * square + 1.0 / k
+        total += 2.0 * s * series
+        done += c
+    return total
+
+
+@kernel
+def _mixed_precisions(tp, fp, p, n):  # type: ignore[no-untyped-def]
+    """The sum over j = 1..p of (TP + j) / (TP + j + FP + n j / (p + 1)): r times it is that of (TP + j) / (a + j)."""
+    r = 1.0 + n / (p + 1.0)
+    a = (tp + fp) / r
+    return (p + (tp - a) * _reciprocals(a, p)) / r
+
+
+@kernel
+def _allowed(negatives, max_fpr):  # type: ignore[no-untyped-def]
+    """The largest count with count / negatives <= max_fpr, as floats divide."""
+    count = np.int64(max_fpr * negatives)
+    while count < negatives and (count + 1) / negatives <= max_fpr:
+        count += 1
+    while count > 0 and count / negatives > max_fpr:
+        count -= 1
+    return count
+
+
+@kernel
+def _sweep(bins, N, P, max_fpr, k, out, squares):  # type: ignore[no-untyped-def]
+    """Go through the bins from the highest scores down; the letters are those of the top of this file.
+
+    Fills `out` (6, 3), for each figure its worst, the given and the best: the share of right pairs, the sum of
+    precisions, the area left of max_fpr in units of one pair, TPR - FPR, positives recalled, and positives among the
+    first k (as far as there are events). `squares` (2,): of the distances of each negative's and each positive's share
+    of right pairs from AUC, the sum. Each class that is empty counts as one event where it is divided by.
+    """
+    out[:] = 0.0
+    squares[:] = 0.0
+    all_negatives, all_positives = max(N, 1), max(P, 1)
+    limit = max_fpr * N
+    allowed = _allowed(N, max_fpr) if N > 0 else 0
+    twice = shared = 0.0  # pairs: beyond 2^53 they are rounded, and never overflow
+    within = True  # FPR is not too large yet
+    tp = fp = 0
+    for i in range(bins.shape[1] - 1, -1, -1):
+        n, p = bins[0, i], bins[1, i]
+        if n + p == 0:
+            continue
+        twice += float(p) * (2 * (N - fp - n) + n)
+        shared += float(p) * n
+        if p > 0:
+            least = p - (fp + n) * _reciprocals(float(tp + fp + n), p)
+            out[_PRECISIONS, _WORST] += max(least, 0.0)  # rounded, where it is next to nothing of p
+            out[_PRECISIONS, _GIVEN] += _mixed_precisions(float(tp), float(fp), p, n)
+            out[_PRECISIONS, _BEST] += p * ((tp + p) / (tp + p + fp))
+        if n > 0 and fp < limit:
+            width = min(float(n), limit - fp)
+            out[_AREA, _WORST] += width * tp
+            out[_AREA, _GIVEN] += width * (tp + 0.5 * (p * (width / n)))
+            out[_AREA, _BEST] += width * (tp + p)
+        out[_KS, _BEST] = max(out[_KS, _BEST], (tp + p) / all_positives - fp / all_negatives)
+        out[_KS, _GIVEN] = max(out[_KS, _GIVEN], (tp + p) / all_positives - (fp + n) / all_negatives)
+        if within:
+            within = fp + n <= allowed
+            out[_RECALL, _WORST] = tp + p if within else tp
+            out[_RECALL, _GIVEN] = tp + p if within else tp + p * ((allowed - fp) / n)
+            out[_RECALL, _BEST] = tp + p
+        if tp + fp < k:
+            w = min(k - tp - fp, n + p)
+            out[_TOP, _WORST] = tp + max(0, w - n)
+            out[_TOP, _GIVEN] = tp + w * (p / (n + p))
+            out[_TOP, _BEST] = tp + min(p, w)
+        tp += p
+        fp += n
+    out[_KS, _WORST] = out[_KS, _GIVEN]
+    pairs = 2.0 * all_negatives * all_positives
+    auc = twice / pairs
+    out[_AUC, _WORST] = auc - shared / pairs
+    out[_AUC, _GIVEN] = auc
+    out[_AUC, _BEST] = auc + shared / pairs
+    above = 0  # positives
+    below = N
+    for i in range(bins.shape[1] - 1, -1, -1):
+        n, p = bins[0, i], bins[1, i]
+        below -= n
+        squares[0] += n * ((above + 0.5 * p) / all_positives - auc) ** 2
+        squares[1] += p * ((below + 0.5 * n) / all_negatives - auc) ** 2
+        above += p
+
+
+class Sketch:
+    """What is kept of all labelled events since the start."""
+
+    def __init__(self) -> None:
+        self.arrays = SketchState(
+            counts=np.zeros(2, dtype=np.int64),
+            confusion=np.zeros(4, dtype=np.int64),
+            bins=np.zeros((2, SCORE_BINS), dtype=np.int64),
+            losses=np.zeros((2, 3), dtype=np.int64),
+            reliability=np.zeros((2, RELIABILITY_BINS), dtype=np.int64),
+            mass=np.zeros((RELIABILITY_BINS, 3), dtype=np.int64),
+        )
+
+    @property
+    def events(self) -> int:
+        """Labelled events learnt."""
+        return int(self.arrays.counts.sum())
+
+    def learn(self, scores: Vector, probabilities: Vector, y: Vector, decisions: NDArray[np.int64]) -> None:
+        """Count n events, columns of (n,): what was said of them, and their labels (-1, +1)."""
+        _learn(self.arrays, scores, probabilities, y, decisions, 1)
+
+    def correct(self, was: int, label: int, score: float, probability: float, decision: int) -> None:
+        """An event learnt with the label `was` (0 or 1) has the label `label`, just as if it had been learnt so."""
+        said = np.array([score], np.float64), np.array([probability], np.float64)
+        called = np.array([decision], np.int64)
+        for one, sign in ((was, -1), (label, 1)):
+            _learn(self.arrays, *said, np.array([2.0 * one - 1.0]), called, sign)
+
+    def merge(self, other: Sketch) -> None:
+        """Add the events of another sketch."""
+        for name, array in self.arrays._asdict().items():
+            more = getattr(other.arrays, name)
+            if name in ("losses", "mass"):
+                _add_sums(array, more)
+            else:
+                array += more
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """The arrays of the state, of the same shapes always."""
+        return dict(self.arrays._asdict())
+
+    def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
+        """What no events can have led to in a state of the right shapes. O(bins)."""
+        arrays = SketchState(**state)  # type: ignore[arg-type]
+        wrong = list(counters({name: array for name, array in state.items() if name not in ("losses", "mass")}))
+        for name, sums in (("losses", arrays.losses), ("mass", arrays.mass)):
+            wrong += outside(name, sums[:, 0], 0, MAX_COUNT)
+            wrong += outside(name, sums[:, 1], 0, 2**_HIGH_BITS - 1)
+            wrong += outside(name, sums[:, 2], 0, 2**_LOW_BITS - 1)
+        yield from wrong
+        if wrong:
+            return
+        counts = arrays.counts
+        if (arrays.confusion.reshape(2, 2).sum(axis=1) != counts).any():
+            yield "confusion", "does not add up to the counts of the classes"
+        for name in ("bins", "reliability"):  # as floats: the sum of many large counts has no place in int64
+            if (state[name].sum(axis=1, dtype=np.float64) != counts).any():
+                yield name, "does not add up to the counts of the classes"
+        events = int(counts.sum())
+        for words, largest in zip(arrays.losses.tolist(), (1.0, _LARGEST_LOSS), strict=True):
+            if _total(words) > events * int(largest * 2**_HIGH_BITS):
+                yield "losses", f"has a sum of more than {largest} for each event"
+        upto = [math.ceil(i * 2**_HIGH_BITS / RELIABILITY_BINS) for i in range(RELIABILITY_BINS + 1)]
+        held = arrays.reliability.sum(axis=0).tolist()
+        for i, (words, count) in enumerate(zip(arrays.mass.tolist(), held, strict=True)):
+            if not count * (upto[i] - _SLACK) <= _total(words) <= count * (upto[i + 1] + _SLACK):
+                yield "mass", f"has a mean probability in bin {i} that is not in the bin"
+                return
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Take the arrays of a state."""
+        self.arrays = SketchState(**{name: np.array(state[name], dtype=np.int64, order="C") for name in self.state()})
+
+    def view(self) -> SketchView:
+        """The figures as they stand: right until the next change, or for good once `frozen()`."""
+        return SketchView._make(self.arrays)
+
+
+class SketchView(NamedTuple):
+    """What a reader of the figures needs: the arrays of the state."""
+
+    counts: Counts
+    confusion: Counts
+    bins: NDArray[np.int64]
+    losses: NDArray[np.int64]
+    reliability: NDArray[np.int64]
+    mass: NDArray[np.int64]
+
+    def frozen(self) -> SketchView:
+        """A copy that stays as it is. O(1): some 20 KB."""
+        return SketchView._make(array.copy() for array in self)
+
+    def figures(self, settings: Figures) -> tuple[dict[str, Any], dict[str, str]]:
+        """The figures since the start, and by pointer why those that are None are undefined. O(bins)."""
+        undefined = Undefined("since_start", {})
+        negatives, positives = self.counts.tolist()
+        figures: dict[str, Any] = {
+            "events": negatives + positives,
+            "class_counts": {"negative": negatives, "positive": positives},
+        }
+        figures |= self._ranked(settings, undefined)
+        figures |= confusion_figures(self.confusion.tolist(), settings.beta, undefined)
+        losses, mass = ([_total(words) for words in sums.tolist()] for sums in (self.losses, self.mass))
+        figures |= probability_figures(negatives + positives, (losses[0], losses[1]), self.reliability, mass, undefined)
+        tn, fp, fn, tp = self.confusion.tolist()
+        figures["confusion"] = {"tp": tp, "fp": fp, "tn": tn, "fn": fn}
+        return in_order(figures), undefined.reasons
+
+    def _ranked(self, settings: Figures, undefined: Undefined) -> dict[str, Any]:
+        """The figures that follow from the order of the scores, each with its error."""
+        n, m = self.counts.tolist()
+        found, squares = np.zeros((len(_RANKED), 3)), np.zeros(2)
+        _sweep(self.bins, n, m, settings.max_fpr, settings.k, found, squares)
+        rows = found.tolist()
+        lacking = missing_class(n, m)
+        reasons: dict[str, str | None] = dict.fromkeys(_RANKED, lacking)
+        reasons["average_precision"] = None if m else lacking
+        reasons["precision_at_k"] = None if n + m >= settings.k else f"fewer than {settings.k} labelled events"
+        scales = dict(zip(_RANKED, (1.0, max(m, 1), 1.0, 1.0, max(m, 1), settings.k), strict=True))
+        out: dict[str, Any] = {}
+        for name, row in zip(_RANKED, rows, strict=True):
+            reason = reasons[name]
+            if reason is not None:
+                out[name] = out[f"{name}_error"] = None
+                undefined.of(name, reason)
+                undefined.of(f"{name}_error", reason)
+                continue
+            if name == "partial_auc":
+                worst, given, best = (standardised(area / n / m, settings.max_fpr) for area in row)
+            else:
+                worst, given, best = (x / scales[name] for x in row)
+            out[name], out[f"{name}_error"] = given, max(best - given, given - worst, 0.0)
+        alone = interval_reason(n, m)
+        if alone is None:
+            deviation = math.sqrt(squares[0] / (n - 1) / n + squares[1] / (m - 1) / m)
+            reach = CONFIDENCE_95 * deviation + out["auc_error"]
+            out["auc_interval"] = [max(out["auc"] - reach, 0.0), min(out["auc"] + reach, 1.0)]
+        else:
+            out["auc_interval"] = None
+            undefined.of("auc_interval", alone)
+        return out
+
+
+def _total(words: list[int]) -> int:
+    """A sum as a whole multiple of 2^-60."""
+    return (words[0] << (_LOW_BITS + _HIGH_BITS)) + tallied(words[1:])

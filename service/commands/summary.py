@@ -1,0 +1,36 @@
+"""What a replay says at its end."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from service.commands.console import behind, figures_table, fit_of
+from service.commands.replay import Outcome, Plan
+
+__all__ = ["tell"]
+
+
+def tell(outcome: Outcome, plan: Plan, notes: Console, out: Console) -> None:
+    """Say how far the replay came, on `notes`, and print the learner's figures, on `out`."""
+    rows = outcome.rows
+    if rows.complete and rows.next == rows.start and not rows.scored:
+        notes.print("no row is left: all were learnt before")
+    else:
+        if plan.delay is not None:
+            notes.print(f"{rows.scored:,} rows scored")
+        said = [f"{rows.applied:,} learnt", f"{rows.duplicate:,} duplicates"]
+        said += [f"{rows.relabelled:,} corrected"] if rows.relabelled else []
+        notes.print(f"rows {rows.start:,} to {rows.next:,}: {', '.join(said)}")
+    if rows.missing:
+        notes.print(f"warning: {rows.missing:,} labels came too late: their events are not remembered any more")
+    if rows.complete and rows.reached > rows.next:
+        notes.print(f"the labels of {rows.reached - rows.next:,} rows are not known yet: they come when it goes on")
+    if outcome.metrics is not None:
+        out.print(figures_table(outcome.metrics, outcome.speed))
+    if outcome.learner is not None:
+        if (fit := fit_of(outcome.learner)) is not None:
+            notes.print(f"last fit: {fit}")
+        for line in behind(outcome.learner):
+            notes.print(line)
+        if not outcome.learner["ready"]:
+            notes.print(f"{plan.learner} is not ready: {outcome.learner['not_ready']}")

@@ -1,0 +1,134 @@
+"""A group on this node: learners that receive the same stream, and what the comparison of them says.
+
+    update -> every learner, in the group's order -> what each had said before -> one record of the group's own log
+
+A group is a machine with a log, as a learner is one, so it is restored, followed and replicated in the same way. Its
+record is appended after the learners' and before the reply. A request that is repeated after a failure half-way finds
+what the learners said the first time, by the events' ids, so nothing is compared twice and nothing is missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from learners.arrays import Vector
+from learners.batch import Outcome, Status
+from learners.comparison import Compared, Comparison, ComparisonView, GroupConfig
+from learners.ids import hashes_of
+from learners.parameters import Refused
+from service.errors import Damaged
+from service.hosted import Hosted, Learnt
+from service.logged import Logged
+from service.node import Node
+from service.serving import Events, Labelled, Predicted
+from service.store import SnapshotInfo
+
+__all__ = ["GroupLearnt", "HostedGroup"]
+
+_INLINE = 2**12  # events of a record, of which more are compared by a thread
+_SMALL = 2**10  # events of a record, of which more are packed by a thread
+
+
+class GroupLearnt(NamedTuple):
+    """The answer to one update of a group."""
+
+    learnt: dict[str, Learnt]  # by learner
+    compared: int  # events that the comparison is told of
+    position: int  # of the group's log
+
+
+class HostedGroup(Logged[Comparison, ComparisonView]):
+    """One group on this node."""
+
+    def __init__(
+        self,
+        name: str,
+        birth: bytes,
+        machine: Comparison,
+        position: int,
+        node: Node,
+        gone: Callable[[HostedGroup], None],
+        snapshot: SnapshotInfo | None = None,
+    ) -> None:
+        """See `Logged`."""
+        super().__init__(name, birth, machine, position, node, gone, snapshot)
+        self._turns = asyncio.Lock()  # every learner of the group sees the requests in one order
+
+    @property
+    def config(self) -> GroupConfig:
+        """Which learners, and how they are compared."""
+        return self.machine.config
+
+    async def learn(self, members: Mapping[str, Hosted], events: Mapping[str, Labelled]) -> GroupLearnt:
+        """Let every learner learn the same labelled events, encoded for each, and compare what they had said.
+
+        Where one of them fails, the others may have learnt already: the error is raised once all have answered, and
+        the request can be repeated, as any can, by the events' ids or their source.
+        """
+        self._check()
+        async with self._turns:
+            answers = await asyncio.gather(
+                *(member.label(events[name]) for name, member in members.items()), return_exceptions=True
+            )
+            learnt: dict[str, Learnt] = {}
+            for name, answer in zip(members, answers, strict=True):
+                if isinstance(answer, BaseException):
+                    raise answer
+                learnt[name] = answer
+            first = next(iter(events.values()))
+            scores = [await _scores(members[name], one.outcome, first.ids) for name, one in learnt.items()]
+            record = _compared(first, [one.outcome for one in learnt.values()], scores)
+            if len(record):
+
+                async def run() -> None:
+                    await self.append(record, small=len(record) <= _SMALL)
+
+                await self.at_rest(run)
+        return GroupLearnt(learnt, len(record), self.position)
+
+    async def predict(self, members: Mapping[str, Hosted], events: Mapping[str, Events]) -> dict[str, Predicted]:
+        """What every learner says of the same events, which each remembers."""
+        self._check()
+        said = await asyncio.gather(*(member.serving.predict(events[name]) for name, member in members.items()))
+        return dict(zip(members, said, strict=True))
+
+    async def _move(self, record: Any) -> None:
+        if not isinstance(record, Compared):
+            raise Damaged(f"the log of the group {self.name} holds a {type(record).__name__}")
+        try:
+            if len(record) <= _INLINE:
+                self.machine.apply(record)
+            else:
+                self.view = await self.node.in_thread(self.view.frozen)
+                await self.node.in_thread(lambda: self.machine.apply(record))
+        except Refused as error:
+            raise Damaged(f"a record of the group {self.name} does not fit it: {error}") from error
+
+    def _weight(self, record: Any) -> int:
+        return len(record)
+
+
+async def _scores(member: Hosted, outcome: Outcome, ids: tuple[str | None, ...] | None) -> Vector:
+    """What a learner said of each event, now or, of a duplicate, when it met it first; NaN where that is not known."""
+    again = np.flatnonzero(outcome.status == Status.DUPLICATE)
+    if ids is None or not len(again):
+        return outcome.scores
+    scores = outcome.scores.copy()
+    known = [i for i in again.tolist() if ids[i] is not None]
+    scores[known] = await member.said_before([ids[i] or "" for i in known])
+    return scores
+
+
+def _compared(events: Labelled, outcomes: list[Outcome], scores: list[Vector]) -> Compared:
+    """Those events that every learner has said something of."""
+    said = np.ones(len(events.labels), dtype=np.bool_)
+    for outcome, own in zip(outcomes, scores, strict=True):
+        before = (outcome.status == Status.DUPLICATE) & ~np.isnan(own)
+        said &= np.isin(outcome.status, (Status.APPLIED, Status.RELABELLED)) | before
+    hashes = np.zeros(len(said), dtype=np.uint64) if events.ids is None else hashes_of(events.ids)
+    times = np.full(len(said), np.nan) if events.times is None else events.times
+    return Compared(hashes[said], events.labels[said], np.stack([own[said] for own in scores], axis=1), times[said])

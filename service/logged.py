@@ -1,0 +1,384 @@
+"""A state machine whose state follows a log of the store, on this node: the task that moves it, record by record.
+
+    put (a job) -> the machine at rest -> append a record -> apply everything up to it, in log order
+
+The task owns the machine. What has to happen to it waits in its queue, in order. Readers take `view`, which is replaced
+after every record, so reading waits for nothing and never sees half a record. What the machine is, a learner or a
+comparison of some, is said by the classes that build on this one (`hosted.py`, `groups.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import uuid
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from numpy import generic
+from numpy.typing import NDArray
+
+from learners.comparison import GroupConfig
+from learners.config import Config
+from service.codec import Created, Record, pack_record, unpack_record
+from service.errors import BehindLog, Damaged, LearnerGone, ServiceError
+from service.node import Node
+from service.snapshots import Snapshots
+from service.store import Entry, SnapshotInfo
+
+__all__ = ["LARGE", "Logged", "Machine", "Waiting", "settle"]
+
+logger = logging.getLogger("rarestream.log")
+
+_READ_ENTRIES = 256  # per page while catching up
+_LAST_SECONDS = 5.0  # that a stop waits for what is being applied
+LARGE = 2**18  # bytes of a record from which on it is packed by a thread
+
+
+class Machine(Protocol):
+    """What is moved: a function of its log."""
+
+    @property
+    def config(self) -> Config | GroupConfig:
+        """What it was created with."""
+        ...
+
+    def state(self) -> dict[str, NDArray[generic]]:
+        """Every array of the state by name, as views."""
+        ...
+
+    def digest(self) -> str:
+        """A hash of the configuration and the state."""
+        ...
+
+    def view(self) -> Any:
+        """What readers see."""
+        ...
+
+
+MachineT = TypeVar("MachineT", bound=Machine)
+ViewT = TypeVar("ViewT")
+Seen = TypeVar("Seen")  # what a record's application gives
+
+
+class Waiting(Protocol):
+    """What stands in the queue: answered by its future."""
+
+    done: asyncio.Future[Any]
+
+
+@dataclass
+class _Job:
+    """Something that needs the machine at rest."""
+
+    run: Callable[[], Awaitable[None]]
+    done: asyncio.Future[Any]
+
+
+def settle(future: asyncio.Future[Any], error: ServiceError) -> None:
+    """Tell whoever waits that it failed; a caller may have hung up."""
+    if not future.done():
+        future.set_exception(error)
+
+
+class Logged(ABC, Generic[MachineT, ViewT]):
+    """One machine on this node."""
+
+    def __init__(
+        self,
+        name: str,
+        birth: bytes,
+        machine: MachineT,
+        position: int,
+        node: Node,
+        gone: Callable[[Any], None],
+        snapshot: SnapshotInfo | None = None,
+    ) -> None:
+        """`name`: of the log; `gone` is called once when the store no longer has it; `snapshot`: the newest."""
+        self.name = name
+        self.birth = birth
+        self.machine = machine
+        self.position = position
+        self.node = node
+        self.failed: ServiceError | None = None  # why it cannot move on; a restart may help, deleting always does
+        self.view: ViewT = machine.view()
+        self.abandon = asyncio.Event()  # set when a long record or fit is to be given up half-way
+        self.snapshots = Snapshots(self, snapshot)
+        self._gone = gone
+        self._watchers: set[asyncio.Event] = set()
+        self._waiting: deque[Any] = deque()
+        self._current: list[Any] = []  # taken from the queue, not answered yet
+        self._wake = asyncio.Event()
+        self._follow_waits = False  # catching up stands in the queue already
+        self._closing = False
+        self.task = asyncio.create_task(self._run(), name=f"log of {name}")
+        self.task.add_done_callback(self._ended)
+
+    # What the classes that build on this one say
+
+    @abstractmethod
+    async def _move(self, record: Any) -> Any:
+        """Move the machine by a record that is no creation; what comes of it. Raises `ServiceError`."""
+
+    @abstractmethod
+    def _weight(self, record: Any) -> int:
+        """Events that a record counts as towards the next snapshot."""
+
+    async def _turn(self) -> None:
+        """Take what stands first in the queue, which is no job, and see to it."""
+        raise NotImplementedError
+
+    def _applied(self, entry: Entry, record: Any, own: bool) -> None:
+        """An entry of the log has been applied; its `own`, if it was appended by this node's task."""
+
+    def _jumped(self) -> None:
+        """The machine has come to where it is by a snapshot of another node's."""
+
+    def _considered(self) -> None:
+        """Nothing moves for a moment: is anything due?"""
+        self.snapshots.consider()
+
+    @property
+    def busy(self) -> bool:
+        """Whether something waits that will bring it up to date anyway."""
+        return bool(self._waiting)
+
+    # What callers use
+
+    @contextmanager
+    def watched(self) -> Iterator[asyncio.Event]:
+        """An event that is set whenever the view has changed, or the machine has come to its end."""
+        changed = asyncio.Event()
+        self._watchers.add(changed)
+        try:
+            yield changed
+        finally:
+            self._watchers.discard(changed)
+
+    def _tell(self) -> None:
+        for changed in self._watchers:
+            changed.set()
+
+    async def at_rest(self, run: Callable[[], Awaitable[None]]) -> None:
+        """Run a job between two records, when nothing moves."""
+        self._check()
+        await asyncio.shield(self.put(run))
+
+    async def digest(self) -> tuple[int, str]:
+        """The position and the hash of the state there."""
+        found: list[tuple[int, str]] = []
+
+        async def run() -> None:
+            found.append((self.position, await self.node.in_thread(self.machine.digest)))
+
+        await self.at_rest(run)
+        return found[0]
+
+    async def save(self) -> SnapshotInfo:
+        """Take a snapshot now, of everything that is in the log."""
+
+        async def run() -> None:
+            await self.read_on()  # a snapshot older than what other nodes retain would not be kept
+            await self.snapshots.save()
+
+        await self.at_rest(run)
+        assert self.snapshots.newest is not None
+        return self.snapshots.newest
+
+    async def catch_up(self) -> None:
+        """Apply what other nodes have appended."""
+        await self.at_rest(self.read_on)
+
+    def follow(self) -> None:
+        """Catch up in turn: what is asked of the machine after this finds what is in the log by now."""
+        if self._follow_waits:
+            return
+        self._follow_waits = True
+
+        async def run() -> None:
+            self._follow_waits = False
+            await self.read_on()
+
+        self.put(run)
+
+    async def close(self, save: bool) -> None:
+        """Answer everyone who waits, take a last snapshot if asked to, and stop.
+
+        A record that takes long is given up half-way, and then there is no snapshot: the log has everything.
+        """
+        if not self.task.done():
+            if save and self.failed is None:
+                await self._last()
+            self.abandon.set()
+            self._closing = True
+            self._wake.set()
+            await asyncio.wait([self.task])
+        if self.failed is None:
+            self.failed = LearnerGone(f"{self.name} is no longer here")
+        self._tell()
+        await self.snapshots.close()
+
+    async def _last(self) -> None:
+        async def run() -> None:
+            if self.snapshots.changed:
+                await self.snapshots.save()
+
+        waiting = asyncio.ensure_future(self.at_rest(run))
+        done, _ = await asyncio.wait([waiting], timeout=_LAST_SECONDS)
+        if not done:
+            self.abandon.set()
+            await asyncio.wait([waiting])
+        error = waiting.exception()
+        if error is not None:
+            logger.warning("no snapshot of %s at shutdown: %s", self.name, error)
+
+    # The task
+
+    def _check_alive(self) -> None:
+        if self.failed is not None:
+            raise self.failed
+
+    def _check(self) -> None:
+        self._check_alive()
+        if self._closing or self.task.done():
+            raise LearnerGone(f"{self.name} is no longer here")
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """The task is over: nobody may be left waiting for it."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:  # a fault of ours: it stops here, the log keeps everything
+            logger.critical("the task of %s ended by an error", self.name, exc_info=error)
+            self.failed = ServiceError(f"{self.name} stopped after an internal error; a restart recovers it")
+        reason = self.failed or LearnerGone(f"{self.name} is no longer here")
+        for item in (*self._current, *self._waiting):
+            settle(item.done, reason)
+        self._waiting.clear()
+        self._tell()
+
+    def put(self, run: Callable[[], Awaitable[None]], first: bool = False) -> asyncio.Future[None]:
+        """Have something done while the machine is at rest, next or in turn; the future is when it is done."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # also where nobody waits for it
+        job = _Job(run, done)
+        if first:
+            self._waiting.appendleft(job)
+        else:
+            self._waiting.append(job)
+        self._wake.set()
+        return done
+
+    async def _run(self) -> None:
+        while True:
+            while not self._waiting:
+                if self._closing:
+                    return
+                self._wake.clear()
+                await self._wake.wait()
+            if isinstance(self._waiting[0], _Job):
+                job = self._waiting.popleft()
+                self._current = [job]
+                try:
+                    self._check_alive()
+                    await job.run()
+                except ServiceError as error:
+                    self._notice(error)
+                    settle(job.done, error)
+                else:
+                    if not job.done.done():
+                        job.done.set_result(None)
+            else:
+                await self._turn()
+            self._current = []
+            if self.failed is None and not self._closing:
+                self._considered()
+
+    def _notice(self, error: ServiceError) -> None:
+        if isinstance(error, LearnerGone):
+            self.failed = error
+            self._gone(self)
+            self._closing = True  # the task ends once everyone who waits is answered
+        elif isinstance(error, Damaged):
+            logger.error("%s cannot move on: %s", self.name, error.detail)
+            self.failed = error
+            self._tell()
+
+    async def append(self, record: Any, small: bool = False) -> Any:
+        """Log a record, then apply everything up to it in log order; what came of this one. Only in what was `put`.
+
+        A `small` one is packed here, another by a thread.
+        """
+        data = pack_record(record) if small else await self.node.in_thread(lambda: pack_record(record))
+        token = uuid.uuid4().bytes
+        records = [(token, data)]
+        store = self.node.store
+        try:
+            entries = await self.node.reached(store.append(self.name, self.birth, records, self.position))
+        except BehindLog:  # nothing was written; catching up goes by way of the newest snapshot
+            await self.read_on()
+            entries = await self.node.reached(store.append(self.name, self.birth, records, self.position))
+        found = False
+        outcome = None
+        while True:
+            for entry in entries:
+                if entry.token == token:  # our own: no need to read it back
+                    found, outcome = True, await self._apply(entry, record)
+                else:
+                    await self._apply(entry)
+            if found:
+                return outcome
+            entries = await self.node.reached(store.read(self.name, self.birth, self.position, _READ_ENTRIES))
+            if not entries:
+                raise Damaged(f"the log of {self.name} has lost a record that was just appended to it")
+
+    async def read_on(self) -> None:
+        """Apply what other nodes have appended; only in what was `put`."""
+        while True:
+            try:
+                entries = await self.node.reached(
+                    self.node.store.read(self.name, self.birth, self.position, _READ_ENTRIES)
+                )
+            except BehindLog:
+                found = await self.node.recover(self.name, self.birth)
+                machine, self.position, self.snapshots.newest = found
+                self.machine = cast(MachineT, machine)  # of the same log, so of the same kind
+                self.view = self.machine.view()
+                self._jumped()
+                continue
+            if not entries:
+                return
+            for entry in entries:
+                await self._apply(entry)
+
+    async def _apply(self, entry: Entry, known: Any = None) -> Any:
+        """Move by one entry; `known` is its record where that is at hand."""
+        if entry.position <= self.position:
+            return None
+        if entry.position != self.position + 1:
+            raise Damaged(f"the log of {self.name} goes from {self.position} to {entry.position}")
+        record: Record | None = known
+        if record is None:
+            unpack = functools.partial(unpack_record, entry.data, f"record {entry.position} of {self.name}")
+            record = unpack() if len(entry.data) < LARGE else await self.node.in_thread(unpack)
+        if isinstance(record, Created):
+            self.position = entry.position
+            return None
+        outcome = await self._move(record)
+        self.snapshots.note(self._weight(record))
+        self.position = entry.position
+        self.view = self.machine.view()
+        self._applied(entry, record, known is not None)
+        self._tell()
+        return outcome
+
+    def tick(self) -> None:
+        """Called now and then: a quiet machine gets its snapshot too."""
+        if self.snapshots.late and not self._waiting:
+            self.put(self._look)
+
+    async def _look(self) -> None:
+        """Nothing: after each turn the task looks whether something is due."""

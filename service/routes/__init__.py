@@ -1,0 +1,14 @@
+"""The HTTP interface under /v1. Handlers translate and decide nothing."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from service.routes import events, figures, groups, learners, node
+from service.routes.common import Buffered
+
+__all__ = ["Buffered", "router"]
+
+router = APIRouter(prefix="/v1")
+for part in (learners, events, figures, groups, node):
+    router.include_router(part.router)

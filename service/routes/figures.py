@@ -1,0 +1,129 @@
+"""The live figures: as they stand, over time, as a stream, and as curves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.datastructures import State
+from starlette.types import Receive, Scope, Send
+
+from learners.parameters import Problem
+from service import schemas
+from service.errors import Invalid, TooManyStreams
+from service.routes.common import TheLearner, problems
+from service.streams import figures_of, parsed_id, stream
+
+__all__ = ["router"]
+
+router = APIRouter()
+
+
+@router.get(
+    "/learners/{name}/metrics",
+    tags=["figures"],
+    summary="The live figures",
+    response_model=schemas.Metrics | schemas.OrdinalMetrics,
+    responses=problems(404, 422, 500, 503),
+)
+async def metrics(learner: TheLearner) -> JSONResponse:
+    """Over the window and since the start; null figures have their reason under `undefined`."""
+    return JSONResponse(figures_of(learner))
+
+
+@router.get(
+    "/learners/{name}/metrics/history",
+    tags=["figures"],
+    summary="The figures over time",
+    response_model=schemas.History,
+    responses=problems(404, 422, 500, 503),
+)
+async def history(
+    learner: TheLearner,
+    start: Annotated[float | None, Query(alias="from", description="of the axis; from the first if absent")] = None,
+    stop: Annotated[float | None, Query(alias="to", description="of the axis; to the last if absent")] = None,
+    step: Annotated[float | None, Query(gt=0, description="give one point for each so much of the axis")] = None,
+    by: Annotated[
+        Literal["clock", "events"] | None,
+        Query(description="the axis: seconds since the epoch, or labelled events; the clock where it is known"),
+    ] = None,
+) -> JSONResponse:
+    """The window's figures at every so many events, closely for the latest, thinned for older ones."""
+    figures = learner.view.figures
+    axis: Literal["clock", "events"] = by or ("events" if figures.clock != figures.clock else "clock")
+    return JSONResponse({"by": axis, **figures.history(start, stop, step, axis)})
+
+
+@router.get(
+    "/learners/{name}/metrics/curves",
+    tags=["figures"],
+    summary="ROC, precision-recall, histogram, reliability, confusion",
+    response_model=dict[str, Any],
+    responses=problems(404, 422, 500, 503),
+)
+async def curves(
+    learner: TheLearner,
+    points: Annotated[int, Query(ge=2, le=2000, description="of each curve at most")] = 200,
+) -> JSONResponse:
+    """Curves of the window; of an ordinal learner the confusion matrix."""
+    figures = learner.view.figures.frozen()
+    return JSONResponse(await asyncio.to_thread(figures.curves, points))
+
+
+@router.get(
+    "/learners/{name}/alarms",
+    tags=["figures"],
+    summary="Drift alarms",
+    response_model=schemas.Alarms,
+    responses=problems(404, 422, 500, 503),
+)
+async def alarms(
+    learner: TheLearner, since: Annotated[int, Query(ge=0, description="the first number to give")] = 0
+) -> JSONResponse:
+    """Falls of the AUC and changes of the served scores' distribution that were found, oldest first."""
+    figures = learner.view.figures
+    return JSONResponse({"counts": figures.alarm_counts, "alarms": figures.alarms(since)})
+
+
+@router.get(
+    "/learners/{name}/metrics/stream",
+    tags=["figures"],
+    summary="The figures as they change",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {}}}, **problems(404, 422, 429, 500, 503)},
+)
+async def pushed(
+    request: Request,
+    learner: TheLearner,
+    last_event_id: Annotated[str | None, Header(description="the id of the last event seen, when reconnecting")] = None,
+) -> StreamingResponse:
+    """Server-sent events: `figures`, `point`, `alarm`, `reset`, `gone`. Whoever reconnects by an id misses nothing."""
+    since = None
+    if last_event_id:
+        since = parsed_id(last_event_id)
+        if since is None:
+            detail = f"is {last_event_id[:100]!r}; expected the id of an event of this stream"
+            raise Invalid("the stream cannot go on from there", [Problem("/last-event-id", detail)])
+    state = request.app.state
+    if state.streams >= state.settings.max_streams:
+        raise TooManyStreams(f"{state.streams} streams are open, this node's limit")
+    return _Counted(state, stream(learner, since, state.closing))
+
+
+class _Counted(StreamingResponse):
+    """A stream, which counts as open until the connection is done with, whether or not anything was read from it."""
+
+    def __init__(self, state: State, events: AsyncIterator[bytes]) -> None:
+        super().__init__(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
+        self._state = state
+        state.streams += 1
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._state.streams -= 1

@@ -1,0 +1,196 @@
+"""Groups: learners that receive the same stream, side by side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from fastapi import APIRouter, Depends, Response
+from fastapi.responses import JSONResponse
+
+from learners.comparison import GroupConfig
+from learners.config import Config
+from learners.parameters import Refused
+from service import examples, schemas
+from service.errors import Invalid
+from service.groups import HostedGroup
+from service.hosted import Hosted
+from service.routes.common import BODY, TheBody, TheEngine, TheName, problems
+from service.serving import Labelled
+from service.wire import decode_events, decode_json, decode_labels, decode_update, encode_learnt, encode_scores
+
+__all__ = ["router"]
+
+router = APIRouter()
+
+
+async def the_group(name: TheName, engine: TheEngine) -> HostedGroup:
+    """The group of the path; 404 where there is none."""
+    return engine.group(name)
+
+
+TheGroup = Annotated[HostedGroup, Depends(the_group)]
+Decoded = TypeVar("Decoded")
+
+
+def _document(name: str, group: HostedGroup) -> dict[str, Any]:
+    return {
+        "name": name,
+        "config": group.config.to_json(),
+        "position": group.position,
+        "events": int(group.view.counts[0]),
+        "failed": None if group.failed is None else group.failed.detail,
+    }
+
+
+@router.put(
+    "/groups/{name}",
+    tags=["groups"],
+    summary="Name learners that receive the same stream",
+    response_model=schemas.GroupDocument,
+    responses={201: {"description": "Created", "model": schemas.GroupDocument}, **problems(*BODY, 409, 500, 503)},
+    openapi_extra=schemas.request_body(schemas.GroupBody, examples.GROUP),
+)
+async def create(name: TheName, engine: TheEngine, body: TheBody) -> JSONResponse:
+    """Create a group of learners that are there; 200 where it exists with the same configuration, 409 with another."""
+    try:
+        config = GroupConfig.of(decode_json(body))
+    except Refused as error:
+        raise Invalid("the group is refused; nothing was created", error.problems) from None
+    group, new = await engine.create_group(name, config)
+    return JSONResponse(_document(name, group), status_code=201 if new else 200)
+
+
+@router.get("/groups", tags=["groups"], summary="List the groups", response_model=schemas.GroupList)
+async def index(engine: TheEngine) -> JSONResponse:
+    """Every group of this node, by name, and those of the store that it cannot host."""
+    groups = [_document(name, engine.groups[name]) for name in sorted(engine.groups)]
+    return JSONResponse({"groups": groups, "unavailable": engine.left_out(groups=True)})
+
+
+@router.get(
+    "/groups/{name}",
+    tags=["groups"],
+    summary="Show a group",
+    response_model=schemas.GroupDocument,
+    responses=problems(404, 422, 500, 503),
+)
+async def show(name: TheName, group: TheGroup) -> JSONResponse:
+    """Its learners and how far it has come."""
+    return JSONResponse(_document(name, group))
+
+
+@router.delete(
+    "/groups/{name}",
+    tags=["groups"],
+    summary="Delete a group",
+    status_code=204,
+    responses=problems(404, 422, 500, 503),
+)
+async def delete(name: TheName, engine: TheEngine) -> Response:
+    """Delete a group and its comparison; the learners stay."""
+    await engine.delete_group(name)
+    return Response(status_code=204)
+
+
+async def _decoded(
+    decode: Callable[[bytes, Config], Decoded], body: bytes, members: dict[str, Hosted]
+) -> dict[str, Decoded]:
+    """The body as each learner takes it, decoded once for all that take it in the same way; refused as a whole."""
+    found: dict[tuple[object, ...], Decoded] = {}
+    out: dict[str, Decoded] = {}
+    for name, member in members.items():
+        config = member.learner.config
+        field = None if config.threshold is None else config.threshold.field
+        key = (config.features, config.params if config.features.sparse else None, field, config.timed)
+        if key not in found:
+            try:
+                found[key] = await asyncio.to_thread(decode, body, config)
+            except Invalid as error:
+                raise Invalid(f"{name}: {error.detail}", error.problems) from None
+        out[name] = found[key]
+    return out
+
+
+async def _learn(engine: TheEngine, group: HostedGroup, body: bytes, decode: Any) -> Response:
+    members = engine.members(group)
+    events: dict[str, Labelled] = await _decoded(decode, body, members)
+    answer = await group.learn(members, events)
+
+    def encode() -> bytes:
+        replies = {name: msgspec.Raw(encode_learnt(one, events[name].ids)) for name, one in answer.learnt.items()}
+        head = {"position": answer.position, "compared": answer.compared}
+        return msgspec.json.encode({**head, "learners": replies})
+
+    return Response(await asyncio.to_thread(encode), media_type="application/json")
+
+
+@router.post(
+    "/groups/{name}/update",
+    tags=["groups"],
+    summary="Learn labelled events in every learner of the group",
+    response_model=schemas.GroupUpdateReply,
+    responses=problems(*BODY, 404, 409, 500, 503),
+    openapi_extra=schemas.request_body(schemas.UpdateBody, examples.UPDATE),
+)
+async def update(engine: TheEngine, group: TheGroup, body: TheBody) -> Response:
+    """As the learners' own `update`, for all of them; what they had said before is compared."""
+    return await _learn(engine, group, body, decode_update)
+
+
+@router.post(
+    "/groups/{name}/labels",
+    tags=["groups"],
+    summary="Label events that the group served, by id",
+    response_model=schemas.GroupUpdateReply,
+    responses=problems(*BODY, 404, 500, 503),
+    openapi_extra=schemas.request_body(schemas.LabelsBody, examples.LABELS),
+)
+async def labels(engine: TheEngine, group: TheGroup, body: TheBody) -> Response:
+    """As the learners' own `labels`, for all of them; what they had served is compared."""
+    return await _learn(engine, group, body, decode_labels)
+
+
+@router.post(
+    "/groups/{name}/predict",
+    tags=["groups"],
+    summary="Score events by every learner of the group",
+    response_model=schemas.GroupPredictReply,
+    responses=problems(*BODY, 404, 500, 503),
+    openapi_extra=schemas.request_body(schemas.PredictBody, examples.PREDICT),
+)
+async def predict(engine: TheEngine, group: TheGroup, body: TheBody) -> Response:
+    """As the learners' own `predict`; each remembers events with an id."""
+    members = engine.members(group)
+    decoded = await _decoded(decode_events, body, members)
+    said = await group.predict(members, {name: events for name, (events, _) in decoded.items()})
+
+    def encode() -> bytes:
+        replies = {}
+        for name, one in said.items():
+            head = {
+                "position": one.position,
+                "ready": one.view.not_ready is None,
+                "remembered": one.remembered,
+                "stale_seconds": group.node.stale_seconds,
+            }
+            replies[name] = msgspec.Raw(encode_scores(one.scores, decoded[name][0].ids, head))
+        return msgspec.json.encode({"learners": replies})
+
+    return Response(await asyncio.to_thread(encode), media_type="application/json")
+
+
+@router.get(
+    "/groups/{name}/compare",
+    tags=["groups"],
+    summary="Compare the learners of the group",
+    response_model=schemas.Comparison,
+    responses=problems(404, 422, 500, 503),
+)
+async def compare(name: TheName, group: TheGroup) -> JSONResponse:
+    """AUCs and their differences over the window, with intervals, and tests that stay right however often one looks."""
+    view = group.view.frozen()
+    told = await asyncio.to_thread(view.as_json)
+    return JSONResponse({"name": name, "position": group.position, **told})

@@ -1,0 +1,171 @@
+"""Learners: create, show, list, change, delete; their digests and snapshots."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Response
+from fastapi.responses import JSONResponse
+
+from learners.config import Config
+from learners.parameters import Refused
+from service import examples, schemas
+from service.errors import Invalid
+from service.hosted import Hosted
+from service.routes.common import BODY, TheBody, TheEngine, TheLearner, TheName, problems
+from service.wire import decode_json
+
+__all__ = ["router"]
+
+router = APIRouter()
+
+
+def _document(hosted: Hosted) -> dict[str, Any]:
+    view = hosted.view
+    counts = view.class_counts
+    return {
+        "name": hosted.name,
+        "config": hosted.learner.config.to_json(),
+        "position": hosted.position,
+        "events": sum(counts.values()),
+        "class_counts": counts,
+        "ready": view.not_ready is None,
+        "not_ready": view.not_ready,
+        "fit": None
+        if view.fitted_events is None
+        else {
+            "events": view.fitted_events,
+            "running": hosted.fits.running,
+            "waiting": hosted.fits.waiting,
+            "failed": hosted.fits.failed,
+        },
+        "columns": view.columns,
+        "sources": view.sources,
+        "queued_events": hosted.queued_events,
+        "snapshot": None if hosted.snapshots.newest is None else hosted.snapshots.newest._asdict(),
+        "pending": None if hosted.serving.pending is None else hosted.serving.pending._asdict(),
+        "stale_seconds": hosted.node.stale_seconds,
+        "failed": None if hosted.failed is None else hosted.failed.detail,
+    }
+
+
+@router.put(
+    "/learners/{name}",
+    tags=["learners"],
+    summary="Create a learner",
+    response_model=schemas.LearnerDocument,
+    responses={201: {"description": "Created", "model": schemas.LearnerDocument}, **problems(*BODY, 409, 500, 503)},
+    openapi_extra=schemas.request_body(schemas.LearnerConfig, examples.CREATE),
+)
+async def create(name: TheName, engine: TheEngine, body: TheBody) -> JSONResponse:
+    """Create a learner; 200 where it exists with the same configuration, 409 where it has another."""
+    try:
+        config = await asyncio.to_thread(Config.of, decode_json(body))
+    except Refused as error:
+        raise Invalid("the configuration is refused; nothing was created", error.problems) from None
+    hosted, new = await engine.create(name, config)
+    return JSONResponse(_document(hosted), status_code=201 if new else 200)
+
+
+@router.get("/learners", tags=["learners"], summary="List the learners", response_model=schemas.LearnerList)
+async def index(engine: TheEngine) -> JSONResponse:
+    """Every learner of this node, by name, and those of the store that it cannot host."""
+    learners = [_document(engine.hosted[name]) for name in sorted(engine.hosted)]
+    return JSONResponse({"learners": learners, "unavailable": engine.left_out(groups=False)})
+
+
+@router.get(
+    "/learners/{name}",
+    tags=["learners"],
+    summary="Show a learner",
+    response_model=schemas.LearnerDocument,
+    responses=problems(404, 422, 500, 503),
+)
+async def show(learner: TheLearner) -> JSONResponse:
+    """Its configuration, position, class counts and readiness."""
+    return JSONResponse(_document(learner))
+
+
+@router.patch(
+    "/learners/{name}",
+    tags=["learners"],
+    summary="Change settings",
+    response_model=schemas.LearnerDocument,
+    responses=problems(*BODY, 404, 500, 503),
+    openapi_extra=schemas.request_body(schemas.LearnerChange, examples.CHANGE),
+)
+async def change(learner: TheLearner, body: TheBody) -> JSONResponse:
+    """Change the threshold's objective, the figures' settings or what is done about late labels.
+
+    What was learnt stays: the model, the calibration, the figures, and all that any objective's threshold follows from.
+    """
+    await learner.change(decode_json(body))
+    return JSONResponse(_document(learner))
+
+
+@router.delete(
+    "/learners/{name}",
+    tags=["learners"],
+    summary="Delete a learner",
+    status_code=204,
+    responses=problems(404, 422, 500, 503),
+)
+async def delete(name: TheName, engine: TheEngine) -> Response:
+    """Delete a learner with its log and its snapshots."""
+    await engine.delete(name)
+    return Response(status_code=204)
+
+
+@router.get(
+    "/learners/{name}/digest",
+    tags=["learners"],
+    summary="A hash of the state",
+    response_model=schemas.Digest,
+    responses=problems(404, 422, 500, 503),
+)
+async def digest(learner: TheLearner) -> dict[str, Any]:
+    """The position and a hash of the whole state there."""
+    position, value = await learner.digest()
+    return {"position": position, "digest": value}
+
+
+# Snapshots
+
+
+@router.get(
+    "/learners/{name}/snapshots",
+    tags=["snapshots"],
+    summary="List the snapshots",
+    response_model=schemas.SnapshotList,
+    responses=problems(404, 422, 500, 503),
+)
+async def snapshots(learner: TheLearner, engine: TheEngine) -> dict[str, Any]:
+    """The retained snapshots, newest first."""
+    found = await engine.node.reached(engine.node.store.snapshots(learner.name, learner.birth))
+    return {"snapshots": [one._asdict() for one in found]}
+
+
+@router.post(
+    "/learners/{name}/snapshots",
+    tags=["snapshots"],
+    summary="Take a snapshot",
+    status_code=201,
+    response_model=schemas.SnapshotDocument,
+    responses=problems(404, 422, 500, 503),
+)
+async def snapshot(learner: TheLearner) -> dict[str, Any]:
+    """Save the state now."""
+    return (await learner.save())._asdict()
+
+
+@router.post(
+    "/learners/{name}/snapshots/{position}/restore",
+    tags=["snapshots"],
+    summary="Roll back to a snapshot",
+    response_model=schemas.Restored,
+    responses=problems(404, 422, 500, 503),
+)
+async def restore(learner: TheLearner, position: Annotated[int, Path(ge=1, le=2**53)]) -> dict[str, Any]:
+    """Go on from a snapshot: what was learnt after it is undone, figures and remembered ids included."""
+    return {"position": await learner.restore(position)}

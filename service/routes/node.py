@@ -1,0 +1,74 @@
+"""The node: its catalogue, and whether it is well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+
+from learners import algorithms
+from learners.calibration import Calibration
+from learners.catalogue import describe
+from learners.config import KINDS, Whole
+from learners.embedding import Embedding
+from learners.figures import Figures
+from learners.late import LateLabels
+from learners.scaling import Scaling
+from learners.threshold import Threshold
+from service import schemas
+from service.engine import Engine
+from service.routes.common import TheEngine
+
+__all__ = ["router"]
+
+router = APIRouter()
+
+
+@router.get("/algorithms", tags=["node"], summary="The catalogue", response_model=schemas.Catalogue)
+async def catalogue() -> dict[str, Any]:
+    """Every algorithm, and the settings of the other parts of a learner, with JSON schemas."""
+    parts = {
+        "features": {kind: one.schema() for kind, one in KINDS.items()},
+        "scaling": Scaling.schema(),
+        "embedding": Embedding.schema(),
+        "calibration": Calibration.schema(),
+        "threshold": Threshold.schema(),
+        "figures": Figures.schema(),
+        "late": LateLabels.schema(),
+        "learner": Whole.schema(),
+    }
+    return {"algorithms": [describe(name) for name in algorithms()], "parts": parts}
+
+
+@router.get("/health/live", tags=["node"], summary="Is the process alive", response_model=schemas.Health)
+async def live(engine: TheEngine) -> JSONResponse:
+    """200 as long as the event loop runs."""
+    return JSONResponse(_health(engine))
+
+
+@router.get(
+    "/health/ready",
+    tags=["node"],
+    summary="Can it take updates",
+    response_model=schemas.Health,
+    responses={503: {"description": "Not now", "model": schemas.Health}},
+)
+async def ready(engine: TheEngine) -> JSONResponse:
+    """200 once every learner is here and while the store answers, else 503."""
+    health = _health(engine)
+    return JSONResponse(health, status_code=200 if health["status"] == "ok" else 503)
+
+
+def _health(engine: Engine) -> dict[str, Any]:
+    status = "ok"
+    if engine.node.unreachable is not None:
+        status = "store-unavailable"
+    elif not engine.ready:
+        status = "starting"
+    return {
+        "status": status,
+        "detail": engine.node.unreachable,
+        "learners": len(engine.hosted),
+        "stale_seconds": engine.node.stale_seconds,
+    }

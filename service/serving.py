@@ -1,0 +1,356 @@
+"""What a learner's host says of events whose label may come later, and what it does when it comes, or never comes.
+
+    predict with ids -> score by the present view -> record and remembered events, one durable step -> reply
+    labels by id     -> recall what was served -> a batch like any other
+    no label in time -> where the learner is to take that for a negative: a batch of such labels
+
+Scoring waits for no learning: the record of what was served is appended past the learner's task, which then follows
+the log. A decision that has an account to keep (a budget of alerts) is made on a copy of it, which knows of what was
+served here and is not applied yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.arrays import Matrix, Rows, Vector
+from learners.batch import Batch, Late, Segment, Served, length, spread, take
+from learners.decision import Decision
+from learners.ids import hashes_of
+from learners.learner import Learner
+from learners.scorer import Scores, View
+from service.codec import pack_record
+from service.errors import StoreUnavailable
+from service.node import Node
+from service.remembering import pack_served, unpack_served
+from service.store import Bounds, Pending, Remembered
+
+__all__ = ["Events", "Labelled", "Owner", "Predicted", "Serving"]
+
+logger = logging.getLogger("rarestream.serving")
+
+_INLINE_WORK = 2**23  # multiplications of a request to score, some milliseconds, above which a thread makes them
+_LARGE = 2**10  # events of a request from which on a thread packs what is to be remembered
+_ASSUMED = 1000  # labels of one record
+
+
+class Events(NamedTuple):
+    """n unlabelled events as columns."""
+
+    rows: Rows
+    ids: tuple[str | None, ...]
+    times: Vector | None = None  # seconds since the epoch, NaN where not given
+    costs: Vector | None = None
+
+
+class Labelled(NamedTuple):
+    """n labelled events as columns, some of which carry no features but the id of an event that was served."""
+
+    rows: Rows  # of those that carry features, in order
+    carried: NDArray[np.bool_]  # (n,) which these are
+    labels: Vector
+    weights: Vector | None
+    times: Vector | None  # of the event; of a label without features when that became known
+    ids: tuple[str | None, ...] | None
+    segments: tuple[Segment, ...] = ()
+    costs: Vector | None = None  # (k,) of those that carry features
+
+
+class Predicted(NamedTuple):
+    """The answer to one predict."""
+
+    view: View
+    scores: Scores
+    position: int
+    remembered: int  # events whose labels may come by id
+
+
+class Owner(Protocol):
+    """What serving needs of the learner's host."""
+
+    name: str
+    birth: bytes
+    position: int
+    node: Node
+    view: View
+
+    @property
+    def learner(self) -> Learner:
+        """What serves."""
+        ...
+
+    def put(self, run: Callable[[], Awaitable[None]], first: bool = False) -> asyncio.Future[None]:
+        """Have something done while the learner is at rest."""
+        ...
+
+    def follow(self) -> None:
+        """Start catching up with the log."""
+        ...
+
+    async def read_on(self) -> None:
+        """Apply what other nodes have appended. Only in what was `put`."""
+        ...
+
+    async def log_batch(self, batch: Batch) -> None:
+        """Append a batch and learn it. Only in what was `put`."""
+        ...
+
+
+class Serving:
+    """Serves the events of one learner."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self.pending: Pending | None = None  # what the store remembers, as it last said
+        self._under_way: dict[bytes, tuple[Scores, Vector, bool]] = {}  # not applied yet, in order
+        self._own: set[bytes] = set()  # tokens of what was served here and is not applied yet
+        self._account: Decision | None = None  # the decision stage after those
+        self._account_of: View | None = None
+        self._assuming: asyncio.Future[None] | None = None
+
+    # Scoring
+
+    async def predict(self, events: Events, view: View | None = None) -> Predicted:
+        """Score events by a view, or the present one, and remember those with an id where the store answers."""
+        owner = self._owner
+        named = [i for i, one in enumerate(events.ids) if one is not None]
+        position = owner.position
+        if view is None:
+            view = owner.view
+        if view.scorer.work(events.rows) > _INLINE_WORK:
+            view = replace(view, scorer=view.scorer.frozen())
+            values = await asyncio.to_thread(view.scorer.values, events.rows)
+        else:
+            values = view.scorer.values(events.rows)
+        scores = view.scorer.said(values, events.costs)
+        if not named or owner.node.unreachable is not None:
+            return Predicted(view, scores, position, 0)
+        places = np.array(named)
+        times = np.full(len(events.ids), math.nan) if events.times is None else events.times
+        times = np.where(np.isnan(times), time.time(), times)[places]
+        told = Scores._make(None if column is None else column[places] for column in scores)
+        costs = None if events.costs is None else events.costs[places]
+        token = uuid.uuid4().bytes
+        self._own.add(token)
+        if view.scorer.decision.accounts:
+            told = self._decide(view, values[places], told, costs, times, token)
+            for column, decided in zip(scores, told, strict=True):
+                if column is not None and decided is not None:
+                    column[places] = decided
+        elif view.not_ready is not None and owner.learner.config.labels.ranks is None:
+            told = told._replace(decisions=np.zeros_like(told.decisions))  # nothing was called anything
+        ids = [one for one in events.ids if one is not None]
+        standing = False
+        try:
+            await self._remember(events.rows, places, ids, times, told, costs, position, token, view.not_ready is None)
+            standing = True
+        except StoreUnavailable as error:  # scoring goes on without a store; the reply says that nothing is remembered
+            logger.warning("%s does not remember what it served: %s", owner.name, error.detail)
+            return Predicted(view, scores, position, 0)
+        finally:  # also where the caller has hung up: what never comes into the log must not stay on the account
+            if not standing:
+                self._given_up(token)
+        owner.follow()
+        return Predicted(view, scores, position, len(ids))
+
+    def _given_up(self, token: bytes) -> None:
+        """It is not known to be in the log: the account is made anew, without it."""
+        self.applied(token)
+        self._account_of = None
+
+    def _decide(
+        self, view: View, values: Matrix, told: Scores, costs: Vector | None, times: Vector, token: bytes
+    ) -> Scores:
+        """Decide on the account, which then knows of it."""
+        if self._account is None or self._account_of is not self._owner.view:
+            self._account = self._owner.view.scorer.decision.frozen()
+            for told_before in self._under_way.values():
+                self._account.note(*told_before)
+            self._account_of = self._owner.view
+        under_way = [clocks[-1] for _, clocks, _ in self._under_way.values()]  # ascending
+        clock = np.fmax(self._owner.view.figures.clock, under_way[-1] if under_way else math.nan)
+        clocks = np.fmax.accumulate(np.concatenate([[clock], times]))[1:]
+        ready = view.not_ready is None
+        if ready:
+            told = self._account.serve(values, costs, clocks)
+        else:  # nothing is called anything, so nothing of the budget is spent
+            told = told._replace(decisions=np.zeros_like(told.decisions))
+        self._under_way[token] = (told, clocks, ready)
+        return told
+
+    async def _remember(
+        self,
+        rows: Rows,
+        places: NDArray[np.int64],
+        ids: Sequence[str],
+        times: Vector,
+        told: Scores,
+        costs: Vector | None,
+        position: int,
+        token: bytes,
+        ready: bool,
+    ) -> None:
+        owner = self._owner
+        late = owner.learner.config.late
+        clock = np.fmax(owner.view.figures.clock, times.max())
+        before = clock - late.label_ttl if late.unlabelled == "nothing" else -math.inf
+
+        def pack() -> tuple[bytes, list[Remembered]]:
+            chosen = _rows_at(rows, places)
+            kept = pack_served(chosen, told, costs, position)
+            record = Served(hashes_of(ids), times, *told, ready=ready)
+            remembered = [Remembered(*one) for one in zip(ids, times.tolist(), kept, strict=True)]
+            return pack_record(record), remembered
+
+        data, remembered = await asyncio.to_thread(pack) if len(ids) > _LARGE else pack()
+        bounds = Bounds(late.max_events, late.max_bytes, before)
+        store = owner.node.store
+        self.pending = await owner.node.reached(store.serve(owner.name, owner.birth, (token, data), remembered, bounds))
+
+    def applied(self, token: bytes) -> bool:
+        """A record of the log has been applied; whether it is of what was served here."""
+        self._under_way.pop(token, None)
+        own = token in self._own
+        self._own.discard(token)
+        return own
+
+    def jumped(self) -> None:
+        """The learner has come to where it is by a snapshot: what was under way may lie before it."""
+        self._under_way.clear()
+        self._own.clear()
+        self._account_of = None
+
+    # Labels
+
+    async def joined(self, events: Labelled) -> tuple[Batch, NDArray[np.bool_]]:
+        """The batch of labelled events, those without features joined with what was served; which have expired, (n,).
+
+        An event that was served too long ago, or never, goes in by its id alone: its label may correct one that was
+        learnt.
+        """
+        owner = self._owner
+        n = len(events.labels)
+        expired = np.zeros(n, dtype=np.bool_)
+        if events.carried.all():
+            rows = events.rows
+            times, late, costs = events.times, None, events.costs
+        else:
+            places = np.flatnonzero(~events.carried)
+            ids = [one for one, carried in zip(events.ids or (), events.carried, strict=True) if not carried]
+            assert None not in ids
+            store = owner.node.store
+            found = await owner.node.reached(store.recall(owner.name, owner.birth, [one or "" for one in ids]))
+            rows, times, late, costs = self._join(events, places, found, expired)
+        return Batch(rows, events.labels, events.weights, times, events.ids, events.segments, costs, late), expired
+
+    def _join(
+        self,
+        events: Labelled,
+        places: NDArray[np.int64],
+        found: Sequence[Remembered | bool | None],
+        expired: NDArray[np.bool_],
+    ) -> tuple[Rows, Vector, Late, Vector | None]:
+        n = len(events.labels)
+        given = np.full(n, math.nan) if events.times is None else events.times
+        now = time.time()
+        labelled = np.where(events.carried, math.nan, np.where(np.isnan(given), now, given))
+        policy = self._owner.learner.config.late
+        clock = self._owner.view.figures.clock
+        known: list[tuple[int, Remembered]] = []
+        for place, one in zip(places.tolist(), found, strict=True):
+            if isinstance(one, Remembered):
+                age = np.fmax(clock, labelled[place]) - one.time
+                if policy.unlabelled == "negative" or age <= policy.label_ttl:
+                    known.append((place, one))
+                    continue
+            expired[place] = one is not None
+        at = np.array([place for place, _ in known], dtype=np.int64)
+        config = self._owner.learner.config
+        like = config.encode([])
+        what = f"what was remembered of {self._owner.name}"
+        told = unpack_served([one.data for _, one in known], like, what)
+        late = Late.none(n)._replace(labelled=labelled)
+        late.served[at] = True
+        late.bare[places] = True
+        late.bare[at] = False
+        for column, values in (
+            (late.scores, told.scores),
+            (late.probabilities, told.probabilities),
+            (late.thresholds, told.thresholds),
+            (late.decisions, told.decisions),
+        ):
+            column[at] = values
+        times = np.where(events.carried, given, math.nan)
+        times[at] = [one.time for _, one in known]
+        own = np.flatnonzero(events.carried)
+        rows = spread([(events.rows, own), (told.rows, at)], n, like)
+        costs = np.ones(n)
+        costs[at] = told.costs
+        if events.costs is not None:
+            costs[own] = events.costs
+        return rows, times, late, costs if (costs != 1.0).any() else None
+
+    # Labels that never come
+
+    def tick(self) -> None:
+        """Called now and then: what has waited too long for its label is taken for negative, if it is to be."""
+        waits = self._assuming is not None and not self._assuming.done()
+        if self._owner.learner.config.late.unlabelled == "negative" and not waits:
+            self._assuming = self._owner.put(self._assume)
+
+    async def _assume(self) -> None:
+        owner = self._owner
+        ttl, clock = owner.learner.config.late.label_ttl, float(owner.learner.metrics.clock)
+        if math.isnan(clock):
+            return
+        store = owner.node.store
+        before = clock - ttl
+        found = await owner.node.reached(store.expired(owner.name, owner.birth, before, _ASSUMED))
+        if not found:
+            return
+        await owner.read_on()  # another node may have assumed them already
+        known = owner.learner.known([one.id for one in found])
+        missing = [one for one, learnt in zip(found, known, strict=True) if not learnt]
+        if missing:
+            await owner.log_batch(self._assumed(missing, ttl))
+        ids = [one.id for one in found]
+        self.pending = await owner.node.reached(store.forget(owner.name, owner.birth, ids))
+        self._assuming = owner.put(self._assume)  # after whatever else waits
+
+    def _assumed(self, missing: Sequence[Remembered], ttl: float) -> Batch:
+        n = len(missing)
+        like = self._owner.learner.config.encode([])
+        told = unpack_served([one.data for one in missing], like, f"what was remembered of {self._owner.name}")
+        times = np.array([one.time for one in missing])
+        late = Late(
+            np.ones(n, dtype=np.bool_),
+            np.zeros(n, dtype=np.bool_),
+            np.ones(n, dtype=np.bool_),
+            told.scores,
+            told.probabilities,
+            told.thresholds,
+            told.decisions,
+            times + ttl,
+        )
+        ids = tuple(one.id for one in missing)
+        return Batch(told.rows, np.full(n, -1.0), None, times, ids, costs=told.costs, late=late)
+
+
+def _rows_at(rows: Rows, places: NDArray[np.int64]) -> Rows:
+    """Some of the rows, in ascending order."""
+    n = length(rows)
+    if len(places) == n:
+        return rows
+    mask = np.zeros(n, dtype=np.bool_)
+    mask[places] = True
+    return take(rows, mask)

@@ -1,0 +1,102 @@
+"""The SQLite store's transactions: group commit, one fsync for all that waits, and reads that see one moment."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from service.errors import StoreUnavailable
+
+__all__ = ["Work", "Write", "commit", "consistent", "deliver"]
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+
+
+@dataclass(slots=True)
+class Write:
+    """A piece of work for the writer, and who waits for it."""
+
+    work: Work[Any]
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: Exception | None = None
+
+    def deliver(self) -> None:
+        """In the event loop: hand the outcome over."""
+        if self.future.done():
+            return  # the caller was cancelled; the work stands
+        if self.error is None:
+            self.future.set_result(self.result)
+        else:
+            self.future.set_exception(self.error)
+
+
+def _unavailable(error: sqlite3.Error) -> StoreUnavailable:
+    """The disk is full, the file is locked, the device fails, the file is damaged: SQLite's own words say which."""
+    return StoreUnavailable(f"SQLite: {error}")
+
+
+def consistent(db: sqlite3.Connection, work: Work[T]) -> T:
+    """Read: all of `work` sees the same moment."""
+    try:
+        db.execute("BEGIN")
+        try:
+            return work(db)
+        finally:
+            db.rollback()
+    except sqlite3.Error as error:
+        raise _unavailable(error) from error
+
+
+def commit(db: sqlite3.Connection, group: list[Write]) -> None:
+    """Run a group in one transaction and leave each outcome in its `Write`.
+
+    Where the transaction fails as a whole, each is run in one of its own: a record that the disk has no room for does
+    not fail those that fit.
+    """
+    if not group:
+        return
+    try:
+        db.rollback()  # nothing to do but where the rollback below failed
+        db.execute("BEGIN IMMEDIATE")
+    except sqlite3.Error as error:  # locked for too long: it would be so for each alone, too
+        for write in group:
+            write.error = _unavailable(error)
+        return
+    try:
+        for write in group:
+            _attempt(db, write)
+        db.execute("COMMIT")
+    except sqlite3.Error as error:
+        with suppress(sqlite3.Error):
+            db.rollback()  # nothing to do where SQLite has rolled back by itself
+        if len(group) == 1:
+            group[0].error = _unavailable(error)
+        else:
+            for write in group:
+                commit(db, [write])
+
+
+def _attempt(db: sqlite3.Connection, write: Write) -> None:
+    """Run one piece of work; if it fails, undo it alone. Raises where the whole transaction is lost."""
+    write.error = None
+    db.execute("SAVEPOINT work")
+    try:
+        write.result = write.work(db)
+    except Exception as error:  # whatever it is, it is the caller's, who gets it from the future
+        if isinstance(error, sqlite3.Error) and not db.in_transaction:
+            raise
+        db.execute("ROLLBACK TO work")
+        write.error = _unavailable(error) if isinstance(error, sqlite3.Error) else error
+    db.execute("RELEASE work")
+
+
+def deliver(group: list[Write]) -> None:
+    """In the event loop: hand every outcome over."""
+    for write in group:
+        write.deliver()

@@ -1,0 +1,89 @@
+"""The benchmark of alarms and verdicts: what it measures on streams where the answer is known, and what it prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from benchmarks import alarm_streams, alarms
+from benchmarks.alarm_streams import SETTINGS, Effort
+
+TINY = Effort(streams=2, powers=2, positives=200, most_positives=400, stationary=2, events=3000, seconds=0.0)
+
+
+def test_it_measures_and_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "deep" / "alarms.json"
+    monkeypatch.setattr(alarms, "QUICK", TINY)
+    monkeypatch.setattr(alarm_streams, "RUN_IN", 40)
+    monkeypatch.setattr(alarm_streams, "LONGEST", 10)
+    monkeypatch.setattr("sys.argv", ["alarms", "--quick", "--streams", "3", "--json", str(path)])
+    alarms.main()
+    figures = json.loads(path.read_text())
+    assert figures["effort"]["streams"] == 3
+    assert [row["setting"] for row in figures["equals"]] == [setting.name for setting in SETTINGS]
+    assert all(row["verdicts"] <= row["streams"] == 3 for row in figures["equals"])
+    assert len(figures["differences"]) == 12
+    assert [row["events"] for row in figures["false alarms"]] == [6000] * 12
+    assert [row["streams"] for row in figures["falls"]] == [1, 3, 3] * 4
+    assert figures["served"][0] == {"change": "none", "alarms": 0, "events": 6000}
+    assert figures["served"][3]["found"] == 1.0
+    assert all(row["median"] > 0 for row in figures["costs"])
+    printed = capsys.readouterr().out
+    for words in ("1. two different scorers", "2. false alarms", "0.75 -> 0.65", "spread x 2", "3. costs", "Written: "):
+        assert words in printed
+
+
+def test_a_number_of_streams_is_at_least_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["alarms", "--streams", "0"])
+    with pytest.raises(SystemExit, match="2"):
+        alarms.main()
+    assert "--streams: expected at least 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=[setting.name for setting in SETTINGS])
+def test_the_scorers_have_the_aucs_asked_for(setting: alarm_streams.Setting) -> None:
+    random = np.random.default_rng(0)
+    labels, scores = alarm_streams.compared(setting, 200_000, (0.8, 0.8), random)
+    aucs = [roc_auc_score(labels, scores[:, j]) for j in range(2)]
+    assert aucs[0] == pytest.approx(aucs[1], abs=0.02)
+    if not setting.levels:
+        assert aucs[0] == pytest.approx(0.8, abs=0.02)
+    assert labels.mean() == pytest.approx(setting.share, rel=0.1)
+
+
+def test_placements_are_those_in_the_window() -> None:
+    random = np.random.default_rng(1)
+    n = 11_000
+    labels, scores = (random.random(n) < 0.01).astype(float), np.round(random.normal(size=n), 1)
+    found = alarm_streams.placements(labels, scores)
+    for i in range(n):
+        if labels[i] == 0:
+            assert np.isnan(found[i])
+            continue
+        part = slice(max(0, i - alarm_streams.WINDOW), i)
+        negatives = scores[part][labels[part] == 0]
+        share = ((negatives < scores[i]).mean() + (negatives <= scores[i]).mean()) / 2 if len(negatives) else np.nan
+        assert found[i] == pytest.approx(share, abs=1e-12, nan_ok=True)
+
+
+def test_a_large_fall_and_a_large_difference_are_found() -> None:
+    delays, early = alarm_streams.falls(0.95, 0.2, 5)
+    assert len(delays) == 5
+    assert early == 0
+    assert delays.max() <= alarm_streams.WITHIN
+    found = alarm_streams.verdicts(SETTINGS[3], TINY._replace(most_positives=1000), 0.9)
+    assert (found > 10).all()
+
+
+def test_upper_limits() -> None:
+    assert alarms.most_of(0, 59) == pytest.approx(1 - 0.05 ** (1 / 59))
+    assert alarms.most_of(3, 3) == 1.0
+    assert alarms.most_rate(0) == pytest.approx(-np.log(0.05))

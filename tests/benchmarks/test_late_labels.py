@@ -1,0 +1,139 @@
+"""A budget of alerts with late labels: what is sent when, what is counted, a run on a small made-up file."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from benchmarks import late_labels
+from benchmarks.late_labels import DAY, Stream
+
+FIRST = datetime(2018, 4, 1, tzinfo=UTC).timestamp()
+NAMES = (
+    "TRANSACTION_ID,TX_DATETIME,CUSTOMER_ID,TERMINAL_ID,TX_AMOUNT,TX_TIME_SECONDS,TX_TIME_DAYS,label,TX_FRAUD_SCENARIO"
+)
+
+
+def write(folder: Path, days: int, a_day: int) -> list[list[int]]:
+    """card_sim.csv.gz with frauds at one terminal in five; the labels of each day."""
+    rng = np.random.default_rng(0)
+    lines, labels = [NAMES], list[list[int]]()
+    for day in range(days):
+        labels.append([])
+        for i in range(a_day):
+            second = day * 86_400 + i * 86_400 // a_day
+            terminal = int(rng.integers(0, 10))
+            label = int(terminal < 2 and rng.random() < 0.8)
+            amount = round(float(rng.exponential(40)), 2)
+            moment = datetime.fromtimestamp(FIRST + second, UTC).strftime("%Y-%m-%d %H:%M:%S")
+            lines.append(
+                f"{len(lines)},{moment},{rng.integers(0, 20)},{terminal},{amount},{second},{day},{label},{label}"
+            )
+            labels[-1].append(label)
+    with gzip.open(folder / "card_sim.csv.gz", "wt") as file:
+        file.write("\n".join(lines) + "\n")
+    return labels
+
+
+class Service:
+    """Answers as a service whose learner calls every event in three an alert, and keeps what it was sent."""
+
+    def __init__(self, learns: bool = True) -> None:
+        self.sent: list[tuple[str, list[dict[str, Any]]]] = []
+        self._learns = learns
+        self._scored = 0
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        what, events = request.url.path.rpartition("/")[2], json.loads(request.content)["events"]
+        self.sent.append((what, events))
+        if what == "labels":
+            return httpx.Response(200, json={"applied": len(events) if self._learns else 0})
+        first = self._scored
+        self._scored += len(events)
+        return httpx.Response(200, json={"results": [{"label": int(i % 3 == 0)} for i in range(first, self._scored)]})
+
+
+def events(count: int, apart: float) -> list[dict[str, Any]]:
+    return [
+        {"id": str(i), "time": FIRST + i * apart, "label": int(i % 6 == 0), "features": {"TX_AMOUNT": i}}
+        for i in range(count)
+    ]
+
+
+def test_nothing_is_scored_by_what_was_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(late_labels, "BATCH", 4)
+    service, apart, delay = Service(), 3600.0, 10 * 3600.0
+    with httpx.Client(base_url="http://service/", transport=httpx.MockTransport(service)) as http:
+        days = list(Stream(http, delay).run(iter(events(60, apart)), days=2))
+    assert [(day.day, day.events, day.frauds, day.alerts, day.hits) for day in days] == [
+        ("2018-04-01", 24, 4, 8, 4),
+        ("2018-04-02", 24, 4, 8, 4),
+    ]
+    assert days[0].precision == 0.5
+    assert all(len(sent) <= 4 for _, sent in service.sent)
+    labelled: list[str] = []
+    for what, sent in service.sent:
+        if what == "labels":
+            labelled += [one["id"] for one in sent]
+            assert [one["time"] for one in sent] == [FIRST + int(one["id"]) * apart + delay for one in sent]
+            assert [one["label"] for one in sent] == [int(int(one["id"]) % 6 == 0) for one in sent]
+        else:
+            known = [str(i) for i in range(48) if FIRST + i * apart + delay <= sent[0]["time"]]
+            assert labelled == known
+            assert all("label" not in one for one in sent)
+    assert labelled == [str(i) for i in range(48)]
+
+
+def test_labels_that_are_not_learnt_end_it() -> None:
+    with (
+        httpx.Client(base_url="http://service/", transport=httpx.MockTransport(Service(learns=False))) as http,
+        pytest.raises(SystemExit, match="3 of 3 labels were not learnt"),
+    ):
+        list(Stream(http, DAY).run(iter(events(3, 1.0)), days=None))
+
+
+def test_a_run_on_a_small_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = write(tmp_path, days=8, a_day=150)
+    out = tmp_path / "figures.json"
+    options = ["--datasets", tmp_path, "--days", 7, "--alerts", 9, "--delay-days", 2, "--json", out]
+    monkeypatch.setattr("sys.argv", ["late_labels", *map(str, options)])
+    late_labels.main()
+    printed = capsys.readouterr().out.splitlines()
+    found = json.loads(out.read_text())
+    assert [day["day"] for day in found["days"]] == [f"2018-04-0{day}" for day in range(1, 8)]
+    assert [day["events"] for day in found["days"]] == [150] * 7
+    assert [day["frauds"] for day in found["days"]] == [sum(day) for day in labels[:7]]
+    alerts = [day["alerts"] for day in found["days"]]
+    assert alerts[:2] == [0, 0]  # no label is known yet
+    assert max(alerts) <= 9
+    assert sum(alerts) > 9
+    assert sum(day["hits"] for day in found["days"]) > 0.5 * sum(alerts)
+    assert (found["label_coverage"], found["label_delay_median"]) == (1.0, 2 * DAY)
+    assert found["window"]["auc"] > 0.7
+    assert printed[0] == late_labels.HEADER
+    assert printed[1].split() == ["2018-04-01", "150", str(sum(labels[0])), "0", "-"]
+    assert "label coverage 1.0000, label delay: median 2 d, p90 2 d" in printed
+    assert printed[-1] == f"at most {max(alerts)} alerts a day: within the budget of 9"
+
+
+def test_a_day_above_the_budget_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, days=4, a_day=150)
+    asked = late_labels.config
+    monkeypatch.setattr(late_labels, "config", lambda algorithm, alerts: asked(algorithm, 20 * alerts))
+    options = ["--datasets", tmp_path, "--alerts", 1, "--delay-days", 1, "--algorithm", "loam-ada"]
+    monkeypatch.setattr("sys.argv", ["late_labels", *map(str, options)])
+    with pytest.raises(SystemExit) as ended:
+        late_labels.main()
+    assert ended.value.code == 1
+    assert "ABOVE the budget of 1" in capsys.readouterr().out.splitlines()[-1]

@@ -1,0 +1,398 @@
+"""Learners on the same events: figures from the definitions, bets as in the paper, corrections, states."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.stats import norm
+from sklearn.metrics import roc_auc_score
+
+from learners import comparison
+from learners.comparison import Compared, Comparison, GroupConfig
+from learners.delong import areas
+from learners.ids import hashes_of
+from learners.parameters import Refused
+
+Vector = NDArray[np.float64]
+
+
+def record(n: int, seed: int, m: int = 3, share: float = 0.3, ids: int | None = None) -> Compared:
+    """Scorers that are ever better, with ties; ids out of `ids` many, a few events without one."""
+    random = np.random.default_rng(seed)
+    labels = np.where(random.random(n) < share, 1.0, -1.0)
+    scores = random.normal(size=(n, 1)) + random.normal(size=(n, m)) + labels[:, None] * (0.2 + 0.3 * np.arange(m))
+    names = [f"e{k}" if k % 5 else None for k in random.integers(0, ids or 10**9, n)]
+    clocks = np.where(random.random(n) < 0.2, np.nan, random.integers(0, 1000, n) + np.arange(n))
+    return Compared(hashes_of(names), labels, np.round(2 * scores) / 2, clocks)
+
+
+def cut(whole: Compared, start: int, stop: int) -> Compared:
+    part = slice(start, stop)
+    return Compared(whole.hashes[part], whole.labels[part], whole.scores[part], whole.clocks[part])
+
+
+def config(m: int = 3, **settings: Any) -> GroupConfig:
+    return GroupConfig(tuple("abcdefgh"[:m]), **settings)
+
+
+def compared(whole: Compared, **settings: Any) -> Comparison:
+    out = Comparison(config(whole.scores.shape[1], **settings))
+    out.apply(whole)
+    return out
+
+
+def naive_delong(labels: Vector, scores: NDArray[np.float64]) -> tuple[Vector, NDArray[np.float64]]:
+    """AUCs (m,) and their covariance (m, m) by all pairs."""
+    P, N = scores[labels > 0], scores[labels < 0]
+    with np.errstate(invalid="ignore"):
+        psi = (P[:, None] > N[None]) + 0.5 * (P[:, None] == N[None])  # (n1, n0, m)
+    S10, S01 = np.cov(psi.mean(axis=1), rowvar=False), np.cov(psi.mean(axis=0), rowvar=False)
+    return psi.mean(axis=(0, 1)), S10 / len(P) + S01 / len(N)
+
+
+class Naive:
+    """A comparison as lists and dicts."""
+
+    def __init__(self, m: int, window: int, alpha: float) -> None:
+        self.m, self.window, self.alpha = m, window, alpha
+        self.kept: list[list[Any]] = []  # hash, label, scores
+        self.events = self.duplicates = self.corrections = self.blocks = 0
+        self.clock: float | None = None
+        self.gathered: list[tuple[float, Any]] = []
+        self.d: dict[tuple[int, int], list[float]] = {pair: [] for pair in combinations(range(m), 2)}
+        self.wealth = {pair: [0.0, 0.0] for pair in self.d}
+        self.verdict: dict[tuple[int, int], tuple[str, int, float | None]] = {}
+
+    def apply(self, whole: Compared) -> None:
+        for h, y, row, clock in zip(whole.hashes, whole.labels, whole.scores, whole.clocks, strict=True):
+            if not np.isnan(clock):
+                self.clock = float(clock) if self.clock is None else max(self.clock, float(clock))
+            known = [event for event in self.kept if h and event[0] == h]
+            if known:
+                self.duplicates += known[0][1] == y
+                self.corrections += known[0][1] != y
+                known[0][1] = y
+                continue
+            self.events += 1
+            row = np.nan_to_num(row, nan=0.0, posinf=np.inf, neginf=-np.inf)
+            self.kept = [*self.kept, [h, y, row]][-self.window :]
+            self.meet(y, row)
+
+    def meet(self, y: float, row: Vector) -> None:
+        if not self.gathered or self.gathered[0][0] == y:
+            self.gathered.append((y, row))
+            return
+        others = np.array([scores for _, scores in self.gathered[-1024:]])
+        right = ((others < row) if y > 0 else (others > row)).mean(axis=0) + 0.5 * (others == row).mean(axis=0)
+        for pair, past in self.d.items():
+            d = right[pair[0]] - right[pair[1]]
+            for side, sign in enumerate((1, -1)):
+                stake = np.clip(sign * sum(past) / (1 + sum(x * x for x in past)), 0, 0.5)
+                self.wealth[pair][side] += math.log(1 + sign * stake * d)
+                if self.wealth[pair][side] >= math.log(2 / self.alpha) and pair not in self.verdict:
+                    self.verdict[pair] = ("ab"[side], self.events, self.clock)
+            past.append(d)
+        self.blocks += 1
+        self.gathered = []
+
+    def check(self, told: dict[str, Any]) -> None:
+        """That a comparison tells the same."""
+        assert (told["events"], told["duplicates"], told["corrections"], told["clock"]) == (
+            self.events,
+            self.duplicates,
+            self.corrections,
+            self.clock,
+        )
+        window = told["window"]
+        labels = np.array([event[1] for event in self.kept])
+        assert window["class_counts"] == {"negative": sum(labels < 0), "positive": sum(labels > 0)}
+        if min(window["class_counts"].values()) >= 2:
+            auc, covariance = naive_delong(labels, np.array([event[2] for event in self.kept]))
+            z = norm.ppf(0.975)
+            for j, figures in enumerate(window["auc"].values()):
+                assert figures["auc"] == pytest.approx(auc[j], abs=1e-12)
+                reach = z * math.sqrt(max(covariance[j, j], 0))
+                assert figures["interval"] == pytest.approx([max(0, auc[j] - reach), min(1, auc[j] + reach)], abs=1e-9)
+            for (a, b), figures in zip(self.d, window["differences"], strict=True):
+                assert figures["difference"] == pytest.approx(auc[a] - auc[b], abs=1e-12)
+                reach = z * math.sqrt(max(covariance[a, a] + covariance[b, b] - 2 * covariance[a, b], 0))
+                expected = np.clip([auc[a] - auc[b] - reach, auc[a] - auc[b] + reach], -1, 1)
+                assert figures["interval"] == pytest.approx(expected, abs=1e-7)
+        for pair, test in zip(self.d, told["tests"], strict=True):
+            evidence = [test["evidence"]["a_better"], test["evidence"]["b_better"]]
+            assert evidence == pytest.approx([w / math.log(10) for w in self.wealth[pair]], rel=1e-9, abs=1e-12)
+            assert (test["verdict"], test["since_events"], test["since_clock"]) == self.verdict.get(
+                pair, (None, None, None)
+            )
+            assert test["blocks"] == self.blocks
+        json.dumps(told, allow_nan=False)
+
+
+@pytest.mark.parametrize(("m", "window", "ids"), [(2, 300, None), (3, 50, 60), (5, 1, 4), (2, 7, 10)])
+def test_all_is_as_in_the_definitions_however_the_stream_is_cut(m: int, window: int, ids: int | None) -> None:
+    whole = record(700, seed=m, m=m, ids=ids)
+    whole.scores[3, 0] = np.nan
+    whole.scores[5, 1], whole.scores[6, 1] = np.inf, -np.inf
+    naive, parts = Naive(m, window, 0.3), Comparison(config(m, window=window, alpha=0.3))
+    for start, stop in pairwise([0, 0, 1, 2, 40, 41, 300, 700]):
+        part = cut(whole, start, stop)
+        naive.apply(part)
+        parts.apply(part)
+        naive.check(parts.view().as_json())
+        parts = Comparison.restored(parts.config, {name: array.copy() for name, array in parts.state().items()})
+    assert parts.digest() == compared(whole, window=window, alpha=0.3).digest()
+    assert naive.verdict or window < 50
+    assert naive.corrections > 0 or ids is None
+
+
+@given(cuts=st.lists(st.integers(0, 400), max_size=6), window=st.sampled_from([1, 63, 64, 65, 128, 1000]))
+@settings(max_examples=20, deadline=None, derandomize=True, database=None)
+def test_the_state_does_not_tell_the_batches(cuts: list[int], window: int) -> None:
+    whole = record(400, seed=9, ids=200)
+    parts = Comparison(config(window=window))
+    for start, stop in pairwise([0, *sorted(cuts), 400]):
+        parts.apply(cut(whole, start, stop))
+    assert parts.digest() == compared(whole, window=window).digest()
+
+
+def test_a_correction_is_as_if_the_label_had_been_so_from_the_start() -> None:
+    whole = record(200, seed=3)
+    names = [f"e{i}" for i in range(200)]
+    whole = Compared(hashes_of(names), whole.labels, whole.scores, whole.clocks)
+    other = compared(whole, window=150)
+    before = other.view().as_json()
+    places = [60, 100, 199]
+    again = Compared(whole.hashes[places], -whole.labels[places], whole.scores[places] + 1, np.full(3, np.nan))
+    other.apply(again)
+    labels = whole.labels.copy()
+    labels[places] *= -1
+    right = compared(Compared(whole.hashes, labels, whole.scores, whole.clocks), window=150)
+    told = other.view().as_json()
+    assert told["window"] == right.view().as_json()["window"] != before["window"]
+    assert told["tests"] == before["tests"]
+    assert (told["events"], told["duplicates"], told["corrections"]) == (200, 0, 3)
+    other.apply(again)
+    assert (other.view().as_json()["duplicates"], other.events) == (3, 200)
+    gone = Compared(whole.hashes[:1], -whole.labels[:1], whole.scores[:1], np.full(1, np.nan))
+    other.apply(gone)  # no longer in the window: an event like any other
+    assert other.events == 201
+
+
+tied = st.sampled_from([-np.inf, -1.0, 0.0, 1e-300, 2.5, np.inf])
+
+
+@given(st.lists(st.tuples(st.booleans(), st.lists(tied, min_size=3, max_size=3)), min_size=4, max_size=40))
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+def test_delong_equals_all_pairs_with_ties(events: list[tuple[bool, list[float]]]) -> None:
+    labels = np.where([label for label, _ in events], 1.0, -1.0)
+    labels[:2], labels[-2:] = 1.0, -1.0
+    scores = np.array([row for _, row in events])
+    auc, covariance = naive_delong(labels, scores)
+    found = areas(scores[labels < 0], scores[labels > 0])
+    np.testing.assert_allclose(found.auc, auc, atol=1e-12)
+    np.testing.assert_allclose(found.covariance, covariance, atol=1e-12)  # type: ignore[arg-type]
+
+
+def test_delong_on_many_events_and_against_scikit_learn() -> None:
+    whole = record(1500, seed=4, m=2, share=0.1)
+    found = areas(whole.scores[whole.labels < 0], whole.scores[whole.labels > 0])
+    auc, covariance = naive_delong(whole.labels, whole.scores)
+    np.testing.assert_allclose(found.auc, auc, atol=1e-12)
+    np.testing.assert_allclose(found.covariance, covariance, atol=1e-12)  # type: ignore[arg-type]
+    for j in range(2):
+        assert found.auc[j] == pytest.approx(roc_auc_score(whole.labels, whole.scores[:, j]), abs=1e-12)
+
+
+def test_a_learner_and_its_copy_differ_by_nothing() -> None:
+    whole = record(300, seed=5, m=2)
+    whole.scores[:, 1] = whole.scores[:, 0]
+    told = compared(whole).view().as_json()
+    assert told["window"]["differences"][0]["difference"] == 0
+    assert told["window"]["differences"][0]["interval"] == pytest.approx([0, 0], abs=1e-7)
+    assert told["tests"][0]["evidence"] == {"a_better": 0.0, "b_better": 0.0}
+    assert told["tests"][0]["verdict"] is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "reason", "intervals"),
+    [
+        ([], "no events in the window", True),
+        ([-1, -1], "no positives in the window", True),
+        ([1], "no negatives in the window", True),
+        ([1, -1, -1], "fewer than two events of a class in the window", False),
+    ],
+)
+def test_what_is_undefined_says_why(labels: list[int], reason: str, intervals: bool) -> None:
+    n = len(labels)
+    whole = Compared(np.zeros(n, np.uint64), np.array(labels, float), np.ones((n, 2)), np.full(n, np.nan))
+    told = compared(whole).view().as_json()
+    pointers = [f"/window/{place}" for place in ("auc/a", "auc/b", "differences/0")]
+    keys = ["auc", "auc", "difference"]
+    expected = [f"{place}/interval" for place in pointers]
+    if intervals:
+        expected += [f"{place}/{key}" for place, key in zip(pointers, keys, strict=True)]
+    assert told["undefined"] == dict.fromkeys(expected, reason)
+    assert told["clock"] is None
+    json.dumps(told, allow_nan=False)
+
+
+def test_the_better_one_is_found_and_the_words_say_so() -> None:
+    random = np.random.default_rng(6)
+    labels = np.where(random.random(4000) < 0.2, 1.0, -1.0)
+    scores = random.normal(size=(4000, 2)) + labels[:, None] * np.array([0.1, 0.8])
+    whole = Compared(np.zeros(4000, np.uint64), labels, scores, np.arange(4000.0))
+    (test,) = compared(whole).view().as_json()["tests"]
+    assert test["verdict"] == "b"
+    assert test["evidence"]["b_better"] > 9
+    assert test["since_clock"] == test["since_events"] - 1 < 2000
+    assert test["words"].startswith("b is better: evidence 10^")
+    assert test["words"].endswith(f" to 1 since event {test['since_events']:,}")
+    early = compared(cut(whole, 0, test["since_events"])).view().as_json()["tests"][0]
+    assert early["words"].startswith("b is better: evidence 4")  # just past 40 to 1
+    (before,) = compared(cut(whole, 0, 10)).view().as_json()["tests"]
+    assert before["words"].startswith("not decided: evidence ")
+    assert before["words"].endswith("; 40 to 1 decides")
+    turned = compared(whole)
+    turned.apply(Compared(whole.hashes, -labels, scores, whole.clocks))
+    (after,) = turned.view().as_json()["tests"]
+    assert (after["verdict"], after["since_events"]) == ("b", test["since_events"])
+    assert "b was better: evidence reached 40 to 1 at event" in after["words"]
+
+
+def test_equals_seldom_get_a_verdict_though_one_looks_after_every_event() -> None:
+    """At most 5 of 100 expected; far fewer come, and more than 12 would by chance in less than one of 700 tries."""
+    random = np.random.default_rng(7)
+    decided = 0
+    for _ in range(100):
+        labels = np.where(random.random(1500) < 0.3, 1.0, -1.0)
+        scores = random.normal(size=(1500, 2)) + labels[:, None]
+        whole = Compared(np.zeros(1500, np.uint64), labels, scores, np.full(1500, np.nan))
+        decided += compared(whole, window=1).view().as_json()["tests"][0]["verdict"] is not None
+    assert decided <= 12
+
+
+def test_more_events_of_a_class_than_are_gathered() -> None:
+    m, n = 2, 2500
+    scores = np.random.default_rng(8).normal(size=(n + 1, m))
+    labels = np.full(n + 1, -1.0)
+    labels[-1] = 1.0
+    whole = Compared(np.zeros(n + 1, np.uint64), labels, scores, np.full(n + 1, np.nan))
+    naive = Naive(m, 100, 0.05)
+    naive.apply(whole)
+    naive.check(compared(whole, window=100).view().as_json())
+
+
+def test_a_view_can_last() -> None:
+    whole = record(300, seed=10)
+    one = compared(cut(whole, 0, 200))
+    frozen, live = one.view().frozen(), one.view().as_json()
+    one.apply(cut(whole, 200, 300))
+    assert frozen.as_json() == live
+    assert frozen.areas is frozen.areas
+    assert one.view().as_json() != live
+
+
+@pytest.mark.parametrize(
+    ("values", "pointers"),
+    [
+        ({}, ["/learners"]),
+        ({"learners": ["a"]}, ["/learners"]),
+        ({"learners": list("abcdefghi")}, ["/learners"]),
+        ({"learners": ["a", "b", "a"]}, ["/learners/2"]),
+        ({"learners": ["", "-x", "a b", "a" * 101, "b\n"]}, [f"/learners/{i}" for i in range(5)]),
+        ({"learners": "ab"}, ["/learners"]),
+        ({"learners": ["a", 1]}, ["/learners"]),
+        ({"learners": ["a", "b"], "window": 0, "alpha": 0, "beta": 1}, ["/beta", "/window", "/alpha"]),
+        ({"learners": ["a", "b"], "window": 1_000_001, "alpha": 0.6}, ["/window", "/alpha"]),
+    ],
+)
+def test_configurations_that_are_refused(values: dict[str, Any], pointers: list[str]) -> None:
+    with pytest.raises(Refused) as error:
+        GroupConfig.of(values)
+    assert [problem.pointer for problem in error.value.problems] == pointers
+
+
+def test_a_configuration_comes_back_from_json() -> None:
+    one = GroupConfig.of({"learners": ["a.b-c_9", "B"]})
+    assert one.to_json() == {"learners": ["a.b-c_9", "B"], "window": 10_000, "alpha": 0.05}
+    assert GroupConfig.of(json.loads(json.dumps(one.to_json()))) == one
+
+
+def test_columns_that_do_not_fit_change_nothing() -> None:
+    one, whole = compared(record(20, seed=0)), record(20, seed=1, m=2)
+    before = one.digest()
+    with pytest.raises(Refused, match=r"/scores: has shape \(20, 2\); expected \(20, 3\)"):
+        one.apply(whole)
+    with pytest.raises(Refused, match="/clocks"):
+        one.apply(Compared(whole.hashes, whole.labels, np.ones((20, 3)), np.zeros(3)))
+    assert one.digest() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value"),
+    [
+        ("window.hashes", slice(1, 3), 7),
+        ("window.labels", 0, 2),
+        ("window.labels", 0, -1),
+        ("window.scores", (0, 0), np.nan),
+        ("window.counts", 0, -1),
+        ("window.counts", 2, 2**60),
+        ("window.clock", 0, np.inf),
+        ("tests.gathered", (0, 0), np.nan),
+        ("tests.waiting", slice(0, 2), 1),
+        ("tests.waiting", 0, -1),
+        ("tests.blocks", 0, 10**6),
+        ("tests.sums", (0, 0), np.inf),
+        ("tests.sums", (0, 1), -1.0),
+        ("tests.wealth", (0, 0), np.nan),
+        ("tests.verdicts", 0, 3),
+        ("tests.verdict_events", 0, 10**6),
+        ("tests.verdict_clocks", 0, np.inf),
+    ],
+)
+def test_a_state_that_no_records_lead_to_is_refused(name: str, place: Any, value: float) -> None:
+    one = compared(record(100, seed=2), window=50)
+    state = {key: array.copy() for key, array in one.state().items()}
+    Comparison.restored(one.config, state)
+    state[name][place] = value
+    with pytest.raises(Refused) as error:
+        Comparison.restored(one.config, state)
+    assert f"/{name}" in [problem.pointer for problem in error.value.problems]
+
+
+def test_a_state_of_other_arrays_is_refused() -> None:
+    one = compared(record(100, seed=2), window=50)
+    state = one.state()
+    wrong: list[tuple[str, dict[str, Any]]] = [
+        ("/tests.wealth", {name: array for name, array in state.items() if name != "tests.wealth"}),
+        ("/more", state | {"more": np.zeros(1)}),
+        ("/window.labels", state | {"window.labels": state["window.labels"].astype(np.int64)}),
+        ("/window.labels", state | {"window.labels": state["window.labels"][:-1]}),
+        ("/window.counts", state | {"window.counts": np.zeros(0, np.int64)}),
+        ("/tests.sums", state | {"tests.sums": np.zeros((4, 2))}),
+    ]
+    for pointer, arrays in wrong:
+        with pytest.raises(Refused) as error:
+            Comparison.restored(one.config, arrays)
+        assert pointer in [problem.pointer for problem in error.value.problems]
+    with pytest.raises(Refused):
+        Comparison.restored(config(2, window=50), state)
+    with pytest.raises(Refused):
+        Comparison.restored(config(3, window=60), state)
+
+
+def test_one_compiled_signature() -> None:
+    whole = record(30, seed=0)
+    one = compared(whole)
+    one.apply(Compared(whole.hashes[::2], whole.labels[::2], whole.scores[::2], whole.clocks[::2]))
+    restored = Comparison.restored(one.config, one.state())
+    restored.apply(whole)
+    assert len(getattr(comparison._apply, "signatures", [1])) == 1

@@ -1,0 +1,235 @@
+"""The history of figures: every row of a level, everything covered, the same over a restore."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from learners.history import LEVELS, ROWS, History
+
+COLUMNS = ("events", "clock", "auc")
+STRIDE = 10
+
+
+def row(number: int, clock: float | None = None, stride: int = STRIDE) -> NDArray[np.float64]:
+    events = number * stride
+    return np.array([events, 1000.0 + events if clock is None else clock, number % 7 / 7 if number % 5 else np.nan])
+
+
+def filled(count: int, stride: int = STRIDE) -> History:
+    history = History(COLUMNS, stride)
+    for number in range(1, count + 1):
+        history.add(row(number, stride=stride))
+    return history
+
+
+def kept(count: int) -> list[int]:
+    """The numbers of the rows that are kept after `count`, from the definition."""
+    numbers, level = set(), 0
+    while not level or max(count - 1, 0) // ROWS >> (level - 1):
+        numbers |= {n << level for n in range(max(1, (count >> level) - ROWS + 1), (count >> level) + 1)}
+        level += 1
+    return sorted(numbers)
+
+
+def restored(history: History, state: dict[str, NDArray[Any]] | None = None) -> History:
+    other = History(history.columns, history.stride)
+    other.restore({name: array.copy() for name, array in (state or history.state()).items()})
+    return other
+
+
+def same(a: History, b: History) -> bool:
+    return all(
+        x.shape == y.shape and x.tobytes() == y.tobytes()
+        for x, y in zip(a.state().values(), b.state().values(), strict=True)
+    )
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 63, 64, 65, 66, 127, 128, 129, 130, 191, 192, 193, 256, 257, 1000, 5000])
+def test_the_rows_kept_are_those_of_the_definition(count: int) -> None:
+    history = filled(count)
+    points = history.view().points()
+    assert [point["events"] for point in points] == [STRIDE * n for n in kept(count)]
+    for point in points:
+        expected = row(point["events"] // STRIDE)
+        assert tuple(point) == COLUMNS
+        assert type(point["events"]) is int
+        assert point["clock"] == expected[1]
+        assert point["auc"] == (None if math.isnan(expected[2]) else expected[2])
+    json.dumps(points, allow_nan=False)
+    assert history.shapes(history.state()) == {name: array.shape for name, array in history.state().items()}
+    assert list(history.problems(history.state())) == []
+
+
+def test_everything_since_the_start_is_covered_finely_near_its_end() -> None:
+    history = History(COLUMNS, STRIDE)
+    for count in range(1, 3000):
+        history.add(row(count))
+        if count % 37 and count > 200:
+            continue
+        numbers = [point["events"] // STRIDE for point in history.view().points()]
+        assert numbers[-1] == count
+        for older, newer in zip([0, *numbers], numbers, strict=False):
+            assert newer - older <= (count - newer) / 16 + 1
+
+
+def test_room_grows_with_the_logarithm_of_the_stream() -> None:
+    sizes = {count: filled(count).rows.shape for count in (0, 64, 65, 128, 129, 4096, 4097)}
+    assert {count: shape[0] for count, shape in sizes.items()} == {0: 1, 64: 1, 65: 2, 128: 2, 129: 3, 4096: 7, 4097: 8}
+    assert all(shape[1:] == (ROWS, 3) for shape in sizes.values())
+
+
+def test_there_are_never_more_levels_than_the_bound() -> None:
+    """A state from far down a stream: the first rows are forgotten, and no more levels are added."""
+    count = (ROWS << (LEVELS - 1)) * 4 + 12345
+    rows = np.zeros((LEVELS, ROWS, 3))
+    for level in range(LEVELS):
+        for n in range((count >> level) - ROWS + 1, (count >> level) + 1):
+            rows[level, n % ROWS] = row(n << level)
+    state: dict[str, NDArray[Any]] = {"count": np.array([count]), "rows": rows}
+    history = restored(History(COLUMNS, STRIDE), state)
+    assert history.shapes(state)["rows"] == rows.shape
+    assert list(history.problems(state)) == []
+    for number in range(count + 1, count + 200):
+        history.add(row(number))
+    assert history.rows.shape == rows.shape
+    assert list(history.problems(history.state())) == []
+    events = [point["events"] for point in history.view().points()]
+    assert events == sorted(set(events))
+    assert len(events) < LEVELS * ROWS
+
+
+def test_a_row_is_due_at_each_multiple_of_the_stride_and_no_other_is_taken() -> None:
+    history = filled(3)
+    assert [history.due(events) for events in (0, 1, 9, 10, 11, 39)] == [10, 9, 1, 10, 9, 1]
+    for number in (2, 3, 5):
+        with pytest.raises(ValueError, match="expected 40"):
+            history.add(row(number))
+    history.add(row(4))
+    assert [point["events"] for point in history.view().points()] == [10, 20, 30, 40]
+
+
+def test_the_first_columns_are_events_and_clock() -> None:
+    with pytest.raises(ValueError, match="expected events and clock"):
+        History(("clock", "events"), 1)
+
+
+@given(
+    st.integers(0, 400),
+    st.none() | st.floats(-100, 5000),
+    st.none() | st.floats(-100, 5000),
+    st.none() | st.sampled_from([1e-320, 1e-3, 1.0, 10.0, 25.0, 64.0, 1e3, 1e308, math.inf]) | st.floats(0.5, 500),
+    st.sampled_from(["events", "clock"]),
+)
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_points_are_selected_as_said(count: int, start: Any, stop: Any, step: Any, by: Any) -> None:
+    view = filled(count).view()
+    expected = [
+        point
+        for point in view.points()
+        if (start is None or point[by] >= start) and (stop is None or point[by] <= stop)
+    ]
+    got = view.points(start, stop, step, by)
+    if step is None:
+        assert got == expected
+        return
+    if step >= 1e-3:
+        last = {math.ceil(point[by] / step): point for point in expected}
+        assert got == list(last.values())
+    else:  # so small that every row has a step of its own
+        assert got == expected
+
+
+def test_with_a_step_of_a_multiple_of_the_stride_its_multiples_are_left() -> None:
+    events = [point["events"] for point in filled(40).view().points(start=95, step=50)]
+    assert events == [100, 150, 200, 250, 300, 350, 400]
+
+
+@pytest.mark.parametrize("step", [0.0, -1.0, math.nan])
+def test_a_step_is_above_0(step: float) -> None:
+    with pytest.raises(ValueError, match="expected more than 0"):
+        filled(3).view().points(step=step)
+
+
+def test_rows_without_a_clock_have_no_place_on_its_axis() -> None:
+    history = History(COLUMNS, STRIDE)
+    for number in range(1, 6):
+        history.add(row(number, clock=np.nan if number < 3 else 100.0 * number))
+    view = history.view()
+    assert [point["clock"] for point in view.points()] == [None, None, 300.0, 400.0, 500.0]
+    assert [point["clock"] for point in view.points(by="clock")] == [300.0, 400.0, 500.0]
+    assert [point["clock"] for point in view.points(start=301, by="clock", step=1000)] == [500.0]
+    assert list(history.problems(history.state())) == []
+
+
+@pytest.mark.parametrize("events", [0, 9, 10, 11, 2990, 3000, 10**6])
+def test_rows_since_a_number_of_events(events: int) -> None:
+    view = filled(300).view()
+    assert view.since(events) == [point for point in view.points() if point["events"] > events]
+
+
+@given(st.lists(st.integers(0, 300), max_size=6))
+@settings(max_examples=25, deadline=None, derandomize=True)
+def test_a_restore_goes_on_to_the_bit(cuts: list[int]) -> None:
+    whole, cut = filled(300), History(COLUMNS, STRIDE)
+    for number in range(1, 301):
+        if number in cuts:
+            cut = restored(cut)
+        cut.add(row(number))
+    assert same(whole, cut)
+    assert whole.view().points() == cut.view().points()
+
+
+def test_a_restored_history_is_apart_from_the_state_it_came_from() -> None:
+    history = filled(70)
+    other = History(COLUMNS, STRIDE)
+    other.restore(history.state())
+    other.add(row(71))
+    assert same(history, filled(70))
+    assert not same(history, other)
+
+
+def test_frozen_rows_stay() -> None:
+    history = filled(64)
+    live, frozen = history.view(), history.view().frozen()
+    before = frozen.points()
+    assert live.points() == before
+    history.add(row(65))
+    assert frozen.points() == before
+    assert history.view().points()[-1]["events"] == 650
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value", "detail"),
+    [
+        ("count", 0, -1, "expected 0"),
+        ("count", 0, 2**60, "expected 0"),
+        ("count", 0, 64, "goes with 1 levels"),
+        ("count", 0, 200, "goes with 3 levels"),
+        ("rows", 0, 5.0, "events in level 0"),
+        ("rows", 3 * (ROWS + 1), math.nan, "events in level 1"),
+        ("rows", 2, math.inf, "infinite"),
+        ("rows", 3 * 7 + 1, 1e9, "clock that goes back"),
+        ("rows", 3 * 7 + 1, math.nan, "clock that goes back"),
+    ],
+)
+def test_what_no_stream_can_have_led_to(name: str, place: int, value: float, detail: str) -> None:
+    history = filled(100)
+    state = {key: array.copy() for key, array in history.state().items()}
+    state[name].reshape(-1)[place] = value
+    ((wrong, why),) = history.problems(state)
+    assert wrong == name
+    assert detail in why
+
+
+@pytest.mark.parametrize("count", [65, 99, 101, 128])
+def test_a_count_that_is_not_that_of_the_rows(count: int) -> None:
+    state = {**filled(100).state(), "count": np.array([count])}
+    assert [name for name, _ in History(COLUMNS, STRIDE).problems(state)] == ["rows"]

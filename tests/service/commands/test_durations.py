@@ -1,0 +1,36 @@
+"""Lengths of time as they are written and read."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.commands.durations import seconds_of, spoken
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("7d", 604_800), ("1.5h", 5400), ("30m", 1800), ("45s", 45), (" 90 ", 90), ("0d", 0)]
+)
+def test_what_is_written(text: str, seconds: float) -> None:
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "d", "week", "-1d", "nan", "infd", "1e400s", "7 days", "1w"])
+def test_what_is_no_length_of_time(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected a number with s, m, h or d: 45s, 30m, 12h, 7d"):
+        seconds_of(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (604_800, "7 d"),
+        (90_000, "1.042 d"),
+        (5400, "1.5 h"),
+        (60, "1 min"),
+        (59.5, "59.5 s"),
+        (0, "0 s"),
+        (0.25, "0.25 s"),
+    ],
+)
+def test_what_is_shown(seconds: float, text: str) -> None:
+    assert spoken(seconds) == text

@@ -1,0 +1,129 @@
+"""Served events as bytes: what is kept of each comes back to the bit, and what is not whole is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from learners.arrays import Sparse
+from learners.batch import part_of
+from learners.scorer import Scores
+from service.errors import Damaged
+from service.remembering import pack_served, unpack_served
+
+NUMBERS = st.floats(allow_nan=True, allow_infinity=True, width=64)
+
+
+def bits(array: Any) -> bytes:
+    return np.ascontiguousarray(array).tobytes()
+
+
+@st.composite
+def said(draw: st.DrawFn, n: int) -> tuple[Scores, np.ndarray | None]:
+    column = arrays(np.float64, n, elements=NUMBERS)
+    decisions = draw(arrays(np.int64, n, elements=st.integers(0, 127)))
+    two = draw(st.booleans())
+    scores = Scores(draw(column), decisions, draw(column) if two else None, draw(column) if two else None)
+    return scores, draw(st.none() | arrays(np.float64, n, elements=st.floats(0, 1e15)))
+
+
+@st.composite
+def sparse(draw: st.DrawFn, n: int) -> Sparse:
+    sizes = draw(st.lists(st.integers(0, 4), min_size=n, max_size=n))
+    indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    total = int(indptr[-1])
+    indices = draw(arrays(np.int64, total, elements=st.integers(0, 2**24 - 1)))
+    return Sparse(draw(arrays(np.float64, total, elements=NUMBERS)), indices, indptr)
+
+
+def check(rows: Any, scores: Scores, costs: Any, like: Any) -> None:
+    n = len(scores.scores)
+    kept = pack_served(rows, scores, costs, 2**53)
+    told = unpack_served(kept, like, "what was remembered of a")
+    for one, other in zip(
+        rows if isinstance(rows, Sparse) else [rows],
+        told.rows if isinstance(told.rows, Sparse) else [told.rows],
+        strict=True,
+    ):
+        assert (one.dtype, one.shape) == (other.dtype, other.shape)
+        assert bits(one) == bits(other)
+    assert bits(told.scores) == bits(scores.scores)
+    assert told.decisions.tolist() == scores.decisions.tolist()
+    for column, found in ((scores.probabilities, told.probabilities), (scores.thresholds, told.thresholds)):
+        assert np.isnan(found).all() if column is None else bits(found) == bits(column)
+    assert told.costs.tolist() == ([1.0] * n if costs is None else costs.tolist())
+    order = np.arange(n)[::-1]  # they come back one by one, in the order of their labels
+    again = unpack_served([kept[i] for i in order], like, "what")
+    assert bits(again.scores) == bits(scores.scores[order])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.integers(0, 5))
+def test_dense_rows_come_back_to_the_bit(data: st.DataObject, n: int) -> None:
+    rows = data.draw(arrays(np.float64, (n, 3), elements=NUMBERS))
+    check(rows, *data.draw(said(n)), like=np.empty((0, 3)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.integers(0, 5))
+def test_sparse_rows_come_back_to_the_bit(data: st.DataObject, n: int) -> None:
+    like = Sparse(np.empty(0), np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
+    check(data.draw(sparse(n)), *data.draw(said(n)), like=like)
+
+
+def test_a_part_of_other_rows_and_a_column_that_is_not_in_one_piece() -> None:
+    rows = Sparse(np.arange(6.0), np.arange(6) * 3, np.array([0, 2, 2, 6]))
+    scores = Scores(np.arange(6.0)[::2][:2], np.array([1, 0]), np.array([0.5, 0.25]), np.array([0.5, 0.5]))
+    like = Sparse(np.empty(0), np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
+    check(part_of(rows, 1, 3), scores, None, like)
+    check(np.arange(12.0).reshape(2, 6)[:, ::2], scores, np.array([1.0, 5.0]), np.empty((0, 3)))
+
+
+def kept() -> bytes:
+    scores = Scores(np.array([1.5]), np.array([1]), np.array([0.5]), np.array([0.25]))
+    return pack_served(np.array([[1.0, 2.0, 3.0]]), scores, None, 7)[0]
+
+
+def changed(place: int, value: Any) -> bytes:
+    """The bytes with another member at `place`."""
+    parts = msgspec.msgpack.decode(kept())
+    parts[place] = value
+    return msgspec.msgpack.encode(parts)
+
+
+def test_its_form_is_as_documented() -> None:
+    parts = msgspec.msgpack.decode(kept())
+    assert parts == [1, 1.5, 0.5, 0.25, 1, 1.0, 7, np.array([1.0, 2.0, 3.0]).tobytes(), None]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "not readable"),
+        (b"\xff rubbish", "not readable"),
+        (kept()[:-1], "not readable"),
+        (kept() + b"\x00", "not readable"),
+        (changed(4, "one"), "not readable"),
+        (changed(0, 2), "another release"),
+        (changed(7, np.array([1.0, 2.0]).tobytes()), "another width"),
+        (changed(7, b"12345"), "not whole"),
+        (changed(8, b"1234"), "not whole"),
+    ],
+    ids=["empty", "rubbish", "cut", "longer", "type", "version", "width", "number", "columns"],
+)
+def test_what_is_not_whole_is_refused(data: bytes, words: str) -> None:
+    with pytest.raises(Damaged, match=rf"^what was remembered of a .*{words}"):
+        unpack_served([kept(), data], np.empty((0, 3)), "what was remembered of a")
+
+
+@pytest.mark.parametrize("columns", [None, b"", b"123", np.arange(2, dtype="<u4").tobytes()])
+def test_a_sparse_row_that_is_not_whole_is_refused(columns: bytes | None) -> None:
+    like = Sparse(np.empty(0), np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
+    with pytest.raises(Damaged, match="not whole"):
+        unpack_served([changed(8, columns)], like, "what")

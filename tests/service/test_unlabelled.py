@@ -1,0 +1,188 @@
+"""Labels that never come: how long an event waits for its own, and what it becomes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from service.engine import Engine
+from service.store import Store
+from tests.service.nodes import T0, digest, posted, replayed, serving
+from tests.service.test_engine import until
+from tests.service.test_late_labels import SETUPS, event, labelled, late
+
+TTL = 1000.0  # seconds: 100 events
+
+
+def config(setup: str = "dense", **late: Any) -> dict[str, Any]:
+    return {**SETUPS[setup], "late": {"label_ttl": TTL, **late}}
+
+
+async def pending(engine: Engine) -> Any:
+    """What the store remembers, as it says itself."""
+    hosted = engine.get("a")
+    return await engine.node.store.pending("a", hosted.birth)
+
+
+def assumed(engine: Engine) -> int:
+    """Labels that were taken for negative, as this node has it."""
+    return int(engine.get("a").view.figures.counters[2])
+
+
+async def figures(http: Any, name: str = "a") -> dict[str, Any]:
+    found: dict[str, Any] = (await http.get(f"/learners/{name}/metrics")).json()
+    return found
+
+
+async def test_an_event_waits_for_label_ttl_by_the_learners_clock(store: Store) -> None:
+    async with serving(store) as (http, engine):
+        await http.put("/learners/a", json=config())
+        await posted(http, "/learners/a/predict", [event("dense", i) for i in range(10)])
+        in_time = await posted(http, "/learners/a/labels", [{"id": "e0", "label": 1, "time": T0 + TTL}])
+        assert in_time["applied"] == 1
+        await posted(http, "/learners/a/update", labelled("dense", 104, 105))  # the clock is past e1 to e3 by now
+        answer = await posted(http, "/learners/a/labels", [{**one, "time": T0} for one in late("dense", 1, 10)])
+        assert [one["status"] for one in answer["results"]] == ["expired"] * 3 + ["applied"] * 6
+        assert (await pending(engine)).expired == 0  # the store drops them with what is served next
+        await posted(http, "/learners/a/predict", [event("dense", 105)])
+        found = await pending(engine)
+        assert (found.events, found.expired) == (6, 5)
+        assert (await http.get("/learners/a")).json()["pending"] == found._asdict()
+        answer = await posted(http, "/learners/a/labels", [{"id": "e1", "label": 1, "time": T0}])
+        assert answer["expired"] == 1  # known by its tombstone
+
+
+async def test_more_than_max_events_are_not_remembered(store: Store) -> None:
+    async with serving(store) as (http, engine):
+        await http.put("/learners/a", json=config(max_events=5))
+        await posted(http, "/learners/a/predict", [event("dense", i) for i in range(8)])
+        found = await pending(engine)
+        assert (found.events, found.evicted, found.expired) == (5, 3, 0)
+        answer = await posted(http, "/learners/a/labels", late("dense", 0, 8, 0.0))
+        assert [one["status"] for one in answer["results"]] == ["expired"] * 3 + ["applied"] * 5
+
+
+async def test_more_than_max_bytes_are_not_remembered(store: Store) -> None:
+    async with serving(store) as (http, engine):
+        await http.put("/learners/a", json=config(max_bytes=1024))
+        for i in range(40):
+            await posted(http, "/learners/a/predict", [event("dense", i)])
+        found = await pending(engine)
+        assert 0 < found.bytes <= 1024
+        assert found.events + found.evicted == 40
+        assert 5 <= found.events <= 20
+        last = await posted(http, "/learners/a/labels", late("dense", 0, 40, 0.0))
+        assert last["applied"] == found.events
+
+
+async def test_after_label_ttl_it_is_learnt_as_negative(store: Store) -> None:
+    async with serving(store, follow_seconds=0.02) as (http, engine):
+        await http.put("/learners/a", json=config(unlabelled="negative"))
+        await http.put("/learners/b", json=SETUPS["dense"])
+        for name in "ab":
+            await posted(http, f"/learners/{name}/update", labelled("dense", 0, 30))
+        served = await posted(http, "/learners/a/predict", [event("dense", i) for i in range(30, 40)])
+        await posted(http, "/learners/a/labels", late("dense", 35, 36, 0.0))  # the only one that gets its label
+        await posted(http, "/learners/b/update", labelled("dense", 35, 36))
+        await posted(http, "/learners/a/predict", [event("dense", 150)])  # which moves the clock past all of them
+        await until(lambda: assumed(engine) == 9)
+
+        told = await figures(http)
+        assert (told["assumed"], told["events"], told["class_counts"]["positive"]) == (9, 40, 7)
+        found = await pending(engine)
+        assert (found.events, found.expired) == (1, 10)
+        assert (await http.get("/learners/a")).json()["pending"] == found._asdict()
+        assert told["window"]["label_delay_median"] == 0.0  # nobody gave the others a label: no delay, no coverage
+        assert told["served"]["labelled"] == 1
+        others = [event("dense", i, label=0) for i in range(30, 40) if i != 35]
+        await posted(http, "/learners/b/update", others)
+        a, b = (engine.get(name).learner.state() for name in "ab")
+        assert all((a[name] == b[name]).all() for name in a if name.startswith(("algorithm.", "scaling.")))
+
+        answer = await posted(http, "/learners/a/labels", late("dense", 30, 33, 0.0))
+        assert [one["status"] for one in answer["results"]] == ["relabelled", "duplicate", "duplicate"]
+        assert answer["results"][0]["score"] == served["results"][0]["score"]
+        again = await figures(http)
+        assert (again["corrections"], again["assumed"], again["events"]) == (1, 9, 40)
+        assert again["class_counts"]["positive"] == 8
+        assert again["duplicates"] == told["duplicates"] + 2
+        assert await digest(http) == await replayed(store)
+
+
+async def test_many_are_assumed_in_turns(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.serving._ASSUMED", 3)
+    async with serving(store, follow_seconds=0.02) as (http, engine):
+        await http.put("/learners/a", json=config(unlabelled="negative"))
+        await posted(http, "/learners/a/predict", [event("dense", i) for i in range(20)])
+        await posted(http, "/learners/a/predict", [event("dense", 300)])
+        await until(lambda: assumed(engine) == 20)
+        await until(lambda: _is_pending(engine, 1))
+        assert await digest(http) == await replayed(store)
+
+
+async def _is_pending(engine: Engine, events: int) -> bool:
+    return bool((await pending(engine)).events == events)
+
+
+async def test_a_label_in_time_and_the_assumption_meet(store: Store) -> None:
+    """Whichever comes first: the label is what stands in the end."""
+    async with serving(store) as (http, engine):
+        await http.put("/learners/a", json=config(unlabelled="negative"))
+        await posted(http, "/learners/a/update", labelled("dense", 0, 20))
+        await posted(http, "/learners/a/predict", [event("dense", i) for i in range(20, 40)])
+        await posted(http, "/learners/a/predict", [event("dense", 500)])
+        hosted = engine.get("a")
+        await hosted.catch_up()
+        labels = [{**one, "label": 1} for one in late("dense", 20, 40, 0.0)]
+        answers = [asyncio.create_task(posted(http, "/learners/a/labels", labels[i : i + 1])) for i in range(20)]
+        hosted.tick()
+        for answer in await asyncio.gather(*answers):
+            assert answer["applied"] + answer["relabelled"] == 1
+        await until(lambda: _is_pending(engine, 1))
+        told = await figures(http)
+        assert told["events"] == 40
+        assert told["class_counts"]["positive"] == 24
+        assert told["assumed"] == told["corrections"]
+        assert await digest(http) == await replayed(store)
+
+
+async def test_two_nodes_do_not_assume_twice(store: Store, open_again: Any) -> None:
+    second = await open_again()
+    settings = {"follow_seconds": 0.02}
+    async with serving(store, **settings) as (here, one), serving(second, **settings) as (there, two):
+        for http in (here, there):
+            await http.put("/learners/a", json=config(unlabelled="negative"))
+        for round_ in range(4):
+            start = 400 * round_
+            asked = [event("dense", start + i) for i in range(20)]
+            await asyncio.gather(
+                posted(here, "/learners/a/predict", asked[:10]), posted(there, "/learners/a/predict", asked[10:])
+            )
+            await posted(here, "/learners/a/predict", [event("dense", start + 399)])
+            await until(lambda n=21 * round_ + 20: assumed(one) >= n)
+        await until(lambda: _is_pending(one, 1))
+        await asyncio.gather(one.get("a").catch_up(), two.get("a").catch_up())
+        await until(lambda: one.get("a").position == two.get("a").position)
+        assert await digest(here) == await digest(there) == await replayed(store)
+        told = await figures(there)
+        assert (told["assumed"], told["events"]) == (83, 83)
+
+
+async def test_an_event_that_was_learnt_with_its_features_is_not_assumed(store: Store) -> None:
+    async with serving(store, follow_seconds=0.02) as (http, engine):
+        await http.put("/learners/a", json=config(unlabelled="negative"))
+        await posted(http, "/learners/a/predict", [event("dense", i) for i in range(10)])
+        await posted(http, "/learners/a/update", labelled("dense", 0, 9))
+        await posted(http, "/learners/a/predict", [event("dense", 300)])
+        await until(lambda: _is_pending(engine, 1))
+        told = await figures(http)
+        assert (told["assumed"], told["events"], told["duplicates"]) == (1, 10, 0)
+
+
+async def test_ranks_are_never_assumed(store: Store) -> None:
+    async with serving(store) as (http, _):
+        reply = await http.put("/learners/a", json=config("ordinal", unlabelled="negative"))
+        assert reply.status_code == 422
+        assert [one["pointer"] for one in reply.json()["errors"]] == ["/late/unlabelled"]
