@@ -5,8 +5,9 @@ their AUCs and differences with DeLong's intervals (`delong.py`), each differenc
 learners cancels. For the question which is better there are tests by betting (`betting.py`), since who looks at an
 interval again and again until it leaves 0 is led astray in the end.
 
-An event whose id is in the window counts once more only if its label differs: a correction. Then the window's figures
-are exactly as if the label had been so from the start. The tests keep what they saw, since a bet cannot be unplayed.
+Ids are remembered for longer than scores, so that a request that is sent again is no new event. With the label that it
+had it is a duplicate; another label is a correction, and while the event is in the window, the window's figures are
+exactly as if the label had been so from the start. The tests keep what they saw, since a bet cannot be unplayed.
 
 As a learner it has no clock, no network and no file, and the same records give the same bits, however they are cut.
 """
@@ -40,6 +41,7 @@ State = dict[str, NDArray[np.generic]]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _FEWEST, _MOST = 2, 8  # learners
 _CONFIDENCE = 0.95  # of the intervals
+_FEWEST_IDS = 2**17  # that are remembered, however short the window is
 
 
 @dataclass(frozen=True)
@@ -86,34 +88,48 @@ class Compared:
 class _Window(NamedTuple):
     """The last events as a ring, event i at i % window, and what has been counted."""
 
-    hashes: Words  # (capacity,) 0: no id
     labels: NDArray[np.int8]  # (capacity,) 0 or 1
     scores: Matrix  # (capacity, m)
-    counts: Counts  # (3,) events, duplicates, corrections
+    counts: Counts  # (4,) events, duplicates, corrections, events that had an id
     clock: Vector  # (1,) the largest event time met; NaN until one has come
 
 
-_EVENTS, _DUPLICATES, _CORRECTIONS = range(3)
+class _Known(NamedTuple):
+    """The last ids as a ring, id i at i % most; 17 bytes each."""
+
+    hashes: Words  # (capacity,)
+    labels: NDArray[np.int8]  # (capacity,) 0 or 1: the latest label
+    numbers: Counts  # (capacity,) which of the events it is, from 0
+
+
+_EVENTS, _DUPLICATES, _CORRECTIONS, _IDS = range(4)
 
 
 @kernel
-def _apply(window, table, tests, size, limit, hashes, labels, scores, clocks):  # type: ignore[no-untyped-def]
+def _apply(window, known, table, tests, size, most, limit, hashes, labels, scores, clocks):  # type: ignore[no-untyped-def]
     counts, clock = window.counts, window.clock
     row = np.empty(scores.shape[1])
     for i in range(labels.shape[0]):
         label = 1 if labels[i] > 0.0 else 0
         if math.isnan(clock[0]) or clocks[i] > clock[0]:
             clock[0] = clocks[i]
-        slot = ids.find(window.hashes, table, hashes[i])
-        if slot >= 0:
-            if window.labels[slot] == label:
+        place = ids.find(known.hashes, table, hashes[i])
+        if place >= 0:
+            if known.labels[place] == label:
                 counts[_DUPLICATES] += 1
-            else:
-                window.labels[slot] = label
-                counts[_CORRECTIONS] += 1
+                continue
+            known.labels[place] = label
+            if counts[_EVENTS] - known.numbers[place] <= size:  # it is still in the window
+                window.labels[known.numbers[place] % size] = label
+            counts[_CORRECTIONS] += 1
             continue
+        if hashes[i] != 0:
+            place = counts[_IDS] % most
+            ids.put(known.hashes, table, place, hashes[i])
+            known.labels[place] = label
+            known.numbers[place] = counts[_EVENTS]
+            counts[_IDS] += 1
         slot = counts[_EVENTS] % size
-        ids.put(window.hashes, table, slot, hashes[i])
         window.labels[slot] = label
         for j in range(row.shape[0]):
             row[j] = 0.0 if math.isnan(scores[i, j]) else scores[i, j]
@@ -125,7 +141,8 @@ def _apply(window, table, tests, size, limit, hashes, labels, scores, clocks):  
 class Comparison:
     """One group moved forward by records. No I/O, no await, no clock.
 
-    O(m) per event of m learners in the mean, and memory for the window's events as they come.
+    O(m) per event of m learners in the mean. Memory for the window's events, 8 m + 1 bytes each, and for the ids, 17
+    bytes each, as they come.
     """
 
     def __init__(self, config: GroupConfig) -> None:
@@ -133,23 +150,21 @@ class Comparison:
         m = len(config.learners)
         self._limit = betting.limit_of(config.alpha)
         self._window = _Window(
-            hashes=np.zeros(0, dtype=np.uint64),
             labels=np.zeros(0, dtype=np.int8),
             scores=np.zeros((0, m)),
-            counts=np.zeros(3, dtype=np.int64),
+            counts=np.zeros(4, dtype=np.int64),
             clock=np.full(1, np.nan),
         )
+        self._known = _Known(
+            hashes=np.zeros(0, dtype=np.uint64), labels=np.zeros(0, dtype=np.int8), numbers=np.zeros(0, dtype=np.int64)
+        )
         self._tests = betting.init(m)
-        self._table = ids.table_for(self._window.hashes, 0)
+        self._table = ids.table_for(self._known.hashes, 0)
 
     @property
     def events(self) -> int:
         """Events compared: neither duplicates nor corrections count."""
         return int(self._window.counts[_EVENTS])
-
-    @property
-    def _held(self) -> int:
-        return min(self.events, self.config.window)
 
     def apply(self, record: Compared) -> None:
         """Move forward by one record. Raises `Refused` where its columns do not fit, and then nothing changed."""
@@ -163,12 +178,14 @@ class Comparison:
         ]
         if problems:
             raise Refused(problems)
-        self._reserve(self._held + n)
+        self._reserve(n)
         _apply(
             self._window,
+            self._known,
             self._table,
             self._tests,
             self.config.window,
+            _most_ids(self.config),
             self._limit,
             np.ascontiguousarray(record.hashes, dtype=np.uint64),
             np.ascontiguousarray(record.labels, dtype=np.float64),
@@ -176,25 +193,25 @@ class Comparison:
             np.ascontiguousarray(record.clocks, dtype=np.float64),
         )
 
-    def _reserve(self, most: int) -> None:
-        """Room for so many events in the window, as far as it can hold them."""
-        held, most = self._held, min(most, self.config.window)
-        if most <= len(self._window.labels):
-            return
-        capacity = min(self.config.window, max(64, 1 << (most - 1).bit_length()))
-        longer = {}
-        for name in ("hashes", "labels", "scores"):
-            array = getattr(self._window, name)
-            longer[name] = np.zeros((capacity, *array.shape[1:]), dtype=array.dtype)
-            longer[name][:held] = array[:held]
-        self._window = self._window._replace(**longer)
-        self._table = ids.table_for(self._window.hashes, capacity)
+    def _reserve(self, more: int) -> None:
+        """Room for so many more events and ids, as far as they can be held."""
+        counts, most = self._window.counts, _most_ids(self.config)
+        scores, known = _held(counts, self.config)
+        if (wanted := min(scores + more, self.config.window)) > len(self._window.labels):
+            room = _room(wanted, self.config.window)
+            self._window = self._window._replace(
+                labels=_longer(self._window.labels[:scores], room), scores=_longer(self._window.scores[:scores], room)
+            )
+        if (wanted := min(known + more, most)) > len(self._known.hashes):
+            room = _room(wanted, most)
+            self._known = _Known._make(_longer(array[:known], room) for array in self._known)
+            self._table = ids.table_for(self._known.hashes, room)
 
     # Looking
 
     def view(self) -> ComparisonView:
         """What readers see, right until the next `apply`; `frozen()` makes it last."""
-        window, held = self._window, self._held
+        window, (held, _) = self._window, _held(self._window.counts, self.config)
         return ComparisonView(
             self.config, window.labels[:held], window.scores[:held], window.counts, window.clock, self._tests
         )
@@ -202,11 +219,11 @@ class Comparison:
     # Saving
 
     def state(self) -> State:
-        """Every array of the state by name, as views: copy what has to last. The window is as long as it is full."""
-        held = self._held
-        window = self._window._asdict()
-        window |= {name: window[name][:held] for name in ("hashes", "labels", "scores")}
-        parts = {"window": window, "tests": self._tests._asdict()}
+        """Every array of the state by name, as views: copy what has to last. Rings are as long as they are full."""
+        scores, known = _held(self._window.counts, self.config)
+        window = self._window._replace(labels=self._window.labels[:scores], scores=self._window.scores[:scores])
+        remembered = _Known._make(array[:known] for array in self._known)
+        parts = {"window": window._asdict(), "ids": remembered._asdict(), "tests": self._tests._asdict()}
         return {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
 
     def digest(self) -> str:
@@ -227,21 +244,48 @@ class Comparison:
         counts = {"window.counts": state["window.counts"]}
         check_shapes(counts, {"window.counts": own["window.counts"].shape})
         _refuse(counters(counts))
-        held = min(int(counts["window.counts"][_EVENTS]), config.window)
-        columns = ("window.hashes", "window.labels", "window.scores")
+        scores, known = _held(state["window.counts"], config)
+        lengths = {"window.labels": scores, "window.scores": scores} | {f"ids.{name}": known for name in _Known._fields}
         check_shapes(
-            state, {name: (held, *array.shape[1:]) if name in columns else array.shape for name, array in own.items()}
+            state,
+            {
+                name: (lengths[name], *array.shape[1:]) if name in lengths else array.shape
+                for name, array in own.items()
+            },
         )
-        _refuse(_problems(state))
+        _refuse(_problems(state, config))
         comparison._restore({name: np.array(array, dtype=own[name].dtype, order="C") for name, array in state.items()})
         return comparison
 
     def _restore(self, state: State) -> None:
-        window: dict[str, Any] = {name: state[f"window.{name}"] for name in _Window._fields}
-        self._window = _Window(**window)
-        tests: dict[str, Any] = {name: state[f"tests.{name}"] for name in Betting._fields}
-        self._tests = Betting(**tests)
-        self._table = ids.table_for(self._window.hashes, len(self._window.hashes))
+        self._window = _part(_Window, "window", state)
+        self._known = _part(_Known, "ids", state)
+        self._tests = _part(Betting, "tests", state)
+        self._table = ids.table_for(self._known.hashes, len(self._known.hashes))
+
+
+def _most_ids(config: GroupConfig) -> int:
+    """Ids that are remembered at most: none is forgotten while its event is in the window."""
+    return max(config.window, _FEWEST_IDS)
+
+
+def _held(counts: NDArray[Any], config: GroupConfig) -> tuple[int, int]:
+    """How many events and how many ids there are in the rings."""
+    return min(int(counts[_EVENTS]), config.window), min(int(counts[_IDS]), _most_ids(config))
+
+
+def _room(wanted: int, most: int) -> int:
+    return min(most, max(64, 1 << (wanted - 1).bit_length()))
+
+
+def _longer(array: NDArray[Any], room: int) -> NDArray[Any]:
+    longer = np.zeros((room, *array.shape[1:]), dtype=array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+def _part(kind: Any, name: str, state: State) -> Any:
+    return kind(**{field: state[f"{name}.{field}"] for field in kind._fields})
 
 
 def _refuse(issues: Issues) -> None:
@@ -253,19 +297,40 @@ def _refuse(issues: Issues) -> None:
         raise Refused([Problem(pointer, detail) for pointer, detail in found.items()])
 
 
-def _problems(state: State) -> Issues:
+def _problems(state: State, config: GroupConfig) -> Issues:
     """What no records can have led to in a state of the right shapes."""
-    hashes = state["window.hashes"][state["window.hashes"] != 0]
-    if len(np.unique(hashes)) < len(hashes):
-        yield "window.hashes", "has an id twice"
     yield from outside("window.labels", state["window.labels"], 0, 1)
     if np.isnan(state["window.scores"].astype(np.float64)).any():
         yield "window.scores", "has numbers that are not a number"
     if np.isinf(state["window.clock"].astype(np.float64)).any():
         yield "window.clock", "is infinite"
-    tests: dict[str, Any] = {name: state[f"tests.{name}"] for name in Betting._fields}
-    for name, detail in betting.problems(Betting(**tests), int(state["window.counts"][_EVENTS])):
+    yield from _problems_of_ids(state, config)
+    for name, detail in betting.problems(_part(Betting, "tests", state), int(state["window.counts"][_EVENTS])):
         yield f"tests.{name}", detail
+
+
+def _problems_of_ids(state: State, config: GroupConfig) -> Issues:
+    counts: Counts = state["window.counts"].astype(np.int64)
+    events = int(counts[_EVENTS])
+    if counts[_IDS] > events:
+        yield "window.counts", f"has {counts[_IDS]} ids of {events} events"
+    hashes, labels = state["ids.hashes"], state["ids.labels"]
+    if not hashes.all():
+        yield "ids.hashes", "has 0, which stands for no id"
+    elif len(np.unique(hashes)) < len(hashes):
+        yield "ids.hashes", "has an id twice"
+    yield from outside("ids.labels", labels, 0, 1)
+    wrong = list(outside("ids.numbers", state["ids.numbers"], 0, events - 1))
+    yield from wrong
+    if wrong:
+        return
+    numbers: Counts = state["ids.numbers"].astype(np.int64)
+    oldest = int(counts[_IDS]) % _most_ids(config) if len(numbers) == _most_ids(config) else 0
+    if (np.diff(np.roll(numbers, -oldest)) <= 0).any():
+        yield "ids.numbers", "do not ascend"
+    present = events - numbers <= config.window
+    if (labels[present] != state["window.labels"][numbers[present] % config.window]).any():
+        yield "ids.labels", "are not those of the window"
 
 
 @dataclass(frozen=True)
@@ -275,7 +340,7 @@ class ComparisonView:
     config: GroupConfig
     labels: NDArray[np.int8]  # (held,)
     scores: Matrix  # (held, m)
-    counts: Counts  # (3,) events, duplicates, corrections
+    counts: Counts  # (4,) events, duplicates, corrections, events that had an id
     clock: Vector  # (1,)
     tests: Betting
 
@@ -306,7 +371,7 @@ class ComparisonView:
     def as_json(self) -> dict[str, Any]:
         """The comparison as JSON: numbers, or None with the reason under `undefined`."""
         undefined: dict[str, str] = {}
-        events, duplicates, corrections = self.counts.tolist()
+        events, duplicates, corrections, _ = self.counts.tolist()
         return {
             "learners": list(self.config.learners),
             "alpha": self.config.alpha,

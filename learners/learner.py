@@ -243,14 +243,25 @@ class Learner:
             outcome.probabilities[chosen], outcome.thresholds[chosen] = probabilities, thresholds
 
     def _advance(
-        self, rows: Rows, y: Vector, weights: Vector, decided: NDArray[np.bool_], costs: Vector, clocks: Vector
+        self,
+        rows: Rows,
+        y: Vector,
+        weights: Vector,
+        decided: NDArray[np.bool_],
+        costs: Vector,
+        clocks: Vector,
+        *,
+        again: bool = False,
     ) -> Scores:
-        """Model and decision learn n events; what they said of each before. `decided` (n,): now, not when served."""
+        """Model and decision learn n events; what they said of each before. `decided` (n,): now, not when served.
+
+        `again`: the events were learnt before, with other labels.
+        """
         step = self._model.step_rows  # one call of each stage for the whole batch, or for some millions of numbers
         said = []
         for start in range(0, len(y), step):
             cut = slice(start, start + step)
-            values = self._model.learn(part_of(rows, start, start + step), y[cut], weights[cut])
+            values = self._model.learn(part_of(rows, start, start + step), y[cut], weights[cut], again=again)
             if self._model.says:
                 said.append(self._decision.learn(values, y[cut], decided[cut], costs[cut], clocks[cut]))
             else:
@@ -270,9 +281,10 @@ class Learner:
         self.metrics.correct(number, before, after, score, probability, decision)
         undone = self._model.relabel(number, float(y[0]), events)
         if not undone and not late.bare[at]:  # learnt anew, with its right label
-            weights = np.ones(1) if batch.weights is None else batch.weights[at : at + 1]
-            costs = np.ones(1) if batch.costs is None else batch.costs[at : at + 1]
-            self._advance(part_of(batch.rows, at, at + 1), y, weights, np.zeros(1, dtype=np.bool_), costs, clocks)
+            chosen = slice(at, at + 1)
+            weights, costs = _column(batch.weights, chosen, 1, 1.0), _column(batch.costs, chosen, 1, 1.0)
+            row, decided = part_of(batch.rows, at, at + 1), np.zeros(1, dtype=np.bool_)
+            self._advance(row, y, weights, decided, costs, clocks, again=True)
         outcome.scores[at], outcome.decisions[at] = score, decision
         if outcome.probabilities is not None:
             outcome.probabilities[at] = probability
@@ -282,7 +294,7 @@ class Learner:
         scores = Scores(served.scores, served.decisions, served.probabilities, served.thresholds)
         clocks = self.metrics.tick(served.times)
         self._decision.note(scores, clocks, served.ready)
-        self.metrics.serve(served.hashes, served.scores, served.decisions, clocks)
+        self.metrics.serve(served.hashes, served.scores, served.decisions, clocks, served.ready)
 
     def _change(self, config: Config) -> None:
         """Go on with other settings; what was learnt stays."""
@@ -430,6 +442,8 @@ class Learner:
 
         For a learner that has met nothing yet, and is not used for anything else.
         """
+        counted = ("ids.count", *(f"metrics.{name}" for name in self.metrics.counted))
+        check_shapes(state, {name: array.shape for name, array in self.state().items() if name in counted})
         groups = _groups(state)
         model = self._model.shaped(groups)
         lengths = state["sources.lengths"]

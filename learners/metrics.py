@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from learners.agreement import of_figures
 from learners.arrays import Counts, Vector, Words
 from learners.drift import KINDS, Drift, DriftView
 from learners.figures import FIGURES, Figures, Undefined, in_order
@@ -80,6 +81,9 @@ def history_stride(size: int) -> int:
 
 class Metrics:
     """The live figures of one learner."""
+
+    # what the shapes of a state follow from
+    counted = ("window_span", "traffic_span", "traffic_served", "history_count")
 
     def __init__(self, size: int, seconds: float | None = None, settings: Figures | None = None) -> None:
         self.size = size
@@ -177,11 +181,17 @@ class Metrics:
         }
         return np.array([math.nan if figures[name] is None else figures[name] for name in HISTORY_COLUMNS])
 
-    def serve(self, hashes: Words, scores: Vector, decisions: NDArray[np.int64], clocks: Vector) -> None:
-        """Take n events that were answered without a label: columns of (n,) in order, as in `learn`."""
+    def serve(
+        self, hashes: Words, scores: Vector, decisions: NDArray[np.int64], clocks: Vector, ready: bool = True
+    ) -> None:
+        """Take n events that were answered without a label: columns of (n,) in order, as in `learn`.
+
+        What was said before the learner was `ready` is no reference: that it changes then is no drift.
+        """
         self._view = None
         self._traffic.serve(hashes, decisions)
-        self._drift.serve(np.where(np.isnan(scores), 0.0, scores), self.events, clocks)
+        if ready:
+            self._drift.serve(np.where(np.isnan(scores), 0.0, scores), self.events, clocks)
         if len(clocks):
             self.advance(float(clocks[-1]))
 
@@ -261,13 +271,9 @@ class Metrics:
         if wrong:
             return
         events, counts = int(state["window_span"][1]), state["sketch_counts"]
-        for name, count in (("sketch_counts", counts.sum()), ("traffic_span", state["traffic_span"][1])):
-            if count != events:
-                yield name, f"is of {count} labelled events; the window has met {events}"
-        if int(state["history_count"][0]) != events // self._history.stride:
-            yield "history_count", f"is {state['history_count'][0]} after {events} events"
-        if state["traffic_span"][0] != state["window_span"][0]:
-            yield "traffic_span", f"begins at {state['traffic_span'][0]}; the window at {state['window_span'][0]}"
+        if counts.sum() != events:
+            yield "sketch_counts", f"is of {counts.sum()} labelled events; the window has met {events}"
+        yield from of_figures(state, "window_", self.size, self._history.stride)
         held = np.arange(*state["window_span"].tolist()) % self.size
         cells = 2 * state["window_labels"][held].astype(np.int64) + state["window_decisions"][held]
         total: Counts = state["sketch_confusion"]  # type: ignore[assignment]

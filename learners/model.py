@@ -60,12 +60,15 @@ class Model:
 
     # Learning
 
-    def learn(self, rows: Rows, y: Vector, weights: Vector) -> Matrix:
-        """The prequential values of n events, (n,) or (n, planes), each from before it was learnt."""
+    def learn(self, rows: Rows, y: Vector, weights: Vector, *, again: bool = False) -> Matrix:
+        """The prequential values of n events, (n,) or (n, planes), each from before it was learnt.
+
+        Events that are learnt `again` are not retained: the retained ones are the last of the stream, without a gap.
+        """
         mapped = self.columns.learn(rows)
         self._grow()
         ready = scaling.learn(self.config.scaling, self.scaling, mapped, self.scaled)
-        if self._batch or self.warming:
+        if (self._batch or self.warming) and not again:
             self._retained.learn(mapped, y, weights)
         return self._advance(self._embedded(ready), y, weights)
 
@@ -161,7 +164,8 @@ class Model:
         """Correct a label where that undoes it exactly; False: the event has to be learnt anew with its new one.
 
         `number` is the event's of the `events` learnt. A batch algorithm's model follows with its next fit, and an
-        event that is no longer retained has no part in that; behind an embedding yet to come everything is learnt anew.
+        event that is no longer retained has no part in that; behind an embedding yet to come all that is retained is
+        learnt anew.
         """
         if not (self._batch or self.warming):
             return False

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from learners.agreement import of_figures
 from learners.arrays import Counts, Vector, Words
 from learners.drift import KINDS, Drift, DriftView
 from learners.figures import Figures
@@ -103,6 +104,7 @@ def _learn(state, window, size, seconds, y, decisions, clocks):  # type: ignore[
         state.counts[label - 1] += 1
         state.total[label - 1, decision - 1] += 1
         state.span[1] += 1
+        _expire(state, window, size, seconds, clocks[i])  # the clock may not resolve the seconds: it leaves at once
 
 
 @kernel
@@ -119,6 +121,8 @@ def _capacity(events: int, size: int) -> int:
 
 class OrdinalMetrics:
     """The live figures of one learner whose labels are the ranks 1 to `ranks` (at most 127)."""
+
+    counted = ("span", "traffic_span", "traffic_served", "history_count")  # what the shapes of a state follow from
 
     def __init__(self, size: int, seconds: float | None, ranks: int) -> None:
         self.size = size
@@ -184,10 +188,11 @@ class OrdinalMetrics:
                 self._note(float(clocks[min(cut.stop, len(y)) - 1]))
             start = cut.stop
 
-    def serve(self, hashes: Words, scores: Vector, decisions: Counts, clocks: Vector) -> None:
-        """Count n events that were served, their labels unknown; columns of (n,)."""
+    def serve(self, hashes: Words, scores: Vector, decisions: Counts, clocks: Vector, ready: bool = True) -> None:
+        """Count n events that were served, their labels unknown; columns of (n,). See `Metrics.serve`."""
         self._traffic.serve(hashes, np.zeros_like(decisions))  # ranks are no alerts
-        self._drift.serve(scores, self.events, clocks)
+        if ready:
+            self._drift.serve(scores, self.events, clocks)
         if len(clocks):
             self.advance(float(clocks[-1]))
 
@@ -242,8 +247,8 @@ class OrdinalMetrics:
         figures, _ = self._traffic.view()._replace(clock=clock).figures("window")
         held = int(self.arrays.span[1] - self.arrays.span[0])
         errors, squares, wrong = self._derived.errors.tolist()
-        told = [figures[name] for name in _TOLD]
-        row = [self.events, clock, errors / held, squares / held, (held - wrong) / held, *told]
+        of_window = [one / held if held else None for one in (errors, squares, held - wrong)]
+        row = [self.events, clock, *of_window, *(figures[name] for name in _TOLD)]
         self._history.add(np.array([math.nan if one is None else one for one in row]))
 
     def _reserve(self, events: int) -> None:
@@ -274,10 +279,11 @@ class OrdinalMetrics:
     def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
         """What no events can have led to in a state of the right shapes. O(window + ranks^2)."""
         wrong = list(counters({name: state[name] for name in ("counts", "counters", "total", "span")}))
-        yield from wrong
+        if np.isinf(state["clocks"].astype(np.float64)).any():
+            wrong.append(("clocks", "has infinite numbers"))
         for part, machine in (("traffic", self._traffic), ("history", self._history), ("drift", self._drift)):
-            for name, detail in machine.problems(_part(part, state)):
-                yield f"{part}_{name}", detail
+            wrong += [(f"{part}_{name}", detail) for name, detail in machine.problems(_part(part, state))]
+        yield from wrong
         if wrong:
             return
         arrays = OrdinalMetricsState(**{name: state[name] for name in OrdinalMetricsState._fields})  # type: ignore[arg-type]
@@ -285,7 +291,7 @@ class OrdinalMetrics:
             yield "total", "does not add up to the counts of the ranks"
         first, following = arrays.span.tolist()
         oldest = max(0, following - self.size)
-        if following != arrays.counts.sum() or following != state["traffic_span"][1]:
+        if following != arrays.counts.sum():
             yield "span", f"ends at {following}, which is not how many events there were"
         elif not oldest <= first <= following or (self.seconds is None and first != oldest):
             yield "span", f"begins at {first}; expected {oldest} to {following}"
@@ -293,8 +299,15 @@ class OrdinalMetrics:
             yield "span", f"ends at {following}, which does not go with {len(arrays.labels)} slots"
         else:
             held = np.arange(first, following) % self.size
-            for name in ("labels", "decisions"):
-                yield from outside(name, state[name][held], 1, self.ranks)
+            ranked = [(name, getattr(arrays, name)[held]) for name in ("labels", "decisions")]
+            wrong = [issue for name, array in ranked for issue in outside(name, array, 1, self.ranks)]
+            yield from wrong
+            if not wrong:
+                rest = arrays.total.copy()
+                np.subtract.at(rest, tuple(array.astype(np.int64) - 1 for _, array in ranked), 1)
+                if (rest < 0).any():
+                    yield "total", "is less than that of the window"
+            yield from of_figures(state, "", self.size, _STRIDE)
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take the arrays of a state."""

@@ -163,14 +163,31 @@ class RecentIds:
         arrays = {name: array[: self.held] for name, array in self._learnt._asdict().items()}
         return {"count": np.array([self.count], dtype=np.int64), **arrays}
 
-    def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
-        """What no ids can have led to in a state of the right shapes."""
-        yield from outside("count", state["count"], 0, MAX_COUNT)
-        yield from outside("numbers", state["numbers"], 0, MAX_COUNT)
+    def problems(self, state: dict[str, NDArray[np.generic]], ranks: int | None) -> Issues:
+        """What no ids can have led to in a state of the right shapes. O(capacity log capacity).
+
+        `ranks` None: labels are -1 and +1, and decisions 0 and 1; else both are ranks, and there are no probabilities.
+        """
         if len(np.unique(state["ring"])) < len(state["ring"]):
             yield "ring", "has an id twice"
         elif not state["ring"].all():
             yield "ring", "has 0, which stands for no id"
+        if ranks is None:
+            if not np.isin(state["labels"], (-1, 1)).all():
+                yield "labels", "has numbers that are not -1 or 1"
+            yield from outside("decisions", state["decisions"], 0, 1)
+            yield from outside("probabilities", state["probabilities"], 0.0, 1.0)
+        else:
+            yield from outside("labels", state["labels"], 1, ranks)
+            yield from outside("decisions", state["decisions"], 1, ranks)
+            if not np.isnan(state["probabilities"].astype(np.float64)).all():
+                yield "probabilities", "has some, although ranks have none"
+        wrong = [*outside("count", state["count"], 0, MAX_COUNT), *outside("numbers", state["numbers"], 0, MAX_COUNT)]
+        yield from wrong
+        if not wrong:
+            oldest = int(state["count"][0]) % self.capacity if len(state["numbers"]) == self.capacity else 0
+            if (np.diff(np.roll(state["numbers"].astype(np.int64), -oldest)) <= 0).any():
+                yield "numbers", "does not ascend from the oldest id to the latest"
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take the arrays of a state."""

@@ -3,7 +3,7 @@
 Names, dtypes and shapes are checked elsewhere, and before. Here it is about what could make a kernel read or write out
 of bounds, divide by a count of 0, or say NaN of everything: each stage tells of its own arrays, and of an algorithm's
 hold, besides what its module says by `problems`: floats are finite, signed whole numbers are counts or places, from 0
-to `MAX_COUNT`, and unsigned ones are random state, which may be anything.
+to `MAX_COUNT`, and unsigned ones are random state, which may be anything. Then that the parts agree: `agreement.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import calibration, catalogue, retained, scaling, threshold
+from learners import agreement, calibration, catalogue, retained, scaling, threshold
 from learners.calibration import CalibrationState
 from learners.columns import columns_of
 from learners.config import Config
@@ -47,6 +47,10 @@ def check_values(config: Config, state: Mapping[str, NDArray[np.generic]]) -> No
     for part, arrays in groups.items():
         for name, detail in checks[part](arrays):
             found.setdefault(f"/{part}.{name}", detail)  # the first thing that is wrong with an array will do
+    if {"ids", "metrics"} <= groups.keys() and not any(name.startswith(("/ids.", "/metrics.")) for name in found):
+        ranks = config.labels.ranks
+        for name, detail in agreement.of_ids(groups["ids"], groups["metrics"], config.window, ranks):
+            found.setdefault(f"/ids.{name}", detail)
     if found:
         raise Refused([Problem(pointer, detail) for pointer, detail in found.items()])
 
@@ -62,7 +66,7 @@ def _checks(config: Config) -> dict[str, Callable[[Arrays], Issues]]:
         "columns": columns_of(config.features).problems,
         "embedding": _finite,
         "fits": counters,
-        "ids": RecentIds(config.remembered_ids).problems,
+        "ids": lambda arrays: RecentIds(config.remembered_ids).problems(arrays, ranks),
         "metrics": metrics.problems,
         "retained": lambda arrays: retained.problems(arrays, ranks, missing=table),
         "scaling": lambda arrays: scaling.problems(_of(ScalingState, arrays)),

@@ -129,6 +129,7 @@ def _learn(state, derived, size, seconds, clocks, delays, hashes, late):  # type
             state.timed[0] += 1
         if late[i]:
             _mark(state, derived, hashes[i])
+        _expire(state, derived, size, seconds, clocks[i])  # the clock may not resolve the seconds
 
 
 @kernel

@@ -61,9 +61,10 @@ def naive_delong(labels: Vector, scores: NDArray[np.float64]) -> tuple[Vector, N
 class Naive:
     """A comparison as lists and dicts."""
 
-    def __init__(self, m: int, window: int, alpha: float) -> None:
-        self.m, self.window, self.alpha = m, window, alpha
-        self.kept: list[list[Any]] = []  # hash, label, scores
+    def __init__(self, m: int, window: int, alpha: float, ids: int = 2**17) -> None:
+        self.m, self.window, self.alpha, self.ids = m, window, alpha, max(ids, window)
+        self.kept: list[list[Any]] = []  # number, label, scores
+        self.known: dict[int, list[Any]] = {}  # by hash: the event's number, its label
         self.events = self.duplicates = self.corrections = self.blocks = 0
         self.clock: float | None = None
         self.gathered: list[tuple[float, Any]] = []
@@ -75,15 +76,21 @@ class Naive:
         for h, y, row, clock in zip(whole.hashes, whole.labels, whole.scores, whole.clocks, strict=True):
             if not np.isnan(clock):
                 self.clock = float(clock) if self.clock is None else max(self.clock, float(clock))
-            known = [event for event in self.kept if h and event[0] == h]
-            if known:
-                self.duplicates += known[0][1] == y
-                self.corrections += known[0][1] != y
-                known[0][1] = y
+            if (known := self.known.get(int(h))) is not None:
+                self.duplicates += known[1] == y
+                self.corrections += known[1] != y
+                known[1] = y
+                for event in self.kept:
+                    if event[0] == known[0]:
+                        event[1] = y
                 continue
-            self.events += 1
+            if h:
+                self.known[int(h)] = [self.events, y]
+                if len(self.known) > self.ids:
+                    self.known.pop(next(iter(self.known)))
             row = np.nan_to_num(row, nan=0.0, posinf=np.inf, neginf=-np.inf)
-            self.kept = [*self.kept, [h, y, row]][-self.window :]
+            self.kept = [*self.kept, [self.events, y, row]][-self.window :]
+            self.events += 1
             self.meet(y, row)
 
     def meet(self, y: float, row: Vector) -> None:
@@ -136,12 +143,18 @@ class Naive:
         json.dumps(told, allow_nan=False)
 
 
-@pytest.mark.parametrize(("m", "window", "ids"), [(2, 300, None), (3, 50, 60), (5, 1, 4), (2, 7, 10)])
-def test_all_is_as_in_the_definitions_however_the_stream_is_cut(m: int, window: int, ids: int | None) -> None:
+@pytest.mark.parametrize(
+    ("m", "window", "remembered", "ids"),
+    [(2, 300, 1, None), (3, 50, 90, 150), (5, 1, 2, 4), (2, 7, 1, 10), (2, 100, 2**17, 500), (2, 7, 64, 80)],
+)
+def test_all_is_as_in_the_definitions_however_the_stream_is_cut(
+    m: int, window: int, remembered: int, ids: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "_FEWEST_IDS", remembered)
     whole = record(700, seed=m, m=m, ids=ids)
     whole.scores[3, 0] = np.nan
     whole.scores[5, 1], whole.scores[6, 1] = np.inf, -np.inf
-    naive, parts = Naive(m, window, 0.3), Comparison(config(m, window=window, alpha=0.3))
+    naive, parts = Naive(m, window, 0.3, remembered), Comparison(config(m, window=window, alpha=0.3))
     for start, stop in pairwise([0, 0, 1, 2, 40, 41, 300, 700]):
         part = cut(whole, start, stop)
         naive.apply(part)
@@ -149,18 +162,25 @@ def test_all_is_as_in_the_definitions_however_the_stream_is_cut(m: int, window: 
         naive.check(parts.view().as_json())
         parts = Comparison.restored(parts.config, {name: array.copy() for name, array in parts.state().items()})
     assert parts.digest() == compared(whole, window=window, alpha=0.3).digest()
+    assert sorted(parts.state()["ids.hashes"].tolist()) == sorted(naive.known)
     assert naive.verdict or window < 50
-    assert naive.corrections > 0 or ids is None
+    assert (naive.corrections > 0 and naive.duplicates > 0) or ids is None
 
 
-@given(cuts=st.lists(st.integers(0, 400), max_size=6), window=st.sampled_from([1, 63, 64, 65, 128, 1000]))
+@given(
+    cuts=st.lists(st.integers(0, 400), max_size=6),
+    window=st.sampled_from([1, 63, 64, 65, 128, 1000]),
+    remembered=st.sampled_from([1, 64, 100, 2**17]),
+)
 @settings(max_examples=20, deadline=None, derandomize=True, database=None)
-def test_the_state_does_not_tell_the_batches(cuts: list[int], window: int) -> None:
-    whole = record(400, seed=9, ids=200)
-    parts = Comparison(config(window=window))
-    for start, stop in pairwise([0, *sorted(cuts), 400]):
-        parts.apply(cut(whole, start, stop))
-    assert parts.digest() == compared(whole, window=window).digest()
+def test_the_state_does_not_tell_the_batches(cuts: list[int], window: int, remembered: int) -> None:
+    whole = record(400, seed=9, ids=300)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison, "_FEWEST_IDS", remembered)
+        parts = Comparison(config(window=window))
+        for start, stop in pairwise([0, *sorted(cuts), 400]):
+            parts.apply(cut(whole, start, stop))
+        assert parts.digest() == compared(whole, window=window).digest()
 
 
 def test_a_correction_is_as_if_the_label_had_been_so_from_the_start() -> None:
@@ -181,9 +201,46 @@ def test_a_correction_is_as_if_the_label_had_been_so_from_the_start() -> None:
     assert (told["events"], told["duplicates"], told["corrections"]) == (200, 0, 3)
     other.apply(again)
     assert (other.view().as_json()["duplicates"], other.events) == (3, 200)
-    gone = Compared(whole.hashes[:1], -whole.labels[:1], whole.scores[:1], np.full(1, np.nan))
-    other.apply(gone)  # no longer in the window: an event like any other
-    assert other.events == 201
+    told = other.view().as_json()
+    gone = Compared(whole.hashes[:2], whole.labels[:2] * [1, -1], whole.scores[:2], np.full(2, np.nan))
+    for counted in ((4, 4), (6, 4)):  # no longer in the window, but known
+        other.apply(gone)
+        after = other.view().as_json()
+        assert (after["duplicates"], after["corrections"]) == counted
+        assert {**after, "duplicates": 3, "corrections": 3} == told
+
+
+def test_an_id_is_known_for_longer_than_its_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "_FEWEST_IDS", 128)
+    whole = record(200, seed=3)
+    whole = Compared(hashes_of([f"e{i}" for i in range(200)]), whole.labels, whole.scores, whole.clocks)
+    one = compared(whole, window=20)
+    one.apply(cut(whole, 72, 200))
+    assert (one.events, one.view().as_json()["duplicates"]) == (200, 128)
+    assert len(one.state()["ids.hashes"]) == 128
+    one.apply(cut(whole, 71, 72))  # forgotten: an event like any other, which pushes out the next
+    one.apply(cut(whole, 72, 73))
+    assert one.events == 202
+    wide = compared(whole, window=150)  # no id is forgotten while its event is in the window
+    wide.apply(cut(whole, 50, 200))
+    assert (wide.events, wide.view().as_json()["duplicates"]) == (200, 150)
+
+
+def test_memory_grows_with_what_came() -> None:
+    one = compared(record(10, seed=0))
+    assert len(one._known.hashes) == len(one._window.labels) == 64
+    one.apply(record(90, seed=1))
+    assert len(one._window.labels) == 128
+    assert {name: len(array) for name, array in one.state().items() if name[:3] in ("ids", "win")} == {
+        "ids.hashes": (ids := int(one.state()["window.counts"][3])),
+        "ids.labels": ids,
+        "ids.numbers": ids,
+        "window.labels": 100,
+        "window.scores": 100,
+        "window.counts": 4,
+        "window.clock": 1,
+    }
+    assert sum(array.itemsize for array in one._known) == 17
 
 
 tied = st.sampled_from([-np.inf, -1.0, 0.0, 1e-300, 2.5, np.inf])
@@ -339,7 +396,14 @@ def test_columns_that_do_not_fit_change_nothing() -> None:
 @pytest.mark.parametrize(
     ("name", "place", "value"),
     [
-        ("window.hashes", slice(1, 3), 7),
+        ("ids.hashes", slice(1, 3), 7),
+        ("ids.hashes", 0, 0),
+        ("ids.labels", 0, 2),
+        ("ids.labels", -1, -1),
+        ("ids.numbers", 0, -1),
+        ("ids.numbers", -1, 100),
+        ("ids.numbers", 1, 99),
+        ("ids.numbers", slice(0, 2), 0),
         ("window.labels", 0, 2),
         ("window.labels", 0, -1),
         ("window.scores", (0, 0), np.nan),
@@ -368,6 +432,26 @@ def test_a_state_that_no_records_lead_to_is_refused(name: str, place: Any, value
     assert f"/{name}" in [problem.pointer for problem in error.value.problems]
 
 
+def test_labels_of_ids_are_those_of_the_window() -> None:
+    one = compared(record(100, seed=2), window=50)
+    for name, pointers in (("ids.labels", ["/ids.labels"]), ("window.labels", ["/ids.labels"])):
+        state = {key: array.copy() for key, array in one.state().items()}
+        place = state["ids.numbers"][-1] % 50 if name == "window.labels" else -1
+        state[name][place] = 1 - state[name][place]
+        with pytest.raises(Refused) as error:
+            Comparison.restored(one.config, state)
+        assert [problem.pointer for problem in error.value.problems] == pointers
+
+
+def test_more_ids_than_events_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "_FEWEST_IDS", 64)
+    one = compared(record(200, seed=2), window=50)
+    state = {key: array.copy() for key, array in one.state().items()}
+    state["window.counts"][3] = 201
+    with pytest.raises(Refused, match="has 201 ids of 200 events"):
+        Comparison.restored(one.config, state)
+
+
 def test_a_state_of_other_arrays_is_refused() -> None:
     one = compared(record(100, seed=2), window=50)
     state = one.state()
@@ -376,6 +460,7 @@ def test_a_state_of_other_arrays_is_refused() -> None:
         ("/more", state | {"more": np.zeros(1)}),
         ("/window.labels", state | {"window.labels": state["window.labels"].astype(np.int64)}),
         ("/window.labels", state | {"window.labels": state["window.labels"][:-1]}),
+        ("/ids.numbers", state | {"ids.numbers": state["ids.numbers"][:-1]}),
         ("/window.counts", state | {"window.counts": np.zeros(0, np.int64)}),
         ("/tests.sums", state | {"tests.sums": np.zeros((4, 2))}),
     ]

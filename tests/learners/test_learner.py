@@ -167,6 +167,7 @@ def test_duplicates_among_new_events_leave_the_new_ones_as_they_are(pipeline: Pi
     weights = np.linspace(0.0, 2.0, 12)
     ids = ("a", "b", None, "a", "c", "b", "d", None, "e", "e", "e", "f")
     kept = [0, 1, 2, 4, 6, 7, 8, 11]
+    y[3], y[5], y[9:11] = y[0], y[1], y[8]  # with other labels they would be corrections
     said = learner.apply(batch(learner, carried, y, ids=ids, weights=weights))
     alone = without.apply(
         batch(without, [carried[i] for i in kept], y[kept], ids=tuple(ids[i] for i in kept), weights=weights[kept])
@@ -219,6 +220,12 @@ def test_refused_events_change_nothing(pipeline: Pipeline) -> None:
         (carried, y, {"weights": [1, None]}),
         (carried, y, {"weights": [[1], [1, 2]]}),
         (carried, y, {"weights": 1.0}),
+        (carried, y, {"times": [1.0]}),
+        (carried, y, {"times": [1.0, np.inf]}),
+        (carried, y, {"times": [1.0, -2e12]}),
+        (carried, y, {"times": [1.0, "2"]}),
+        (carried, y, {"times": [1.0, None]}),
+        (carried, y, {"times": 1.0}),
         (carried, y, {"ids": ["a"]}),
         (carried, y, {"ids": ["a", 5]}),
     ]
@@ -230,6 +237,10 @@ def test_refused_events_change_nothing(pipeline: Pipeline) -> None:
         learner.score([carried[0], 7])
     assert learner.learn([], []).shape == (0,)
     assert learner.digest() == before
+
+
+def _other(pipeline: Pipeline, y: Any) -> Any:
+    return y % 5 + 1 if pipeline.traits.ordinal else -y
 
 
 def test_odd_arrays_make_no_kernel_compile_again() -> None:
@@ -245,6 +256,16 @@ def test_odd_arrays_make_no_kernel_compile_again() -> None:
         "recent",
         "scaling",
         "threshold",
+        "rules",
+        "budget",
+        "histogram",
+        "ids",
+        "window",
+        "sketch",
+        "traffic",
+        "drift",
+        "ordered",
+        "ordinal_metrics",
     )
     modules = [importlib.import_module(f"learners.{name}") for name in names] + list(algorithms().values())
 
@@ -259,7 +280,8 @@ def test_odd_arrays_make_no_kernel_compile_again() -> None:
     learners = [pipeline.learner() for pipeline in PIPELINES]
     for pipeline, learner in zip(PIPELINES, learners, strict=True):
         carried, y = events(pipeline, 20)
-        learner.learn(carried, y, ids=[str(i) for i in range(20)])
+        learner.learn(carried, y, ids=[str(i) for i in range(20)], times=np.arange(20.0))
+        learner.learn(carried[:1], _other(pipeline, y[:1]), ids=["0"])
         learner.score(carried)
     before = compiled()
     for pipeline, learner in zip(PIPELINES, learners, strict=True):
@@ -268,6 +290,7 @@ def test_odd_arrays_make_no_kernel_compile_again() -> None:
         other = restore(learner.config.to_json(), fortran)
         other.learn(carried, y.astype(np.int8), weights=np.ones(20, dtype=np.int32), ids=[str(i) for i in range(20)])
         other.learn(carried, y.tolist() if pipeline.traits.ordinal else (y > 0).tolist())
+        other.learn(carried[:1], _other(pipeline, y[:1]).astype(np.int8), ids=["0"], times=[np.float32(9)])
         other.score(carried)
         if pipeline.kind == "dense":
             X = np.asfortranarray(np.array(carried, dtype=np.float32))

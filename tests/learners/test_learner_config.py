@@ -182,7 +182,10 @@ def test_create_takes_what_the_http_api_takes_and_shortens_it() -> None:
             "unit_seconds": 86_400.0,
             "rate": None,
         },
+        "figures": {"beta": 1.0, "k": 100, "max_fpr": 0.05},
+        "late": {"label_ttl": 7_776_000.0, "unlabelled": "nothing", "max_events": 1_000_000, "max_bytes": 2**30},
         "window": 5,
+        "window_seconds": None,
         "remembered_ids": 9,
         "refit_every": None,
         "refit_window": None,
@@ -372,8 +375,42 @@ def test_the_figures_carry_the_live_threshold() -> None:
     learner = create("fofo", dim=1, threshold={"objective": "fixed", "value": 0.25})
     assert learner.figures()["threshold"] == learner.threshold == 0.25
     assert set(learner.figures()) == {
-        "threshold", "events", "class_counts", "duplicates", "window", "since_start", "undefined"
+        "threshold", "events", "class_counts", "duplicates", "corrections", "assumed", "served", "clock", "window",
+        "since_start", "undefined",
     }  # fmt: skip
+
+
+def test_parts_that_may_change_keep_what_they_are_not_told() -> None:
+    config = Config.of({"algorithm": "cbr", "features": DENSE, "threshold": {"objective": "fbeta", "beta": 2.0}})
+    other = config.changed({"threshold": {"memory": 500}, "figures": {"k": 7}, "late": {"unlabelled": "negative"}})
+    assert other.threshold is not None
+    assert (other.threshold.objective, other.threshold.beta, other.threshold.memory) == ("fbeta", 2.0, 500)
+    assert (other.figures.k, other.figures.beta, other.late.unlabelled) == (7, 1.0, "negative")
+    assert other.fixed == config.fixed
+    fixed = other.changed({"threshold": {"objective": "fixed"}}).threshold
+    assert fixed is not None
+    assert (fixed.beta, fixed.value) == (1.0, 0.5)  # another objective: from its defaults
+    assert Config.of(other.to_json()) == other
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "values", "pointers"),
+    [
+        ("cbr", {}, [""]),
+        ("cbr", 7, [""]),
+        ("cbr", {"window": 7, "figures": {"k": 0}}, ["/window", "/figures/k"]),
+        ("cbr", {"threshold": {"objective": "recall"}}, ["/threshold/target"]),
+        ("cbr", {"threshold": {"objective": "cost", "field": "99"}}, ["/threshold/field"]),
+        ("cbr", {"late": None}, ["/late"]),
+        ("svc", {"threshold": {"objective": "fixed"}}, ["/threshold"]),
+        ("svc", {"late": {"unlabelled": "negative"}}, ["/late/unlabelled"]),
+    ],
+)
+def test_changes_that_are_refused(algorithm: str, values: Any, pointers: list[str]) -> None:
+    config = Config.of({"algorithm": algorithm, "features": DENSE})
+    with pytest.raises(Refused) as caught:
+        config.changed(values)
+    assert [problem.pointer for problem in caught.value.problems] == pointers
 
 
 def test_events_too_long_for_the_buffers_are_refused_where_there_are_buffers() -> None:

@@ -102,11 +102,14 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(pipeline: Pipe
     learner.apply(one)
     digest, good = learner.digest(), copied(learner)
     check_state(learner.config, good)
+    counts = "metrics.counts" if pipeline.traits.ordinal else "metrics.sketch_counts"
     bad = {
-        "/metrics.counts": {name: array for name, array in good.items() if name != "metrics.counts"},
+        f"/{counts}": {name: array for name, array in good.items() if name != counts},
         "/algorithm.other": {**good, "algorithm.other": np.zeros(3)},
         "/other": {**good, "other": np.zeros(3)},
-        "/metrics.history": {**good, "metrics.history": good["metrics.history"][:-1]},
+        "/metrics.history_rows": {**good, "metrics.history_rows": good["metrics.history_rows"][:-1]},
+        "/metrics.traffic_flags": {**good, "metrics.traffic_flags": good["metrics.traffic_flags"][:-1]},
+        "/metrics.drift_alarms": {**good, "metrics.drift_alarms": good["metrics.drift_alarms"][:-1]},
         "/ids.ring": {**good, "ids.ring": good["ids.ring"][:-1]},
         "/sources.names": {**good, "sources.names": good["sources.names"][:-1]},
         "/sources.offsets": {**good, "sources.offsets": good["sources.offsets"][:-1]},
@@ -115,8 +118,8 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(pipeline: Pipe
         bad |= {
             "/calibration.coefficients": {**good, "calibration.coefficients": np.zeros(2, dtype=np.float32)},
             "/calibration.hessian": {**good, "calibration.hessian": np.eye(3)},
-            "/metrics.scores": {**good, "metrics.scores": good["metrics.scores"][:-1]},
-            "/metrics.sketch": {**good, "metrics.sketch": good["metrics.sketch"][0]},
+            "/metrics.window_scores": {**good, "metrics.window_scores": good["metrics.window_scores"][:-1]},
+            "/metrics.sketch_bins": {**good, "metrics.sketch_bins": good["metrics.sketch_bins"][0]},
         }
     model = next(name for name in good if name.startswith("algorithm.") and len(good[name]) > 2)
     bad[f"/{model}"] = {**good, model: good[model][:-1]}

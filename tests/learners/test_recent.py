@@ -51,7 +51,7 @@ def admitted(recent: RecentIds, batch: list[Event], number: int = 0) -> tuple[li
         stop = recent.admit(hashes, y, late, status, slots, start)
         new = start + np.flatnonzero(status[start:stop] == Status.APPLIED)
         said = number + np.arange(len(new), dtype=np.float64)  # an event's score is its number, here
-        recent.note(slots[new], number, said, said / 8, said.astype(np.int64) % 2)
+        recent.note(slots[new], number, said, said / 1024, said.astype(np.int64) % 2)
         number += len(new)
         if stop < n:
             corrected.append(recent.relabel(int(slots[stop]), float(y[stop])))
@@ -69,7 +69,7 @@ def same(a: RecentIds, b: RecentIds) -> bool:
 def restored(recent: RecentIds) -> RecentIds:
     copy = RecentIds(recent.capacity)
     state = {name: array.copy() for name, array in recent.state().items()}
-    assert not list(copy.problems(state))
+    assert not list(copy.problems(state, None))
     copy.restore(state)
     return copy
 
@@ -89,7 +89,7 @@ def test_same_as_an_ordered_dict(capacity: int, stream: list[list[Event]]) -> No
             if expected[-1] == "relabelled":
                 assert before is not None
                 was, of = before
-                corrections.append((of, was, float(of), of / 8, of % 2))
+                corrections.append((of, was, float(of), of / 1024, of % 2))
         assert admitted(recent, batch, number) == (expected, corrections)
         assert recent.held == len(model.ids)
         other = restored(other)  # after every batch, and fed one by one
@@ -103,9 +103,12 @@ def test_same_as_an_ordered_dict(capacity: int, stream: list[list[Event]]) -> No
 def test_long_streams_with_many_evictions(capacity: int) -> None:
     random = np.random.default_rng(capacity)
     recent, model = RecentIds(capacity), Recent(capacity)
+    number = 0
     for size in (1, 0, 70, 300, 3, 500, 128):
         batch = [Event(f"{n}") for n in random.integers(0, 3 * capacity, size)]
-        assert admitted(recent, batch)[0] == [model.admit(one.name, one.label) for one in batch]
+        words = admitted(recent, batch, number)[0]
+        number += words.count("applied")
+        assert words == [model.admit(one.name, one.label) for one in batch]
         assert same(recent, restored(recent))
 
 
@@ -146,12 +149,41 @@ def test_an_id_whose_hash_says_no_id_is_told_apart(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("ring", np.array([5, 5], dtype=np.uint64)), ("ring", np.array([5, 0], dtype=np.uint64))]
+    ("name", "value"),
+    [
+        ("ring", np.array([5, 5], dtype=np.uint64)),
+        ("ring", np.array([5, 0], dtype=np.uint64)),
+        ("labels", np.array([1, 0], dtype=np.int8)),
+        ("decisions", np.array([1, 2], dtype=np.int8)),
+        ("probabilities", np.array([0.5, 1.5])),
+        ("probabilities", np.array([0.5, np.nan])),
+        ("numbers", np.array([1, 0])),
+        ("numbers", np.array([1, 1])),
+        ("numbers", np.array([-1, 1])),
+        ("count", np.array([2**60])),
+    ],
 )
 def test_states_that_no_ids_lead_to_are_told(name: str, value: Any) -> None:
     recent = RecentIds(10)
     admitted(recent, [Event("a"), Event("b")])
-    assert [where for where, _ in recent.problems({**recent.state(), name: value})] == [name]
+    assert [where for where, _ in recent.problems({**recent.state(), name: value}, None)] == [name]
+
+
+def test_ranks_have_no_probabilities_and_numbers_ascend_around_the_ring() -> None:
+    recent = RecentIds(3)
+    admitted(recent, [Event(name, 2.0) for name in "abcde"])
+    state = {**recent.state(), "decisions": np.array([1, 5, 2], dtype=np.int8), "probabilities": np.full(3, np.nan)}
+    assert state["numbers"].tolist() == [3, 4, 2]
+    assert not list(recent.problems(state, 5))
+    for name, value in (
+        ("labels", np.array([1, 6, 2], dtype=np.int8)),
+        ("decisions", np.array([0, 1, 2], dtype=np.int8)),
+        ("probabilities", np.array([np.nan, 0.5, np.nan])),
+        ("numbers", np.array([2, 3, 4])),
+        ("count", np.array([6])),
+    ):
+        told = "numbers" if name == "count" else name  # the oldest id is another then
+        assert [where for where, _ in recent.problems({**state, name: value}, 5)] == [told]
 
 
 # Sources

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,19 +12,22 @@ from numpy.typing import NDArray
 
 from learners import Config, Learner, Refused, algorithms
 from learners.arrays import Sparse
-from learners.batch import Batch, Outcome
+from learners.batch import Batch, Served
+from learners.ids import hashes_of
 from learners.learner import State, check_state
 from learners.metrics import Metrics
 from learners.ordinal_metrics import OrdinalMetrics
-from learners.recent import MAX_SOURCES, RecentIds, Sources
+from learners.recent import MAX_SOURCES, Sources
 from learners.soundness import check_values
 from tests.learners.pipelines import EVERY, PIPELINES, Pipeline, batch, copied, events, stream
 
 # unsigned: random state, hashes of ids (0 is refused), and bytes of names (what is not UTF-8 is refused)
-FREE = ("algorithm.rng", "ids.ring", "sources.names")
-# of floats: what may be NaN, and what may be infinite
-MAY_BE_NAN = {"metrics.history", "threshold.clock"}
-MAY_BE_INFINITE = {"metrics.scores"}
+FREE = ("algorithm.rng", "ids.ring", "metrics.traffic_ids", "sources.names")
+# of floats: what may be NaN, and what may be infinite; `UNUSED` also where nothing has been kept so far
+UNUSED = {"metrics.history_rows", "metrics.drift_alarms"}
+CLOCKS = {"metrics.clocks", "metrics.window_clocks", "metrics.traffic_clock", "metrics.traffic_clocks"}
+MAY_BE_NAN = {"ids.scores", "ids.probabilities", "metrics.traffic_delays", "threshold.clock", *CLOCKS, *UNUSED}
+MAY_BE_INFINITE = {"ids.scores", "metrics.window_scores", "metrics.drift_served", *UNUSED}
 
 
 def refit(learner: Learner) -> None:
@@ -32,11 +36,38 @@ def refit(learner: Learner) -> None:
         learner.apply(learner.fitting().run())
 
 
-def learnt(pipeline: Pipeline, n: int = 60, **settings: Any) -> tuple[Config, State]:
-    """A learner's configuration, and its state after n events and the fits that were due."""
+def served(learner: Learner, n: int, time: float) -> Served:
+    """A record of n events, scored by `learner`; some of their ids are those of `stream`."""
+    scores = np.linspace(-2.0, 2.0, n)
+    two = learner.config.labels.ranks is None
+    return Served(
+        hashes_of([f"id{i}" for i in range(n)]),
+        np.linspace(time, time + 5.0, n),
+        scores,
+        (scores > 0).astype(np.int64) + (0 if two else 1),
+        1.0 / (1.0 + np.exp(-scores)) if two else None,
+        np.full(n, 0.5) if two else None,
+    )
+
+
+def learnt(pipeline: Pipeline, n: int = 60, *, timed: bool = False, **settings: Any) -> tuple[Config, State]:
+    """A learner's configuration, and its state after n events and the fits that were due.
+
+    `timed`: events have times from the 41st on, and some are served; else there is no clock.
+    """
     learner = pipeline.learner(**settings)
     for start in range(0, n, 30):
-        one, _ = stream(pipeline, learner, min(30, n - start), seed=start)
+        many = min(30, n - start)
+        one, _ = stream(pipeline, learner, many, seed=start)
+        assert one.ids is not None
+        # a third of the ids may have come before; the sources are others
+        ids = tuple(name if name is None or i % 3 == 0 else f"{name}-{start}" for i, name in enumerate(one.ids))
+        one = replace(one, ids=ids, segments=tuple(s._replace(name=f"{s.name}{start}") for s in one.segments))
+        if timed:
+            times = np.where(np.arange(many) + start < 40, np.nan, 1e9 + 10.0 * (start + np.arange(many)))
+            one = replace(one, times=times)
+            if start:
+                learner.apply(served(learner, start % 50, times[-1]))
         learner.apply(one)
         refit(learner)
     return learner.config, copied(learner)
@@ -56,13 +87,18 @@ def survives(pipeline: Pipeline, config: Config, state: State) -> None:
     """Restore, learn 30 more events with ids and sources, fit, score, and look at everything; the state stays sound."""
     learner = Learner.restored(config, state)
     one, carried = stream(pipeline, learner, 30, seed=1)
-    outcome = learner.apply(one)
+    assert learner.apply(served(learner, 20, 2e9)) is None
+    outcome = learner.apply(replace(one, times=np.linspace(2e9, 2e9 + 100.0, 30)))
     assert outcome is not None
+    # each id that is remembered has another label now, and those that are retained as well
+    label = (lambda y: y % 5 + 1) if pipeline.traits.ordinal else (lambda y: -y)
+    assert learner.apply(replace(one, labels=label(one.labels), segments=())) is not None
     refit(learner)
     assert len(learner.score(carried)) == 30
     view = learner.view().frozen()
     assert view.figures.as_json()["events"] >= 0
-    assert view.figures.history()["stride"] >= 64
+    assert "label_coverage" in view.figures.history()["columns"]
+    view.figures.alarms()
     assert refused(config, copied(learner)) == []
 
 
@@ -84,11 +120,12 @@ def extremes(dtype: np.dtype[Any]) -> Iterator[int]:
 
 
 @EVERY
-def test_a_state_that_came_of_events_is_sound(pipeline: Pipeline) -> None:
-    for n in (0, 1, 30, 60):
-        config, state = learnt(pipeline, n)
+@pytest.mark.parametrize("seconds", [None, 100.0, 1e-9])
+def test_a_state_that_came_of_events_is_sound(pipeline: Pipeline, seconds: float | None) -> None:
+    for n in (0, 1, 30, 60, 150):
+        config, state = learnt(pipeline, n, timed=n != 30, window_seconds=seconds)
         assert refused(config, state) == []
-    survives(pipeline, config, state)
+        survives(pipeline, config, state)
 
 
 @EVERY
@@ -114,7 +151,7 @@ def test_a_state_of_events_at_the_limits_is_sound(pipeline: Pipeline) -> None:
 
 @EVERY
 def test_whole_numbers_out_of_range_are_refused_or_do_no_harm(pipeline: Pipeline) -> None:
-    config, state = learnt(pipeline)
+    config, state = learnt(pipeline, timed=True)
     tried = 0
     for name, array in state.items():
         if array.dtype.kind not in "iu" or not array.size:
@@ -135,7 +172,7 @@ def test_whole_numbers_out_of_range_are_refused_or_do_no_harm(pipeline: Pipeline
 
 @EVERY
 def test_floats_that_are_not_finite_are_refused_or_do_no_harm(pipeline: Pipeline) -> None:
-    config, state = learnt(pipeline)
+    config, state = learnt(pipeline, timed=True)
     for name, array in state.items():
         if array.dtype.kind != "f" or not array.size:
             continue
@@ -148,6 +185,8 @@ def test_floats_that_are_not_finite_are_refused_or_do_no_harm(pipeline: Pipeline
                 if free or missing:
                     if not pointers:
                         survives(pipeline, config, bad)
+                elif name.startswith("metrics."):  # whose parts have to agree
+                    assert f"/{name}" in pointers
                 else:
                     assert pointers == [f"/{name}"]
 
@@ -165,21 +204,7 @@ def kinds(*pairs: tuple[str, str]) -> list[Pipeline]:
 
 
 WRONG: list[tuple[str, str, str, int, float]] = [
-    ("cbr", "dense", "metrics.labels", 0, 99),
-    ("cbr", "dense", "metrics.labels", 5, -128),
-    ("cbr", "dense", "metrics.decisions", 0, 99),
-    ("cbr", "dense", "metrics.points", 0, 513),
-    ("cbr", "dense", "metrics.points", 1, 0),
-    ("cbr", "dense", "metrics.points", 1, 96),
-    ("cbr", "dense", "metrics.sketch", 640, -1),
-    ("cbr", "dense", "metrics.sketch", 640, 3),
-    ("cbr", "dense", "metrics.confusion", 0, 10**6),
-    ("cbr", "dense", "metrics.history", 0, -1),
     ("cbr", "dense", "algorithm.seen", 0, -1),
-    ("svc", "dense", "metrics.labels", 0, 0),
-    ("svc", "dense", "metrics.labels", 0, 6),
-    ("svc", "dense", "metrics.decisions", 0, 99),
-    ("svc", "dense", "metrics.total", 0, 10**6),
     ("svc", "dense", "retained.labels", 0, 6),
     ("svc", "dense", "retained.labels", 0, 1.5),
     ("ranksvm", "dense", "retained.labels", 0, 0),
@@ -223,7 +248,6 @@ WRONG: list[tuple[str, str, str, int, float]] = [
     ("oam", "sparse", "columns.order", 0, 300),
     ("oam", "sparse", "columns.order", 0, -1),
     ("cbr", "dense", "scaling.seen", 0, -1),
-    ("cbr", "dense", "ids.ring", 0, 0),
     ("cbr", "dense", "sources.offsets", 0, -1),
     ("cbr", "dense", "sources.names", 0, 0xFF),
 ]
@@ -238,21 +262,164 @@ def test_each_wrong_number_is_pointed_at(algorithm: str, kind: str, name: str, p
     assert refused(config, changed(state, name, place, value)) == [f"/{name}"]
 
 
+# what the figures and the memory of ids say, after 150 events of which 110 had a time
+TOLD: list[tuple[str, str, int, float]] = [
+    *(
+        (algorithm, name, place, value)
+        for algorithm in ("cbr", "svc")
+        for name, place, value in (
+            ("counters", 0, -1),
+            ("counters", -1, 2**60),
+            ("traffic_clock", 0, 1e8),
+            ("traffic_clock", 0, np.nan),
+            ("traffic_start", 0, np.nan),
+            ("traffic_start", 0, 2e9),
+            ("traffic_timed", 0, 10**6),
+            ("traffic_timed", 0, -1),
+            ("traffic_histogram", 5, 10**6),
+            ("traffic_histogram", 5, -1),
+            ("traffic_span", 0, 10**6),
+            ("traffic_span", 0, 3),
+            ("traffic_span", 1, 10**6),
+            ("traffic_span", 1, -1),
+            ("traffic_delays", 0, -1.0),
+            ("traffic_delays", 0, 1e300),
+            ("traffic_clocks", 0, 1.0),
+            ("traffic_clocks", 5, 5e9),
+            ("traffic_served", 0, 3),
+            ("traffic_served", 0, -1),
+            ("traffic_served", 1, 10**6),
+            ("traffic_served", 2, 10**6),
+            ("traffic_ids", 0, 0),
+            ("traffic_flags", 0, 4),
+            ("traffic_flags", 0, -1),
+            ("traffic_flags", -1, 127),
+            ("history_count", 0, 0),
+            ("history_count", 0, 3),
+            ("history_count", 0, -1),
+            ("drift_recent", 0, 1.5),
+            ("drift_reference", 0, -1.0),
+            ("drift_sums", 0, -1.0),
+            ("drift_sums", 1, 22.0),
+            ("drift_placements", 0, -1),
+            ("drift_placements", 1, 10**6),
+            ("drift_negatives", 0, 101),
+            ("drift_serves", 0, -1),
+            ("drift_by_kind", 0, -1),
+            ("ids.count", 0, 24),
+            ("ids.count", 0, 10**6),
+            ("ids.ring", 0, 0),
+            ("ids.labels", 0, 0),
+            ("ids.labels", -1, 99),
+            ("ids.numbers", 0, -1),
+            ("ids.numbers", 0, 150),
+            ("ids.decisions", 0, -1),
+            ("ids.decisions", 0, 99),
+        )
+    ),
+    ("cbr", "window_labels", 0, 99),
+    ("cbr", "window_labels", 5, -128),
+    ("cbr", "window_decisions", 0, 2),
+    ("cbr", "window_probabilities", 0, 1.5),
+    ("cbr", "window_probabilities", 0, -0.1),
+    ("cbr", "window_scores", 0, np.nan),
+    ("cbr", "window_clocks", 0, np.inf),
+    ("cbr", "window_clocks", 0, 1.0),
+    ("cbr", "window_span", 0, 3),
+    ("cbr", "window_span", 0, 10**6),
+    ("cbr", "window_span", 1, 10**6),
+    ("cbr", "sketch_counts", 0, 10**6),
+    ("cbr", "sketch_confusion", 0, 10**6),
+    ("cbr", "sketch_bins", 640, -1),
+    ("cbr", "sketch_bins", 640, 300),
+    ("cbr", "sketch_losses", 0, 10**6),
+    ("cbr", "sketch_losses", 1, -1),
+    ("cbr", "sketch_reliability", 0, 10**6),
+    ("cbr", "sketch_mass", 0, 10**6),
+    ("cbr", "ids.probabilities", 0, 1.5),
+    ("svc", "counts", 0, 10**6),
+    ("svc", "total", 0, 10**6),
+    ("svc", "total", 0, -1),
+    ("svc", "span", 0, 3),
+    ("svc", "span", 1, 10**6),
+    ("svc", "labels", 0, 0),
+    ("svc", "labels", 0, 6),
+    ("svc", "decisions", 0, 99),
+    ("svc", "ids.probabilities", 0, 0.5),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "name", "place", "value"), TOLD)
+def test_each_wrong_figure_is_pointed_at(algorithm: str, name: str, place: int, value: float) -> None:
+    (pipeline,) = kinds((algorithm, "dense"))
+    config, state = learnt(pipeline, 150, timed=True)
+    assert refused(config, state) == []
+    name = name if "." in name else f"metrics.{name}"
+    part = name.partition("_")[0] if "_" in name else name.partition(".")[0]
+    assert [one for one in refused(config, changed(state, name, place, value)) if one.startswith(f"/{part}")]
+
+
+@pytest.mark.parametrize("algorithm", ["cbr", "svc"])
+def test_parts_of_two_streams_do_not_go_together(algorithm: str) -> None:
+    (pipeline,) = kinds((algorithm, "dense"))
+    config, state = learnt(pipeline, 240, timed=True)
+    _, shorter = learnt(pipeline, 120, timed=True)
+    _, untimed = learnt(pipeline, 240)
+    parts = ["metrics.", "metrics.traffic_", "metrics.history_"]
+    if algorithm == "cbr":
+        parts += ["metrics.window_", "metrics.sketch_"]
+    for part in parts:
+        other = untimed if part in ("metrics.traffic_", "metrics.window_") else shorter
+        mixed = {**state, **{name: array for name, array in other.items() if name.startswith(part)}}
+        assert refused(config, mixed)
+
+
+def test_what_the_ids_say_is_what_was_counted() -> None:
+    """A correction takes it out of the figures again."""
+    (pipeline,) = kinds(("cbr", "dense"))
+    config, state = learnt(pipeline, 150, timed=True)
+    inside = int(np.flatnonzero(state["ids.numbers"] >= state["metrics.window_span"][0])[0])
+    for name, value in (
+        ("labels", -state["ids.labels"][inside]),
+        ("decisions", 1 - state["ids.decisions"][inside]),
+        ("scores", state["ids.scores"][inside] + 1.0),
+        ("probabilities", 0.5 * state["ids.probabilities"][inside]),
+    ):
+        assert f"/ids.{name}" in refused(config, changed(state, f"ids.{name}", inside, value))
+    config, state = learnt(pipeline, 150, timed=True, remembered_ids=200)
+    gone = int(np.flatnonzero(state["ids.numbers"] < state["metrics.window_span"][0])[0])
+    assert refused(config, changed(state, "ids.scores", gone, 1e9)) == ["/ids.scores"]
+    (pipeline,) = kinds(("svc", "dense"))
+    config, state = learnt(pipeline, 150, timed=True, remembered_ids=200)
+    gone = np.flatnonzero(state["ids.numbers"] < state["metrics.span"][0])
+    rare = np.unravel_index(np.argmin(state["metrics.total"]), (5, 5))
+    assert state["metrics.total"][rare] < len(gone)
+    state["ids.labels"][gone], state["ids.decisions"][gone] = int(rare[0]) + 1, int(rare[1]) + 1
+    assert refused(config, state) == ["/ids.decisions"]
+
+
+@pytest.mark.parametrize("algorithm", ["cbr", "svc"])
+def test_counts_that_shapes_follow_from_have_their_own(algorithm: str) -> None:
+    (pipeline,) = kinds((algorithm, "dense"))
+    config, state = learnt(pipeline, 150)
+    names = ["ids.count", *(f"metrics.{name}" for name in pipeline.learner().metrics.counted)]
+    assert len(names) == 5
+    for name in names:
+        for array in (np.zeros(0, dtype=np.int64), np.append(state[name], 7)):
+            assert refused(config, {**state, name: array}) == [f"/{name}"]
+
+
 def test_a_column_or_a_source_that_comes_twice() -> None:
     (pipeline,) = kinds(("oam", "sparse"))
     config, state = learnt(pipeline)
     order = state["columns.order"]
     assert refused(config, changed(state, "columns.order", 0, order[1])) == ["/columns.order"]
-    names = np.frombuffer(b"ss", dtype=np.uint8)
+    assert state["sources.lengths"].tolist() == [2, 2, 3, 3]
+    names = state["sources.names"].copy()
+    names[:2] = names[2:4]
     assert refused(config, {**state, "sources.names": names}) == ["/sources.names"]
-    lengths = np.array([-1, 3])
+    lengths = np.array([-1, 5, 3, 3])
     assert refused(config, {**state, "sources.lengths": lengths}) == ["/sources.lengths"]
-
-
-@pytest.mark.parametrize("count", [-1, 2**60])
-def test_a_count_of_ids_that_cannot_be(count: int) -> None:
-    ring = np.arange(1, 26, dtype=np.uint64)
-    assert [name for name, _ in RecentIds(25).problems({"count": np.array([count]), "ring": ring})] == ["count"]
 
 
 def test_more_sources_than_are_kept() -> None:
@@ -338,7 +505,7 @@ def test_a_part_of_a_state_is_checked_alone() -> None:
 def test_every_part_that_is_wrong_is_told() -> None:
     (pipeline,) = kinds(("cbr", "dense"))
     config, state = learnt(pipeline)
-    wrong = {"metrics.labels": 99.0, "algorithm.seen": -1.0, "threshold.seen": -1.0, "calibration.events": -1.0}
+    wrong = {"metrics.window_labels": 99.0, "algorithm.seen": -1.0, "threshold.seen": -1.0, "calibration.events": -1.0}
     for name, value in wrong.items():
         state = changed(state, name, 0, value)
     assert sorted(refused(config, state)) == sorted(f"/{name}" for name in wrong)
@@ -347,13 +514,14 @@ def test_every_part_that_is_wrong_is_told() -> None:
 def test_scores_that_are_nan_count_as_0() -> None:
     scores = np.array([1.0, np.nan, -1.0, np.nan, np.nan, 2.0, np.nan, 0.5])
     y = np.where(np.arange(8) % 3 == 0, 1.0, -1.0)
-    decisions = np.zeros(8, dtype=np.int64)
-    yes, no = np.ones(8, dtype=np.bool_), np.zeros(8, dtype=np.bool_)
+    decisions, hashes = np.zeros(8, dtype=np.int64), np.zeros(8, dtype=np.uint64)
+    half, unknown, no = np.full(8, 0.5), np.full(8, np.nan), np.zeros(8, dtype=np.bool_)
     figures = []
     for said in (scores, np.nan_to_num(scores)):
         metrics = Metrics(3)
         for _ in range(20):
-            metrics.learn(Outcome(yes, no, said, decisions, np.full(8, 0.5), np.full(8, 0.5)), y)
+            metrics.serve(hashes_of([f"e{i}" for i in range(8)]), said, decisions, unknown)
+            metrics.learn(said, half, half, y, decisions, unknown, unknown, hashes, no)
         figures.append(metrics.view().as_json())
         assert list(metrics.problems(metrics.state())) == []
         again = Metrics(3)
@@ -362,16 +530,52 @@ def test_scores_that_are_nan_count_as_0() -> None:
     assert figures[0] == figures[1]
 
 
-def test_the_ring_of_ranks_holds_nothing_beyond_its_events() -> None:
-    metrics = OrdinalMetrics(5, 3)
+def test_the_total_of_ranks_holds_the_window() -> None:
+    metrics = OrdinalMetrics(5, None, 3)
+    unknown, hashes = np.full(4, np.nan), np.zeros(4, dtype=np.uint64)
+    y, decisions = np.array([1.0, 2.0, 2.0, 3.0]), np.array([1, 2, 1, 3])
+    metrics.learn(unknown, None, None, y, decisions, unknown, unknown, hashes, np.zeros(4, dtype=np.bool_))
     state = metrics.state()
     assert list(metrics.problems(state)) == []
-    assert [name for name, _ in metrics.problems({**state, "labels": np.full(5, 2, dtype=np.int8)})] == ["labels"]
+    moved = np.array([[1, 0, 0], [2, 0, 0], [0, 0, 1]])
+    assert [name for name, _ in metrics.problems({**state, "total": moved})] == ["total"]
 
 
-def test_a_history_may_lack_figures_but_not_counts() -> None:
+@pytest.mark.parametrize("algorithm", ["cbr", "svc"])
+def test_a_history_may_lack_figures_but_not_counts(algorithm: str) -> None:
+    (pipeline,) = kinds((algorithm, "dense"))
+    config, state = learnt(pipeline, 240, timed=True)
+    assert state["metrics.history_count"][0] == 2
+    rows = state["metrics.history_rows"]
+    for column, value, right in (
+        (2, np.nan, True),
+        (0, np.nan, False),
+        (0, 65.0, False),
+        (1, np.nan, True),
+        (1, 1.0, True),
+        (1, 1.5e9, False),
+        (2, np.inf, False),
+    ):
+        bad = rows.copy()
+        bad[0, 1, column] = value
+        expected = [] if right else ["/metrics.history_rows"]
+        assert refused(config, {**state, "metrics.history_rows": bad}) == expected
+    bad = rows.copy()
+    bad[0, 2, 1] = 1.5e9  # the latest: after all that came
+    assert refused(config, {**state, "metrics.history_rows": bad}) == ["/metrics.history_rows"]
+
+
+def test_alarms_are_of_a_kind_and_within_their_numbers() -> None:
     (pipeline,) = kinds(("cbr", "dense"))
-    config, state = learnt(pipeline)
-    assert refused(config, changed(state, "metrics.history", 1, np.nan)) == []
-    assert refused(config, changed(state, "metrics.history", 0, np.nan)) == ["/metrics.history"]
-    assert refused(config, changed(state, "metrics.history", 1, np.inf)) == ["/metrics.history"]
+    config, state = learnt(pipeline, timed=True)
+    state["metrics.drift_by_kind"][:] = (1, 2)
+    state["metrics.drift_alarms"][:3] = [[0, 5, np.nan, 0.9, 0.7], [1, 9, 1e9, 0.1, 0.9], [1, 9, 1e9, 0.2, 0.5]]
+    assert refused(config, state) == []
+    survives(pipeline, config, state)
+    for column, value in ((0, 2.0), (0, 0.5), (0, np.nan), (1, -1.0), (1, np.nan), (2, np.inf), (3, 1.5), (4, np.nan)):
+        bad = state["metrics.drift_alarms"].copy()
+        bad[1, column] = value
+        assert refused(config, {**state, "metrics.drift_alarms": bad}) == ["/metrics.drift_alarms"]
+    # a CUSUM that compares with an empty reference would divide by 0
+    empty = {**state, "metrics.drift_placements": np.array([500, 0])}
+    assert refused(config, empty) == ["/metrics.drift_reference"]
