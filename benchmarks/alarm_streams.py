@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from learners import betting, ordered
+from learners import betting
 from learners.arrays import Matrix, Vector
 from learners.comparison import Compared, Comparison, GroupConfig
 from learners.drift import Drift
@@ -34,7 +34,6 @@ __all__ = [
 ]
 
 ALPHA = 0.05
-WINDOW = 10_000
 RUN_IN = 500  # positives before a fall
 WITHIN = 150  # positives in which it should be found
 LONGEST = 600  # positives after it
@@ -114,47 +113,23 @@ def verdicts(setting: Setting, effort: Effort, second: float) -> NDArray[np.int6
     return np.array(found)
 
 
-@kernel
-def _placements(negatives, ring, labels, scores, out):  # type: ignore[no-untyped-def]
-    """The placement of each positive among the negatives of the last WINDOW events; NaN for the others."""
-    held = 0
-    for i in range(labels.shape[0]):
-        slot = i % WINDOW
-        out[i] = np.nan
-        if labels[i] > 0.0 and held > 0:
-            below, upto = ordered.counts(negatives, scores[i])
-            out[i] = 0.5 * (below + upto) / held
-        if i >= WINDOW and not np.isnan(ring[slot]):
-            ordered.remove(negatives, ring[slot])
-            held -= 1
-        ring[slot] = np.nan
-        if not labels[i] > 0.0:
-            ordered.add(negatives, scores[i])
-            ring[slot] = scores[i]
-            held += 1
-
-
-def placements(labels: Vector, scores: Vector) -> Vector:
-    """As a learner's window gives them, (n,)."""
-    out = np.empty(len(labels))
-    _placements(ordered.reserved(ordered.empty(), WINDOW), np.empty(WINDOW), labels, scores, out)
-    return out
-
-
-def met(labels: Vector, auc: Vector | float, random: np.random.Generator) -> Drift:
-    """The drift alarms after a stream of these labels (n,), with the AUC at each event."""
+def met(labels: Vector, auc: Vector | float, random: np.random.Generator, levels: float = 0.0) -> Drift:
+    """The drift alarms after a stream of these labels (n,), with the AUC at each event; `levels` as in `Setting`."""
     scores = random.normal(size=len(labels)) + labels * np.sqrt(2) * ndtri(auc)
+    if levels:
+        scores = np.round(scores / levels) * levels
     drift = Drift()
-    drift.learn(placements(labels, scores), 0, np.full(len(labels), np.nan))
+    drift.learn(scores, labels, 0, np.full(len(labels), np.nan))
     return drift
 
 
-def false_alarms(auc: float, share: float, effort: Effort) -> tuple[int, int]:
-    """(alarms, events) of stationary streams."""
+def false_alarms(auc: float, levels: float, share: float, effort: Effort) -> tuple[int, int]:
+    """(alarms, events) of stationary streams; `levels` as in `Setting`."""
     random = np.random.default_rng([2, round(1000 * auc), round(1000 * share)])
     total = 0
     for _ in range(effort.stationary):
-        total += int(met((random.random(effort.events) < share).astype(np.float64), auc, random).count[0])
+        labels = (random.random(effort.events) < share).astype(np.float64)
+        total += int(met(labels, auc, random, levels).count[0])
     return total, effort.stationary * effort.events
 
 
@@ -236,7 +211,7 @@ def costs(effort: Effort) -> list[dict[str, Any]]:
         add(f"comparison of {m} learners, an event", "ns", 1e9 / n, lambda group=group, r=record: group.apply(r))
         add(f"comparison of {m} learners, a poll", "ms", 1e3, lambda group=group: group.view().as_json())
     drift, uniform = Drift(), random.random(n)
-    add("drift, a labelled negative", "ns", 1e9 / n, lambda: drift.learn(none, 0, none))
-    add("drift, a labelled positive", "ns", 1e9 / n, lambda: drift.learn(uniform, 0, none))
+    add("drift, a labelled negative", "ns", 1e9 / n, lambda: drift.learn(uniform, -np.ones(n), 0, none))
+    add("drift, a labelled positive", "ns", 1e9 / n, lambda: drift.learn(uniform, np.ones(n), 0, none))
     add("drift, a served event", "ns", 1e9 / n, lambda: drift.serve(uniform, 0, none))
     return found

@@ -6,8 +6,8 @@ Streams of scores and labels without a learner (`alarm_streams.py`). Three quest
 
 1. The tests by betting (`learners/betting.py`), looked at after every event: how many streams of two different scorers
    of equal AUC get a verdict (at most 5 % may), and how many positives it takes where one scorer is better.
-2. The drift alarms (`learners/drift.py`) on placements in a window of 10,000 events: false alarms per 100,000
-   stationary events, and the delay of a fall by ten points after 500 positives; and of the scores of served events.
+2. The drift alarms (`learners/drift.py`): false alarms per 100,000 stationary events, and the delay of a fall by ten
+   points after 500 positives; and of the scores of served events.
 3. What an event costs, and a poll.
 
 Limits are 95 % upper limits: of shares those of Clopper and Pearson, of rates those of Garwood.
@@ -121,24 +121,25 @@ def measured(effort: Effort, console: Console) -> dict[str, Any]:
     )
     shares = (0.005, 0.05, 0.5)
     rows = figures["false alarms"] = []
-    for auc in (0.6, 0.75, 0.9, 0.99):
+    stationary = ((0.6, 0.0), (0.75, 0.0), (0.75, 0.5), (0.75, 1.5), (0.9, 0.0), (0.99, 0.0))
+    for auc, levels in stationary:
         for share in shares:
-            k, events = false_alarms(auc, share, effort)
-            rows.append({"auc": auc, "share": share, "alarms": k, "events": events})
+            k, events = false_alarms(auc, levels, share, effort)
+            rows.append({"auc": auc, "levels": levels, "share": share, "alarms": k, "events": events})
     scale = effort.stationary * effort.events / 100_000
     show(
         f"2. false alarms of a fall of AUC per 100,000 stationary events, and limit ({effort.stationary} streams each)",
         ["AUC", *(f"{share:.1%} positives" for share in shares)],
         [
             [
-                str(auc),
+                f"{auc}, scores rounded to {levels}" if levels else str(auc),
                 *(
                     f"{row['alarms'] / scale:.3f} (< {most_rate(row['alarms']) / scale:.3f})"
                     for row in rows
-                    if row["auc"] == auc
+                    if (row["auc"], row["levels"]) == (auc, levels)
                 ),
             ]
-            for auc in (0.6, 0.75, 0.9, 0.99)
+            for auc, levels in stationary
         ],
     )
     rows = figures["falls"] = []

@@ -54,7 +54,7 @@ class Late(NamedTuple):
     """What makes some of a batch's events late labels: n entries each, as if nothing were known where one is not."""
 
     served: NDArray[np.bool_]  # the event was served before: its features are those, and this is what was said of it
-    bare: NDArray[np.bool_]  # nothing but the id is at hand: its row is empty
+    bare: NDArray[np.bool_]  # nothing but the id is at hand: it has no row
     assumed: NDArray[np.bool_]  # no label came: it is taken to be negative
     scores: Vector
     probabilities: Vector
@@ -79,7 +79,7 @@ class Late(NamedTuple):
 class Batch:
     """n labelled events, encoded (see `features.py`) but neither scaled nor mapped to a learner's own columns."""
 
-    rows: Rows  # (n, k)
+    rows: Rows  # (n, k), but for events of which nothing but the id is at hand (`late.bare`): they have none
     labels: Vector  # (n,) -1 or +1, or a rank from 1
     weights: Vector | None = None  # (n,) at least 0; None: all 1
     times: Vector | None = None  # (n,) seconds since the epoch, NaN where not given
@@ -91,11 +91,22 @@ class Batch:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def rows_of(self, start: int, stop: int) -> Rows:
+        """The rows of those events from `start` to `stop` that have one, as views."""
+        if self.late is not None:
+            has = ~self.late.bare
+            start, stop = int(np.count_nonzero(has[:start])), int(np.count_nonzero(has[:stop]))
+        return part_of(self.rows, start, stop)
+
+    def rows_at(self, mask: NDArray[np.bool_]) -> Rows:
+        """The rows of the events where `mask` (n,) holds, all of which have one."""
+        return take(self.rows, mask if self.late is None else mask[~self.late.bare])
+
     def part(self, start: int, stop: int) -> Batch:
         """Some neighbouring events, as views. Learning the parts in turn is the same as learning the whole."""
         cut = slice(start, stop)
         return Batch(
-            part_of(self.rows, start, stop),
+            self.rows_of(start, stop),
             self.labels[cut],
             None if self.weights is None else self.weights[cut],
             None if self.times is None else self.times[cut],

@@ -28,9 +28,18 @@ goes down to the edge of its bin. So after n events at most r n + 8 alerts were 
 stays within some sqrt(10) of r n.
 
 The probabilities' quantile comes from the third row of the sketch (`objectives.py`): every event that was decided, in
-256 bins of log-odds, with the log-odds within a bin taken as spread evenly. It fades by the setting `memory`, or after
-two average units (at least 1,000 events) where that is less. Where the share is less than one of these events, only
-what lies above all of them is called positive. O(1) per event, and O(256 + 24) per search.
+256 bins of log-odds, with the log-odds within a bin taken as spread evenly. An event counts 1/e after `memory` more, or
+fewer: two average units, for a share r also an 8th of all events; but at least 1,000 events, and 20 / r. Where the
+share is less than one of these events, only what lies above all of them is called positive.
+
+When the probabilities change at once, old ones are a wrong measure. This shows in the account: a unit lags behind what
+is planned by more than v = max(k / 10, min(k / 3, 1.5 sqrt k)) alerts, which for k from 20 to 200 is three deviations
+of what chance does half way, or it is held back. Then an event counts 1/e after max(1/8, 5 / k) of a unit already (of a
+share, where 8 alerts are lacking: 5 / r), so that a few alerts' worth of new events soon outweigh the old; and a share
+that lags is doubled for each v / 4 (4 alerts) more. In the second unit after a tenfold fall of all odds most is spent
+again.
+
+O(1) per event, and O(256 + 24) per search.
 
 References
 ----------
@@ -45,7 +54,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Counts, Matrix, Vector, sigmoid
+from learners.arrays import Counts, Matrix, Vector, exp, sigmoid
 from learners.jit import kernel
 from learners.objectives import BINS, REACH
 from learners.ranges import MAX_COUNT, Issues, counters, outside
@@ -57,7 +66,7 @@ __all__ = [
     "Account",
     "allowed",
     "init",
-    "kept",
+    "lookback",
     "present",
     "problems",
     "quantile",
@@ -78,6 +87,11 @@ _PRIOR, _FIRST_PRIOR = 0.1, 0.01  # units that the forecast weighs against what 
 _EVENTS_PER_ALERT = 100.0  # as long as nothing else is known
 _ENDLESS = 4.0  # events expected for each that has come, where there is no clock
 _UNITS, _LEAST_MEMORY = 2.0, 1000.0  # that the quantile looks back on: average units, or events where they have few
+_SHARE_OF_ALL, _OF_A_SHARE = 0.125, 20.0  # for a share of all events: of those met at most, alerts' worth at least
+_SHORT, _FEWEST = 0.125, 5.0  # while the account shows a change: units, and alerts' worth of events
+_SHORTEST = 64.0  # events
+_LOG_2 = math.log(2.0)
+_DOUBLED = 4.0  # a lagging share, by so many parts of what it may lag
 _UNKNOWN = -1.0
 _NO_TRAFFIC = 1e-6  # events of the average unit: as good as none
 _EDGE = 37.0  # log-odds at which a probability is 1 to the last bit
@@ -236,13 +250,51 @@ def _rest(account, unit, alerts):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def kept(account):  # type: ignore[no-untyped-def]
-    """Of an event in the third row after EVERY more: it counts 1/e after two average units of events, or 1,000."""
+def _planned(account, unit, alerts):  # type: ignore[no-untyped-def]
+    """(alerts that should be spent by now, events that the unit may still bring, events of the whole unit)."""
+    events = float(account.spent[0])
+    rest = _rest(account, unit, alerts)
+    whole = max(events + rest, 1.0)
+    return alerts * (events / whole), rest, whole
+
+
+@kernel
+def _slack(account, planned, alerts):  # type: ignore[no-untyped-def]
+    """Alerts that may be spent by now at most; what is planned never ends where there is no clock."""
+    most = planned * (1.0 + _ENDLESS) if math.isnan(account.clock[0]) else planned
+    return most + max(2.0, alerts / 5.0)
+
+
+@kernel
+def _visible(alerts):  # type: ignore[no-untyped-def]
+    """Alerts that a unit may lag behind its plan by chance."""
+    return max(alerts / 10.0, min(1.5 * math.sqrt(alerts), alerts / 3.0))
+
+
+@kernel
+def lookback(account, unit, alerts, rate, count, paced):  # type: ignore[no-untyped-def]
+    """Events after which one in the third row counts 1/e, when it has met `count`; infinite in a first unit.
+
+    `paced`: by the account's budget; otherwise it only keeps the books.
+    """
     usual = account.traffic[1]
     events = 0.0
     for s in range(SLOTS):
         events += max(usual[s], 0.0)
-    return 1.0 - EVERY / max(_UNITS * events, _LEAST_MEMORY) if events > 0.0 else 1.0
+    memory = max(_UNITS * events, _LEAST_MEMORY) if events > 0.0 else np.inf
+    if not paced:
+        return memory
+    if rate > 0.0:
+        credit = account.credit[0]
+        memory = max(min(memory, max(_LEAST_MEMORY, _SHARE_OF_ALL * count)), _OF_A_SHARE / rate)
+        changed = credit > SLACK or credit + rate < 1.0 - SLACK
+        short = _FEWEST / rate
+    else:
+        planned, _, whole = _planned(account, unit, alerts)
+        spent = float(account.spent[1])
+        changed = planned - spent > _visible(alerts) or spent > _slack(account, planned, alerts)
+        short = max(_SHORT, _FEWEST / alerts) * whole
+    return min(memory, max(short, _SHORTEST)) if changed else memory
 
 
 @kernel
@@ -255,19 +307,19 @@ def allowed(account, unit, alerts, rate):  # type: ignore[no-untyped-def]
         credit = account.credit[0]
         if credit + rate < 1.0 - SLACK:
             return 0.0, False
-        return min(max(rate * (1.0 + credit / _GAIN), 0.0), _STEEPEST * rate, 1.0), credit > SLACK
-    events, spent = float(account.spent[0]), float(account.spent[1])
+        share = min(max(rate * (1.0 + credit / _GAIN), 0.0), _STEEPEST * rate)
+        return min(share * exp(_LOG_2 * max((credit - SLACK) / _DOUBLED, 0.0)), 1.0), credit > SLACK
+    spent = float(account.spent[1])
     left = math.floor(alerts) - spent
     if left < 1.0:
         return 0.0, False
-    rest = _rest(account, unit, alerts)
-    unit_events = max(events + rest, 1.0)
-    planned = alerts * (events / unit_events)
-    most = planned * (1.0 + _ENDLESS) if math.isnan(account.clock[0]) else planned  # what is planned never ends there
-    if spent > most + max(2.0, alerts / 5.0):
+    planned, rest, whole = _planned(account, unit, alerts)
+    if spent > _slack(account, planned, alerts):
         return 0.0, False
-    share = min(left / max(rest, left), _STEEPEST * alerts / unit_events)
-    return share, spent < planned - max(1.0, alerts / 10.0)
+    share = min(left / max(rest, left), _STEEPEST * alerts / whole)
+    lag, visible = planned - spent, _visible(alerts)
+    share *= exp(_LOG_2 * max(_DOUBLED * (lag / visible - 1.0), 0.0))
+    return min(share, 1.0), lag > max(1.0, alerts / 10.0)
 
 
 @kernel

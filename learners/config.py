@@ -102,6 +102,9 @@ class Config:
             if isinstance(given, Mapping):
                 if name == "threshold" and given.get("objective", kept["objective"]) != kept["objective"]:
                     kept = {}
+                one = {"alerts", "rate"} & given.keys()  # a budget is one of the two: that which is given
+                if name == "threshold" and len(one) == 1:
+                    kept = {key: value for key, value in kept.items() if key not in ("alerts", "rate")}
                 given = {**kept, **given}
             try:
                 parts[name] = _PARTS[name].of(given)

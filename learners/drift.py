@@ -1,16 +1,19 @@
 """Drift alarms: a fall of the AUC, and a material change of the scores that are served.
 
-A fall of the AUC. The placement V of a labelled positive is the share of the window's negatives below its score; its
-mean is the AUC. Each placement is ranked among older ones, and the ranks run a CUSUM with reflection at 0:
+A fall of the AUC. The placement V of a labelled positive is the share of the last 8192 negatives below its score; where
+some have the very score, V is uniform from the share below to that not above. The mean of V is the AUC. Each placement
+is ranked among older ones, and the ranks run a CUSUM with reflection at 0:
 
-    U = F(V-) + (F(V) - F(V-)) / 2,   X = sqrt(12) (1/2 - U),   S = max(0, S + X - 0.2),   alarm where S >= 21.5
+    U = E(F(V)),   X = sqrt(12) (1/2 - U),   S = max(0, S + X - 0.2),   alarm where S >= 21.5
 
-F is the reference: the placements up to 128 positives ago in 256 bins of equal width, with a memory of 2048 positives;
-it is there once it holds 256. Placements before the 100th negative are left out. Why so:
+F is the reference: the placements up to 128 positives ago in 256 bins of equal width, those of a bin counting one half
+for each other, with a memory of 2048 positives; it is there once it holds 256. Placements before the 100th negative are
+left out. Why so:
 - The rank U is uniform on a stationary stream whatever the AUC and the scores are, so one threshold gives one rate of
-  false alarms. The placements themselves would not: at an AUC of .99 they are all but constant with a long tail. Ties
-  only make X smaller. The Wilcoxon score X has 95 % of the efficiency of the best score for binormal shifts, and
-  bounded steps.
+  false alarms. The placements themselves would not: at an AUC of .99 they are all but constant with a long tail. The
+  Wilcoxon score X has 95 % of the efficiency of the best score for binormal shifts, and bounded steps.
+- Ties only make X smaller. They would not if a placement were the middle of its ends: as negatives come and go, that
+  of all positives with a frequent score would at some time step into the next bin, a change of many ranks at once.
 - 0.2 is half the shift of X, in its standard deviations, when an AUC of .75 falls to .65. (From .85 to .75 it is .49,
   from .9 to .8 .58.) A fall by less than half as much never adds up: small changes, such as a learner that learns makes
   all the time, are no alarms. Nor is a rise.
@@ -18,9 +21,9 @@ it is there once it holds 256. Placements before the 100th negative are left out
   is the error of the reference, up to 1 / sqrt(256) of a standard deviation at first and beside it that of the few
   negatives at the start of a stream, which all placements share. And a fall must not enter the reference before it is
   found, which is what the 128 are for: a longer wait would make for a reference of fewer placements after 500.
-- Placements in a window share the error of its negatives. Where both classes are equally frequent and the window holds
-  1,000 events rather than 10,000, that makes for some four times as many false alarms; where positives are rare,
-  windows of some hundred events will do.
+- Placements share the error of the negatives that they are taken among; the CUSUM adds it up as if it were a change. So
+  these negatives are many, and not those of the window of the figures, which may hold any number; more than 8192 would
+  not make for fewer false alarms. A label that is corrected later leaves them as they are, as it does the alarms.
 
 The scores of served events. After every 512 of them, they are held against the 2048 before: an alarm where the largest
 distance of the two distribution functions (Kolmogorov-Smirnov) is 0.15 or more, that is, where 15 of 100 events have
@@ -28,8 +31,8 @@ moved past some score. That size is the test as well: on a stationary stream the
 large with a probability of about 2 exp(-2 * 0.15^2 * 512 * 2048 / 2560) = 2e-8. The reference moves along with the
 stream, so what changes by less within some thousand events is no alarm. Infinite scores are larger than any.
 
-After an alarm the reference starts anew, of the kind that was found. O(256) per placement, in effect some 0.15
-microseconds; O(1) per served score, and two sorts of 2560 numbers in all after every 512.
+After an alarm the reference starts anew, of the kind that was found; the negatives stay. A labelled event costs O(512),
+in effect 0.4 to 0.5 microseconds; a served score O(1), and two sorts of 2560 numbers in all after every 512.
 
 References
 ----------
@@ -50,14 +53,17 @@ from numpy.typing import NDArray
 
 from learners.arrays import Counts, Matrix, Vector
 from learners.jit import kernel
+from learners.ordered import Ordered, add, counts, packed, remove, reserved
 from learners.ranges import MAX_COUNT, Issues, counters, not_finite, outside
 
 __all__ = ["KINDS", "Drift", "DriftState", "DriftView"]
 
 KINDS = ("auc", "scores")  # of alarms
 
-_BINS = 256  # of the reference of placements
+_KEPT = 8192  # negatives that placements are taken among
+_LEAST = 64  # slots for them at first
 _NEGATIVES = 100  # before the first placement that counts
+_BINS = 256  # of the reference of placements
 _DELAY = 128  # positives until a placement enters the reference
 _FEWEST = 256  # placements in the reference before anything is held against it
 _MEMORY = 2048  # positives: the reference fades by 1 / _MEMORY per placement once it holds so many
@@ -77,11 +83,12 @@ _ALARMS = 64  # kept
 class DriftState(NamedTuple):
     """The arrays of the state."""
 
-    recent: Vector  # (_DELAY,) the last placements as a ring: the i-th of this reference stands at i % _DELAY
+    recent: Matrix  # (_DELAY, 2) the last placements as a ring, low and high: the i-th of this reference at i % _DELAY
     reference: Vector  # (_BINS,) faded counts of the older ones
     sums: Vector  # (3,) faded sum of the older ones; S; sum of the placements since S was 0
     placements: Counts  # (2,) since the reference began; since S was 0
-    negatives: Counts  # (1,) met since the start, up to _NEGATIVES
+    negatives: Counts  # (1,) met since the start
+    scores: Vector  # (capacity,) of the last ones as a ring: that of negative number i stands at i % _KEPT
     served: Vector  # (_RING,) the last served scores as a ring
     serves: Counts  # (1,) served scores since their reference began
     alarms: Matrix  # (_ALARMS, 5) kind, events, clock, before, after: alarm number i stands at i % _ALARMS
@@ -114,7 +121,15 @@ def _bin(placement):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _enter(state, placement, held):  # type: ignore[no-untyped-def]
+def _part(low, high, b):  # type: ignore[no-untyped-def]
+    """The share of a placement from `low` to `high` that is in bin b, one of those from _bin(low) to _bin(high)."""
+    if low == high:
+        return 1.0
+    return max(min(high, (b + 1) / _BINS) - max(low, b / _BINS), 0.0) / (high - low)
+
+
+@kernel
+def _enter(state, low, high, held):  # type: ignore[no-untyped-def]
     """A placement enters the reference, which has met `held` so far."""
     if held >= _MEMORY:
         keep = 1.0 - 1.0 / _MEMORY
@@ -122,49 +137,65 @@ def _enter(state, placement, held):  # type: ignore[no-untyped-def]
             faded = state.reference[b] * keep
             state.reference[b] = faded if faded > _NOTHING else 0.0
         state.sums[_MOMENT] *= keep
-    state.reference[_bin(placement)] += 1.0
-    state.sums[_MOMENT] += placement
+    for b in range(_bin(low), _bin(high) + 1):
+        state.reference[b] += _part(low, high, b)
+    state.sums[_MOMENT] += 0.5 * (low + high)
 
 
 @kernel
-def _learn(state, placements, events, clocks):  # type: ignore[no-untyped-def]
+def _place(state, low, high, number, clock):  # type: ignore[no-untyped-def]
+    """Hold the placement of a positive, labelled event `number` from 1, against the reference."""
     sums = state.sums
-    for i in range(placements.shape[0]):
-        placement = placements[i]
-        if math.isnan(placement):
-            state.negatives[0] = min(state.negatives[0] + 1, _NEGATIVES)
+    seen = state.placements[0]
+    slot = seen % _DELAY
+    if seen >= _DELAY:
+        _enter(state, state.recent[slot, 0], state.recent[slot, 1], seen - _DELAY)
+    state.recent[slot, 0] = low
+    state.recent[slot, 1] = high
+    state.placements[0] = seen + 1
+    if seen < _DELAY + _FEWEST:
+        return
+    first, last = _bin(low), _bin(high)
+    total = 0.0
+    for b in range(first):
+        total += state.reference[b]
+    rank = 0.0
+    for b in range(first, last + 1):
+        rank += _part(low, high, b) * (total + 0.5 * state.reference[b])
+        total += state.reference[b]
+    for b in range(last + 1, _BINS):
+        total += state.reference[b]
+    cusum = sums[_CUSUM] + _UNIT * (0.5 - rank / total) - _SLACK
+    if cusum <= 0.0:
+        sums[_CUSUM] = 0.0
+        sums[_EXCURSION] = 0.0
+        state.placements[1] = 0
+        return
+    sums[_CUSUM] = cusum
+    sums[_EXCURSION] += 0.5 * (low + high)
+    state.placements[1] += 1
+    if cusum >= _LIMIT:
+        before = min(sums[_MOMENT] / total, 1.0)
+        _alarm(state, 0, number, clock, before, min(sums[_EXCURSION] / state.placements[1], 1.0))
+
+
+@kernel
+def _learn(state, negatives, scores, y, events, clocks):  # type: ignore[no-untyped-def]
+    for i in range(y.shape[0]):
+        score = 0.0 if math.isnan(scores[i]) else scores[i]
+        met = state.negatives[0]
+        if y[i] > 0.0:
+            if met >= _NEGATIVES:
+                below, upto = counts(negatives, score)
+                held = min(met, _KEPT)
+                _place(state, below / held, upto / held, events + i + 1, clocks[i])
             continue
-        if state.negatives[0] < _NEGATIVES:
-            continue
-        placement = min(max(placement, 0.0), 1.0)
-        seen = state.placements[0]
-        slot = seen % _DELAY
-        if seen >= _DELAY:
-            _enter(state, state.recent[slot], seen - _DELAY)
-        state.recent[slot] = placement
-        state.placements[0] = seen + 1
-        if seen < _DELAY + _FEWEST:
-            continue
-        at = _bin(placement)
-        below = 0.0
-        for b in range(at):
-            below += state.reference[b]
-        total = below
-        for b in range(at, _BINS):
-            total += state.reference[b]
-        rank = (below + 0.5 * state.reference[at]) / total
-        cusum = sums[_CUSUM] + _UNIT * (0.5 - rank) - _SLACK
-        if cusum <= 0.0:
-            sums[_CUSUM] = 0.0
-            sums[_EXCURSION] = 0.0
-            state.placements[1] = 0
-            continue
-        sums[_CUSUM] = cusum
-        sums[_EXCURSION] += placement
-        state.placements[1] += 1
-        if cusum >= _LIMIT:
-            before = min(sums[_MOMENT] / total, 1.0)
-            _alarm(state, 0, events + i + 1, clocks[i], before, min(sums[_EXCURSION] / state.placements[1], 1.0))
+        slot = met % _KEPT
+        if met >= _KEPT:
+            remove(negatives, state.scores[slot])
+        add(negatives, score)
+        state.scores[slot] = score
+        state.negatives[0] = met + 1
 
 
 @kernel
@@ -203,29 +234,58 @@ def _serve(state, scores, events, clocks):  # type: ignore[no-untyped-def]
 
 
 class Drift:
-    """The drift alarms of one learner of two classes: a deterministic state machine of fixed size, some 26 KB."""
+    """The drift alarms of one learner: a deterministic state machine.
+
+    Its state takes 27 KB, with 8192 negatives 91 KB; beside it are the negatives in order, 270 KB at most.
+    """
 
     def __init__(self) -> None:
         self.arrays = DriftState(
-            recent=np.zeros(_DELAY),
+            recent=np.zeros((_DELAY, 2)),
             reference=np.zeros(_BINS),
             sums=np.zeros(3),
             placements=np.zeros(2, dtype=np.int64),
             negatives=np.zeros(1, dtype=np.int64),
+            scores=np.zeros(self.capacity(0)),
             served=np.zeros(_RING),
             serves=np.zeros(1, dtype=np.int64),
             alarms=np.zeros((_ALARMS, 5)),
             by_kind=np.zeros(2, dtype=np.int64),
         )
+        self._rebuild()
 
-    def learn(self, placements: Vector, events: int, clocks: Vector) -> None:
+    def capacity(self, negatives: int) -> int:
+        """Slots of the ring once so many negatives were met: a power of two from 64 to 8192."""
+        return min(_KEPT, max(_LEAST, 1 << max(negatives - 1, 0).bit_length()))
+
+    def _rebuild(self) -> None:
+        held = min(int(self.arrays.negatives[0]), _KEPT)
+        self._negatives: Ordered = packed(np.sort(self.arrays.scores[:held]))
+        self._make_room(held)
+
+    def _make_room(self, held: int) -> None:
+        """Room in the order, which has `held` negatives, for as many as the ring has slots: there are never more."""
+        self._negatives = reserved(self._negatives, len(self.arrays.scores) - held)
+
+    def _reserve(self, negatives: int) -> None:
+        """Room for so many negatives since the start, so that the ring's length follows from that number alone."""
+        held, capacity = len(self.arrays.scores), self.capacity(negatives)
+        if held < capacity:
+            longer = np.zeros(capacity)
+            longer[:held] = self.arrays.scores
+            self.arrays = self.arrays._replace(scores=longer)
+            self._make_room(int(self.arrays.negatives[0]))
+
+    def learn(self, scores: Vector, y: Vector, events: int, clocks: Vector) -> None:
         """Look at n labelled events in order.
 
-        `placements` (n,) in [0, 1], NaN for negatives and for positives that have no negatives yet; `events` is the
-        number of labelled events before the first of these; `clocks` (n,) is the learner's clock after each, NaN while
-        unknown. An alarm says how many events had been learnt, its own among them.
+        `scores` (n,) are those from before the label was known, NaN counts as 0; `y` (n,) is above 0 for positives;
+        `events` is the number of labelled events before the first of these; `clocks` (n,) is the learner's clock after
+        each, NaN while unknown. An alarm says how many events had been learnt, its own among them.
         """
-        _learn(self.arrays, placements, events, clocks)
+        if len(self.arrays.scores) < _KEPT:
+            self._reserve(int(self.arrays.negatives[0]) + len(y) - int(np.count_nonzero(y > 0)))
+        _learn(self.arrays, self._negatives, scores, y, events, clocks)
 
     def serve(self, scores: Vector, events: int, clocks: Vector) -> None:
         """Look at n served events in order: `scores` (n,), NaN counts as 0; `events` labelled so far; `clocks` (n,)."""
@@ -247,20 +307,27 @@ class Drift:
     # Saving
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """The arrays of the state; all lengths are fixed."""
+        """The arrays of the state."""
         return dict(self.arrays._asdict())
+
+    def shapes(self, state: dict[str, NDArray[np.generic]]) -> dict[str, tuple[int, ...]]:
+        """The shapes that the arrays of a state have by its number of negatives; see `capacity`."""
+        own = {name: array.shape for name, array in self.arrays._asdict().items()}
+        return own | {"scores": (self.capacity(int(state["negatives"][0])),)}
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take copies of the arrays of a state."""
         own = self.arrays._asdict()
         self.arrays = DriftState(**{name: np.array(state[name], dtype=own[name].dtype, order="C") for name in own})
+        self._rebuild()
 
     def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
-        """What no stream can have led to in a state of the right shapes. O(1): the state is of fixed size."""
+        """What no stream can have led to in a state of the right shapes. O(1): the state is bounded."""
         arrays = DriftState(**state)  # type: ignore[arg-type]
-        yield from counters({name: state[name] for name in ("placements", "serves", "by_kind")})
-        yield from outside("negatives", arrays.negatives, 0, _NEGATIVES)
+        yield from counters({name: state[name] for name in ("placements", "negatives", "serves", "by_kind")})
         yield from outside("recent", arrays.recent, 0.0, 1.0)
+        if (arrays.recent[:, 0] > arrays.recent[:, 1]).any():
+            yield "recent", "has placements whose low end is above the high one"
         yield from outside("reference", arrays.reference, 0.0, float(_MEMORY + 1))
         yield from not_finite("sums", arrays.sums)
         yield from outside("sums", arrays.sums, 0.0, float(MAX_COUNT))
@@ -270,8 +337,9 @@ class Drift:
             yield "reference", "is empty although placements have entered it"
         if arrays.placements[1] > arrays.placements[0]:
             yield "placements", "has more since the CUSUM was 0 than since the reference began"
-        if np.isnan(arrays.served).any():
-            yield "served", "has numbers that are not a number"
+        for name in ("scores", "served"):
+            if np.isnan(state[name]).any():
+                yield name, "has numbers that are not a number"
         kept = arrays.alarms[: min(max(int(arrays.by_kind.sum()), 0), _ALARMS)]
         if not np.isin(kept[:, 0], range(len(KINDS))).all():
             yield "alarms", f"has kinds that are none of {', '.join(KINDS)}"

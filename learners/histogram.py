@@ -14,7 +14,9 @@ that a higher score means a higher probability; beyond the outermost pools the l
 the end of the bins.
 
 A fit after each of the first 64 events, then after every 64th, when also what was counted fades: an event counts 1/e
-after min(memory, max(5,000, events / 2)) more. O(1) per event, O(1,283) per fit.
+after min(memory, max(5,000, events / 2)) more, or min(memory / (50 r), 10 memory, events / 8) where that is more, with
+a share r of the rarer class: so that it has some memory / 50 events in what is remembered, though it be rare. The order
+of scores is lost to the noise of a dozen. O(1) per event, O(1,283) per fit.
 
 References
 ----------
@@ -43,6 +45,8 @@ _FORGOTTEN = 1e-9  # events: faded so far that dividing by them says nothing, an
 _LEAST = 1e-6  # negatives, where counts are so large that the imagined ones are lost in rounding
 _PER_GROUP = 4.0  # events of the rarer class
 _YOUNG, _SHARE = 5000.0, 0.5
+_RARE, _LONGEST = 0.02, 10.0  # share of the rarer class below which `memory` is longer, and how many times at most
+_RARE_SHARE = 0.125  # of events met, beyond `memory`
 _BEYOND = 1.0  # log-odds from the outermost pools to the end of the bins
 
 
@@ -65,7 +69,14 @@ def count(score, positive, bins):  # type: ignore[no-untyped-def]
 @kernel
 def fade(bins, memory, events):  # type: ignore[no-untyped-def]
     """Forget a little, after so many events in all."""
-    keep = max(1.0 - EVERY / min(memory, max(_YOUNG, events * _SHARE)), 0.0)
+    negatives = positives = 0.0
+    for b in range(bins.shape[1]):
+        negatives += bins[0, b]
+        positives += bins[1, b]
+    rarer = max(min(negatives, positives), _FORGOTTEN)
+    longer = memory * min(_RARE * ((negatives + positives) / rarer), _LONGEST)
+    memory = max(min(memory, max(_YOUNG, events * _SHARE)), min(longer, events * _RARE_SHARE))
+    keep = max(1.0 - EVERY / memory, 0.0)
     for b in range(bins.shape[1]):
         bins[0, b] *= keep
         bins[1, b] *= keep

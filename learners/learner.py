@@ -32,7 +32,6 @@ from learners.batch import (
     Status,
     joined,
     part_of,
-    take,
 )
 from learners.config import Config
 from learners.decision import Scores, decision_of
@@ -67,6 +66,7 @@ class Learner:
         self._decision = decision_of(config)
         self._ids = RecentIds(config.remembered_ids)
         self._sources = Sources()
+        self.rollbacks = 0
         ranks = config.labels.ranks
         window = config.window, config.window_seconds
         # the ranks of an ordinal learner come without probabilities: its metrics look at none
@@ -86,9 +86,10 @@ class Learner:
             self._change(self.config.changed(record.parts))
             return None
         if isinstance(record, Restored):
-            before = self._model
+            before, rollbacks = self._model, self.rollbacks
             self._restore(self.config if record.parts is None else self.config.changed(record.parts), record.state)
             self._model.rolled_back(before)
+            self.rollbacks = rollbacks + 1
             return None
         if isinstance(record, Fitted):
             if self.wants(record):
@@ -212,11 +213,11 @@ class Learner:
             return
         chosen: slice | Counts = cut
         if len(new) == stop - start:
-            rows = part_of(batch.rows, start, stop)
+            rows = batch.rows_of(start, stop)
         else:
             mask = np.zeros(len(batch), dtype=np.bool_)
             mask[new] = True
-            rows, chosen = take(batch.rows, mask), new
+            rows, chosen = batch.rows_at(mask), new
         y = batch.labels[chosen]
         times = _column(batch.times, chosen, len(y), np.nan)
         met = late.labelled[chosen]
@@ -283,11 +284,13 @@ class Learner:
         if not undone and not late.bare[at]:  # learnt anew, with its right label
             chosen = slice(at, at + 1)
             weights, costs = _column(batch.weights, chosen, 1, 1.0), _column(batch.costs, chosen, 1, 1.0)
-            row, decided = part_of(batch.rows, at, at + 1), np.zeros(1, dtype=np.bool_)
+            row, decided = batch.rows_of(at, at + 1), np.zeros(1, dtype=np.bool_)
             self._advance(row, y, weights, decided, costs, clocks, again=True)
         outcome.scores[at], outcome.decisions[at] = score, decision
         if outcome.probabilities is not None:
             outcome.probabilities[at] = probability
+        if outcome.thresholds is not None:
+            outcome.thresholds[at] = late.thresholds[at]
 
     def _serve(self, served: Served) -> None:
         """Take note of events that were scored and decided, and whose labels may come."""
@@ -380,6 +383,7 @@ class Learner:
             model.columns.used,
             model.waits_for(self.metrics.events),
             model.fitted_events,
+            self.rollbacks,
         )
 
     def figures(self) -> dict[str, Any]:
@@ -405,6 +409,7 @@ class Learner:
             "ids": self._ids.state(),
             "metrics": self.metrics.state(),
             "sources": self._sources.state(),
+            "life": {"rollbacks": np.array([self.rollbacks], dtype=np.int64)},
         }
         return {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
 
@@ -413,7 +418,7 @@ class Learner:
         out = hashlib.blake2b(digest_size=16)
         out.update(json.dumps(self.config.to_json(), sort_keys=True).encode())
         for name, array in sorted(self.state().items()):
-            if name == "fits.restores":  # a roll-back gives the digest back that the state had
+            if name in ("fits.restores", "life.rollbacks"):  # a roll-back gives the digest back that the state had
                 continue
             out.update(f"\0{name} {array.dtype.str} {array.shape}\0".encode())
             out.update(np.ascontiguousarray(array).data)
@@ -435,6 +440,7 @@ class Learner:
         self._decision.restore(groups)
         self._ids.restore(groups["ids"])
         self._sources.restore(groups["sources"])
+        self.rollbacks = int(groups["life"]["rollbacks"][0])
         self.metrics.restore(groups["metrics"])
 
     def shapes(self, state: State) -> dict[str, tuple[int, ...]]:

@@ -57,6 +57,7 @@ HISTORY_COLUMNS = (
     "label_delay_p90",
     "label_coverage",
     "events_per_second",
+    "served_alert_rate",
     "threshold",
     "positives",
     "alerts",
@@ -83,7 +84,7 @@ class Metrics:
     """The live figures of one learner."""
 
     # what the shapes of a state follow from
-    counted = ("window_span", "traffic_span", "traffic_served", "history_count")
+    counted = ("window_span", "traffic_span", "traffic_served", "history_count", "drift_negatives")
 
     def __init__(self, size: int, seconds: float | None = None, settings: Figures | None = None) -> None:
         self.size = size
@@ -150,18 +151,17 @@ class Metrics:
         self._view = None
         n, first = len(y), self.events
         scores = np.where(np.isnan(scores), 0.0, scores)
-        placements = np.empty(n)
         start = 0
         while start < n:
             stop = min(n, start + self._history.due(first + start))
             cut = slice(start, stop)
-            self._window.learn(scores[cut], probabilities[cut], y[cut], decisions[cut], clocks[cut], placements[cut])
+            self._window.learn(scores[cut], probabilities[cut], y[cut], decisions[cut], clocks[cut])
             self._traffic.learn(clocks[cut], delays[cut], hashes[cut], late[cut])
             if self.events % self._history.stride == 0:
                 self._history.add(self._row(float(thresholds[stop - 1]), float(clocks[stop - 1])))
             start = stop
         self._sketch.learn(scores, probabilities, y, decisions)
-        self._drift.learn(placements, first, clocks)
+        self._drift.learn(scores, y, first, clocks)
 
     def _row(self, threshold: float, clock: float) -> Vector:
         """The row of the history that is due at this moment; the clock of traffic may be that of a later event."""
@@ -251,12 +251,12 @@ class Metrics:
     def shapes(self, state: dict[str, NDArray[np.generic]]) -> dict[str, tuple[int, ...]]:
         """The shapes that the arrays of a state have by the counts in it.
 
-        Those counts, `window_span`, `traffic_span`, `traffic_served` and `history_count`, have the same shape in every
-        state. Rings are of the power of two that holds what entered them, from 64 up to the window's size; the history
-        has a level more for each doubling of its rows.
+        Those counts, `window_span`, `traffic_span`, `traffic_served`, `history_count` and `drift_negatives`, have the
+        same shape in every state. Rings are of the power of two that holds what entered them, from 64 up to the
+        window's size or, of `drift`, to 8192; the history has a level more for each doubling of its rows.
         """
         out = {name: array.shape for name, array in self.state().items()}
-        for part in (self._window, self._traffic, self._history):
+        for part in (self._window, self._traffic, self._history, self._drift):
             name = next(name for name, one in self._parts.items() if one is part)
             own = part.shapes(self._of(name, state))
             out.update({f"{name}_{array}": shape for array, shape in own.items()})
@@ -273,6 +273,8 @@ class Metrics:
         events, counts = int(state["window_span"][1]), state["sketch_counts"]
         if counts.sum() != events:
             yield "sketch_counts", f"is of {counts.sum()} labelled events; the window has met {events}"
+        if state["drift_negatives"][0] > events:
+            yield "drift_negatives", f"is {state['drift_negatives'][0]} after {events} events"
         yield from of_figures(state, "window_", self.size, self._history.stride)
         held = np.arange(*state["window_span"].tolist()) % self.size
         cells = 2 * state["window_labels"][held].astype(np.int64) + state["window_decisions"][held]

@@ -14,10 +14,27 @@ negative above all; one false alarm): without them the first few events, or the 
 the imagined negative the share of negatives called positive is at most `target` in expectation even after few of them,
 as in conformal prediction. Jaccard's tp / (P + fp) = F / (2 - F) rises with F1, so one threshold is best for both.
 
+An event counts 1/e after min(memory, max(1,000, events / 8)) more. The model's log-odds move most while it is young, so
+that its first events soon tell of a model that is no more; where all are to count alike ("memory" null), none fades.
+
+Where log-odds drift, counts of the past break a promise all the same: what is searched for is therefore not the target
+but an aim that starts there and is led by what became of it. After each labelled negative (fpr), positive (recall), or
+event called positive (precision),
+
+    aim += step (target - o)       o: 1 if it was called positive (fpr, recall), or was positive (precision), else 0
+    step = min(.005, target / 4, (1 - target) / 4)
+
+within [0, 1]: so the mean of o is led to the target. "Called" is what the present threshold says of the event, of a
+late label too: it is this threshold that is led, not the one of back then. Where no edge has a precision as high as the
+aim, nothing is called and nothing would be learnt: each such search takes an aim above the target a 20th of the way
+back.
+
 O(256) per search; finding an event's bin is a search of its edges, 8 comparisons.
 
 References
 ----------
+Gibbs, Candès. Adaptive Conformal Inference Under Distribution Shift. NeurIPS 2021, eq. (2): the aim. Departures: kept
+within [0, 1]; recall and precision; a step that a small share of errors allows; searches lag by up to 31 events.
 Lipton, Elkan, Naryanaswamy. Optimal Thresholding of Classifiers to Maximize F1 Measure. ECML-PKDD 2014.
 """
 
@@ -30,12 +47,30 @@ import numpy as np
 from learners.arrays import Vector, sigmoid
 from learners.jit import kernel
 
-__all__ = ["ACCURACY", "BINS", "FPR", "F_BETA", "PRECISION", "REACH", "RECALL", "edges", "place", "search"]
+__all__ = [
+    "ACCURACY",
+    "BINS",
+    "FPR",
+    "F_BETA",
+    "PRECISION",
+    "REACH",
+    "RECALL",
+    "edges",
+    "led",
+    "memory_of",
+    "place",
+    "relaxed",
+    "search",
+]
 
 BINS = 256
 REACH = 12.0  # log-odds
 
 F_BETA, FPR, PRECISION, RECALL, ACCURACY = range(5)  # what `search` seeks
+
+_STEP, _PART = 0.005, 0.25  # of the aim: at most, and of the share that is asked for or against
+_BACK = 0.05  # of the way to the target
+_YOUNG, _SHARE = 1000.0, 0.125  # events that a young learner looks back on: at least, and of those met
 
 
 @functools.cache
@@ -60,10 +95,37 @@ def place(edges, p):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def memory_of(memory, events):  # type: ignore[no-untyped-def]
+    """Events after which one counts 1/e, when so many were met; infinite where `memory` is."""
+    return memory if memory == np.inf else min(memory, max(_YOUNG, _SHARE * events))
+
+
+@kernel
+def led(sought, aim, target, positive, called):  # type: ignore[no-untyped-def]
+    """The aim after a labelled event; of an objective that has no target as it was."""
+    if (sought == FPR and positive == 0) or (sought == RECALL and positive == 1):
+        outcome = called
+    elif sought == PRECISION and called == 1:
+        outcome = positive
+    else:
+        return aim
+    step = min(_STEP, _PART * target, _PART * (1.0 - target))
+    return min(max(aim + step * (target - outcome), 0.0), 1.0)
+
+
+@kernel
+def relaxed(sought, aim, target, live):  # type: ignore[no-untyped-def]
+    """The aim after a search that found this threshold."""
+    if sought == PRECISION and live == 1.0 and aim > target:
+        return aim + _BACK * (target - aim)
+    return aim
+
+
+@kernel
 def search(sought, aim, bins, edges):  # type: ignore[no-untyped-def]
     """The threshold that `bins` (at least 2, BINS), negatives and positives, make best.
 
-    `aim` is beta^2 of F-beta, else the target. Before any event F-beta calls all positive, recall before any positive.
+    `aim` is beta^2 of F-beta, else a share. Before any event F-beta calls all positive, recall before any positive.
     """
     negatives = positives = 0.0
     for b in range(BINS):

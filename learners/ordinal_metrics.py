@@ -122,7 +122,13 @@ def _capacity(events: int, size: int) -> int:
 class OrdinalMetrics:
     """The live figures of one learner whose labels are the ranks 1 to `ranks` (at most 127)."""
 
-    counted = ("span", "traffic_span", "traffic_served", "history_count")  # what the shapes of a state follow from
+    counted = (
+        "span",
+        "traffic_span",
+        "traffic_served",
+        "history_count",
+        "drift_negatives",
+    )  # what the shapes of a state follow from
 
     def __init__(self, size: int, seconds: float | None, ranks: int) -> None:
         self.size = size
@@ -272,9 +278,9 @@ class OrdinalMetrics:
         ring = (_capacity(int(state["span"][1]), self.size),)
         own = {name: array.shape for name, array in self.arrays._asdict().items()}
         own |= dict.fromkeys(("labels", "decisions", "clocks"), ring)
-        for part, machine in (("traffic", self._traffic), ("history", self._history)):
+        for part, machine in (("traffic", self._traffic), ("history", self._history), ("drift", self._drift)):
             own |= {f"{part}_{name}": shape for name, shape in machine.shapes(_part(part, state)).items()}
-        return own | {f"drift_{name}": array.shape for name, array in self._drift.state().items()}
+        return own
 
     def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
         """What no events can have led to in a state of the right shapes. O(window + ranks^2)."""

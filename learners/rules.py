@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from learners import stages
-from learners.budget import EVERY, Account, allowed, kept, present, quantile, record, tick
+from learners.budget import EVERY, Account, allowed, lookback, present, quantile, record, tick
 from learners.jit import kernel
-from learners.objectives import ACCURACY, BINS, place, search
+from learners.objectives import ACCURACY, BINS, FPR, RECALL, led, memory_of, place, relaxed, search
 
 __all__ = ["BUDGET", "COST", "FIXED", "FOFO", "OFO", "Rule", "decide", "learn", "look", "refresh"]
 
@@ -28,7 +30,7 @@ class Rule(NamedTuple):
 
     kind: int
     aim: float  # beta^2, or the target
-    keep: float  # of the sketch, every 32 events
+    memory: float  # events; infinite where all count alike
     kappa: float  # 0: with a horizon
     n1: int  # events of FOFO's first block, or of all
     value: float
@@ -69,7 +71,8 @@ def refresh(rule, state, edges):  # type: ignore[no-untyped-def]
     elif rule.kind == FIXED:
         live[0] = rule.value
     else:
-        live[0] = search(rule.kind, rule.aim, state.bins, edges)
+        aim = state.aim[0] if FPR <= rule.kind <= RECALL else rule.aim
+        live[0] = search(rule.kind, aim, state.bins, edges)
 
 
 @kernel
@@ -88,8 +91,9 @@ def _after(rule, live, row, count, account):  # type: ignore[no-untyped-def]
     """What follows now and then on an event that was recorded: a search, and fading."""
     if rule.kind == BUDGET:
         live[0] = _affordable(rule, row, account)
-    if count % EVERY == 0 and rule.keep < 1.0:
-        keep = min(rule.keep, kept(account))
+    if count % EVERY == 0 and rule.memory < np.inf:
+        paced = rule.kind == BUDGET
+        keep = 1.0 - EVERY / min(rule.memory, lookback(account, rule.unit, rule.alerts, rule.rate, count, paced))
         for i in range(BINS):
             row[i] *= keep
 
@@ -105,9 +109,10 @@ def _move(rule, live, row, account, clock):  # type: ignore[no-untyped-def]
 @kernel
 def learn(rule, state, edges, probabilities, y, decided, costs, clocks, thresholds, decisions):  # type: ignore[no-untyped-def]
     """`threshold.learn`."""
-    live, seen, mean, theta, centre, radius, block, stage, called, bins, count = state[:11]
-    clock, spent, opening, traffic, credit = state[11:]
+    live, seen, mean, theta, centre, radius, block, stage, called, bins, count, aim = state[:12]
+    clock, spent, opening, traffic, credit = state[12:]
     row = bins[2]
+    steered = FPR <= rule.kind <= RECALL
     slot, until = present(clock[0], rule.unit)
     for t in range(y.shape[0]):
         p = probabilities[t]
@@ -138,19 +143,25 @@ def learn(rule, state, edges, probabilities, y, decided, costs, clocks, threshol
             live[0] = mean[0]
         elif rule.kind == OFO:
             live[0] = _reached(seen, called)
-        elif rule.kind <= ACCURACY and (events <= FIRST or events % EVERY == 0):
-            live[0] = search(rule.kind, rule.aim, bins, edges)
-        if events % EVERY == 0 and rule.keep < 1.0:
+        elif rule.kind <= ACCURACY:
+            if steered:
+                aim[0] = led(rule.kind, aim[0], rule.aim, positive, decisions[t])
+            if events <= FIRST or events % EVERY == 0:
+                live[0] = search(rule.kind, aim[0] if steered else rule.aim, bins, edges)
+                if steered:
+                    aim[0] = relaxed(rule.kind, aim[0], rule.aim, live[0])
+        if events % EVERY == 0 and rule.memory < np.inf:
+            keep = 1.0 - EVERY / memory_of(rule.memory, events)
             for i in range(BINS):
-                bins[0, i] *= rule.keep
-                bins[1, i] *= rule.keep
+                bins[0, i] *= keep
+                bins[1, i] *= keep
 
 
 @kernel
 def decide(rule, state, edges, probabilities, costs, clocks, given, thresholds, decisions):  # type: ignore[no-untyped-def]
     """`threshold.serve`; and `threshold.note`, where the `decisions` are `given` and `thresholds` is not used."""
     live, row, count = state.live, state.bins[2], state.decided
-    clock, spent, opening, traffic, credit = state[11:]
+    clock, spent, opening, traffic, credit = state[12:]
     slot, until = present(clock[0], rule.unit)
     for t in range(probabilities.shape[0]):
         if not clocks[t] < until:

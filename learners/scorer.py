@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -99,12 +99,11 @@ class View:
     columns: int  # that have a meaning so far
     waits_for: str | None  # what the model has yet to be fitted by
     fitted_events: int | None  # that had been learnt when the last fit took its data; None where nothing is fitted
+    rollbacks: int  # that the learner has been through
 
     def frozen(self) -> View:
         """A copy that stays as it is while the learner moves on."""
-        return View(
-            self.scorer.frozen(), self.figures.frozen(), self.sources, self.columns, self.waits_for, self.fitted_events
-        )
+        return replace(self, scorer=self.scorer.frozen(), figures=self.figures.frozen())
 
     @property
     def class_counts(self) -> dict[str, int]:

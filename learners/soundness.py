@@ -66,6 +66,7 @@ def _checks(config: Config) -> dict[str, Callable[[Arrays], Issues]]:
         "columns": columns_of(config.features).problems,
         "embedding": _finite,
         "fits": counters,
+        "life": counters,
         "ids": lambda arrays: RecentIds(config.remembered_ids).problems(arrays, ranks),
         "metrics": metrics.problems,
         "retained": lambda arrays: retained.problems(arrays, ranks, missing=table),

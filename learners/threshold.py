@@ -6,8 +6,9 @@ objective can be changed at any time and loses nothing.
 "f1" is FOFO, which holds half of the best F by stages of a stochastic gradient (`stages.py`).
 
 "f1-window", "fbeta", "jaccard", "fpr", "precision", "recall" and "optroc" (accuracy) need no step size and forgive
-probabilities that are off: they search a sketch of both classes, faded by `memory`, after each of the first 64 labelled
-events and then after every 32nd (`objectives.py`).
+probabilities that are off: they search a sketch of both classes, faded by `memory` and sooner while it is young, after
+each of the first 64 labelled events and then after every 32nd. "fpr", "precision" and "recall" search for an aim that
+is led by how far the target was met, so that it is also met while probabilities drift (`objectives.py`).
 
 "f1-ofo" is half of the F that it has reached itself: TP / (positives + called positive) of the events before, 0 before
 the first. It has nothing to set and gets near from the start, but never forgets. "fixed" stays at `value`.
@@ -31,6 +32,7 @@ Elkan. The Foundations of Cost-Sensitive Learning. IJCAI 2001, section 1: cost.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
@@ -41,7 +43,7 @@ from numpy.typing import NDArray
 
 from learners import budget, objectives, rules, stages
 from learners.arrays import Counts, Matrix, Vector
-from learners.budget import EVERY, Account
+from learners.budget import Account
 from learners.objectives import ACCURACY, BINS, F_BETA, FPR, PRECISION, RECALL
 from learners.parameters import Parameters, Problem, Refused, param
 from learners.ranges import MAX_COUNT, Issues, counters, outside
@@ -91,7 +93,7 @@ class Threshold(Parameters):
     memory: int | None = param(
         30_000,
         "f1-window, fbeta, jaccard, fpr, precision, recall, optroc, budget: events after which a past event counts "
-        "1/e; null: all count alike",
+        "1/e, once many times as many are met; null: all count alike",
         least=100,
         most=10**9,
     )
@@ -176,7 +178,7 @@ def _rule(settings: Threshold) -> Rule:
     return Rule(
         kind=_KINDS[settings.objective],
         aim=settings.beta**2 if settings.target is None else settings.target,
-        keep=1.0 if settings.memory is None else 1.0 - EVERY / max(settings.memory, EVERY),
+        memory=math.inf if settings.memory is None else float(settings.memory),
         kappa=settings.kappa if settings.horizon is None else 0.0,
         n1=settings.horizon or settings.n1,
         value=settings.value,
@@ -202,6 +204,7 @@ class State(NamedTuple):
     called: Counts  # (2,) f1-ofo: events it would have called positive, and how many of them were
     bins: Matrix  # (3, BINS) events by probability, faded: negatives, positives; those decided, labelled or not
     decided: Counts  # (1,) events that the last of these rows has met
+    aim: Vector  # (1,) fpr, precision, recall: the share that is searched for; 0 of other objectives
     clock: Vector  # this and what follows: the account of a budget, see `budget.Account`
     spent: Counts
     opening: Vector
@@ -212,6 +215,7 @@ class State(NamedTuple):
 def init(settings: Threshold) -> State:
     """The state before any event."""
     n = settings.horizon or settings.n1
+    rule = _rule(settings)
     state = State(
         live=np.zeros(1),
         seen=np.zeros(2, dtype=np.int64),
@@ -224,10 +228,16 @@ def init(settings: Threshold) -> State:
         called=np.zeros(2, dtype=np.int64),
         bins=np.zeros((3, BINS)),
         decided=np.zeros(1, dtype=np.int64),
+        aim=np.array([_start(rule)]),
         **budget.init()._asdict(),
     )
-    rules.refresh(_rule(settings), state, objectives.edges())
+    rules.refresh(rule, state, objectives.edges())
     return state
+
+
+def _start(rule: Rule) -> float:
+    """The aim before any event."""
+    return rule.aim if rule.kind in (FPR, PRECISION, RECALL) else 0.0
 
 
 def restarted(settings: Threshold, state: State) -> State:
@@ -240,7 +250,8 @@ def restarted(settings: Threshold, state: State) -> State:
 def changed(was: Threshold, settings: Threshold, state: State) -> State:
     """The state under other settings: what was learnt stays, and the live threshold follows from it at once.
 
-    FOFO begins a first block where its own settings differ, from the threshold that it has reached. An account of
+    FOFO begins a first block where its own settings differ, from the threshold that it has reached. Another objective
+    or target is what is searched for, whatever became of the aim of the one before. An account of
     another unit of time goes on with what was spent, and without a forecast; a share of all events starts at no credit.
     """
     old, new = _rule(was), _rule(settings)
@@ -254,6 +265,8 @@ def changed(was: Threshold, settings: Threshold, state: State) -> State:
         state = state._replace(**budget.rebased(_account(state), new.unit)._asdict())
     if old.rate != new.rate:
         state.credit[0] = 0.0
+    if (old.kind, old.aim) != (new.kind, new.aim):
+        state.aim[0] = _start(new)
     rules.refresh(new, state, objectives.edges())
     return state
 
@@ -266,6 +279,7 @@ def problems(settings: Threshold, state: State) -> Issues:
     for name in ("mean", "theta", "centre", "radius"):
         yield from outside(name, getattr(state, name), 0.0, 0.5)
     yield from outside("bins", state.bins, 0.0, MAX_COUNT)
+    yield from outside("aim", state.aim, 0.0, 1.0)
     if not wrong and state.called[1] > min(state.called[0], state.seen[1]):
         yield "called", f"has {state.called[1]} positives of {state.called[0]} called positive; {state.seen[1]} were"
     yield from budget.problems(_account(state))

@@ -97,7 +97,7 @@ def _expire(state, derived, size, seconds, clock):  # type: ignore[no-untyped-de
 
 
 @kernel
-def _mark(state, derived, h):  # type: ignore[no-untyped-def]
+def _mark(state, derived, size, h):  # type: ignore[no-untyped-def]
     """The label of a served event has come; of one that has left the ring it is only known that it had been served."""
     slot = find(state.ids, derived.table, h)
     if slot >= 0:
@@ -105,6 +105,8 @@ def _mark(state, derived, h):  # type: ignore[no-untyped-def]
             return
         state.flags[slot] |= _LABELLED
         derived.flagged[1] += 1
+    elif state.served[0] <= size:  # none has left the ring: it was served in a course that was rolled back
+        return
     if state.served[2] < state.served[0]:
         state.served[2] += 1
 
@@ -128,7 +130,7 @@ def _learn(state, derived, size, seconds, clocks, delays, hashes, late):  # type
                 state.start[0] = clocks[i]
             state.timed[0] += 1
         if late[i]:
-            _mark(state, derived, hashes[i])
+            _mark(state, derived, size, hashes[i])
         _expire(state, derived, size, seconds, clocks[i])  # the clock may not resolve the seconds
 
 
@@ -257,7 +259,7 @@ class Traffic:
         """The label of a served event has come after one that was assumed: it counts, where the id is still known."""
         slot = find(self.arrays.ids, self._derived.table, np.uint64(h))
         if slot >= 0 and not self.arrays.flags[slot] & _LABELLED:
-            _mark(self.arrays, self._derived, np.uint64(h))
+            _mark(self.arrays, self._derived, self.size, np.uint64(h))
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """The arrays of the state."""

@@ -32,7 +32,7 @@ from learners.figures import (
     tally,
 )
 from learners.jit import kernel
-from learners.ordered import Ordered, add, counts, packed, remove, reserved, values
+from learners.ordered import Ordered, add, packed, remove, reserved, values
 from learners.ranges import MAX_COUNT, Issues, outside
 from learners.ranking_figures import ranking_figures
 
@@ -106,7 +106,7 @@ def _advance(state, sums, size, seconds, clock):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _learn(state, sums, size, seconds, scores, probabilities, y, decisions, clocks, placements):  # type: ignore[no-untyped-def]
+def _learn(state, sums, size, seconds, scores, probabilities, y, decisions, clocks):  # type: ignore[no-untyped-def]
     aging = seconds < np.inf
     for i in range(y.shape[0]):
         if state.span[1] - state.span[0] == size:
@@ -117,11 +117,6 @@ def _learn(state, sums, size, seconds, scores, probabilities, y, decisions, cloc
         label = 1 if y[i] > 0.0 else 0
         # weights near overflow may say NaN, which has no place in an order: it counts as 0
         score = 0.0 if np.isnan(scores[i]) else scores[i]
-        placements[i] = np.nan
-        negatives = sums.confusion[0] + sums.confusion[1]
-        if label == 1 and negatives > 0:
-            below, upto = counts(sums.negatives, score)
-            placements[i] = (below + upto) / (2 * negatives)
         slot = state.span[1] % size
         state.scores[slot] = score
         state.probabilities[slot] = probabilities[i]
@@ -215,17 +210,14 @@ class Window:
         y: Vector,
         decisions: NDArray[np.int64],
         clocks: Vector,
-        placements: Vector,
     ) -> None:
         """Take n labelled events (labels -1 and +1) with what was said of them before; columns of (n,).
 
-        `clocks` are those of the learner after each event, ascending, NaN while unknown. Fills `placements`: for a
-        positive the share of the window's negatives whose score is lower, ties one half, just before it enters; NaN
-        for a negative, and where the window has no negative.
+        `clocks` are those of the learner after each event, ascending, NaN while unknown.
         """
         self.reserve(self.events + len(y))
         self._room_for(len(y))
-        _learn(self.arrays, self._sums, self.size, self._age, scores, probabilities, y, decisions, clocks, placements)
+        _learn(self.arrays, self._sums, self.size, self._age, scores, probabilities, y, decisions, clocks)
 
     def advance(self, clock: float) -> None:
         """The clock stands at `clock` (NaN: unknown): events that are too old leave."""

@@ -207,6 +207,7 @@ class Engine:
             self.groups[log.removeprefix(_GROUP)] = group
             return group
         hosted = Hosted(log, head.birth, machine, position, self.node, self.forget, snapshot)
+        hosted.serving.pending = await self.node.reached(self.node.store.pending(log, head.birth))
         self.hosted[log] = hosted
         return hosted
 

@@ -20,7 +20,7 @@ from learners.batch import Outcome, Status
 from learners.comparison import Compared, Comparison, ComparisonView, GroupConfig
 from learners.ids import hashes_of
 from learners.parameters import Refused
-from service.errors import Damaged
+from service.errors import Damaged, SourceGap
 from service.hosted import Hosted, Learnt
 from service.logged import Logged
 from service.node import Node
@@ -56,6 +56,8 @@ class HostedGroup(Logged[Comparison, ComparisonView]):
     ) -> None:
         """See `Logged`."""
         super().__init__(name, birth, machine, position, node, gone, snapshot)
+        self._told: tuple[int, dict[str, Any]] | None = None  # the comparison as it was at a position
+        self._telling = asyncio.Lock()
         self._turns = asyncio.Lock()  # every learner of the group sees the requests in one order
 
     @property
@@ -71,6 +73,7 @@ class HostedGroup(Logged[Comparison, ComparisonView]):
         """
         self._check()
         async with self._turns:
+            _agree(members, events)
             answers = await asyncio.gather(
                 *(member.label(events[name]) for name, member in members.items()), return_exceptions=True
             )
@@ -89,6 +92,14 @@ class HostedGroup(Logged[Comparison, ComparisonView]):
 
                 await self.at_rest(run)
         return GroupLearnt(learnt, len(record), self.position)
+
+    async def compared(self) -> tuple[int, dict[str, Any]]:
+        """The position and the comparison there: worked out once for each position, by a thread."""
+        async with self._telling:
+            if self._told is None or self._told[0] != self.position:
+                position, view = self.position, self.view.frozen()
+                self._told = position, await asyncio.to_thread(view.as_json)
+            return self._told
 
     async def predict(self, members: Mapping[str, Hosted], events: Mapping[str, Events]) -> dict[str, Predicted]:
         """What every learner says of the same events, which each remembers."""
@@ -110,6 +121,19 @@ class HostedGroup(Logged[Comparison, ComparisonView]):
 
     def _weight(self, record: Any) -> int:
         return len(record)
+
+
+def _agree(members: Mapping[str, Hosted], events: Mapping[str, Labelled]) -> None:
+    """Refuse what one of the learners would refuse, before any of them learns it."""
+    for name, member in members.items():
+        refusal = member.refusal(events[name])
+        if refusal is not None:
+            raise type(refusal)(f"{name}: {refusal.detail}")
+    for segment in next(iter(events.values())).segments:
+        stand = {name: member.view.sources.get(segment.name) for name, member in members.items()}
+        if len(set(stand.values())) > 1:
+            said = ", ".join(f"{name} at {'its start' if at is None else at}" for name, at in stand.items())
+            raise SourceGap(f"the learners stand at different places of the source {segment.name!r}: {said}")
 
 
 async def _scores(member: Hosted, outcome: Outcome, ids: tuple[str | None, ...] | None) -> Vector:

@@ -77,7 +77,6 @@ class Hosted(Logged[Learner, View]):
         snapshot: SnapshotInfo | None = None,
     ) -> None:
         """See `Logged`."""
-        self.rollbacks = 0  # applied here
         self.queued_bytes = 0
         self.queued_events = 0
         self._pace = Pace()
@@ -107,11 +106,32 @@ class Hosted(Logged[Learner, View]):
         self.queued_events += len(batch)
         return await done
 
+    def refusal(self, events: Labelled) -> ServiceError | None:
+        """Why labelled events would be refused just now, if they would."""
+        if self.failed is not None:
+            return self.failed
+        if self.queued_bytes >= self.node.settings.queue_bytes:
+            return QueueFull(f"{self.queued_events} events wait already; try again in a moment")
+        gaps = [one for one in events.segments if one.offset > self.view.sources.get(one.name, one.offset)]
+        return self._gap(gaps) if gaps else None
+
     async def label(self, events: Labelled) -> Learnt:
-        """As `update`, with events among them that carry no features but the id of one that was served."""
+        """As `update`, with events among them that carry no features but the id of one that was served.
+
+        Many of these become several records: what was served is read back in steps of a bounded size.
+        """
         self._check()
-        batch, expired = await self.serving.joined(events)
-        return (await self.update(batch))._replace(expired=expired)
+        n = len(events.labels)
+        step = n if events.carried.all() else self.serving.step
+        learnt: list[Learnt] = []
+        expired: list[NDArray[np.bool_]] = []
+        for start in range(0, n, step):
+            batch, late = await self.serving.joined(events.part(start, start + step) if step < n else events)
+            learnt.append(await self.update(batch))
+            expired.append(late)
+            await self.serving.labelled(batch, learnt[-1].outcome)
+        outcome = joined([one.outcome for one in learnt])
+        return learnt[-1]._replace(outcome=outcome, expired=np.concatenate(expired))
 
     async def said_before(self, ids: Sequence[str]) -> Vector:
         """The score that each of n ids was learnt with, (n,); NaN of one that is not remembered."""
@@ -190,8 +210,6 @@ class Hosted(Logged[Learner, View]):
     def _applied(self, entry: Entry, record: Any, own: bool) -> None:
         if isinstance(record, Fitted):
             self.fits.applied()
-        if isinstance(record, Restored):
-            self.rollbacks += 1
         own = self.serving.applied(entry.token) or own
         figures = self.view.figures
         if own and figures.alarm_count > self._alarms:

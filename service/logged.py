@@ -20,13 +20,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast
 
+import msgspec
 from numpy import generic
 from numpy.typing import NDArray
 
 from learners.comparison import GroupConfig
 from learners.config import Config
 from service.codec import Created, Record, pack_record, unpack_record
-from service.errors import BehindLog, Damaged, LearnerGone, ServiceError
+from service.errors import BehindLog, Damaged, LearnerGone, ServiceError, TooLarge
 from service.node import Node
 from service.snapshots import Snapshots
 from service.store import Entry, SnapshotInfo
@@ -63,7 +64,6 @@ class Machine(Protocol):
 
 MachineT = TypeVar("MachineT", bound=Machine)
 ViewT = TypeVar("ViewT")
-Seen = TypeVar("Seen")  # what a record's application gives
 
 
 class Waiting(Protocol):
@@ -312,7 +312,10 @@ class Logged(ABC, Generic[MachineT, ViewT]):
 
         A `small` one is packed here, another by a thread.
         """
-        data = pack_record(record) if small else await self.node.in_thread(lambda: pack_record(record))
+        try:
+            data = pack_record(record) if small else await self.node.in_thread(lambda: pack_record(record))
+        except (msgspec.EncodeError, OverflowError) as error:  # an array of more than 4 GB
+            raise TooLarge(f"a record of {self.name} is too large to be logged: send less at once") from error
         token = uuid.uuid4().bytes
         records = [(token, data)]
         store = self.node.store

@@ -233,7 +233,9 @@ class PendingDocument(_Document):
 
     events: int
     bytes: int
-    expired: int = Field(description="that have been forgotten after label_ttl, ever")
+    expired: int = Field(
+        description="that were forgotten after label_ttl, or once labelled where no label means negative; ever"
+    )
     evicted: int = Field(description="that have been forgotten because there were too many, ever")
 
 

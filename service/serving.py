@@ -24,13 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.arrays import Matrix, Rows, Vector
-from learners.batch import Batch, Late, Segment, Served, length, spread, take
+from learners.batch import Batch, Late, Outcome, Segment, Served, Status, length, part_of, spread, take
 from learners.decision import Decision
 from learners.ids import hashes_of
 from learners.learner import Learner
 from learners.scorer import Scores, View
 from service.codec import pack_record
-from service.errors import StoreUnavailable
+from service.errors import QueueFull, ServiceError, StoreUnavailable
 from service.node import Node
 from service.remembering import pack_served, unpack_served
 from service.store import Bounds, Pending, Remembered
@@ -42,6 +42,9 @@ logger = logging.getLogger("rarestream.serving")
 _INLINE_WORK = 2**23  # multiplications of a request to score, some milliseconds, above which a thread makes them
 _LARGE = 2**10  # events of a request from which on a thread packs what is to be remembered
 _ASSUMED = 1000  # labels of one record
+_JOINED = 5_000  # late labels of one record at most,
+_JOINED_BYTES = 2**25  # and of dense rows so many bytes
+_UNDER_WAY = 10_000  # requests that are served and not applied yet
 
 
 class Events(NamedTuple):
@@ -65,6 +68,22 @@ class Labelled(NamedTuple):
     segments: tuple[Segment, ...] = ()
     costs: Vector | None = None  # (k,) of those that carry features
 
+    def part(self, start: int, stop: int) -> Labelled:
+        """Some neighbouring events, as views."""
+        cut = slice(start, stop)
+        own = slice(int(np.count_nonzero(self.carried[:start])), int(np.count_nonzero(self.carried[:stop])))
+        whole = Batch(self.labels, self.labels, segments=self.segments)  # the rows play no part in its segments
+        return Labelled(
+            part_of(self.rows, own.start, own.stop),
+            self.carried[cut],
+            self.labels[cut],
+            None if self.weights is None else self.weights[cut],
+            None if self.times is None else self.times[cut],
+            None if self.ids is None else self.ids[cut],
+            whole.part(start, stop).segments,
+            None if self.costs is None else self.costs[own],
+        )
+
 
 class Predicted(NamedTuple):
     """The answer to one predict."""
@@ -83,6 +102,7 @@ class Owner(Protocol):
     position: int
     node: Node
     view: View
+    failed: ServiceError | None
 
     @property
     def learner(self) -> Learner:
@@ -120,21 +140,24 @@ class Serving:
 
     # Scoring
 
-    async def predict(self, events: Events, view: View | None = None) -> Predicted:
-        """Score events by a view, or the present one, and remember those with an id where the store answers."""
+    async def predict(self, events: Events, at: tuple[View, int] | None = None) -> Predicted:
+        """Score events by the present view, and remember those with an id where the store answers.
+
+        Or by the view of an earlier moment and the position then, `at`.
+        """
         owner = self._owner
         named = [i for i, one in enumerate(events.ids) if one is not None]
-        position = owner.position
-        if view is None:
-            view = owner.view
+        view, position = at or (owner.view, owner.position)
         if view.scorer.work(events.rows) > _INLINE_WORK:
             view = replace(view, scorer=view.scorer.frozen())
             values = await asyncio.to_thread(view.scorer.values, events.rows)
         else:
             values = view.scorer.values(events.rows)
         scores = view.scorer.said(values, events.costs)
-        if not named or owner.node.unreachable is not None:
+        if not named or owner.node.unreachable is not None or owner.failed is not None:
             return Predicted(view, scores, position, 0)
+        if len(self._own) >= _UNDER_WAY:
+            raise QueueFull(f"{len(self._own)} requests were served that {owner.name} has not caught up with")
         places = np.array(named)
         times = np.full(len(events.ids), math.nan) if events.times is None else events.times
         times = np.where(np.isnan(times), time.time(), times)[places]
@@ -161,7 +184,15 @@ class Serving:
             if not standing:
                 self._given_up(token)
         owner.follow()
-        return Predicted(view, scores, position, len(ids))
+        return Predicted(view, scores, position, self._standing(ids, times))
+
+    def _standing(self, ids: Sequence[str], times: Vector) -> int:
+        """How many of the events just served are remembered: the last of each id, no older and no more than may be."""
+        late = self._owner.learner.config.late
+        oldest = float(np.fmax(self._owner.view.figures.clock, times.max())) - late.label_ttl
+        last = dict(zip(ids, times.tolist(), strict=True))
+        young = sum(time >= oldest for time in last.values()) if late.unlabelled == "nothing" else len(last)
+        return min(young, late.max_events)
 
     def _given_up(self, token: bytes) -> None:
         """It is not known to be in the log: the account is made anew, without it."""
@@ -177,8 +208,8 @@ class Serving:
             for told_before in self._under_way.values():
                 self._account.note(*told_before)
             self._account_of = self._owner.view
-        under_way = [clocks[-1] for _, clocks, _ in self._under_way.values()]  # ascending
-        clock = np.fmax(self._owner.view.figures.clock, under_way[-1] if under_way else math.nan)
+        newest = next(reversed(self._under_way.values()))[1][-1] if self._under_way else math.nan
+        clock = np.fmax(self._owner.view.figures.clock, newest)
         clocks = np.fmax.accumulate(np.concatenate([[clock], times]))[1:]
         ready = view.not_ready is None
         if ready:
@@ -231,6 +262,22 @@ class Serving:
         self._account_of = None
 
     # Labels
+
+    @property
+    def step(self) -> int:
+        """Events of one record that has late labels: what was served of them is held in memory together."""
+        features = self._owner.learner.config.features
+        return max(1, min(_JOINED, _JOINED_BYTES // (8 * (1 if features.sparse else features.columns))))
+
+    async def labelled(self, batch: Batch, outcome: Outcome) -> None:
+        """Labels have come: where they would be assumed otherwise, their events are not kept for that any longer."""
+        owner = self._owner
+        if batch.late is None or batch.ids is None or owner.learner.config.late.unlabelled == "nothing":
+            return
+        known = batch.late.served & np.isin(outcome.status, (Status.APPLIED, Status.DUPLICATE, Status.RELABELLED))
+        ids = [batch.ids[i] or "" for i in np.flatnonzero(known).tolist()]
+        if ids:
+            self.pending = await owner.node.reached(owner.node.store.forget(owner.name, owner.birth, ids))
 
     async def joined(self, events: Labelled) -> tuple[Batch, NDArray[np.bool_]]:
         """The batch of labelled events, those without features joined with what was served; which have expired, (n,).
@@ -293,7 +340,8 @@ class Serving:
         times = np.where(events.carried, given, math.nan)
         times[at] = [one.time for _, one in known]
         own = np.flatnonzero(events.carried)
-        rows = spread([(events.rows, own), (told.rows, at)], n, like)
+        row = np.cumsum(~late.bare) - 1  # of each event that has one
+        rows = spread([(events.rows, row[own]), (told.rows, row[at])], len(own) + len(at), like)
         costs = np.ones(n)
         costs[at] = told.costs
         if events.costs is not None:
@@ -315,7 +363,7 @@ class Serving:
             return
         store = owner.node.store
         before = clock - ttl
-        found = await owner.node.reached(store.expired(owner.name, owner.birth, before, _ASSUMED))
+        upto, found = await owner.node.reached(store.expired(owner.name, owner.birth, before, min(_ASSUMED, self.step)))
         if not found:
             return
         await owner.read_on()  # another node may have assumed them already
@@ -323,8 +371,7 @@ class Serving:
         missing = [one for one, learnt in zip(found, known, strict=True) if not learnt]
         if missing:
             await owner.log_batch(self._assumed(missing, ttl))
-        ids = [one.id for one in found]
-        self.pending = await owner.node.reached(store.forget(owner.name, owner.birth, ids))
+        await owner.node.reached(store.settle(owner.name, owner.birth, upto))  # they stay: a label may come after all
         self._assuming = owner.put(self._assume)  # after whatever else waits
 
     def _assumed(self, missing: Sequence[Remembered], ttl: float) -> Batch:

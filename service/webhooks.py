@@ -46,6 +46,8 @@ class Webhook:
 
     async def close(self) -> None:
         """Send no more."""
+        if not self._alarms.empty():
+            logger.error("%d alarms are not sent: the node stops", self._alarms.qsize())
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

@@ -87,7 +87,7 @@ async def predict(
 ) -> Response:
     """Score each event; waits for no learning. An event with an id is remembered: its label may come weeks later."""
     events, carried = await _decoded(decode_events, body, learner)
-    explained, view = None, None
+    explained, at = None, None
     if explain is not None:
         view = replace(
             learner.view, scorer=learner.view.scorer.frozen()
@@ -96,7 +96,7 @@ async def predict(
             explained = await asyncio.to_thread(explanations, view.scorer, carried, explain)
         except Refused as error:
             raise Invalid("the explanation is refused; nothing was served", error.problems) from None
-    said = await learner.serving.predict(events, view)
+    said = await learner.serving.predict(events, at)
     head = {
         "position": said.position,
         "ready": said.view.not_ready is None,

@@ -21,6 +21,8 @@ __all__ = ["router"]
 
 router = APIRouter()
 
+_LARGE_WINDOW = 200_000  # events above which a poll takes more than a millisecond or two
+
 
 @router.get(
     "/learners/{name}/metrics",
@@ -31,6 +33,10 @@ router = APIRouter()
 )
 async def metrics(learner: TheLearner) -> JSONResponse:
     """Over the window and since the start; null figures have their reason under `undefined`."""
+    if learner.learner.config.window > _LARGE_WINDOW:
+        figures = learner.view.figures.frozen()
+        await asyncio.to_thread(figures.as_json)  # and kept
+        return JSONResponse(figures_of(learner, figures.as_json()))
     return JSONResponse(figures_of(learner))
 
 
@@ -43,9 +49,15 @@ async def metrics(learner: TheLearner) -> JSONResponse:
 )
 async def history(
     learner: TheLearner,
-    start: Annotated[float | None, Query(alias="from", description="of the axis; from the first if absent")] = None,
-    stop: Annotated[float | None, Query(alias="to", description="of the axis; to the last if absent")] = None,
-    step: Annotated[float | None, Query(gt=0, description="give one point for each so much of the axis")] = None,
+    start: Annotated[
+        float | None, Query(alias="from", allow_inf_nan=False, description="of the axis; from the first if absent")
+    ] = None,
+    stop: Annotated[
+        float | None, Query(alias="to", allow_inf_nan=False, description="of the axis; to the last if absent")
+    ] = None,
+    step: Annotated[
+        float | None, Query(gt=0, allow_inf_nan=False, description="give one point for each so much of the axis")
+    ] = None,
     by: Annotated[
         Literal["clock", "events"] | None,
         Query(description="the axis: seconds since the epoch, or labelled events; the clock where it is known"),

@@ -191,6 +191,5 @@ async def predict(engine: TheEngine, group: TheGroup, body: TheBody) -> Response
 )
 async def compare(name: TheName, group: TheGroup) -> JSONResponse:
     """AUCs and their differences over the window, with intervals, and tests that stay right however often one looks."""
-    view = group.view.frozen()
-    told = await asyncio.to_thread(view.as_json)
-    return JSONResponse({"name": name, "position": group.position, **told})
+    position, told = await group.compared()
+    return JSONResponse({"name": name, "position": position, **told})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-__all__ = ["Bounds", "Entry", "Head", "Pending", "Remembered", "SnapshotInfo", "Store", "open_store"]
+__all__ = ["Bounds", "Entry", "Expired", "Head", "Pending", "Remembered", "SnapshotInfo", "Store", "open_store"]
 
 REPLY_BYTES = 8 * 2**20  # `append` and `read` return no further entry when their data would exceed this; one always
 SNAPSHOT_PART = 16 * 2**20  # bytes: larger snapshots are stored in parts, so that appends pass between them
@@ -66,6 +66,13 @@ class Bounds(NamedTuple):
     events: int  # at most; and so many of the last that were dropped leave a tombstone
     bytes: int  # of ids (in UTF-8) and data, at most
     before: float  # an event with an earlier time has expired; -inf: none has
+
+
+class Expired(NamedTuple):
+    """Served events whose time is over, in served order."""
+
+    upto: int  # where to settle once they are dealt with; numbers ascend in served order, and none is used twice
+    events: list[Remembered]
 
 
 class Pending(NamedTuple):
@@ -171,9 +178,23 @@ class Store(Protocol):
         """
         ...
 
-    async def expired(self, learner: str, birth: bytes, before: float, limit: int) -> list[Remembered]:
-        """Up to `limit` of what `serve` would drop with this `before`, oldest served first, and fewer where they are
-        large. Nothing is dropped: the caller assumes their labels, then lets the store `forget` them.
+    async def expired(self, learner: str, birth: bytes, before: float, limit: int) -> Expired:
+        """Up to `limit` remembered events after the learner's cursor whose time is earlier than `before`, oldest served
+        first, up to the first that has not expired, and fewer where they are large.
+
+        `upto` is the number of the last one, or the cursor where there is none. Nothing is dropped and the cursor
+        stays: the caller deals with them (assumes their labels), then lets the store `settle`. So what is dealt with
+        twice, after a crash or by two nodes, is known to the caller alone. What was dropped is passed over.
+
+        Time is linear in the events given, however many are settled (but in the store in memory).
+        """
+        ...
+
+    async def settle(self, learner: str, birth: bytes, upto: int) -> None:
+        """Move the learner's cursor to `upto`, as `expired` gave it, and never back; durable on return.
+
+        What was served up to there is not given by `expired` any more. It stays remembered until `bounds` or `forget`
+        drop it; an id that is served again comes after the cursor, being remembered anew. Idempotent.
         """
         ...
 

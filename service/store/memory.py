@@ -17,6 +17,7 @@ from service.store import (
     REPLY_BYTES,
     Bounds,
     Entry,
+    Expired,
     Head,
     Pending,
     Remembered,
@@ -36,6 +37,9 @@ class _Served:
     """What is remembered of one learner, oldest served first, and the tombstones of what is not any more."""
 
     events: OrderedDict[str, Remembered] = field(default_factory=OrderedDict)
+    numbers: dict[str, int] = field(default_factory=dict)  # id -> the how manieth event ever served it was
+    count: int = 0  # ever served
+    settled: int = 0  # the cursor, a number
     bytes: int = 0
     expired: int = 0
     evicted: int = 0
@@ -50,6 +54,7 @@ class _Served:
         event = self.events.pop(id, None)
         if event is None:
             return False
+        del self.numbers[id]
         self.bytes -= _size(event)
         return True
 
@@ -59,6 +64,8 @@ class _Served:
         for event in events:
             self.take(event.id)
             self.tombstones.pop(event.id, None)
+            self.count += 1
+            self.numbers[event.id] = self.count
             self.events[event.id] = event
             self.bytes += _size(event)
         for _ in range(len(events) + DROPS):
@@ -82,16 +89,18 @@ class _Served:
         """Leave a tombstone for what was dropped and counted."""
         self.tombstones[id] = self.expired + self.evicted
 
-    def oldest(self, before: float, limit: int) -> list[Remembered]:
-        """What has expired, from the oldest on: as many as one reply carries."""
+    def oldest(self, before: float, limit: int) -> Expired:
+        """What has expired after the cursor, from the oldest on: as many as one reply carries."""
         found: list[Remembered] = []
         size = 0
         for event in self.events.values():
+            if self.numbers[event.id] <= self.settled:
+                continue
             size += len(event.data)
             if not event.time < before or len(found) >= limit or (found and size > REPLY_BYTES):
                 break
             found.append(event)
-        return found
+        return Expired(self.numbers[found[-1].id] if found else self.settled, found)
 
 
 @dataclass
@@ -219,8 +228,12 @@ class MemoryStore:
         served = self._log(learner, birth).served
         return [served.events.get(id, True if id in served.tombstones else None) for id in ids]
 
-    async def expired(self, learner: str, birth: bytes, before: float, limit: int) -> list[Remembered]:
+    async def expired(self, learner: str, birth: bytes, before: float, limit: int) -> Expired:
         return self._log(learner, birth).served.oldest(before, limit)
+
+    async def settle(self, learner: str, birth: bytes, upto: int) -> None:
+        served = self._log(learner, birth).served
+        served.settled = max(served.settled, upto)
 
     async def forget(self, learner: str, birth: bytes, ids: Sequence[str]) -> Pending:
         served = self._log(learner, birth).served

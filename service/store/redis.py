@@ -47,6 +47,7 @@ from service.store import (
     URL_FORMS,
     Bounds,
     Entry,
+    Expired,
     Head,
     Pending,
     Remembered,
@@ -60,6 +61,7 @@ from service.store.redis_served import (
     PENDING,
     RECALL,
     SERVE,
+    SETTLE,
     expired_in,
     pack_events,
     pack_ids,
@@ -73,7 +75,7 @@ T = TypeVar("T")
 
 # Every key. {} stands for the learner's name, percent-encoded, in braces: the hash tag.
 LEARNERS = "rarestream:learners"  # set of <birth in hex>:<name>; may hold learners that are gone, lacks none
-META = "rarestream:{}:meta"  # hash: birth, head, trimmed; served, bytes, expired, evicted
+META = "rarestream:{}:meta"  # hash: birth, head, trimmed; served, bytes, expired, evicted, settled
 LOG = "rarestream:{}:log"  # stream: <position>-0, t = token, d = data
 TOKENS = "rarestream:{}:tokens"  # sorted set: the tokens in the log, by position
 SNAPSHOTS = "rarestream:{}:snapshots"  # hash: position -> "<id> <parts> <size> <time>"
@@ -290,10 +292,15 @@ class RedisStore:
                 found += recalled_in(_present(reply, learner), step)
         return found
 
-    async def expired(self, learner: str, birth: bytes, before: float, limit: int) -> list[Remembered]:
+    async def expired(self, learner: str, birth: bytes, before: float, limit: int) -> Expired:
         with self._call():
             reply = await _twice(lambda: self._run(EXPIRED, learner, birth, pack_time(before), REPLY_BYTES, limit))
         return expired_in(_present(reply, learner))
+
+    async def settle(self, learner: str, birth: bytes, upto: int) -> None:
+        with self._call():
+            reply = await _twice(lambda: self._run(SETTLE, learner, birth, upto))
+        _present(reply, learner)
 
     async def forget(self, learner: str, birth: bytes, ids: Sequence[str]) -> Pending:
         with self._call():

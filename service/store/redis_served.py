@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from service.store import DROPS, Bounds, Remembered, latest
+from service.store import DROPS, Bounds, Expired, Remembered, latest
 from service.store.redis_scripts import NUMBER, PRESENT, Script
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "PENDING",
     "RECALL",
     "SERVE",
+    "SETTLE",
     "expired_in",
     "pack_events",
     "pack_ids",
@@ -166,27 +167,40 @@ return found
 """,
 )
 
-# birth, before, bytes, limit -> id, and time and data, of each
+# birth, before, bytes, limit -> upto, then id, and time and data, of each
 EXPIRED = Script(
     PRESENT,
     NUMBER,
     """
 local before, most, limit = cmsgpack.unpack(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local found, start, sum, step = {}, '-', 0, 1
+local upto = tonumber(redis.call('HGET', KEYS[1], 'settled') or 0)
+local found, start, sum, step = {upto}, number(upto + 1) .. '-0', 0, 1
 while limit > 0 do
   local oldest = redis.call('XRANGE', KEYS[5], start, '+', 'COUNT', math.min(step, limit))
   if #oldest == 0 then break end
   for _, entry in ipairs(oldest) do
     local id, data = entry[2][2], entry[2][4]
     sum = sum + #data - 8
-    if not (struct.unpack('<d', data) < before) or (#found > 0 and sum > most) then return found end
+    if not (struct.unpack('<d', data) < before) or (#found > 1 and sum > most) then return found end
     found[#found + 1] = id
     found[#found + 1] = data
-    start = number(tonumber(string.match(entry[1], '^%d+')) + 1) .. '-0'
+    found[1] = tonumber(string.match(entry[1], '^%d+'))
   end
+  start = number(found[1] + 1) .. '-0'
   limit, step = limit - #oldest, math.min(2 * step, 100)
 end
 return found
+""",
+)
+
+# birth, upto -> 1
+SETTLE = Script(
+    PRESENT,
+    NUMBER,
+    """
+local settled = tonumber(redis.call('HGET', KEYS[1], 'settled') or 0)
+redis.call('HSET', KEYS[1], 'settled', number(math.max(settled, tonumber(ARGV[2]))))
+return 1
 """,
 )
 
@@ -244,9 +258,10 @@ def recalled_in(reply: list[Any], ids: Sequence[str]) -> list[Remembered | bool 
     ]
 
 
-def expired_in(reply: list[bytes]) -> list[Remembered]:
+def expired_in(reply: list[Any]) -> Expired:
     """What the reply of EXPIRED holds."""
-    return [_remembered(id.decode(), found) for id, found in zip(reply[::2], reply[1::2], strict=True)]
+    upto, *flat = reply
+    return Expired(upto, [_remembered(id.decode(), found) for id, found in zip(flat[::2], flat[1::2], strict=True)])
 
 
 def _remembered(id: str, found: bytes) -> Remembered:

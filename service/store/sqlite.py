@@ -33,6 +33,7 @@ from service.store import (
     SNAPSHOT_PART,
     Bounds,
     Entry,
+    Expired,
     Head,
     Pending,
     Remembered,
@@ -284,9 +285,13 @@ class SqliteStore:
         with self._call():
             return [found for step in in_steps(ids) for found in await self._read(work(step))]
 
-    async def expired(self, learner: str, birth: bytes, before: float, limit: int) -> list[Remembered]:
+    async def expired(self, learner: str, birth: bytes, before: float, limit: int) -> Expired:
         with self._call():
             return await self._read(lambda db: served.expired(db, _log(db, learner, birth).id, before, limit))
+
+    async def settle(self, learner: str, birth: bytes, upto: int) -> None:
+        with self._call():
+            await self._write(lambda db: served.settle(db, _log(db, learner, birth).id, upto))
 
     async def forget(self, learner: str, birth: bytes, ids: Sequence[str]) -> Pending:
         def work(step: Sequence[str]) -> Work[Pending]:

@@ -56,9 +56,10 @@ FIRST = (  # of schema version 1
 )
 SERVED = (  # added by schema version 2; no cascade: millions of rows go in steps, after their learner
     "CREATE INDEX entry_token ON entry (learner, token)",
+    "ALTER TABLE learner ADD COLUMN settled INTEGER NOT NULL DEFAULT 0",  # the cursor: a number in served
     """
     CREATE TABLE served (
-        number INTEGER PRIMARY KEY,           -- in served order
+        number INTEGER PRIMARY KEY AUTOINCREMENT, -- in served order; never used again: a cursor may stand on it
         learner INTEGER NOT NULL,
         id TEXT NOT NULL,
         time REAL,                            -- NULL: NaN

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from service.store import DROPS, REPLY_BYTES, Bounds, Pending, Remembered, latest
+from service.store import DROPS, REPLY_BYTES, Bounds, Expired, Pending, Remembered, latest
 
-__all__ = ["clear", "expired", "forget", "pending", "recall", "remember"]
+__all__ = ["clear", "expired", "forget", "pending", "recall", "remember", "settle"]
 
 CLEARED = 50_000  # rows of a deleted learner that go in one transaction: a third of a second at most
 
@@ -112,19 +112,29 @@ def recall(db: sqlite3.Connection, learner: int, ids: Sequence[str]) -> list[Rem
     return found
 
 
-def expired(db: sqlite3.Connection, learner: int, before: float, limit: int) -> list[Remembered]:
-    """What has expired, from the oldest on: as many as one reply carries."""
+def expired(db: sqlite3.Connection, learner: int, before: float, limit: int) -> Expired:
+    """What has expired after the cursor, from the oldest on: as many as one reply carries."""
     found: list[Remembered] = []
     size = 0
-    query = "SELECT id, time, data FROM served WHERE learner = ? AND dropped IS NULL ORDER BY number LIMIT ?"
-    with closing(db.execute(query, (learner, limit))) as rows:
-        for row in rows:
+    (upto,) = db.execute("SELECT settled FROM learner WHERE id = ?", (learner,)).fetchone()
+    query = (
+        "SELECT number, id, time, data FROM served WHERE learner = ? AND dropped IS NULL AND number > ?"
+        " ORDER BY number LIMIT ?"
+    )
+    with closing(db.execute(query, (learner, upto, limit))) as rows:
+        for number, *row in rows:
             event = _remembered(*row)
             size += len(event.data)
             if not event.time < before or (found and size > REPLY_BYTES):
                 break
             found.append(event)
-    return found
+            upto = number
+    return Expired(upto, found)
+
+
+def settle(db: sqlite3.Connection, learner: int, upto: int) -> None:
+    """Move the cursor, and never back."""
+    db.execute("UPDATE learner SET settled = max(settled, ?) WHERE id = ?", (upto, learner))
 
 
 def forget(db: sqlite3.Connection, learner: int, ids: Sequence[str]) -> Pending:

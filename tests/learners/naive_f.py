@@ -114,14 +114,27 @@ def best_edge(objective, p, y, weight, aim=1.0):  # type: ignore[no-untyped-def]
 
 
 def sketch_threshold(objective, p, y, memory=None, aim=1.0):  # type: ignore[no-untyped-def]
-    """The threshold before each event: the best edge after each of the first 64 events and every 32nd, fading."""
-    keep = 1.0 if memory is None else 1 - 32 / memory
+    """The threshold before each event: the best edge after each of the first 64 events and every 32nd, fading.
+
+    A target is what the mean outcome of the events that it is about is led to, by moving what is searched for.
+    """
+    target, weight = aim, np.zeros(0)
+    step = min(0.005, target / 4, (1 - target) / 4)
     live, thresholds = best_edge(objective, p[:0], y[:0], np.ones(0), aim), []
     for t in range(1, len(p) + 1):
         thresholds.append(live)
+        called, positive = p[t - 1] >= live, y[t - 1] > 0
+        met = {"fpr": (not positive, called), "recall": (positive, called), "precision": (called, positive)}
+        concerned, outcome = met.get(objective, (False, False))
+        if concerned:
+            aim = float(np.clip(aim + step * (target - outcome), 0, 1))
+        weight = np.append(weight, 1.0)
         if t <= 64 or t % 32 == 0:
-            weight = keep ** ((t - 1) // 32 - np.arange(t) // 32)
             live = best_edge(objective, p[:t], y[:t], weight, aim)
+            if objective == "precision" and live == 1.0 and aim > target:
+                aim = 0.95 * aim + 0.05 * target
+        if t % 32 == 0 and memory is not None:
+            weight = weight * (1 - 32 / min(memory, max(1000, t / 8)))
     return np.array(thresholds)
 
 
@@ -148,8 +161,7 @@ class Budget:
         if said[1] or self.count <= 64 or self.count % 32 == 0:
             self.live = self.search()
         if self.count % 32 == 0 and self.memory is not None:
-            known = sum(value for value in self.usual if value is not None)
-            memory = min(self.memory, max(2 * known, 1000)) if known else self.memory
+            memory = min(self.memory, self.looks_back())
             for event in self.recent:
                 event[1] *= 1 - 32 / memory
         return said
@@ -200,15 +212,41 @@ class Budget:
         if self.rate:
             if self.credit + self.rate < 1 - 8:
                 return 1.0
-            share = min(max(self.rate * (1 + self.credit / 20), 0.0), 3 * self.rate, 1.0)
-            return self.quantile(share, self.credit > 8)
-        events, spent = len(self.now), sum(decision for _, decision in self.now)
-        left, rest = math.floor(self.alerts) - spent, self.rest()
-        planned = self.alerts * events / max(events + rest, 1.0)
-        if left < 1 or spent > planned * (5 if math.isnan(self.clock) else 1) + max(2, self.alerts / 5):
+            share = min(max(self.rate * (1 + self.credit / 20), 0.0), 3 * self.rate)
+            return self.quantile(share * 2 ** max(0.0, (self.credit - 8) / 4), self.credit > 8)
+        spent, planned, rest, whole = self.plan()
+        left = math.floor(self.alerts) - spent
+        if left < 1 or spent > self.most(planned):
             return 1.0
-        share = min(1.0, left / max(rest, 1e-300), 3 * self.alerts / max(events + rest, 1.0))
+        share = min(1.0, left / max(rest, 1e-300), 3 * self.alerts / whole)
+        share *= 2 ** max(0.0, 4 * ((planned - spent) / self.chance() - 1))
         return self.quantile(share, spent < planned - max(1, self.alerts / 10))
+
+    def plan(self):  # type: ignore[no-untyped-def]
+        """Alerts of the unit, those planned by now, events still to come, events of the whole unit."""
+        events, rest = len(self.now), self.rest()
+        whole = max(events + rest, 1.0)
+        return sum(decision for _, decision in self.now), self.alerts * events / whole, rest, whole
+
+    def most(self, planned):  # type: ignore[no-untyped-def]
+        return planned * (5 if math.isnan(self.clock) else 1) + max(2, self.alerts / 5)
+
+    def chance(self):  # type: ignore[no-untyped-def]
+        return max(self.alerts / 10, min(1.5 * math.sqrt(self.alerts), self.alerts / 3))
+
+    def looks_back(self):  # type: ignore[no-untyped-def]
+        """Events after which a past event counts 1/e."""
+        known = sum(value for value in self.usual if value is not None)
+        memory = max(2 * known, 1000) if known else math.inf
+        if self.rate:
+            memory = max(min(memory, max(1000, self.count / 8)), 20 / self.rate)
+            changed = self.credit > 8 or self.credit + self.rate < 1 - 8
+            short = 5 / self.rate
+        else:
+            spent, planned, _, whole = self.plan()
+            changed = spent < planned - self.chance() or spent > self.most(planned)
+            short = max(1 / 8, 5 / self.alerts) * whole
+        return min(memory, max(short, 64)) if changed else memory
 
     def quantile(self, share, whole):  # type: ignore[no-untyped-def]
         masses = np.zeros(256)

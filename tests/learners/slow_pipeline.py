@@ -178,7 +178,9 @@ def binned(scores: Any, y: Any, memory: int, rising: bool) -> list[float]:
         if t <= 64 or t % 64 == 0:
             fit = fitted(places[:t], positive[:t], weight, rising)
         if t % 64 == 0:
-            weight = weight * max(0.0, 1 - 64 / min(memory, max(5000, t / 2)))
+            rarer = min(weight[positive[:t]].sum(), weight[~positive[:t]].sum()) / weight.sum()
+            longer = min(memory / max(50 * rarer, 1e-9), 10 * memory, t / 8)
+            weight = weight * max(0.0, 1 - 64 / max(min(memory, max(5000, t / 2)), longer))
     return out
 
 

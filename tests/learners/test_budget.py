@@ -105,6 +105,34 @@ def test_a_daily_budget_is_kept_and_used_on_nearly_the_best_events(name: str) ->
         assert np.mean(first > 0.5) > 0.2
 
 
+@pytest.mark.parametrize("by", [-4.6, -2.3, 2.3, 4.6])
+@pytest.mark.parametrize(("events", "alerts", "wave"), [(9500, 100, 0.9), (4000, 40, 0.0), (2000, 200, 0.9)])
+def test_a_budget_recovers_from_a_change_of_all_probabilities(events: int, alerts: int, wave: float, by: float) -> None:
+    """Odds that change tenfold or a hundredfold at midnight: a day later next to nothing of the budget is lost."""
+    for seed in (1, 2):
+        stream = traffic(8, events, wave=wave, seed=seed)
+        p = 1 / (1 + np.exp(-np.log(stream.p / (1 - stream.p)) - by * (stream.days >= 5)))
+        _, decisions, _ = served(Threshold("budget", alerts=alerts), p, stream.days * DAY)
+        spent = per_day(stream.days, decisions)
+        assert spent.max() <= alerts
+        assert spent[5] >= 0.7 * alerts
+        assert spent[6:].min() >= 0.9 * alerts
+        called = (decisions > 0) & (stream.days >= 6)
+        late = stream.z[stream.days >= 6]
+        best = np.argsort(-late)[: called.sum()]
+        assert stream.positive[called].mean() > stream.positive[stream.days >= 6][best].mean() - 0.08
+
+
+@pytest.mark.parametrize("by", [-2.3, 2.3])
+def test_a_share_of_all_events_recovers_from_a_change_of_all_probabilities(by: float) -> None:
+    stream = traffic(8, wave=0.0)
+    p = 1 / (1 + np.exp(-np.log(stream.p / (1 - stream.p)) - by * (stream.days >= 5)))
+    _, decisions, _ = served(Threshold("budget", rate=0.02), p, stream.days * DAY)
+    behind = 0.02 * np.arange(1, len(p) + 1) - np.cumsum(decisions)
+    assert behind.min() >= -SLACK - 1e-9
+    assert per_day(stream.days, decisions)[6:].min() >= 0.75 * 80
+
+
 def test_few_alerts_of_little_traffic() -> None:
     stream = traffic(20, 300, share=0.05)
     _, decisions, _ = served(Threshold("budget", alerts=3), stream.p, stream.days * DAY)
@@ -205,7 +233,9 @@ def test_a_share_of_all_events_is_met(rate: float, digits: int) -> None:
         ({"alerts": 7}, 86400.0),
         ({"alerts": 2.5, "memory": 200}, 7200.0),
         ({"alerts": 3, "memory": None}, 1100.0),
+        ({"alerts": 60}, 172800.0),
         ({"rate": 0.05, "memory": 300}, 86400.0),
+        ({"rate": 0.01}, 86400.0),
     ],
 )
 def test_same_as_naive(values: dict[str, float], unit: float) -> None:
@@ -213,6 +243,7 @@ def test_same_as_naive(values: dict[str, float], unit: float) -> None:
     clocks = 17 + stream.days * DAY / 2
     clocks[:40] = np.nan
     p = np.where(np.arange(len(clocks)) % 7 == 0, 0.3, stream.p)
+    p[len(p) * 2 // 3 :] /= 20.0
     setting = Threshold.of({"objective": "budget", **values, **({} if "rate" in values else {"unit_seconds": unit})})
     thresholds, decisions, _ = served(setting, p, clocks, chunk=37)
     slow = naive_f.Budget(values.get("alerts", 0), values.get("rate", 0), unit, setting.memory)  # type: ignore[no-untyped-call]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from learners import calibration, octaves
+from learners import calibration, histogram, octaves
 from learners.arrays import Vector
 from learners.calibration import Calibration, CalibrationState
 from learners.parameters import Refused
@@ -115,6 +115,44 @@ def test_histograms_follow_a_drift() -> None:
         p, _ = after([*scores, *later], [*y, *more], Calibration(kind, memory=1000))  # type: ignore[arg-type]
         assert p[4000:8000].mean() == pytest.approx((y[4000:] > 0).mean(), abs=0.02)
         assert p[14_000:].mean() == pytest.approx((more[6000:] > 0).mean(), abs=0.03)
+
+
+@pytest.mark.parametrize("kind", ["histogram", "isotonic"])
+def test_very_rare_positives_are_remembered_for_longer(kind: Literal["histogram", "isotonic"]) -> None:
+    """Of the last 1,000 events five are positive: too few to tell which scores are."""
+    random = np.random.default_rng(0)
+    y = np.where(random.random(60_000) < 0.005, 1.0, -1.0)
+    scores = random.normal(size=60_000) + 3.0 * (y > 0)
+    positive = y[30_000:] > 0
+
+    def best_f(said: Vector) -> float:
+        """Over the highest probabilities, however many."""
+        hits = np.cumsum(positive[np.argsort(-said[30_000:], kind="stable")])
+        return float(np.max(2 * hits / (positive.sum() + np.arange(1, len(hits) + 1))))
+
+    attainable = best_f(scores)
+    found = best_f(after(scores, y, Calibration(kind, memory=1000))[0])
+    assert found > 0.45 * attainable  # with those five it is .07 of that, and less
+
+
+@pytest.mark.parametrize(
+    ("memory", "events", "positives", "expected"),
+    [
+        (1000, 64, 30.0, 1000),
+        (10_000, 640, 5.0, 5000),
+        (10_000, 64_000, 500.0, 10_000),  # 5 %
+        (10_000, 640_000, 50.0, 40_000),  # 0.5 %
+        (10_000, 256_000, 50.0, 32_000),  # not yet met eight times as many
+        (10_000, 6_400_000, 1.0, 100_000),
+        (10_000, 6_400_000, 0.0, 100_000),
+        (10_000, 6_400_000, 10_000.0, 100_000),
+    ],
+)
+def test_how_fast_a_histogram_forgets(memory: int, events: int, positives: float, expected: float) -> None:
+    bins = np.zeros((2, octaves.BINS))
+    bins[0, 600], bins[1, 700] = 10_000.0 - positives, positives
+    histogram.fade(bins, float(memory), events)
+    np.testing.assert_allclose(bins.sum(), 10_000 * (1 - 64 / expected), rtol=1e-12)
 
 
 def test_isotonic_rises_strictly_where_scores_have_bins() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -16,8 +16,22 @@ from scipy.stats import ks_2samp
 
 from learners import drift
 from learners.drift import Drift
+from learners.ordered import values
 
 Vector = NDArray[np.float64]
+
+
+KEPT = 8192  # negatives
+
+
+class Labelled(NamedTuple):
+    """A stream of labelled events: columns of (n,)."""
+
+    scores: Vector
+    y: Vector
+
+    def part(self, start: int, stop: int) -> Labelled:
+        return Labelled(self.scores[start:stop], self.y[start:stop])
 
 
 def placed(auc: float, n: int, random: np.random.Generator) -> Vector:
@@ -25,50 +39,75 @@ def placed(auc: float, n: int, random: np.random.Generator) -> Vector:
     return np.asarray(ndtr(random.normal(np.sqrt(2) * ndtri(auc), 1.0, n)))
 
 
-def after_negatives(*placements: Vector | list[float]) -> Vector:
-    """These placements behind as many negatives as are waited for."""
-    return np.concatenate([np.full(100, np.nan), *placements])
+def positives(*placements: Vector | list[float]) -> Labelled:
+    """Positives whose scores are these numbers: their placements too, among negatives that are `even`."""
+    scores = np.concatenate([np.asarray(part, dtype=float) for part in placements])
+    return Labelled(scores, np.ones(len(scores)))
+
+
+def even(n: int = KEPT) -> Labelled:
+    """Negatives whose scores are evenly spread over (0, 1)."""
+    return Labelled((np.arange(n) + 0.5) / n, -np.ones(n))
+
+
+def go_on(one: Drift, events: Labelled, start: int = 0) -> None:
+    one.learn(*events, start, np.full(len(events.y), np.nan))
 
 
 def learn(*placements: Vector | list[float]) -> Drift:
-    """What has met these placements behind enough negatives."""
-    one, stream = Drift(), after_negatives(*placements)
-    one.learn(stream, 0, np.full(len(stream), np.nan))
+    """What has met positives of these placements behind as many negatives as are kept."""
+    one = Drift()
+    go_on(one, even())
+    go_on(one, positives(*placements), KEPT)
     return one
 
 
-def fall(seed: int, n: int = 2000, at: int = 1000) -> Vector:
-    """A stream of placements, NaN for the negatives: three of four."""
+def joined(*streams: Labelled) -> Labelled:
+    return Labelled._make(np.concatenate(columns) for columns in zip(*streams, strict=True))
+
+
+def drawn(auc: float, n: int, random: np.random.Generator, *, share: float = 0.25, digits: int = 9) -> Labelled:
+    """n events with normal scores of this AUC, but for ties."""
+    y = np.where(random.random(n) < share, 1.0, -1.0)
+    return Labelled(np.round(random.normal(size=n) + np.sqrt(2) * ndtri(auc) * (y > 0), digits), y)
+
+
+def fall(seed: int, n: int = 8000, at: int = 4000, *, digits: int = 9) -> Labelled:
+    """A stream whose AUC falls from .9 to .7 at an event."""
     random = np.random.default_rng(seed)
-    v = np.concatenate([placed(0.9, at, random), placed(0.7, n - at, random)])
-    out = np.full(4 * n, np.nan)
-    out[3::4] = v
-    return out
+    return joined(drawn(0.9, at, random, digits=digits), drawn(0.7, n - at, random, digits=digits))
 
 
-def naive_learn(placements: Vector) -> list[tuple[int, float, float]]:
+def naive_learn(events: Labelled) -> list[tuple[int, float, float]]:
     """(events, before, after) of each alarm, from the definitions."""
     found = []
-    past: list[float] = []
-    s, excursion, negatives = 0.0, list[float](), 0
-    for number, v in enumerate(placements, start=1):
-        negatives += bool(np.isnan(v))
-        if np.isnan(v) or negatives < 100:
+    edges = np.arange(257) / 256
+    past, bins = list[float](), list[Vector]()  # placements, and their shares of the bins
+    s, excursion, met = 0.0, list[float](), list[float]()
+    for number, (score, y) in enumerate(zip(*events, strict=True), start=1):
+        score = 0.0 if np.isnan(score) else score
+        if y < 0:
+            met.append(score)
+        if y < 0 or len(met) < 100:
             continue
-        past.append(float(np.clip(v, 0, 1)))
-        older = np.array(past[:-128][-20_000:])
+        negatives = np.array(met[-KEPT:])
+        low, high = (negatives < score).mean(), (negatives <= score).mean()
+        past.append(float(low + high) / 2)
+        if low == high:
+            bins.append(np.eye(256)[min(int(low * 256), 255)])
+        else:
+            bins.append(np.diff(np.clip((edges - low) / (high - low), 0.0, 1.0)))
         if len(past) <= 128 + 256:
             continue
-        ages = np.arange(len(older))[::-1]
-        weights = (1 - 1 / 2048) ** np.minimum(ages, max(len(older) - 2048, 0))
-        bins = np.minimum(np.floor(older * 256), 255)
-        mine = min(np.floor(past[-1] * 256), 255)
-        rank = (weights[bins < mine].sum() + weights[bins == mine].sum() / 2) / weights.sum()
+        ages = np.arange(len(past) - 128)[::-1]
+        weights = (1 - 1 / 2048) ** np.minimum(ages, max(len(ages) - 2048, 0))
+        mass = weights @ np.array(bins[:-128])
+        rank = bins[-1] @ (np.cumsum(mass) - mass / 2) / weights.sum()
         s = max(0.0, s + np.sqrt(12) * (0.5 - rank) - 0.2)
         excursion = [*excursion, past[-1]] if s > 0 else []
         if s >= 21.5:
-            found.append((number, float(weights @ older / weights.sum()), float(np.mean(excursion))))
-            past, s, excursion = [], 0.0, []
+            found.append((number, float(weights @ past[:-128] / weights.sum()), float(np.mean(excursion))))
+            past, bins, s, excursion = [], [], 0.0, []
     return found
 
 
@@ -79,36 +118,51 @@ def same(a: Drift, b: Drift) -> bool:
     )
 
 
-def test_alarms_are_those_of_the_definition() -> None:
+@pytest.mark.parametrize("digits", [9, 0])
+def test_alarms_are_those_of_the_definition(digits: int) -> None:
     random = np.random.default_rng(1)
-    parts = [fall(0, 3500, 3000), placed(0.95, 700, random), placed(0.6, 700, random), np.array([-1.0, 2.0])]
-    placements = np.concatenate(parts)
+    parts = [drawn(auc, n, random, digits=digits) for auc, n in ((0.9, 11_000), (0.7, 2000), (0.97, 3000), (0.6, 1500))]
+    wild = Labelled(np.array([np.nan, np.inf, -np.inf, -0.0, 1e308]), np.array([-1.0, -1.0, -1.0, -1.0, 1.0]))
+    events = joined(wild, *parts, wild, drawn(0.9, 1000, random))
     found = Drift()
-    found.learn(placements, 0, np.arange(len(placements), dtype=float))
-    expected = naive_learn(placements)
+    found.learn(*events, 0, np.arange(len(events.y), dtype=float))
+    assert found.arrays.negatives[0] > KEPT
+    expected = naive_learn(events)
     assert len(expected) == 2
-    for alarm, (events, before, after) in zip(found.alarms(), expected, strict=True):
-        assert alarm["events"] == events
-        assert alarm["clock"] == events - 1
+    for alarm, (number, before, after) in zip(found.alarms(), expected, strict=True):
+        assert alarm["events"] == number
+        assert alarm["clock"] == number - 1
         assert (alarm["before"], alarm["after"]) == pytest.approx((before, after), rel=1e-9)
     assert found.count.tolist() == [2, 0]
 
 
-@given(st.lists(st.integers(0, 8000), max_size=6))
+def test_a_score_that_is_not_a_number_counts_as_0() -> None:
+    events = fall(2)
+    events.scores[::3] = 0.0
+    missing = Labelled(np.where(events.scores == 0.0, np.nan, events.scores), events.y)
+    zero, nan = Drift(), Drift()
+    go_on(zero, events)
+    go_on(nan, missing)
+    assert same(zero, nan)
+
+
+@given(st.lists(st.integers(0, 13_000), max_size=6))
 @settings(max_examples=10, deadline=None, derandomize=True, database=None)
 def test_however_a_stream_is_cut(cuts: list[int]) -> None:
-    placements = fall(3)
-    scores = np.concatenate([np.random.default_rng(4).normal(size=5000), np.full(3000, 2.5)])
-    clocks = np.arange(8000.0)
+    events = fall(3, 13_000, 9000, digits=2)
+    scores = np.concatenate([np.random.default_rng(4).normal(size=5000), np.full(8000, 2.5)])
+    clocks = np.arange(13_000.0)
     whole, parts = Drift(), Drift()
-    whole.learn(placements, 7, clocks)
+    whole.learn(*events, 7, clocks)
     whole.serve(scores, 99, clocks)
-    edges = [0, *sorted(cuts), 8000]
+    assert whole.arrays.negatives[0] > KEPT
+    edges = [0, *sorted(cuts), 13_000]
     for start, stop in pairwise(edges):
-        parts.learn(placements[start:stop], 7 + start, clocks[start:stop])
+        parts.learn(*events.part(start, stop), 7 + start, clocks[start:stop])
         copy = Drift()
         state = {name: array.copy() for name, array in parts.state().items()}
         assert list(copy.problems(state)) == []
+        assert {name: array.shape for name, array in state.items()} == copy.shapes(state)
         copy.restore(state)
         parts = copy
     for start, stop in pairwise(edges):
@@ -118,13 +172,45 @@ def test_however_a_stream_is_cut(cuts: list[int]) -> None:
     assert {alarm["kind"] for alarm in whole.alarms()} == {"auc", "scores"}
 
 
+def test_one_event_at_a_time() -> None:
+    events = fall(4, 1500, 1000)
+    whole, parts = Drift(), Drift()
+    go_on(whole, events)
+    for i in range(1500):
+        go_on(parts, events.part(i, i + 1), i)
+        assert len(parts.arrays.scores) == parts.capacity(int(parts.arrays.negatives[0]))
+    assert same(whole, parts)
+
+
+def test_the_ring_of_negatives_grows_by_powers_of_two() -> None:
+    one = Drift()
+    assert [one.capacity(n) for n in (0, 1, 64, 65, 128, 129, 4097, 8192, 8193, 10**6)] == [
+        64, 64, 64, 128, 128, 256, 8192, 8192, 8192, 8192
+    ]  # fmt: skip
+    random, met = np.random.default_rng(5), 0
+    for n in (1, 63, 1, 500, 5000, 2000, 9000):
+        go_on(one, Labelled(random.normal(size=n), -np.ones(n)))
+        met += n
+        assert one.arrays.negatives[0] == met
+        assert len(one.arrays.scores) == one.capacity(met)
+        assert values(one._negatives).tolist() == np.sort(one.arrays.scores[:met]).tolist()
+
+
+def test_negatives_of_any_order_fit_in() -> None:
+    """Blocks of the order that are split and never full again take the most room."""
+    for scores in (np.arange(40_000.0), -np.arange(40_000.0), np.resize([*np.arange(KEPT), *-np.arange(KEPT)], 40_000)):
+        one = Drift()
+        go_on(one, Labelled(scores.astype(float), -np.ones(40_000)))
+        assert values(one._negatives).tolist() == np.sort(scores[-KEPT:]).tolist()
+
+
 @pytest.mark.parametrize(("before", "after", "share"), [(0.95, 0.85, 1.0), (0.9, 0.8, 0.98), (0.85, 0.75, 0.93)])
 def test_a_fall_of_ten_points_is_found_within_150_positives(before: float, after: float, share: float) -> None:
     random = np.random.default_rng(11)
     found = 0
     for _ in range(200):
         alarms = learn(placed(before, 500, random), placed(after, 150, random)).alarms()
-        found += bool(alarms) and alarms[0]["events"] > 600
+        found += bool(alarms) and alarms[0]["events"] > KEPT + 500
         if alarms:
             assert alarms[0]["clock"] is None
             assert alarms[0]["after"] < alarms[0]["before"]
@@ -137,6 +223,14 @@ def test_hardly_a_false_alarm_on_a_stationary_stream(auc: float) -> None:
     assert learn(placed(auc, 50_000, np.random.default_rng(5))).count[0] <= 5
 
 
+@pytest.mark.parametrize("auc", [0.6, 0.75, 0.9])
+def test_hardly_a_false_alarm_where_many_scores_are_alike(auc: float) -> None:
+    """Six different scores or so: none of them may move all its positives to other ranks at once."""
+    one = Drift()
+    go_on(one, drawn(auc, 100_000, np.random.default_rng(6), share=0.5, digits=0))
+    assert one.count[0] <= 3
+
+
 def test_a_rise_and_a_slow_change_are_no_alarms() -> None:
     random = np.random.default_rng(6)
     rising = learn(placed(0.7, 1000, random), placed(0.9, 5000, random))
@@ -144,33 +238,43 @@ def test_a_rise_and_a_slow_change_are_no_alarms() -> None:
     assert rising.count.tolist() == slow.count.tolist() == [0, 0]
 
 
-def test_placements_among_few_negatives_are_left_out() -> None:
+def test_positives_after_few_negatives_are_left_out() -> None:
     one = Drift()
-    one.learn(np.concatenate([np.full(99, np.nan), np.full(500, 0.9), np.full(500, 0.0)]), 0, np.full(1099, np.nan))
+    go_on(one, joined(even(99), positives(np.full(500, 0.9), np.full(500, 0.0))))
     assert one.count[0] == 0
     assert not one.arrays.placements.any()
-    one.learn(np.concatenate([[np.nan], np.full(500, 0.9), np.full(500, 0.0)]), 1099, np.full(1001, np.nan))
+    go_on(
+        one, joined(Labelled(np.array([0.5]), np.array([-1.0])), positives(np.full(500, 0.9), np.full(500, 0.0))), 1099
+    )
     (alarm,) = one.alarms()
     assert (alarm["before"], alarm["after"]) == pytest.approx((0.9, 0.0))
     assert 1600 < alarm["events"] < 1620
 
 
 def test_a_bin_that_nothing_enters_fades_to_nothing() -> None:
-    one = Drift()
+    one = learn([])
     one.arrays.reference[:] = 1e-30
     one.arrays.placements[:] = 10_000, 0
-    one.arrays.negatives[:] = 100
-    one.learn(np.full(3, 0.5), 0, np.full(3, np.nan))
+    go_on(one, positives(np.full(3, 0.5)))
     assert np.count_nonzero(one.arrays.reference) == 1
 
 
 @pytest.mark.parametrize("value", [0.0, 0.5, 1.0, np.nan])
-def test_constant_placements(value: float) -> None:
+def test_constant_scores_of_positives(value: float) -> None:
     one = learn(np.full(3000, value))
     assert one.alarms() == []
-    one.learn(np.empty(0), 3100, np.empty(0))
-    one.learn(np.full(500, 0.0), 3100, np.full(500, np.nan))
+    go_on(one, positives([]), KEPT + 3000)
+    go_on(one, positives(np.full(500, 0.0)), KEPT + 3000)
     assert one.count[0] == (value in (0.5, 1.0))
+
+
+def test_all_scores_alike_are_no_alarm() -> None:
+    y = np.where(np.arange(20_000) % 2, 1.0, -1.0)
+    for value in (0.0, np.inf, -np.inf, np.nan):
+        one = Drift()
+        go_on(one, Labelled(np.full(20_000, value), y))
+        assert one.alarms() == []
+        assert one.arrays.recent.tolist() == [[0.0, 1.0]] * 128
 
 
 def naive_serve(scores: Vector) -> list[tuple[int, float]]:
@@ -242,8 +346,9 @@ def test_the_last_64_alarms_are_kept_and_a_view_can_last() -> None:
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("recent", (0, 1.5)),
-        ("recent", (0, np.nan)),
+        ("recent", ((0, 1), 1.5)),
+        ("recent", ((0, 0), np.nan)),
+        ("recent", (0, (0.6, 0.5))),
         ("reference", (0, -1.0)),
         ("reference", (0, np.inf)),
         ("sums", (0, np.nan)),
@@ -252,7 +357,9 @@ def test_the_last_64_alarms_are_kept_and_a_view_can_last() -> None:
         ("placements", (0, -1)),
         ("placements", (1, 10_000)),
         ("placements", (0, 2**60)),
-        ("negatives", (0, 101)),
+        ("negatives", (0, -1)),
+        ("negatives", (0, 2**60)),
+        ("scores", (3, np.nan)),
         ("served", (3, np.nan)),
         ("serves", (0, -5)),
         ("by_kind", (0, -1)),
@@ -264,7 +371,7 @@ def test_the_last_64_alarms_are_kept_and_a_view_can_last() -> None:
 )
 def test_what_no_stream_leads_to_is_found(name: str, change: tuple[Any, Any]) -> None:
     one = Drift()
-    one.learn(fall(12), 0, np.full(8000, np.nan))
+    go_on(one, fall(12))
     assert one.count[0] == 1
     state = {key: array.copy() for key, array in one.state().items()}
     assert list(one.problems(state)) == []
@@ -282,7 +389,7 @@ def test_an_empty_reference_that_should_not_be_is_found() -> None:
 
 def test_one_compiled_signature_each() -> None:
     one = Drift()
-    one.learn(np.array([0.5, np.nan]), 0, np.array([1.0, 2.0]))
+    one.learn(np.array([0.5, np.nan]), np.array([1.0, -1.0]), 0, np.array([1.0, 2.0]))
     one.serve(np.array([0.5]), 2, np.array([1.0]))
     for kernel in (drift._learn, drift._serve):
         assert len(getattr(kernel, "signatures", [1])) == 1

@@ -371,6 +371,18 @@ def test_a_fall_of_the_auc_raises_an_alarm() -> None:
     assert metrics.view().alarms(since=1) == alarms[1:]
 
 
+def test_the_window_has_no_say_in_what_is_a_fall_of_the_auc() -> None:
+    events = stream(3000, seed=17, digits=9)
+    states = []
+    for size, seconds in ((10_000, None), (10, None), (1000, 5.0)):
+        metrics = Metrics(size, seconds)
+        learn(metrics, events)
+        states.append({name: array for name, array in metrics.state().items() if name.startswith("drift_")})
+    for other in states[1:]:
+        assert all(array.tobytes() == states[0][name].tobytes() for name, array in other.items())
+    assert states[0]["drift_negatives"][0] == np.count_nonzero(events.y < 0)
+
+
 def learnt() -> Metrics:
     metrics = Metrics(100, 120.0)
     feed(metrics, stream(200, seed=14))
@@ -395,6 +407,7 @@ def put(at: Any, value: Any) -> Any:
         ("history_count", put(0, -1)),
         ("history_rows", put((0, 1, 2), np.inf)),
         ("drift_serves", put(0, -1)),
+        ("drift_negatives", put(0, 201)),
     ],
 )
 def test_each_part_finds_what_is_wrong_with_it(name: str, change: Any) -> None:

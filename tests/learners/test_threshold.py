@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from learners import rules, stages, threshold
-from learners.arrays import Counts, Vector
 from learners.parameters import Refused
 from learners.threshold import Threshold
 from tests.learners import naive, naive_f
+from tests.learners.labelled import Stream, copied, events, learnt, mixed, run, served
 from tests.learners.streams import same_bits
 
 OBJECTIVES: list[dict[str, Any]] = [
@@ -43,76 +42,10 @@ OBJECTIVES: list[dict[str, Any]] = [
 ]
 
 
-def _events(n: int, seed: int, share: float = 0.2) -> tuple[Vector, Vector]:
-    """Calibrated probabilities and labels drawn from them."""
-    random = np.random.default_rng(seed)
-    p = random.beta(0.5, 0.5 / share - 0.5, n)
-    return p, np.where(random.random(n) < p, 1.0, -1.0)
-
-
-class Stream(NamedTuple):
-    """Events as the threshold meets them."""
-
-    p: Vector
-    y: Vector
-    decided: NDArray[np.bool_]
-    costs: Vector
-    clocks: Vector
-
-    def part(self, start: int, stop: int) -> Stream:
-        return Stream._make(column[start:stop] for column in self)
-
-
-def _stream(p: Vector, y: Vector) -> Stream:
-    """Events that are decided as they are learnt, at no time."""
-    return Stream(p, y, np.ones(len(p), dtype=np.bool_), np.ones(len(p)), np.full(len(p), np.nan))
-
-
-def _mixed(n: int, seed: int) -> Stream:
-    """Events of every kind, over some days."""
-    random = np.random.default_rng(seed)
-    p, y = _events(n, seed)
-    clocks = 1e9 + np.cumsum(random.exponential(2000.0, n))
-    clocks[: n // 20] = np.nan
-    return Stream(p, y, random.random(n) < 0.6, random.lognormal(0, 2, n), clocks)
-
-
-class Said(NamedTuple):
-    """What was said of events."""
-
-    thresholds: Vector
-    decisions: Counts
-
-
-def _learn(setting: Threshold, state: threshold.State, stream: Stream) -> Said:
-    said = Said(np.empty(len(stream.p)), np.empty(len(stream.p), dtype=np.int64))
-    threshold.learn(setting, state, *stream, *said)
-    return said
-
-
-def _serve(setting: Threshold, state: threshold.State, stream: Stream) -> Said:
-    said = Said(np.empty(len(stream.p)), np.empty(len(stream.p), dtype=np.int64))
-    threshold.serve(setting, state, stream.p, stream.costs, stream.clocks, *said)
-    return said
-
-
-def _run(setting: Threshold, p: Vector, y: Vector) -> tuple[threshold.State, Vector]:
-    state = threshold.init(setting)
-    thresholds, decisions = _learn(setting, state, _stream(p, y))
-    if setting.objective != "budget":
-        np.testing.assert_array_equal(decisions, p >= thresholds)
-    assert list(threshold.problems(setting, state)) == []
-    return state, thresholds
-
-
-def _copy(state: threshold.State) -> threshold.State:
-    return threshold.State._make(array.copy() for array in state)
-
-
 @pytest.mark.parametrize("values", OBJECTIVES, ids=str)
 def test_same_as_naive(values: dict[str, Any]) -> None:
-    p, y = _events(900, seed=1)
-    _, thresholds = _run(Threshold(**values), p, y)
+    p, y = events(900, seed=1)
+    _, thresholds = run(Threshold(**values), p, y)
     if values["objective"] == "f1":
         expected = naive.fofo_threshold(p, y, **{name: v for name, v in values.items() if name != "objective"})
     elif values["objective"] == "f1-window":
@@ -136,11 +69,11 @@ def test_same_as_naive(values: dict[str, Any]) -> None:
 @given(cuts=st.lists(st.integers(0, 300), max_size=8))
 @settings(deadline=None, derandomize=True, database=None, max_examples=15)
 def test_batching_shows_in_nothing(values: dict[str, Any], cuts: list[int]) -> None:
-    setting, stream = Threshold(**values), _mixed(300, seed=2)
-    for run in (_learn, _serve):
+    setting, stream = Threshold(**values), mixed(300, seed=2)
+    for go in (learnt, served):
         whole, parts = threshold.init(setting), threshold.init(setting)
-        said = run(setting, whole, stream)
-        pieces = [run(setting, parts, stream.part(*cut)) for cut in pairwise([0, *sorted(cuts), 300])]
+        said = go(setting, whole, stream)
+        pieces = [go(setting, parts, stream.part(*cut)) for cut in pairwise([0, *sorted(cuts), 300])]
         assert same_bits(whole, parts)
         for i in range(2):
             assert np.concatenate([piece[i] for piece in pieces]).tobytes() == said[i].tobytes()
@@ -151,7 +84,7 @@ def test_batching_shows_in_nothing(values: dict[str, Any], cuts: list[int]) -> N
 def test_certain_probabilities_and_one_class(values: dict[str, Any], label: float) -> None:
     p = np.resize([0.0, 1.0, 5e-324, 0.5], 700)
     setting = Threshold(**values)
-    state, thresholds = _run(setting, p, np.full(700, label))
+    state, thresholds = run(setting, p, np.full(700, label))
     assert ((thresholds >= 0) & (thresholds <= 1)).all()
     assert all(np.isfinite(part).all() for part in state._replace(clock=np.zeros(1)))
     assert threshold.current(setting, state) == state.live[0]
@@ -159,43 +92,43 @@ def test_certain_probabilities_and_one_class(values: dict[str, Any], label: floa
 
 @pytest.mark.parametrize("values", OBJECTIVES, ids=str)
 def test_looking_says_what_comes_next_and_moves_nothing(values: dict[str, Any]) -> None:
-    setting, stream = Threshold(**values), _mixed(200, seed=5)
+    setting, stream = Threshold(**values), mixed(200, seed=5)
     stream.clocks[:] = np.nan
     state = threshold.init(setting)
     for t in range(200):
-        before = _copy(state)
+        before = copied(state)
         looked = threshold.look(setting, state, stream.p[t:], stream.costs[t:])
         assert same_bits(state, before)
-        said = _learn(setting, state, stream.part(t, t + 1))
+        said = learnt(setting, state, stream.part(t, t + 1))
         assert (looked[0][0], looked[1][0]) == (said.thresholds[0], said.decisions[0])
 
 
 @pytest.mark.parametrize("values", OBJECTIVES, ids=str)
 def test_noting_what_was_served_elsewhere_gives_the_same_bits(values: dict[str, Any]) -> None:
-    setting, stream = Threshold(**values), _mixed(600, seed=6)
+    setting, stream = Threshold(**values), mixed(600, seed=6)
     there, here = threshold.init(setting), threshold.init(setting)
     for start in range(0, 600, 100):
-        learnt, served = stream.part(start, start + 40), stream.part(start + 40, start + 100)
+        first, later = stream.part(start, start + 40), stream.part(start + 40, start + 100)
         for state in (there, here):
-            _learn(setting, state, learnt)
-        said = _serve(setting, there, served)
-        for column in (served.p, said.decisions, served.clocks):
+            learnt(setting, state, first)
+        said = served(setting, there, later)
+        for column in (later.p, said.decisions, later.clocks):
             column.setflags(write=False)  # as a record of the log has them
-        threshold.note(setting, here, served.p, said.decisions, served.clocks)
+        threshold.note(setting, here, later.p, said.decisions, later.clocks)
         assert same_bits(there, here)
 
 
 def test_serving_and_labelling_later_learns_what_labelling_at_once_does() -> None:
-    stream = _mixed(500, seed=7)
+    stream = mixed(500, seed=7)
     at_once = stream._replace(decided=np.ones(500, dtype=np.bool_))
     later = stream._replace(decided=np.zeros(500, dtype=np.bool_))
     setting = Threshold()
     one, other = threshold.init(setting), threshold.init(setting)
-    _learn(setting, one, at_once)
-    _serve(setting, other, stream)
+    learnt(setting, one, at_once)
+    served(setting, other, stream)
     assert other.seen.tolist() == [0, 0]
     account = (one.bins[2].copy(), one.traffic.copy(), one.decided.copy())
-    _learn(setting, other, later)
+    learnt(setting, other, later)
     for name in ("seen", "theta", "mean", "called", "bins"):
         assert getattr(one, name).tobytes() == getattr(other, name).tobytes()
     # the alerts differ: at once FOFO had moved on; the events do not
@@ -207,32 +140,34 @@ def test_serving_and_labelling_later_learns_what_labelling_at_once_does() -> Non
 @pytest.mark.parametrize("values", OBJECTIVES, ids=str)
 @pytest.mark.parametrize("to", [{"objective": "f1-window"}, {"objective": "budget", "alerts": 20}], ids=str)
 def test_an_objective_can_be_changed_and_loses_nothing(values: dict[str, Any], to: dict[str, Any]) -> None:
-    """What does not fade by another memory or go by another unit is as if the objective had always been the other."""
-    stream = _mixed(640, seed=8)  # a multiple of 32: a search was just made
+    """What fades by no other memory and goes by no other unit is as if the objective had always been the other."""
+    stream = mixed(640, seed=8)  # a multiple of 32: a search was just made
     was, now = Threshold(**values), Threshold(**to)
     state, always = threshold.init(was), threshold.init(now)
-    _learn(was, state, stream)
-    _learn(now, always, stream)
-    before = _copy(state)
+    learnt(was, state, stream)
+    learnt(now, always, stream)
+    before = copied(state)
     changed = threshold.changed(was, now, state)
     assert same_bits(state, before)
     assert list(threshold.problems(now, changed)) == []
     same = ["seen", "called", "clock"]
     same += ["theta", "mean", "block"] if not {"n1", "horizon"} & set(values) else []
-    same += ["bins"] if was.memory == now.memory else []
     for name in same:
         assert getattr(changed, name).tobytes() == getattr(always, name).tobytes()
+    if was.memory == now.memory:
+        rows = 2 if "budget" in (was.objective, now.objective) else 3  # a budget's third row fades by its own account
+        assert changed.bins[:rows].tobytes() == always.bins[:rows].tobytes()
     if to["objective"] == "f1-window" and was.memory == now.memory:
         assert changed.live[0] == always.live[0]
     assert same_bits(threshold.changed(now, now, changed), changed)
-    _learn(now, changed, stream)
+    learnt(now, changed, stream)
     assert list(threshold.problems(now, changed)) == []
 
 
 def test_stages_begin_anew_where_their_settings_change() -> None:
-    p, y = _events(3000, seed=9)
+    p, y = events(3000, seed=9)
     was, now = Threshold(), Threshold(n1=64)
-    state, _ = _run(was, p, y)
+    state, _ = run(was, p, y)
     changed = threshold.changed(was, now, state)
     assert changed.live[0] == state.live[0] == changed.theta[0] == changed.centre[0]
     assert (changed.block.tolist(), changed.radius[0]) == ([64, *stages.stages(64), 0], 0.5)
@@ -245,9 +180,9 @@ def test_stages_begin_anew_where_their_settings_change() -> None:
 
 def test_after_a_restart_only_the_account_of_the_budget_is_known() -> None:
     setting = Threshold("budget", alerts=4)
-    stream = _mixed(400, seed=10)
+    stream = mixed(400, seed=10)
     state = threshold.init(setting)
-    _serve(setting, state, stream)
+    served(setting, state, stream)
     again = threshold.restarted(setting, state)
     for name in ("clock", "spent", "opening", "traffic", "credit"):
         assert getattr(again, name).tobytes() == getattr(state, name).tobytes()
@@ -256,24 +191,24 @@ def test_after_a_restart_only_the_account_of_the_budget_is_known() -> None:
         assert getattr(again, name).tobytes() == getattr(fresh, name).tobytes()
     spent = int(state.spent[1])
     same_day = np.full(100, np.nextafter(state.clock[0], np.inf))
-    said = _serve(setting, again, Stream(stream.p[:100], stream.y[:100], stream.decided[:100], same_day, same_day))
+    said = served(setting, again, Stream(stream.p[:100], stream.y[:100], stream.decided[:100], same_day, same_day))
     assert spent + said.decisions.sum() <= 4
 
 
 def test_the_account_is_kept_whatever_the_objective() -> None:
-    stream = _mixed(400, seed=11)
+    stream = mixed(400, seed=11)
     fixed, budget = Threshold("fixed", value=0.2), Threshold("budget", alerts=4)
     state = threshold.init(fixed)
-    said = _serve(fixed, state, stream)
+    said = served(fixed, state, stream)
     today = stream.clocks // 86400 == stream.clocks[-1] // 86400
     assert state.spent[:2].tolist() == [today.sum(), said.decisions[today].sum()]
     assert state.spent[1] > 4
     now = threshold.changed(fixed, budget, state)
     later = Stream(np.ones(5), np.ones(5), np.ones(5, dtype=np.bool_), np.ones(5), np.full(5, stream.clocks[-1]))
     assert threshold.current(budget, now) == 1.0
-    assert _serve(budget, now, later).decisions.tolist() == [0] * 5
+    assert served(budget, now, later).decisions.tolist() == [0] * 5
     tomorrow = later._replace(clocks=np.full(5, stream.clocks[-1] + 86400))
-    assert _serve(budget, now, tomorrow).decisions.sum() > 0
+    assert served(budget, now, tomorrow).decisions.sum() > 0
 
 
 def test_cost_is_least_by_bayes_rule() -> None:
@@ -293,8 +228,8 @@ def test_cost_is_least_by_bayes_rule() -> None:
 
 @pytest.mark.parametrize("values", OBJECTIVES[:8], ids=str)
 def test_starts_at_zero_and_nears_the_best(values: dict[str, Any]) -> None:
-    p, y = _events(40_000, seed=3)
-    state, thresholds = _run(Threshold(**values | ({"horizon": 40_000} if "horizon" in values else {})), p, y)
+    p, y = events(40_000, seed=3)
+    state, thresholds = run(Threshold(**values | ({"horizon": 40_000} if "horizon" in values else {})), p, y)
     assert thresholds[0] == 0
 
     def f1(live: float) -> float:
@@ -304,22 +239,19 @@ def test_starts_at_zero_and_nears_the_best(values: dict[str, Any]) -> None:
     assert f1(float(state.live[0])) > best - (0.05 if values.get("kappa") == 0.5 else 0.01)
 
 
-@pytest.mark.parametrize("target", [0.1, 0.3])
-def test_targets_are_met_on_events_to_come(target: float) -> None:
-    p, y = _events(30_000, seed=12)
-    said = {}
-    for objective in ("fpr", "precision", "recall"):
-        _, thresholds = _run(Threshold(objective, target=target if objective == "fpr" else 1 - target), p, y)  # type: ignore[arg-type]
-        said[objective] = (p >= thresholds)[2000:]
-    positive = y[2000:] > 0
-    assert np.mean(said["fpr"][~positive]) == pytest.approx(target, rel=0.15)
-    assert np.mean(positive[said["precision"]]) == pytest.approx(1 - target, abs=0.03)
-    assert np.mean(said["recall"][positive]) == pytest.approx(1 - target, abs=0.03)
+@pytest.mark.parametrize("memory", [None, 150, 2000, 30_000])
+def test_a_young_sketch_forgets_sooner(memory: int | None) -> None:
+    p, y = events(24_000, seed=19)
+    state, _ = run(Threshold("f1-window", memory=memory), p, y)
+    left = 0.0
+    for met in range(32, 24_001, 32):
+        left = (left + 32) * (1 - 32 / min(memory, max(1000, met / 8)) if memory else 1.0)
+    assert state.bins[:2].sum() == pytest.approx(left, rel=1e-9)
 
 
 def test_ofo_is_half_of_the_f_reached() -> None:
-    p, y = _events(2000, seed=4)
-    state, thresholds = _run(Threshold(objective="f1-ofo"), p, y)
+    p, y = events(2000, seed=4)
+    state, thresholds = run(Threshold(objective="f1-ofo"), p, y)
     assert state.called.tolist() == [np.sum(p >= thresholds), np.sum(y[p >= thresholds] > 0)]
     assert state.live[0] == naive_f.f_measure(p >= thresholds, y) / 2
 
@@ -382,12 +314,12 @@ def test_every_setting_that_does_not_belong_is_told_with_where_it_does() -> None
 
 
 def test_one_compiled_version_serves_every_objective() -> None:
-    stream = _mixed(40, seed=13)
+    stream = mixed(40, seed=13)
     for values in OBJECTIVES:
         setting = Threshold(**values)
         state = threshold.init(setting)
-        _learn(setting, state, stream)
-        said = _serve(setting, state, stream)
+        learnt(setting, state, stream)
+        said = served(setting, state, stream)
         threshold.note(setting, state, stream.p, said.decisions, stream.clocks)
         threshold.look(setting, state, stream.p, stream.costs)
         threshold.changed(setting, setting, state)
@@ -407,4 +339,5 @@ def test_what_is_wrong_with_a_state() -> None:
     assert wrong(called=np.array([3, 1])) == ["called"]
     assert wrong(bins=np.full((3, 256), -1.0)) == ["bins"]
     assert wrong(decided=np.array([-1])) == ["decided"]
+    assert wrong(aim=np.array([1.5])) == ["aim"]
     assert wrong(spent=np.array([1, 2, 0])) == ["spent"]

@@ -48,10 +48,8 @@ def stream(n: int, seed: int, *, share: float = 0.3, levels: int = 0, clocked: f
     return Events(scores, probabilities, y, (probabilities >= 0.5).astype(np.int64), clocks)
 
 
-def feed(window: Window, events: Events) -> NDArray[np.float64]:
-    placements = np.full(len(events.y), -1.0)
-    window.learn(*events, placements)
-    return placements
+def feed(window: Window, events: Events) -> None:
+    window.learn(*events)
 
 
 def check(window: Window, held: Events, tolerance: float = 1e-12) -> None:
@@ -122,20 +120,6 @@ def test_an_event_leaves_at_once_where_the_clock_does_not_resolve_the_seconds() 
     assert window.events == 5
 
 
-def test_placements_are_shares_of_the_negatives_below() -> None:
-    events = stream(400, seed=3, levels=6, share=0.4)
-    window = Window(50, None)
-    placements = feed(window, events)
-    for i in range(400):
-        low = max(0, i - 49)  # the event that makes room has left
-        negatives = events.scores[low:i][events.y[low:i] < 0]
-        if events.y[i] < 0 or not len(negatives):
-            assert np.isnan(placements[i])
-        else:
-            below = (negatives < events.scores[i]) + 0.5 * (negatives == events.scores[i])
-            assert placements[i] == pytest.approx(below.mean(), abs=1e-12)
-
-
 @pytest.mark.parametrize("levels", [0, 3])
 def test_a_corrected_label_is_as_if_it_had_been_so(levels: int) -> None:
     events = stream(300, seed=4, levels=levels)
@@ -198,16 +182,15 @@ def test_correcting_an_event_that_has_left_or_has_the_label_changes_nothing() ->
 def test_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int], size: int, timed: bool) -> None:
     events = stream(260, seed=6, levels=40, clocked=1.0 if timed else 0.0)
     whole = Window(size, 70.0 if timed else None)
-    placements = feed(whole, events)
-    pieces, parts = Window(size, 70.0 if timed else None), []
+    feed(whole, events)
+    pieces = Window(size, 70.0 if timed else None)
     for start, stop in pairwise([0, *sorted(cuts), 260]):
-        parts.append(feed(pieces, events.part(start, stop)))
+        feed(pieces, events.part(start, stop))
         state = pieces.state()
         assert list(pieces.problems(state)) == []
         assert {name: array.shape for name, array in state.items()} == pieces.shapes(state)
         pieces = Window(size, 70.0 if timed else None)
         pieces.restore(state)
-    assert np.concatenate(parts).tobytes() == placements.tobytes()
     for name, array in whole.state().items():
         assert array.tobytes() == pieces.state()[name].tobytes(), name
     assert whole.view().figures(SETTINGS) == pieces.view().figures(SETTINGS)

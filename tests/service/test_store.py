@@ -88,6 +88,7 @@ async def assert_gone(store: Store, birth: bytes) -> None:
         store.recall("a", birth, ["1"]),
         store.recall("a", birth, []),
         store.expired("a", birth, 0.0, 10),
+        store.settle("a", birth, 1),
         store.forget("a", birth, ["1"]),
         store.forget("a", birth, []),
         store.pending("a", birth),

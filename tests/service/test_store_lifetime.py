@@ -55,6 +55,7 @@ async def test_a_closed_store_is_unavailable(store: Store) -> None:
         store.serve("a", BIRTH, record(3), [], UNBOUNDED),
         store.recall("a", BIRTH, ["1"]),
         store.expired("a", BIRTH, 0.0, 10),
+        store.settle("a", BIRTH, 1),
         store.forget("a", BIRTH, ["1"]),
         store.pending("a", BIRTH),
     ]:

@@ -83,7 +83,7 @@ async def test_any_text_is_an_id_and_any_bytes_are_data(store: Store) -> None:
     await served(store, odd)
     assert await store.recall("a", BIRTH, [one.id for one in odd]) == odd
     assert (await store.pending("a", BIRTH)).bytes == sum(len(one.id.encode()) + len(one.data) for one in odd)
-    assert await store.expired("a", BIRTH, math.inf, 100) == odd
+    assert (await store.expired("a", BIRTH, math.inf, 100)).events == odd
     for tombstones in (await store.forget("a", BIRTH, ODD), await serve(store, 3, [], bounds(events=len(ODD)))):
         assert tombstones == Pending(1, 5, len(ODD), 0)
         assert await store.recall("a", BIRTH, ODD) == [True] * len(ODD)
@@ -108,7 +108,7 @@ async def test_a_repeated_serve_stands_once(open_again: Opener) -> None:
 async def test_an_id_that_is_served_again_has_its_latest_data_in_the_latest_place(store: Store) -> None:
     await served(store, events(0, 4))
     assert await serve(store, 3, [event(1, size=25)]) == Pending(4, 59, 0, 0)
-    assert await store.expired("a", BIRTH, 99.0, 9) == [event(0), event(2), event(3), event(1, size=25)]
+    assert (await store.expired("a", BIRTH, 99.0, 9)).events == [event(0), event(2), event(3), event(1, size=25)]
     assert await serve(store, 4, [], bounds(events=1)) == Pending(1, 26, 0, 3)
     assert await store.recall("a", BIRTH, ids(0, 4)) == [None, event(1, size=25), None, True]
 
@@ -117,7 +117,7 @@ async def test_an_id_twice_in_a_call_is_the_later_one(store: Store) -> None:
     await store.create("a", BIRTH, b"")
     twice = [event(1), event(2), Remembered("1", 5.0, b"later"), event(3)]
     assert await serve(store, 2, twice) == Pending(3, 3 + 25, 0, 0)
-    assert await store.expired("a", BIRTH, 99.0, 9) == [event(2), twice[2], event(3)]
+    assert (await store.expired("a", BIRTH, 99.0, 9)).events == [event(2), twice[2], event(3)]
 
 
 async def test_what_exceeds_the_number_is_evicted_oldest_first(store: Store) -> None:
@@ -148,24 +148,24 @@ async def test_an_event_waits_for_its_elders(store: Store) -> None:
     """It goes by the order in which they were served: one with a time in the future, or none, holds up the others."""
     timeless = Remembered("timeless", math.nan, b"")
     await served(store, [event(0), event(50), event(1), timeless, event(2)])
-    assert await store.expired("a", BIRTH, 10.0, 9) == [event(0)]
+    assert (await store.expired("a", BIRTH, 10.0, 9)).events == [event(0)]
     assert await serve(store, 3, [], bounds(before=10.0)) == Pending(4, 42, 1, 0)
     assert await serve(store, 4, [], bounds(before=51.0)) == Pending(2, 19, 3, 0)
     (found,) = await store.recall("a", BIRTH, ["timeless"])
     assert isinstance(found, Remembered)
     assert math.isnan(found.time)
-    assert await store.expired("a", BIRTH, math.inf, 9) == []
+    assert (await store.expired("a", BIRTH, math.inf, 9)).events == []
     assert await serve(store, 5, [], bounds(before=math.inf)) == Pending(2, 19, 3, 0)
     assert await serve(store, 6, [], bounds(before=math.inf, events=1)) == Pending(0, 0, 4, 1)  # it makes room
 
 
 async def test_expired_gives_the_oldest_and_drops_nothing(store: Store) -> None:
     await served(store, events(0, 300))
-    assert await store.expired("a", BIRTH, -1.0, 9) == []
-    assert await store.expired("a", BIRTH, 4.0, 9) == events(0, 4)  # not the one of just this time
-    assert await store.expired("a", BIRTH, 4.0, 3) == events(0, 3)
-    assert await store.expired("a", BIRTH, 4.0, 0) == []
-    assert await store.expired("a", BIRTH, 250.5, 1000) == events(0, 251)
+    assert (await store.expired("a", BIRTH, -1.0, 9)).events == []
+    assert (await store.expired("a", BIRTH, 4.0, 9)).events == events(0, 4)  # not the one of just this time
+    assert (await store.expired("a", BIRTH, 4.0, 3)).events == events(0, 3)
+    assert (await store.expired("a", BIRTH, 4.0, 0)).events == []
+    assert (await store.expired("a", BIRTH, 250.5, 1000)).events == events(0, 251)
     assert (await store.pending("a", BIRTH)).events == 300
 
 
@@ -173,11 +173,51 @@ async def test_expired_carries_so_many_bytes(store: Store, monkeypatch: pytest.M
     for module in (memory, sqlite_served, redis):
         monkeypatch.setattr(module, "REPLY_BYTES", 40)
     await served(store, [*events(0, 6), event(6, size=50), event(7)])
-    assert await store.expired("a", BIRTH, 99.0, 9) == events(0, 4)  # to the byte
+    assert (await store.expired("a", BIRTH, 99.0, 9)).events == events(0, 4)  # to the byte
     await store.forget("a", BIRTH, ids(0, 4))
-    assert await store.expired("a", BIRTH, 99.0, 9) == events(4, 6)
-    await store.forget("a", BIRTH, ids(4, 6))
-    assert await store.expired("a", BIRTH, 99.0, 9) == [event(6, size=50)]  # one always
+    found = await store.expired("a", BIRTH, 99.0, 9)
+    assert found.events == events(4, 6)
+    await store.settle("a", BIRTH, found.upto)
+    assert (await store.expired("a", BIRTH, 99.0, 9)).events == [event(6, size=50)]  # one always
+
+
+async def test_what_is_settled_stays_but_is_not_given_again(store: Store) -> None:
+    await served(store, events(0, 6))
+    await store.forget("a", BIRTH, ["1"])  # passed over
+    first = await store.expired("a", BIRTH, 4.0, 2)
+    assert first.events == [event(0), event(2)] == (await store.expired("a", BIRTH, 4.0, 2)).events
+    for _ in range(2):
+        await store.settle("a", BIRTH, first.upto)
+        second = await store.expired("a", BIRTH, 4.0, 2)
+        assert second.events == [event(3)]
+        assert second.upto > first.upto
+    await store.settle("a", BIRTH, second.upto)
+    assert await store.expired("a", BIRTH, 4.0, 2) == (second.upto, [])
+    await store.settle("a", BIRTH, first.upto)  # a node that is late
+    assert await store.expired("a", BIRTH, 4.0, 2) == (second.upto, [])
+    assert await store.recall("a", BIRTH, ids(0, 6)) == [event(0), True, *events(2, 6)]
+    assert await store.pending("a", BIRTH) == Pending(5, 55, 1, 0)
+    assert await store.forget("a", BIRTH, ["0", "5"]) == Pending(3, 33, 3, 0)
+    assert (await store.expired("a", BIRTH, 99.0, 9)).events == [event(4)]
+    assert await serve(store, 3, [], bounds(events=1)) == Pending(1, 11, 3, 2)  # the bounds reach what is settled
+    assert await store.recall("a", BIRTH, ids(2, 5)) == [None, True, event(4)]
+
+
+async def test_an_id_that_is_served_again_is_not_settled(store: Store) -> None:
+    """Not even where it was the last that was served, or nothing else is known any more."""
+    await served(store, events(0, 3))
+    upto = 0
+    for number in range(3, 6):
+        found = await store.expired("a", BIRTH, 99.0, 9)
+        assert found.upto > upto
+        upto = found.upto
+        await store.settle("a", BIRTH, upto)
+        assert await store.expired("a", BIRTH, 99.0, 9) == (upto, [])
+        await serve(store, number, [event(2, size=number)])
+        assert (await store.expired("a", BIRTH, 99.0, 9)).events == [event(2, size=number)]
+    await serve(store, 6, [], bounds(events=0))
+    await serve(store, 7, events(0, 1))
+    assert (await store.expired("a", BIRTH, 99.0, 9)).events == events(0, 1)
 
 
 async def test_forget_drops_what_it_is_told_and_counts_it_as_expired(store: Store) -> None:
@@ -186,7 +226,7 @@ async def test_forget_drops_what_it_is_told_and_counts_it_as_expired(store: Stor
     assert await store.forget("a", BIRTH, ["3", "none", "1", "3"]) == Pending(4, 44, 2, 0)
     assert await store.forget("a", BIRTH, ["3", "1"]) == Pending(4, 44, 2, 0) == await store.pending("a", BIRTH)
     assert await store.recall("a", BIRTH, ids(0, 6)) == [event(0), True, event(2), True, event(4), event(5)]
-    assert await store.expired("a", BIRTH, 99.0, 9) == [event(0), event(2), event(4), event(5)]
+    assert (await store.expired("a", BIRTH, 99.0, 9)).events == [event(0), event(2), event(4), event(5)]
     assert await serve(store, 3, [], bounds(events=2)) == Pending(2, 22, 2, 2)
     assert await store.recall("a", BIRTH, ids(0, 6)) == [True, None, True, None, event(4), event(5)]
 
@@ -239,7 +279,7 @@ async def test_a_hundred_thousand_events_in_one_call(store: Store) -> None:
     assert await serve(store, 2, many) == Pending(100_000, size, 0, 0)
     asked = ids(0, 100_000)
     assert await store.recall("a", BIRTH, asked[::-7]) == many[::-7]
-    assert await store.expired("a", BIRTH, 5000.0, 100_000) == many[:5000]
+    assert (await store.expired("a", BIRTH, 5000.0, 100_000)).events == many[:5000]
     other = [Remembered(f"other {one.id}", one.time, one.data) for one in many]
     outcome = await serve(store, 3, other, bounds(events=100_000))
     assert (outcome.events, outcome.evicted) == (100_000, 100_000)
@@ -251,21 +291,25 @@ async def test_a_hundred_thousand_events_in_one_call(store: Store) -> None:
 async def test_a_learner_created_anew_remembers_nothing(store: Store) -> None:
     await served(store, events(0, 5))
     await store.forget("a", BIRTH, ["1"])
+    await store.settle("a", BIRTH, (await store.expired("a", BIRTH, 3.0, 9)).upto)
     await store.delete("a", BIRTH)
     anew = token(50)
     await store.create("a", anew, b"anew")
     assert await store.pending("a", anew) == Pending(0, 0, 0, 0)
     assert await store.recall("a", anew, ids(0, 5)) == [None] * 5
-    assert await store.expired("a", anew, 99.0, 9) == []
+    assert (await store.expired("a", anew, 99.0, 9)).events == []
     with pytest.raises(LearnerGone):
         await store.recall("a", BIRTH, ["0"])
     assert await store.serve("a", anew, record(2), events(3, 5), UNBOUNDED) == Pending(2, 22, 0, 0)
     assert await store.recall("a", anew, ids(0, 5)) == [None, None, None, event(3), event(4)]
+    assert (await store.expired("a", anew, 99.0, 9)).events == events(3, 5)
 
 
 async def test_learners_remember_each_its_own(store: Store) -> None:
     await served(store, events(0, 3), "a")
     await served(store, [event(1, size=30)], "b")
+    await store.settle("b", BIRTH, (await store.expired("b", BIRTH, 99.0, 9)).upto)
+    assert (await store.expired("a", BIRTH, 99.0, 9)).events == events(0, 3)
     await store.delete("a", BIRTH)
     assert await store.recall("b", BIRTH, ids(0, 3)) == [None, event(1, size=30), None]
     assert await store.pending("b", BIRTH) == Pending(1, 31, 0, 0)
@@ -296,10 +340,12 @@ async def test_what_was_remembered_is_there_after_reopening(open_again: Opener) 
     first = await open_again()
     await served(first, events(0, 5))
     await serve(first, 3, events(5, 7), bounds(events=5))
+    await first.settle("a", BIRTH, (await first.expired("a", BIRTH, 5.0, 9)).upto)
     await first.close()
     with pytest.raises(StoreUnavailable):
         await first.pending("a", BIRTH)
     second = await open_again()
     assert await second.recall("a", BIRTH, ids(0, 8)) == [True, True, *events(2, 7), None]
+    assert (await second.expired("a", BIRTH, 99.0, 9)).events == events(5, 7)
     assert await serve(second, 3, events(5, 7), bounds(events=5)) == Pending(5, 55, 0, 2)
     assert await serve(second, 4, events(7, 8), bounds(events=5)) == Pending(5, 55, 0, 3)

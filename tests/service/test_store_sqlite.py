@@ -342,6 +342,7 @@ async def test_a_file_of_the_first_version_is_brought_up_to_date(path: Path) -> 
             assert (await store.serve("a", BIRTH, record(2), [event(1)], UNBOUNDED)).events == number  # stands
             remembered = await store.serve("a", BIRTH, record(number + 3), [event(number)], UNBOUNDED)
             assert remembered.events == number + 1
+        assert (await stores[0].expired("a", BIRTH, 99.0, 9)).events == events(0, 4)
     finally:
         for store in stores:
             await store.close()

@@ -1,0 +1,78 @@
+"""Labelled events for the tests of thresholds, and what is said of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners import threshold
+from learners.arrays import Counts, Vector
+from learners.threshold import Threshold
+
+
+def events(n: int, seed: int, share: float = 0.2) -> tuple[Vector, Vector]:
+    """Calibrated probabilities and labels drawn from them."""
+    random = np.random.default_rng(seed)
+    p = random.beta(0.5, 0.5 / share - 0.5, n)
+    return p, np.where(random.random(n) < p, 1.0, -1.0)
+
+
+class Stream(NamedTuple):
+    """Events as the threshold meets them."""
+
+    p: Vector
+    y: Vector
+    decided: NDArray[np.bool_]
+    costs: Vector
+    clocks: Vector
+
+    def part(self, start: int, stop: int) -> Stream:
+        return Stream._make(column[start:stop] for column in self)
+
+
+def undated(p: Vector, y: Vector) -> Stream:
+    """Events that are decided as they are learnt, at no time."""
+    return Stream(p, y, np.ones(len(p), dtype=np.bool_), np.ones(len(p)), np.full(len(p), np.nan))
+
+
+def mixed(n: int, seed: int) -> Stream:
+    """Events of every kind, over some days."""
+    random = np.random.default_rng(seed)
+    p, y = events(n, seed)
+    clocks = 1e9 + np.cumsum(random.exponential(2000.0, n))
+    clocks[: n // 20] = np.nan
+    return Stream(p, y, random.random(n) < 0.6, random.lognormal(0, 2, n), clocks)
+
+
+class Said(NamedTuple):
+    """What was said of events."""
+
+    thresholds: Vector
+    decisions: Counts
+
+
+def learnt(setting: Threshold, state: threshold.State, stream: Stream) -> Said:
+    said = Said(np.empty(len(stream.p)), np.empty(len(stream.p), dtype=np.int64))
+    threshold.learn(setting, state, *stream, *said)
+    return said
+
+
+def served(setting: Threshold, state: threshold.State, stream: Stream) -> Said:
+    said = Said(np.empty(len(stream.p)), np.empty(len(stream.p), dtype=np.int64))
+    threshold.serve(setting, state, stream.p, stream.costs, stream.clocks, *said)
+    return said
+
+
+def run(setting: Threshold, p: Vector, y: Vector) -> tuple[threshold.State, Vector]:
+    state = threshold.init(setting)
+    thresholds, decisions = learnt(setting, state, undated(p, y))
+    if setting.objective != "budget":
+        np.testing.assert_array_equal(decisions, p >= thresholds)
+    assert list(threshold.problems(setting, state)) == []
+    return state, thresholds
+
+
+def copied(state: threshold.State) -> threshold.State:
+    return threshold.State._make(array.copy() for array in state)
