@@ -189,10 +189,10 @@ async def test_who_reconnects_misses_nothing(store: Store) -> None:
         kind, figures = await first.next()
         assert (kind, figures["events"], figures["position"]) == ("figures", 100, hosted.position)
         assert figures == (await http.get("/learners/a/metrics")).json()
-        assert first.last == "100.0"
+        assert first.last == "0.100.0"
         await posted(http, "/learners/a/update", labelled("dense", 100, 150))
         assert [one for one, _ in await first.until("figures")] == ["point", "figures"]
-        assert first.last == "128.0"
+        assert first.last == "0.128.0"
         await first._events.aclose()
         await posted(http, "/learners/a/update", labelled("dense", 150, 400))
         await drifted(http)
@@ -205,7 +205,7 @@ async def test_who_reconnects_misses_nothing(store: Store) -> None:
         assert [data for kind, data in found if kind == "alarm"] == (await http.get("/learners/a/alarms")).json()[
             "alarms"
         ]
-        from_the_start = await Reader(hosted, "0.0").until("figures")
+        from_the_start = await Reader(hosted, "0.0.0").until("figures")
         assert len(from_the_start) == 6 + 1 + 1
 
 
@@ -215,12 +215,17 @@ async def test_a_roll_back_is_told_as_a_reset() -> None:
         await posted(http, "/learners/a/update", labelled("dense", 0, 70))
         position = (await http.post("/learners/a/snapshots")).json()["position"]
         await posted(http, "/learners/a/update", labelled("dense", 70, 200))
-        reader = Reader(engine.get("a"), "0.0")
+        reader = Reader(engine.get("a"), "0.0.0")
         await reader.until("figures")
         await http.post(f"/learners/a/snapshots/{position}/restore")
         found = await reader.until("figures")
-        assert found[0] == ("reset", {"events": 70})
-        assert (found[-1][0], found[-1][1]["events"], reader.last) == ("figures", 70, "70.0")
+        assert found[0] == ("reset", {})
+        assert [data["events"] for kind, data in found if kind == "point"] == [64]
+        assert (found[-1][0], found[-1][1]["events"], reader.last) == ("figures", 70, "1.64.0")
+        # who was away meanwhile is told as well, though as many events have come since
+        await posted(http, "/learners/a/update", labelled("dense", 70, 250))
+        late = await Reader(engine.get("a"), "0.192.0").until("figures")
+        assert [kind for kind, _ in late] == ["reset", "point", "point", "point", "figures"]
 
 
 async def test_the_stream_of_a_deleted_learner_ends() -> None:
@@ -246,7 +251,7 @@ async def test_the_stream_of_a_learner_that_cannot_move_on_ends() -> None:
         assert "record 2 of a" in (await reader.until("gone"))[-1][1]["detail"]
 
 
-@pytest.mark.parametrize("bad", ["x", "1", "1.2.3", "-1.0", "1.", ".", "1.x", "\u0661.0", "1e3.0"])
+@pytest.mark.parametrize("bad", ["x", "1", "1.2", "1.2.3.4", "-1.0.0", "1.0.", "..", "1.0.x", "\u0661.0.0", "1e3.0.0"])
 async def test_an_id_that_is_none_of_ours_is_refused(bad: str) -> None:
     async with serving(MemoryStore()) as (http, _):
         await http.put("/learners/a", json=DENSE)
@@ -308,7 +313,7 @@ def test_a_server_that_stops_ends_its_streams(tmp_path: Path) -> None:
             http.put(url, json=DENSE).raise_for_status()
             http.post(f"{url}/update", json={"events": labelled("dense", 0, 100)}).raise_for_status()
             lines: list[str] = []
-            whole = {"last-event-id": "0.0"}
+            whole = {"last-event-id": "0.0.0"}
             shown, ended = threading.Event(), threading.Event()
 
             def read() -> None:
@@ -334,7 +339,7 @@ def test_a_server_that_stops_ends_its_streams(tmp_path: Path) -> None:
             last = next(line for line in reversed(lines) if line.startswith("id: "))[4:]
             with http.stream("GET", f"{url}/metrics/stream", headers={"last-event-id": last}) as reply:
                 found = reply.iter_lines()
-                assert [next(found) for _ in range(2)] == ["id: 128.0", "event: point"]
+                assert [next(found) for _ in range(2)] == ["id: 0.128.0", "event: point"]
 
 
 # Explanations
