@@ -27,7 +27,7 @@ FREE = ("algorithm.rng", "ids.ring", "metrics.traffic_ids", "sources.names")
 UNUSED = {"metrics.history_rows", "metrics.drift_alarms"}
 CLOCKS = {"metrics.clocks", "metrics.window_clocks", "metrics.traffic_clock", "metrics.traffic_clocks"}
 MAY_BE_NAN = {"ids.scores", "ids.probabilities", "metrics.traffic_delays", "threshold.clock", *CLOCKS, *UNUSED}
-MAY_BE_INFINITE = {"ids.scores", "metrics.window_scores", "metrics.drift_served", *UNUSED}
+MAY_BE_INFINITE = {"ids.scores", "metrics.window_scores", "metrics.drift_scores", "metrics.drift_served", *UNUSED}
 
 
 def refit(learner: Learner) -> None:
