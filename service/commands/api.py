@@ -66,6 +66,7 @@ class Updated(msgspec.Struct):
 
 class _Predicted(msgspec.Struct):
     remembered: int
+    stale_seconds: float
 
 
 class _Problem(msgspec.Struct):
@@ -146,7 +147,8 @@ class Api:
         """
 
         def check(response: httpx.Response) -> None:
-            if _decode(response, _Predicted).remembered < count:
+            said = _decode(response, _Predicted)  # fewer are remembered, too, where some are too old for a label
+            if said.remembered < count and said.stale_seconds > 0:
                 reason = "the service cannot remember what it scores: its store is away"
                 raise ApiError(reason, httpx.codes.SERVICE_UNAVAILABLE)
 

@@ -67,7 +67,8 @@ class Slow:
             self.window.append(event)
             if step.late is not None:
                 late = {one["id"]: one for one in self.ever[-self.size :]}.get(step.late)
-                if late is None or not late["labelled"]:
+                gone = late is None and len(self.ever) > self.size  # it may have been served and have left the ring
+                if gone or (late is not None and not late["labelled"]):
                     self.labelled = min(self.labelled + 1, len(self.ever))
                 if late is not None:
                     late["labelled"] = True
