@@ -211,6 +211,7 @@ class Hosted(Logged[Learner, View]):
         if isinstance(record, Fitted):
             self.fits.applied()
         own = self.serving.applied(entry.token) or own
+        self.serving.tick()  # the clock has moved: labels may be due that never came
         figures = self.view.figures
         if own and figures.alarm_count > self._alarms:
             for alarm in figures.alarms(self._alarms):

@@ -364,7 +364,7 @@ def test_what_is_not_remembered_is_scored_again() -> None:
 
     def answer(request: httpx.Request) -> httpx.Response:
         assert request.url.path.endswith("/predict")
-        return httpx.Response(200, json={"remembered": remembered.pop(0), "results": []})
+        return httpx.Response(200, json={"remembered": remembered.pop(0), "stale_seconds": 0.1, "results": []})
 
     told: list[str] = []
     transport = httpx.MockTransport(answer)
