@@ -23,7 +23,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "cost of a field": {"threshold": {"objective": "cost", "field": "amount"}},
     "budget": {"threshold": {"objective": "budget", "alerts": 5}},
     "figures": {"figures": {"beta": 2.0, "k": 3}},
-    "late": {"late": {"label_ttl": 60.0, "unlabelled": "negative"}},
+    "late": {"late": {"label_ttl": 1e9, "unlabelled": "negative"}},  # so long that nothing is assumed meanwhile
     "all": {
         "threshold": {"objective": "optroc", "memory": 1000},
         "figures": {"max_fpr": 0.5},
