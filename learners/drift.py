@@ -261,11 +261,14 @@ class Drift:
     def _rebuild(self) -> None:
         held = min(int(self.arrays.negatives[0]), _KEPT)
         self._negatives: Ordered = packed(np.sort(self.arrays.scores[:held]))
-        self._make_room(held)
+        self._make_room()
 
-    def _make_room(self, held: int) -> None:
-        """Room in the order, which has `held` negatives, for as many as the ring has slots: there are never more."""
-        self._negatives = reserved(self._negatives, len(self.arrays.scores) - held)
+    def _make_room(self) -> None:
+        """Room in the order for whatever comes and goes: as many negatives more as the ring has slots.
+
+        There are never more than slots, but they may come to lie in blocks that are half full, however they lie now.
+        """
+        self._negatives = reserved(self._negatives, len(self.arrays.scores))
 
     def _reserve(self, negatives: int) -> None:
         """Room for so many negatives since the start, so that the ring's length follows from that number alone."""
@@ -274,7 +277,7 @@ class Drift:
             longer = np.zeros(capacity)
             longer[:held] = self.arrays.scores
             self.arrays = self.arrays._replace(scores=longer)
-            self._make_room(int(self.arrays.negatives[0]))
+            self._make_room()
 
     def learn(self, scores: Vector, y: Vector, events: int, clocks: Vector) -> None:
         """Look at n labelled events in order.

@@ -393,3 +393,21 @@ def test_one_compiled_signature_each() -> None:
     one.serve(np.array([0.5]), 2, np.array([1.0]))
     for kernel in (drift._learn, drift._serve):
         assert len(getattr(kernel, "signatures", [1])) == 1
+
+
+def test_a_restore_with_a_full_ring_has_room_for_what_comes() -> None:
+    """The order is packed then: every negative that comes may open a block before the one that goes closes another."""
+    random = np.random.default_rng(4)
+    n = 9_000
+    whole, clocks = Drift(), np.full(n, np.nan)
+    whole.learn(random.normal(size=n), np.full(n, -1.0), 0, clocks)
+    again = Drift()
+    again.restore({name: array.copy() for name, array in whole.state().items()})
+    later = np.concatenate([random.normal(size=3_000), np.repeat(random.normal(size=300), 20)])
+    for one in (whole, again):
+        one.learn(later, np.full(n, -1.0), n, clocks)
+    for name, array in whole.state().items():
+        assert array.tobytes() == again.state()[name].tobytes()
+    assert values(again._negatives).tolist() == np.sort(again.arrays.scores).tolist()
+    blocks = again._negatives
+    assert int(blocks.used[0]) < len(blocks.sizes)
