@@ -150,10 +150,6 @@ class Ranking:
     threshold: float | None = None
     accounts = False
 
-    def change(self, objective: Threshold) -> None:
-        """There is no threshold to change: a configuration that asks for one is refused."""
-        raise NotImplementedError
-
     def restart(self) -> None:
         """Nothing was learnt."""
 

@@ -34,7 +34,7 @@ from learners.batch import (
     part_of,
 )
 from learners.config import Config
-from learners.decision import Scores, decision_of
+from learners.decision import Labelling, Scores, decision_of
 from learners.fitting import Fitting
 from learners.ids import hashes_of
 from learners.metrics import Metrics
@@ -302,6 +302,7 @@ class Learner:
     def _change(self, config: Config) -> None:
         """Go on with other settings; what was learnt stays."""
         if config.threshold is not None and config.threshold != self.config.threshold:
+            assert isinstance(self._decision, Labelling)  # a threshold for ranks is refused by `Config.changed`
             self._decision.change(config.threshold)
         self.config = config
         self._model.config = config

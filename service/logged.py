@@ -130,8 +130,8 @@ class Logged(ABC, Generic[MachineT, ViewT]):
         """Events that a record counts as towards the next snapshot."""
 
     async def _turn(self) -> None:
-        """Take what stands first in the queue, which is no job, and see to it."""
-        raise NotImplementedError
+        """Take what stands first in the queue, which is no job, and see to it; only learners put such things there."""
+        raise AssertionError(f"{self.name} has {self._waiting[0]!r} in its queue")
 
     def _applied(self, entry: Entry, record: Any, own: bool) -> None:
         """An entry of the log has been applied; its `own`, if it was appended by this node's task."""
