@@ -1,8 +1,9 @@
 """Alarms to whoever has to know: one POST of JSON per alarm to the address that the settings name.
 
-The node whose request brought the alarm about sends it, so it is sent once however many nodes there are, and never
-again when a log is replayed. What cannot be delivered is tried again some times, then given up and logged; the alarm
-itself stays in the learner's history.
+The node whose request brought the alarm about sends it, and no other, however many nodes there are; nothing is sent
+when a log is replayed. Where an answer gets lost it comes twice, with the same number; where the node ends, not at all.
+What cannot be delivered is tried again some times, then given up and logged; the alarm itself stays in the learner's
+history.
 """
 
 from __future__ import annotations
