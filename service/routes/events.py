@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from learners.config import Config
 from learners.explain import MAX_FEATURES
-from learners.explain import explain as explanations
-from learners.parameters import Refused
 from service import examples, schemas
-from service.errors import Invalid
-from service.hosted import Hosted
+from service.hot import JSON, answer
 from service.routes.common import BODY, TheBody, TheLearner, problems
-from service.serving import Labelled
-from service.wire import decode_events, decode_labels, decode_update, encode_learnt, encode_scores
 
 __all__ = ["router"]
 
 router = APIRouter()
-
-_LARGE = 2**18  # bytes of a body from which on a thread decodes it, so that the others' requests go on
-Decoded = TypeVar("Decoded")
-
-
-async def _decoded(decode: Callable[[bytes, Config], Decoded], body: bytes, learner: Hosted) -> Decoded:
-    config = learner.learner.config
-    return decode(body, config) if len(body) < _LARGE else await asyncio.to_thread(decode, body, config)
 
 
 @router.post(
@@ -47,7 +30,7 @@ async def update(learner: TheLearner, body: TheBody) -> Response:
     An event may carry no features but the id of one that was served: then it is a label that comes late, as for
     `/labels`. An id that was learnt before with another label is a correction.
     """
-    return await _learnt(learner, await _decoded(decode_update, body, learner), body)
+    return Response(await answer(learner, "update", body, JSON, JSON), media_type=JSON.media_type)
 
 
 @router.post(
@@ -60,14 +43,7 @@ async def update(learner: TheLearner, body: TheBody) -> Response:
 )
 async def labels(learner: TheLearner, body: TheBody) -> Response:
     """Learn from what was served, in the order of the labels; the figures count the score that was served."""
-    return await _learnt(learner, await _decoded(decode_labels, body, learner), body)
-
-
-async def _learnt(learner: Hosted, events: Labelled, body: bytes) -> Response:
-    learnt = await learner.label(events)
-    if len(body) < _LARGE:
-        return Response(encode_learnt(learnt, events.ids), media_type="application/json")
-    return Response(await asyncio.to_thread(encode_learnt, learnt, events.ids), media_type="application/json")
+    return Response(await answer(learner, "labels", body, JSON, JSON), media_type=JSON.media_type)
 
 
 @router.post(
@@ -86,24 +62,4 @@ async def predict(
     ] = None,
 ) -> Response:
     """Score each event; waits for no learning. An event with an id is remembered: its label may come weeks later."""
-    events, carried = await _decoded(decode_events, body, learner)
-    explained, at = None, None
-    if explain is not None:
-        view = replace(
-            learner.view, scorer=learner.view.scorer.frozen()
-        )  # the sums are those of the very scores that are served
-        try:
-            explained = await asyncio.to_thread(explanations, view.scorer, carried, explain)
-        except Refused as error:
-            raise Invalid("the explanation is refused; nothing was served", error.problems) from None
-    said = await learner.serving.predict(events, at)
-    head = {
-        "position": said.position,
-        "ready": said.view.not_ready is None,
-        "remembered": said.remembered,
-        "stale_seconds": learner.node.stale_seconds,
-    }
-    if len(body) < _LARGE:
-        return Response(encode_scores(said.scores, events.ids, head, explained), media_type="application/json")
-    reply = await asyncio.to_thread(encode_scores, said.scores, events.ids, head, explained)
-    return Response(reply, media_type="application/json")
+    return Response(await answer(learner, "predict", body, JSON, JSON, explain), media_type=JSON.media_type)

@@ -1,0 +1,88 @@
+"""The hot operations, whatever door a body comes through: decode -> learn or score -> encode.
+
+A coding is how a body is written: JSON here (`wire.py`). All give the same columns, so the log, the state and its
+digest do not depend on the door.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from learners.config import Config
+from learners.explain import Explanation
+from learners.explain import explain as explanations
+from learners.parameters import Refused
+from learners.scorer import Scores, View
+from service import wire
+from service.errors import Invalid
+from service.hosted import Hosted, Learnt
+from service.serving import Events, Labelled
+
+__all__ = ["JSON", "Coding", "Operation", "answer"]
+
+Operation = Literal["update", "predict", "labels"]
+
+_LARGE = 2**18  # bytes of a body from which on a thread decodes it, so that the others' requests go on
+Made = TypeVar("Made")
+
+
+class Coding(NamedTuple):
+    """A way to write bodies and replies."""
+
+    media_type: str
+    decode_update: Callable[[bytes, Config], Labelled]
+    decode_labels: Callable[[bytes, Config], Labelled]
+    decode_events: Callable[[bytes, Config], tuple[Events, Sequence[Any]]]
+    encode_learnt: Callable[[Learnt, tuple[str | None, ...] | None], bytes]
+    encode_scores: Callable[[Scores, tuple[str | None, ...], dict[str, Any], Sequence[Explanation] | None], bytes]
+
+
+JSON = Coding(
+    "application/json",
+    wire.decode_update,
+    wire.decode_labels,
+    wire.decode_events,
+    wire.encode_learnt,
+    wire.encode_scores,
+)
+
+
+async def answer(
+    learner: Hosted, operation: Operation, body: bytes, read: Coding, write: Coding, explain: int | None = None
+) -> bytes:
+    """The reply to a body. Raises `ServiceError`; `explain`: contributions to give to each score of a predict."""
+    config = learner.learner.config
+    large = len(body) >= _LARGE
+
+    async def made(make: Callable[..., Made], *arguments: Any) -> Made:
+        return await asyncio.to_thread(make, *arguments) if large else make(*arguments)
+
+    if operation == "predict":
+        events, carried = await made(read.decode_events, body, config)
+        explained, at = None, None
+        if explain is not None:
+            # frozen, so that the sums are those of the very scores that are served
+            at = replace(learner.view, scorer=learner.view.scorer.frozen()), learner.position
+            explained = await _explained(at[0], carried, explain)
+        said = await learner.serving.predict(events, at)
+        head = {
+            "position": said.position,
+            "ready": said.view.not_ready is None,
+            "remembered": said.remembered,
+            "stale_seconds": learner.node.stale_seconds,
+        }
+        return await made(write.encode_scores, said.scores, events.ids, head, explained)
+    decode = read.decode_update if operation == "update" else read.decode_labels
+    labelled = await made(decode, body, config)
+    learnt = await learner.label(labelled)
+    return await made(write.encode_learnt, learnt, labelled.ids)
+
+
+async def _explained(view: View, carried: Sequence[Any], most: int) -> list[Explanation]:
+    try:
+        return await asyncio.to_thread(explanations, view.scorer, carried, most)
+    except Refused as error:
+        raise Invalid("the explanation is refused; nothing was served", error.problems) from None
