@@ -7,7 +7,8 @@ Streams of scores and labels without a learner (`alarm_streams.py`). Three quest
 1. The tests by betting (`learners/betting.py`), looked at after every event: how many streams of two different scorers
    of equal AUC get a verdict (at most 5 % may), and how many positives it takes where one scorer is better.
 2. The drift alarms (`learners/drift.py`): false alarms per 100,000 stationary events, and the delay of a fall by ten
-   points after 500 positives; and of the scores of served events.
+   points after 500 positives; and of the scores of served events, those
+   of learners that learn among them.
 3. What an event costs, and a poll.
 
 Limits are 95 % upper limits: of shares those of Clopper and Pearson, of rates those of Garwood.
@@ -31,6 +32,7 @@ from scipy.stats import beta, chi2
 
 from benchmarks.alarm_streams import (
     CHANGES,
+    LEARNERS,
     RUN_IN,
     SETTINGS,
     WITHIN,
@@ -38,6 +40,7 @@ from benchmarks.alarm_streams import (
     costs,
     falls,
     false_alarms,
+    learning,
     served,
     verdicts,
 )
@@ -179,6 +182,21 @@ def measured(effort: Effort, console: Console) -> dict[str, Any]:
                 if "alarms" in row
                 else f"{row['found']:.1%} found",
                 f"{row['median']:,.0f}" if row.get("median") else "",
+            ]
+            for row in rows
+        ],
+    )
+    rows = figures["learning"] = []
+    for algorithm in LEARNERS:
+        alarms, events = learning(algorithm, effort)
+        rows.append({"algorithm": algorithm, "alarms": alarms, "events": events})
+    show(
+        "   scores of learners that learn, from their first event on, on stationary streams: alarms per 100,000 events",
+        ["algorithm", "alarms"],
+        [
+            [
+                row["algorithm"],
+                f"{row['alarms'] / row['events'] * 1e5:.3f} (< {most_rate(row['alarms']) / row['events'] * 1e5:.3f})",
             ]
             for row in rows
         ],

@@ -29,6 +29,7 @@ from learners import betting, ids
 from learners.arrays import Counts, Matrix, Vector, Words
 from learners.betting import Betting
 from learners.delong import Areas, areas, interval
+from learners.figures import NO_SPREAD
 from learners.jit import kernel
 from learners.model import check_arrays, check_shapes
 from learners.parameters import Parameters, Problem, Refused, param, required, show
@@ -391,10 +392,13 @@ class ComparisonView:
 
         def told(pointer: str, figure: str, estimate: float | None, variance: float | None, low: float) -> Any:
             """An estimate with its interval."""
-            reach = None if estimate is None else interval(estimate, variance, low, 1.0, _CONFIDENCE)
+            spread = variance != 0.0 or figure != "auc"  # the difference of two that agree on all events is known
+            reach = interval(estimate, variance, low, 1.0, _CONFIDENCE) if estimate is not None and spread else None
             for key, value in ((figure, estimate), ("interval", reach)):
                 if value is None:
                     reason = missing if found is None else "fewer than two events of a class in the window"
+                    if not spread:
+                        reason = f"{NO_SPREAD} in the window"
                     undefined[f"/window/{pointer}/{key}"] = reason
             return {figure: estimate, "interval": reach}
 

@@ -25,11 +25,18 @@ left out. Why so:
   these negatives are many, and not those of the window of the figures, which may hold any number; more than 8192 would
   not make for fewer false alarms. A label that is corrected later leaves them as they are, as it does the alarms.
 
-The scores of served events. After every 512 of them, they are held against the 2048 before: an alarm where the largest
-distance of the two distribution functions (Kolmogorov-Smirnov) is 0.15 or more, that is, where 15 of 100 events have
-moved past some score. That size is the test as well: on a stationary stream the distance of two such samples is as
-large with a probability of about 2 exp(-2 * 0.15^2 * 512 * 2048 / 2560) = 2e-8. The reference moves along with the
-stream, so what changes by less within some thousand events is no alarm. Infinite scores are larger than any.
+The scores of served events. After every 512 of them, they are held against the 2048 before: an alarm where D, the
+largest distance of the two distribution functions (Kolmogorov-Smirnov), is
+
+    D >= max(0.15, 1.5 D_max),   D_max the largest of the 32 distances before the last 4, alarms left out; 12 at least.
+
+0.15 says that 15 of 100 events have moved past some score, which is material. It is the test as well where the scores
+are stationary: the distance of two such samples is as large with a probability of about
+2 exp(-2 * 0.15^2 * 512 * 2048 / 2560) = 2e-8. But a learner moves its own scores, most of all while it is young, some
+for as long as they live: D_max is how far, so that what is told is news. The last 4 are left out because a change that
+begins within a block shows in two of them, or more. The reference moves along with the stream, so what changes by less
+within some thousand events is no alarm. Infinite scores are larger than any. The first 10,240 served events make the
+first 16 distances, and none of them an alarm.
 
 After an alarm the reference starts anew, of the kind that was found; the negatives stay. A labelled event costs O(512),
 in effect 0.4 to 0.5 microseconds; a served score O(1), and two sorts of 2560 numbers in all after every 512.
@@ -76,6 +83,10 @@ _MOMENT, _CUSUM, _EXCURSION = range(3)  # places in `sums`
 _BLOCK = 512  # served scores that are looked at together
 _RING = 5 * _BLOCK  # and those they are held against
 _MATERIAL = 0.15
+_DISTANCES = 32  # of blocks, that say how far the scores move by themselves,
+_KNOWN = 12  # at least,
+_LATEST = 4  # without those of the last blocks
+_BEYOND = 1.5  # times the largest of them
 
 _ALARMS = 64  # kept
 
@@ -91,6 +102,8 @@ class DriftState(NamedTuple):
     scores: Vector  # (capacity,) of the last ones as a ring: that of negative number i stands at i % _KEPT
     served: Vector  # (_RING,) the last served scores as a ring
     serves: Counts  # (1,) served scores since their reference began
+    distances: Vector  # (_DISTANCES + _LATEST,) of the last blocks that were no alarms, as a ring
+    blocks: Counts  # (1,) such blocks since the start
     alarms: Matrix  # (_ALARMS, 5) kind, events, clock, before, after: alarm number i stands at i % _ALARMS
     by_kind: Counts  # (2,) alarms since the start
 
@@ -217,6 +230,15 @@ def _distance(before, after):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def _furthest(state):  # type: ignore[no-untyped-def]
+    """The largest of the distances, the last few left out."""
+    known, most = state.blocks[0], 0.0
+    for k in range(max(0, known - _DISTANCES - _LATEST), known - _LATEST):
+        most = max(most, state.distances[k % (_DISTANCES + _LATEST)])
+    return most
+
+
+@kernel
 def _serve(state, scores, events, clocks):  # type: ignore[no-untyped-def]
     for i in range(scores.shape[0]):
         slot = state.serves[0] % _RING
@@ -229,8 +251,12 @@ def _serve(state, scores, events, clocks):  # type: ignore[no-untyped-def]
         past[:start] = state.served[:start]
         past[start:] = state.served[slot + 1 :]
         before, after = _distance(np.sort(past), np.sort(state.served[start : slot + 1]))
-        if abs(before - after) >= _MATERIAL:
+        distance, known = abs(before - after), state.blocks[0]
+        if known >= _KNOWN + _LATEST and distance >= max(_MATERIAL, _BEYOND * _furthest(state)):
             _alarm(state, 1, events, clocks[i], before, after)
+            continue
+        state.distances[known % (_DISTANCES + _LATEST)] = distance
+        state.blocks[0] = known + 1
 
 
 class Drift:
@@ -249,6 +275,8 @@ class Drift:
             scores=np.zeros(self.capacity(0)),
             served=np.zeros(_RING),
             serves=np.zeros(1, dtype=np.int64),
+            distances=np.zeros(_DISTANCES + _LATEST),
+            blocks=np.zeros(1, dtype=np.int64),
             alarms=np.zeros((_ALARMS, 5)),
             by_kind=np.zeros(2, dtype=np.int64),
         )
@@ -327,7 +355,8 @@ class Drift:
     def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
         """What no stream can have led to in a state of the right shapes. O(1): the state is bounded."""
         arrays = DriftState(**state)  # type: ignore[arg-type]
-        yield from counters({name: state[name] for name in ("placements", "negatives", "serves", "by_kind")})
+        yield from counters({name: state[name] for name in ("placements", "negatives", "serves", "blocks", "by_kind")})
+        yield from outside("distances", arrays.distances, 0.0, 1.0)
         yield from outside("recent", arrays.recent, 0.0, 1.0)
         if (arrays.recent[:, 0] > arrays.recent[:, 1]).any():
             yield "recent", "has placements whose low end is above the high one"

@@ -34,6 +34,7 @@ __all__ = [
     "CONFIDENCE_95",
     "EPSILON",
     "FIGURES",
+    "NO_SPREAD",
     "RELIABILITY_BINS",
     "Figures",
     "Undefined",
@@ -53,6 +54,7 @@ __all__ = [
 
 EPSILON = 2.220446049250313e-16  # probabilities are at least so far from 0 and 1 in the log loss
 CONFIDENCE_95 = 1.959963984540054  # the normal quantile of 0.975
+NO_SPREAD = "no two placements that differ"  # DeLong's variance is 0 then, and an interval of width 0 would be no bound
 RELIABILITY_BINS = 15  # of equal width
 _STEP = 30  # bits of each of the two whole numbers of a sum
 
@@ -202,20 +204,20 @@ def probability_figures(
     }
 
 
-def auc_interval(
-    negatives: int, positives: int, pairs: int, squares: tuple[int, int], widened: float = 0.0
-) -> list[float]:
-    """AUC +- 1.96 standard errors by DeLong's variance, and `widened` by so much more, within [0, 1].
+def auc_interval(negatives: int, positives: int, pairs: int, squares: tuple[int, int]) -> list[float] | None:
+    """AUC +- 1.96 standard errors by DeLong's variance, within [0, 1]; None where it is 0, see `NO_SPREAD`.
 
     For each positive let c be twice the number of negatives below it, ties one half, and for each negative twice the
     number of positives above: `pairs` is the sum of c over either class (the same number), `squares` the sums of c^2
     over negatives and positives. Each class needs two events or more.
     """
     n, m = negatives, positives
+    if m * squares[1] == n * squares[0] == pairs * pairs:
+        return None
     variance = (m * squares[1] - pairs * pairs) / (4 * m * m * (m - 1) * n * n)
     variance += (n * squares[0] - pairs * pairs) / (4 * n * n * (n - 1) * m * m)
     auc = pairs / (2 * n * m)
-    reach = CONFIDENCE_95 * math.sqrt(max(variance, 0.0)) + widened
+    reach = CONFIDENCE_95 * math.sqrt(max(variance, 0.0))
     return [max(auc - reach, 0.0), min(auc + reach, 1.0)]
 
 

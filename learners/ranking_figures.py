@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from learners.arrays import Vector
-from learners.figures import Figures, Undefined, auc_interval, interval_reason, missing_class, standardised
+from learners.figures import NO_SPREAD, Figures, Undefined, auc_interval, interval_reason, missing_class, standardised
 from learners.jit import kernel
 
 __all__ = ["ranking_figures"]
@@ -167,7 +167,8 @@ def ranking_figures(negatives: Vector, positives: Vector, settings: Figures, und
     if alone is None:
         squares = counts[_SQUARES_NEGATIVE], counts[_SQUARES_POSITIVE]
         out["auc_interval"] = auc_interval(n, m, pairs, squares)
-    else:
+        alone = NO_SPREAD if out["auc_interval"] is None else None
+    if alone is not None:
         undefined.of("auc_interval", alone)
     if out["precision_at_k"] is None:
         undefined.of("precision_at_k", f"fewer than {settings.k} labelled events")

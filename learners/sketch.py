@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 from learners.arrays import Counts, Vector
 from learners.figures import (
     CONFIDENCE_95,
+    NO_SPREAD,
     RELIABILITY_BINS,
     Figures,
     Undefined,
@@ -382,6 +383,8 @@ class SketchView(NamedTuple):
                 worst, given, best = (x / scales[name] for x in row)
             out[name], out[f"{name}_error"] = given, max(best - given, given - worst, 0.0)
         alone = interval_reason(n, m)
+        if alone is None and not any(squares) and not out["auc_error"]:
+            alone = NO_SPREAD
         if alone is None:
             deviation = math.sqrt(squares[0] / (n - 1) / n + squares[1] / (m - 1) / m)
             reach = CONFIDENCE_95 * deviation + out["auc_error"]

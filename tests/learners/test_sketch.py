@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import digamma
 from sklearn import metrics as sk
 
-from learners.figures import Figures
+from learners.figures import NO_SPREAD, Figures
 from learners.sketch import SCORE_BINS, Sketch, _reciprocals, score_bin
 
 State = dict[str, NDArray[Any]]
@@ -186,8 +186,10 @@ def test_the_interval_is_delongs_widened_by_the_error() -> None:
         figures = sketched(events).view().figures(Figures())[0]
         reach = 1.959963984540054 * math.sqrt(variance) + figures["auc_error"]
         assert figures["auc_interval"] == pytest.approx([max(auc - reach, 0), min(auc + reach, 1)], abs=1e-12)
-    perfect = sketched(Events([1.0, 2.0, 3.0, 4.0], [False, False, True, True])).view().figures(Figures())[0]
-    assert perfect["auc_interval"] == [1.0, 1.0]
+    perfect, undefined = sketched(Events([1.0, 2.0, 3.0, 4.0], [False, False, True, True])).view().figures(Figures())
+    assert perfect["auc"] == 1.0
+    assert perfect["auc_interval"] is None
+    assert undefined["/since_start/auc_interval"] == f"{NO_SPREAD} yet"
 
 
 @pytest.mark.parametrize("n", [1, 2, 50, 3000])
@@ -238,7 +240,8 @@ def test_keys_stand_in_order_with_each_error_after_its_figure() -> None:
         ([True, True], "no negatives yet", "no negatives yet"),
         ([True, False, False], None, "only one positive yet"),
         ([True, True, False], None, "only one negative yet"),
-        ([True, True, False, False], None, None),
+        ([True, True, False, False], None, f"{NO_SPREAD} yet"),
+        ([True, False, True, False], None, None),
     ],
 )
 def test_an_undefined_figure_is_null_with_its_reason(
