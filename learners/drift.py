@@ -4,7 +4,8 @@ A fall of the AUC. The placement V of a labelled positive is the share of the la
 some have the very score, V is uniform from the share below to that not above. The mean of V is the AUC. Each placement
 is ranked among older ones, and the ranks run a CUSUM with reflection at 0:
 
-    U = E(F(V)),   X = sqrt(12) (1/2 - U),   S = max(0, S + X - 0.2),   alarm where S >= 21.5
+    U = E(F(V)),   X = sqrt(12) (1/2 - U),   S = max(0, S + X - 0.2)
+    alarm where S >= max(15, 21.5 + 2.5 ln(2 min(p, 1/2))),   p the share of positives since the reference began
 
 F is the reference: the placements up to 128 positives ago in 256 bins of equal width, those of a bin counting one half
 for each other, with a memory of 2048 positives; it is there once it holds 256. Placements before the 100th negative are
@@ -17,6 +18,8 @@ left out. Why so:
 - 0.2 is half the shift of X, in its standard deviations, when an AUC of .75 falls to .65. (From .85 to .75 it is .49,
   from .9 to .8 .58.) A fall by less than half as much never adds up: small changes, such as a learner that learns makes
   all the time, are no alarms. Nor is a rise.
+- False alarms per positive fall with the limit h as exp(-0.4 h). The limit makes for about as many in 100,000 events
+  whatever p is, so that where positives are rare a fall is found after fewer of them.
 - 21.5 and the rest come from simulation; `benchmarks/alarms.py` measures what comes of them. What costs false alarms
   is the error of the reference, up to 1 / sqrt(256) of a standard deviation at first and beside it that of the few
   negatives at the start of a stream, which all placements share. And a fall must not enter the reference before it is
@@ -58,7 +61,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.arrays import Counts, Matrix, Vector
+from learners.arrays import Counts, Matrix, Vector, log
 from learners.jit import kernel
 from learners.ordered import Ordered, add, counts, packed, remove, reserved
 from learners.ranges import MAX_COUNT, Issues, counters, not_finite, outside
@@ -76,7 +79,8 @@ _FEWEST = 256  # placements in the reference before anything is held against it
 _MEMORY = 2048  # positives: the reference fades by 1 / _MEMORY per placement once it holds so many
 _NOTHING = 1e-30  # a bin's weight below this is 0: numbers that are not normal are slow
 _SLACK = 0.2  # standard deviations of the rank
-_LIMIT = 21.5  # likewise
+_LIMIT, _LEAST_LIMIT = 21.5, 15.0  # likewise: the limit where half of the events are positives, and at least
+_STEEP = 2.5  # of it by the logarithm of their share: 1 / (2 _SLACK)
 _UNIT = math.sqrt(12.0)  # 1 / standard deviation of a uniform variable
 _MOMENT, _CUSUM, _EXCURSION = range(3)  # places in `sums`
 
@@ -98,6 +102,7 @@ class DriftState(NamedTuple):
     reference: Vector  # (_BINS,) faded counts of the older ones
     sums: Vector  # (3,) faded sum of the older ones; S; sum of the placements since S was 0
     placements: Counts  # (2,) since the reference began; since S was 0
+    began: Counts  # (1,) labelled events before the first placement since the reference began
     negatives: Counts  # (1,) met since the start
     scores: Vector  # (capacity,) of the last ones as a ring: that of negative number i stands at i % _KEPT
     served: Vector  # (_RING,) the last served scores as a ring
@@ -160,6 +165,8 @@ def _place(state, low, high, number, clock):  # type: ignore[no-untyped-def]
     """Hold the placement of a positive, labelled event `number` from 1, against the reference."""
     sums = state.sums
     seen = state.placements[0]
+    if seen == 0:
+        state.began[0] = number - 1
     slot = seen % _DELAY
     if seen >= _DELAY:
         _enter(state, state.recent[slot, 0], state.recent[slot, 1], seen - _DELAY)
@@ -187,7 +194,8 @@ def _place(state, low, high, number, clock):  # type: ignore[no-untyped-def]
     sums[_CUSUM] = cusum
     sums[_EXCURSION] += 0.5 * (low + high)
     state.placements[1] += 1
-    if cusum >= _LIMIT:
+    share = (seen + 1) / (number - state.began[0])
+    if cusum >= max(_LEAST_LIMIT, _LIMIT + _STEEP * log(2.0 * min(share, 0.5))):
         before = min(sums[_MOMENT] / total, 1.0)
         _alarm(state, 0, number, clock, before, min(sums[_EXCURSION] / state.placements[1], 1.0))
 
@@ -271,6 +279,7 @@ class Drift:
             reference=np.zeros(_BINS),
             sums=np.zeros(3),
             placements=np.zeros(2, dtype=np.int64),
+            began=np.zeros(1, dtype=np.int64),
             negatives=np.zeros(1, dtype=np.int64),
             scores=np.zeros(self.capacity(0)),
             served=np.zeros(_RING),
@@ -355,7 +364,7 @@ class Drift:
     def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
         """What no stream can have led to in a state of the right shapes. O(1): the state is bounded."""
         arrays = DriftState(**state)  # type: ignore[arg-type]
-        yield from counters({name: state[name] for name in ("placements", "negatives", "serves", "blocks", "by_kind")})
+        yield from counters({name: state[name] for name in ("placements", "began", "negatives", "serves", "blocks", "by_kind")})
         yield from outside("distances", arrays.distances, 0.0, 1.0)
         yield from outside("recent", arrays.recent, 0.0, 1.0)
         if (arrays.recent[:, 0] > arrays.recent[:, 1]).any():

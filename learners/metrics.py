@@ -275,6 +275,8 @@ class Metrics:
             yield "sketch_counts", f"is of {counts.sum()} labelled events; the window has met {events}"
         if state["drift_negatives"][0] > events:
             yield "drift_negatives", f"is {state['drift_negatives'][0]} after {events} events"
+        if int(state["drift_began"][0]) + int(state["drift_placements"][0]) > events:
+            yield "drift_began", f"is {state['drift_began'][0]} after {events} events"
         yield from of_figures(state, "window_", self.size, self._history.stride)
         held = np.arange(*state["window_span"].tolist()) % self.size
         cells = 2 * state["window_labels"][held].astype(np.int64) + state["window_decisions"][held]

@@ -83,7 +83,7 @@ def naive_learn(events: Labelled) -> list[tuple[int, float, float]]:
     found = []
     edges = np.arange(257) / 256
     past, bins = list[float](), list[Vector]()  # placements, and their shares of the bins
-    s, excursion, met = 0.0, list[float](), list[float]()
+    s, excursion, met, began = 0.0, list[float](), list[float](), 0
     for number, (score, y) in enumerate(zip(*events, strict=True), start=1):
         score = 0.0 if np.isnan(score) else score
         if y < 0:
@@ -92,6 +92,7 @@ def naive_learn(events: Labelled) -> list[tuple[int, float, float]]:
             continue
         negatives = np.array(met[-KEPT:])
         low, high = (negatives < score).mean(), (negatives <= score).mean()
+        began = began if past else number - 1
         past.append(float(low + high) / 2)
         if low == high:
             bins.append(np.eye(256)[min(int(low * 256), 255)])
@@ -105,7 +106,8 @@ def naive_learn(events: Labelled) -> list[tuple[int, float, float]]:
         rank = bins[-1] @ (np.cumsum(mass) - mass / 2) / weights.sum()
         s = max(0.0, s + np.sqrt(12) * (0.5 - rank) - 0.2)
         excursion = [*excursion, past[-1]] if s > 0 else []
-        if s >= 21.5:
+        share = len(past) / (number - began)
+        if s >= max(15.0, 21.5 + 2.5 * np.log(2 * min(share, 0.5))):
             found.append((number, float(weights @ past[:-128] / weights.sum()), float(np.mean(excursion))))
             past, bins, s, excursion = [], [], 0.0, []
     return found
@@ -375,6 +377,7 @@ def test_the_last_64_alarms_are_kept_and_a_view_can_last() -> None:
         ("placements", (0, -1)),
         ("placements", (1, 10_000)),
         ("placements", (0, 2**60)),
+        ("began", (0, -1)),
         ("negatives", (0, -1)),
         ("negatives", (0, 2**60)),
         ("scores", (3, np.nan)),

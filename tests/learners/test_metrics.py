@@ -410,6 +410,7 @@ def put(at: Any, value: Any) -> Any:
         ("history_rows", put((0, 1, 2), np.inf)),
         ("drift_serves", put(0, -1)),
         ("drift_negatives", put(0, 201)),
+        ("drift_began", put(0, 201)),
     ],
 )
 def test_each_part_finds_what_is_wrong_with_it(name: str, change: Any) -> None:
