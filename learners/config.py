@@ -11,7 +11,7 @@ import numpy as np
 from learners import calibration, catalogue, embedding, scaling, threshold
 from learners.algorithm import Algorithm, Traits
 from learners.arrays import Rows, Sparse, Vector
-from learners.costs import costs_of, misfit
+from learners.costs import costs_of, futile, misfit
 from learners.features import MAX_PROBLEMS, Dense, Features, SparseColumns
 from learners.figures import Figures
 from learners.labels import Labels
@@ -127,6 +127,15 @@ class Config:
         if field is not None and (detail := misfit(self.features, field)):
             problems.append(Problem("/threshold/field", detail))
         return problems
+
+    def objections(self) -> list[Problem]:
+        """What should keep settings from coming to stand, though they can be read: with them events would be refused.
+
+        Nobody asks this of what stands in a log: what a learner has learnt must not be lost to an older mistake.
+        """
+        field = None if self.threshold is None else self.threshold.field
+        detail = None if field is None else futile(self.features, field)
+        return [] if detail is None else [Problem("/threshold/field", detail)]
 
     @property
     def fixed(self) -> Config:

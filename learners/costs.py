@@ -9,10 +9,10 @@ import numpy as np
 
 from learners.arrays import Vector
 from learners.features import MAX_PROBLEMS, Dense, Features, SparseColumns
-from learners.named import Table
+from learners.named import MAX_NAME, Named, Table
 from learners.parameters import Problem, Refused, pointer, show
 
-__all__ = ["MAX_COST", "costs_of", "misfit"]
+__all__ = ["MAX_COST", "costs_of", "futile", "misfit"]
 
 MAX_COST = 1e15
 
@@ -26,6 +26,20 @@ def misfit(features: Features, field: str) -> str | None:
         numeric = [one.name for one in features.fields if one.kind != "categorical"]
         if field not in numeric:
             return f"is {show(field)}; expected one of the numeric fields: {', '.join(numeric)[:300]}"
+    return None
+
+
+def futile(features: Features, field: str) -> str | None:
+    """Why no event that is meant so carries what a miss costs under `field`; None where it may.
+
+    Hashed features declare only what numbers and texts mean: of any other name the events themselves tell.
+    """
+    if isinstance(features, Named):
+        if len(field) > MAX_NAME:
+            return f"has {len(field)} characters; expected at most {MAX_NAME}"
+        for kind, fields in (("text", features.text), ("categorical", features.categorical)):
+            if field in fields:
+                return f"is {show(field)}, which is declared as {kind}; expected a feature whose numbers are amounts"
     return None
 
 

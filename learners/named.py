@@ -75,7 +75,7 @@ class Named(Features):
     bits: int = param(18, "2^bits columns to hash into", least=4, most=24)
     text: tuple[str, ...] = param((), "fields that are text: lower-case words and pairs of neighbouring words")
     categorical: tuple[str, ...] = param((), "fields whose numbers are names, such as a customer's number")
-    log: tuple[str, ...] = param((), "numeric fields to take as sign(v) log(1 + |v|)")
+    log: tuple[str, ...] = param((), "numeric fields to take as sign(v) log(1 + |v|): nothing but numbers or null")
     KIND: ClassVar[str] = "named"
     MEMBER: ClassVar[str] = "features"
 
@@ -166,6 +166,13 @@ class Named(Features):
             tokens += [f"{name}~{word}" for word in words]
             tokens += [f"{name}~{one} {two}" for one, two in itertools.pairwise(words)]
             data += [1.0] * max(0, 2 * len(words) - 1)
+        elif (
+            (isinstance(value, bool) or not isinstance(value, (int, float)))
+            and name in self.log
+            and name not in self.categorical
+        ):
+            detail = f"is {show(value)}; expected a number or null, as its log is taken"
+            problems.add(i, pointer(name), detail)
         elif isinstance(value, (str, bool)):
             tokens.append(f"{name}={_text(value)}")
             data.append(1.0)

@@ -83,11 +83,22 @@ async def _on_validation_error(request: Request, error: Exception) -> JSONRespon
     return _problem(request, Invalid("the request is refused", problems))
 
 
+def _slashed_name(request: Request) -> bool:
+    """Whether a path that does not exist looks as if it were meant for a learner or group with a slash in its name."""
+    kind, _, rest = request.scope["path"].removeprefix("/v1/").partition("/")
+    if kind not in ("learners", "groups") or "/" not in rest:
+        return False
+    # where a name ends the path of every request of this method, or where the client took care to escape a slash
+    return request.method in ("PUT", "PATCH", "DELETE") or b"%2f" in request.scope.get("raw_path", b"").lower()
+
+
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     problem = ServiceError(str(error.detail))
-    if error.status_code == 404 and request.url.path.startswith("/v1/learners/"):
-        problem.problems.append(Problem("/name", "no such path; a learner's name holds no slash"))
+    if error.status_code == 404:
+        problem = ServiceError(f"there is no path {request.scope['path'][:200]}; the API is described at /docs")
+        if _slashed_name(request):
+            problem.problems.append(Problem("/name", "a name of a learner or group holds no slash"))
     problem.status, problem.title = error.status_code, str(error.detail)
     problem.code = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "http-error")
     response = _problem(request, problem)

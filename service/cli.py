@@ -237,8 +237,12 @@ def threshold(
         elif alerts is not None and rate is None:
             settings["rate"] = None
         with Api(url) as api:
+            before = api.learner(name)["threshold"]
             document = api.change(name, {"threshold": settings})
         print(f"{name} has the threshold of {objective}")
+        field = document["config"]["threshold"]["field"]
+        costing = f" (where {field} is 1)" if field is not None else ""
+        print(f"it was {before} and is {document['threshold']} now{costing}")
         print(json.dumps(document["config"]["threshold"], indent=2))
 
 

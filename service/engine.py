@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from learners.comparison import Comparison, GroupConfig
 from learners.config import Config
-from learners.parameters import Problem
+from learners.parameters import Problem, pointer, show
 from service.codec import Created, pack_record
 from service.errors import (
     Invalid,
@@ -97,23 +98,37 @@ class Engine:
     def members(self, group: HostedGroup) -> dict[str, Hosted]:
         """The learners of a group, in its order.
 
-        Raises `UnknownLearner` where one was deleted, `Invalid` where one was created anew that cannot be compared.
+        Raises `UnknownLearner` with all that were deleted, `Invalid` where one was created anew that cannot be
+        compared.
         """
+        gone = self.gone(group)
+        if gone:
+            told = f"{', '.join(gone)} of this group no longer {'exists' if len(gone) == 1 else 'exist'}"
+            raise UnknownLearner(f"{told}; nothing was changed. Create what is missing, or delete the group")
         members = {name: self.get(name) for name in group.config.learners}
         for name, member in members.items():
             if member.learner.config.labels.ranks is not None:
                 raise Invalid(f"{name} of this group tells ranks by now; groups compare AUCs. Nothing was changed")
         return members
 
+    def gone(self, group: HostedGroup) -> list[str]:
+        """The learners of a group that were deleted, in its order; not those that this node cannot host just now."""
+        if not self.ready:
+            return []
+        return [name for name in group.config.learners if name not in self.hosted and name not in self.unavailable]
+
     async def create(self, name: str, config: Config) -> tuple[Hosted, bool]:
         """The learner of this name and configuration, and whether it is new.
 
-        Raises `NameTaken` if the name exists with another configuration, `LimitReached`, or a `StoreError`.
+        Raises `NameTaken` if the name exists with another configuration, with each setting that differs, `Invalid` if
+        it is new and the configuration has objections, `LimitReached`, or a `StoreError`.
         """
         async with self._creating:
             hosted = self.hosted.get(name)
             new = hosted is None
             if hosted is None:
+                if problems := config.objections():
+                    raise Invalid("the configuration is refused; nothing was created", problems)
                 self._room()
                 found, new = await self._created(name, config)
                 assert isinstance(found, Hosted)
@@ -121,7 +136,8 @@ class Engine:
         if hosted.learner.config != config:
             changed = hosted.learner.config.fixed == config.fixed
             remedy = "PATCH changes what differs" if changed else "delete it first, or choose another name"
-            raise NameTaken(f"{name} exists with another configuration; {remedy}")
+            problems = list(_differences(hosted.learner.config.to_json(), config.to_json()))
+            raise NameTaken(f"{name} exists with another configuration; {remedy}", problems)
         return hosted, new
 
     async def create_group(self, name: str, config: GroupConfig) -> tuple[HostedGroup, bool]:
@@ -147,7 +163,8 @@ class Engine:
                 assert isinstance(found, HostedGroup)
                 group = found
         if group.config != config:
-            raise NameTaken(f"the group {name} exists with another configuration; delete it first")
+            problems = list(_differences(group.config.to_json(), config.to_json()))
+            raise NameTaken(f"the group {name} exists with another configuration; delete it first", problems)
         return group, new
 
     def _room(self) -> None:
@@ -282,3 +299,19 @@ class Engine:
             hosted.follow()
         elif hosted.position < head.position and hosted.failed is None and not hosted.busy:
             hosted.follow()
+
+
+def _differences(stands: Any, asked: Any, at: str = "") -> Iterator[Problem]:
+    """Each setting in which what was asked for, with its defaults, differs from what stands.
+
+    A setting that only one of them has follows from a kind or an algorithm that differs, which is given itself.
+    """
+    if isinstance(stands, Mapping) and isinstance(asked, Mapping):
+        for name in stands:
+            if name in asked:
+                yield from _differences(stands[name], asked[name], at + pointer(name))
+    elif isinstance(stands, list) and isinstance(asked, list) and len(stands) == len(asked):
+        for i, (one, other) in enumerate(zip(stands, asked, strict=True)):
+            yield from _differences(one, other, f"{at}/{i}")
+    elif stands != asked:
+        yield Problem(at, f"is {show(stands)}; by this request, with its defaults, it would be {show(asked)}")

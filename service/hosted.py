@@ -160,6 +160,8 @@ class Hosted(Logged[Learner, View]):
                 for name in CHANGEABLE
                 if getattr(config, name) != getattr(present, name)
             }
+            if "threshold" in parts and (problems := config.objections()):
+                raise Invalid("the change is refused; nothing was changed", problems)
             if parts:
                 changed = True
                 await self.append(Changed(parts))

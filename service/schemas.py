@@ -233,9 +233,7 @@ class PendingDocument(_Document):
 
     events: int
     bytes: int
-    expired: int = Field(
-        description="that were forgotten after label_ttl, or once labelled where no label means negative; ever"
-    )
+    expired: int = Field(description="that were forgotten after label_ttl, ever")
     evicted: int = Field(description="that have been forgotten because there were too many, ever")
 
 
@@ -272,6 +270,9 @@ class LearnerDocument(_Document):
     class_counts: dict[str, int] = Field(description="by class: negative and positive, or the ranks")
     ready: bool
     not_ready: str | None = Field(description="why it is not ready")
+    threshold: float | None = Field(
+        description="of the probability, as it is served now (where a miss costs 1); null for an ordinal learner"
+    )
     fit: FitDocument | None = Field(description="null for an algorithm that learns from each event as it is")
     columns: int = Field(description="feature columns that have a meaning so far")
     sources: dict[str, int] = Field(description="the number of the next new event of each source")
@@ -500,6 +501,9 @@ class Comparison(_Document):
 
     name: str
     position: int
+    gone: list[str] = Field(
+        description="learners of the group that no longer exist: what was compared stays, and nothing more can be"
+    )
     learners: list[str]
     alpha: float
     events: int

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 
 from service.routes import events, figures, groups, learners, node
-from service.routes.common import Buffered
+from service.routes.common import Buffered, known_parameters
 
 __all__ = ["Buffered", "router"]
 
-router = APIRouter(prefix="/v1")
+router = APIRouter(prefix="/v1", dependencies=[Depends(known_parameters)])
 for part in (learners, events, figures, groups, node):
     router.include_router(part.router)

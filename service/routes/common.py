@@ -5,17 +5,56 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import re
-from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Path, Request
+from fastapi.requests import HTTPConnection
 
-from learners.parameters import Problem
+from learners.parameters import Problem, pointer
 from service.engine import Engine
 from service.errors import Invalid, QueueFull, TooLarge, TooSlow, WrongType
 from service.hosted import Hosted
 
-__all__ = ["BODY", "Buffered", "Name", "TheBody", "TheEngine", "TheLearner", "TheName", "problems"]
+if TYPE_CHECKING:
+    from fastapi.dependencies.models import Dependant
+
+__all__ = [
+    "BODY",
+    "Buffered",
+    "Name",
+    "TheBody",
+    "TheEngine",
+    "TheLearner",
+    "TheName",
+    "known_parameters",
+    "problems",
+]
+
+_LISTED = 100  # problems of one query
+
+
+async def known_parameters(connection: HTTPConnection) -> None:
+    """Refuse a query with parameters that the route does not have: one that is misspelt would be ignored in silence.
+
+    Raises `Invalid` with a pointer to each of the first 100.
+    """
+    if not connection.scope["query_string"]:  # as of nearly all requests
+        return
+    known = list(_parameters(connection.scope["route"].dependant))
+    expected = f"expected {' or '.join(known)}" if known else "this request takes none"
+    found = [name for name in connection.query_params if name not in known][:_LISTED]
+    if found:
+        problems = [Problem(pointer(name), f"is no parameter here; {expected}") for name in found]
+        raise Invalid("the query is refused; nothing was changed", problems)
+
+
+def _parameters(dependant: Dependant) -> Iterator[str]:
+    """The names of the query parameters that a route's function and its dependencies take."""
+    for parameter in dependant.query_params:
+        yield parameter.alias
+    for needed in dependant.dependencies:
+        yield from _parameters(needed)
 
 
 async def the_engine(request: Request) -> Engine:

@@ -63,7 +63,9 @@ async def create(name: TheName, engine: TheEngine, body: TheBody) -> JSONRespons
     return JSONResponse(_document(name, group), status_code=201 if new else 200)
 
 
-@router.get("/groups", tags=["groups"], summary="List the groups", response_model=schemas.GroupList)
+@router.get(
+    "/groups", tags=["groups"], summary="List the groups", response_model=schemas.GroupList, responses=problems(422)
+)
 async def index(engine: TheEngine) -> JSONResponse:
     """Every group of this node, by name, and those of the store that it cannot host."""
     groups = [_document(name, engine.groups[name]) for name in sorted(engine.groups)]
@@ -189,7 +191,7 @@ async def predict(engine: TheEngine, group: TheGroup, body: TheBody) -> Response
     response_model=schemas.Comparison,
     responses=problems(404, 422, 500, 503),
 )
-async def compare(name: TheName, group: TheGroup) -> JSONResponse:
+async def compare(name: TheName, group: TheGroup, engine: TheEngine) -> JSONResponse:
     """AUCs and their differences over the window, with intervals, and tests that stay right however often one looks."""
     position, told = await group.compared()
-    return JSONResponse({"name": name, "position": position, **told})
+    return JSONResponse({"name": name, "position": position, "gone": engine.gone(group), **told})

@@ -32,6 +32,7 @@ def _document(hosted: Hosted) -> dict[str, Any]:
         "class_counts": counts,
         "ready": view.not_ready is None,
         "not_ready": view.not_ready,
+        "threshold": view.scorer.threshold,
         "fit": None
         if view.fitted_events is None
         else {
@@ -68,7 +69,13 @@ async def create(name: TheName, engine: TheEngine, body: TheBody) -> JSONRespons
     return JSONResponse(_document(hosted), status_code=201 if new else 200)
 
 
-@router.get("/learners", tags=["learners"], summary="List the learners", response_model=schemas.LearnerList)
+@router.get(
+    "/learners",
+    tags=["learners"],
+    summary="List the learners",
+    response_model=schemas.LearnerList,
+    responses=problems(422),
+)
 async def index(engine: TheEngine) -> JSONResponse:
     """Every learner of this node, by name, and those of the store that it cannot host."""
     learners = [_document(engine.hosted[name]) for name in sorted(engine.hosted)]

@@ -18,14 +18,16 @@ from learners.scaling import Scaling
 from learners.threshold import Threshold
 from service import schemas
 from service.engine import Engine
-from service.routes.common import TheEngine
+from service.routes.common import TheEngine, problems
 
 __all__ = ["router"]
 
 router = APIRouter()
 
 
-@router.get("/algorithms", tags=["node"], summary="The catalogue", response_model=schemas.Catalogue)
+@router.get(
+    "/algorithms", tags=["node"], summary="The catalogue", response_model=schemas.Catalogue, responses=problems(422)
+)
 async def catalogue() -> dict[str, Any]:
     """Every algorithm, and the settings of the other parts of a learner, with JSON schemas."""
     parts = {
@@ -41,7 +43,13 @@ async def catalogue() -> dict[str, Any]:
     return {"algorithms": [describe(name) for name in algorithms()], "parts": parts}
 
 
-@router.get("/health/live", tags=["node"], summary="Is the process alive", response_model=schemas.Health)
+@router.get(
+    "/health/live",
+    tags=["node"],
+    summary="Is the process alive",
+    response_model=schemas.Health,
+    responses=problems(422),
+)
 async def live(engine: TheEngine) -> JSONResponse:
     """200 as long as the event loop runs."""
     return JSONResponse(_health(engine))
@@ -52,7 +60,7 @@ async def live(engine: TheEngine) -> JSONResponse:
     tags=["node"],
     summary="Can it take updates",
     response_model=schemas.Health,
-    responses={503: {"description": "Not now", "model": schemas.Health}},
+    responses={503: {"description": "Not now", "model": schemas.Health}, **problems(422)},
 )
 async def ready(engine: TheEngine) -> JSONResponse:
     """200 once every learner is here and while the store answers, else 503."""

@@ -80,7 +80,7 @@ class Pending(NamedTuple):
 
     events: int
     bytes: int  # of ids (in UTF-8) and data
-    expired: int  # dropped because their time was over, or forgotten
+    expired: int  # dropped because their time was over
     evicted: int  # dropped because there was no room
 
 
@@ -199,9 +199,10 @@ class Store(Protocol):
         ...
 
     async def forget(self, learner: str, birth: bytes, ids: Sequence[str]) -> Pending:
-        """Drop these, durable on return; they count as expired. An id that is not remembered is passed over.
+        """Drop these, durable on return; they count neither as expired nor as evicted: the caller is done with them.
 
-        They leave tombstones, as many as there are; the next `serve` bounds them. `IDS` at a time are one atomic step.
+        An id that is not remembered is passed over. The others leave tombstones, as many as there are; the next `serve`
+        bounds them. `IDS` at a time are one atomic step.
         """
         ...
 

@@ -43,11 +43,17 @@ class _Served:
     bytes: int = 0
     expired: int = 0
     evicted: int = 0
+    forgotten: int = 0
     tombstones: OrderedDict[str, int] = field(default_factory=OrderedDict)  # id -> the how manieth drop it was
     removed: int = 0  # drops whose tombstones have gone
 
     def pending(self) -> Pending:
         return Pending(len(self.events), self.bytes, self.expired, self.evicted)
+
+    @property
+    def dropped(self) -> int:
+        """Ever."""
+        return self.expired + self.evicted + self.forgotten
 
     def take(self, id: str) -> bool:
         """Whether it was remembered; it is not any more."""
@@ -80,14 +86,14 @@ class _Served:
                 break
             self.take(oldest.id)
             self.bury(oldest.id)
-        excess = self.expired + self.evicted - bounds.events - self.removed
+        excess = self.dropped - bounds.events - self.removed
         self.removed += max(0, min(excess, len(events) + DROPS))
         while self.tombstones and next(iter(self.tombstones.values())) <= self.removed:
             self.tombstones.popitem(last=False)
 
     def bury(self, id: str) -> None:
         """Leave a tombstone for what was dropped and counted."""
-        self.tombstones[id] = self.expired + self.evicted
+        self.tombstones[id] = self.dropped
 
     def oldest(self, before: float, limit: int) -> Expired:
         """What has expired after the cursor, from the oldest on: as many as one reply carries."""
@@ -239,7 +245,7 @@ class MemoryStore:
         served = self._log(learner, birth).served
         for id in ids:
             if served.take(id):
-                served.expired += 1
+                served.forgotten += 1
                 served.bury(id)
         return served.pending()
 

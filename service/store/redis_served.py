@@ -218,7 +218,6 @@ for i, at in ipairs(redis.call('HMGET', KEYS[6], unpack(ids))) do
   if at and take(at) then gone[#gone + 1] = at .. ':' .. ids[i] end
 end
 if #gone > 0 then
-  expired = expired + #gone
   redis.call('RPUSH', KEYS[7], unpack(gone))
   write()
 end

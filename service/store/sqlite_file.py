@@ -16,7 +16,7 @@ CHECKPOINT_PAGES = 4096  # of 4 KiB: SQLite's own 1000 checkpoints after every t
 WAL_BYTES = 64 * 2**20  # a large snapshot swells the WAL; it is cut back to this
 
 APPLICATION = 0x72617265  # "rare", in the file's header: this file is ours
-SCHEMA = 2
+SCHEMA = 3
 FIRST = (  # of schema version 1
     """
     CREATE TABLE learner (
@@ -79,6 +79,9 @@ SERVED = (  # added by schema version 2; no cascade: millions of rows go in step
         removed INTEGER NOT NULL              -- drops whose tombstones have gone
     )""",
 )
+FORGOTTEN = (  # added by schema version 3: until then they were counted among the expired
+    "ALTER TABLE pending ADD COLUMN forgotten INTEGER NOT NULL DEFAULT 0",
+)
 
 
 def connect(path: Path, busy_seconds: float) -> tuple[sqlite3.Connection, sqlite3.Connection]:
@@ -115,7 +118,7 @@ def _prepare(db: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
         db.execute("BEGIN IMMEDIATE")
         with db:  # COMMIT, or ROLLBACK on an error
             schema = _schema(db, path)  # another process may have been first
-            for statements in (FIRST, SERVED)[schema:]:
+            for statements in (FIRST, SERVED, FORGOTTEN)[schema:]:
                 for statement in statements:
                     db.execute(statement)
             db.execute(f"PRAGMA application_id = {APPLICATION}")

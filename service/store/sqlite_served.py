@@ -28,27 +28,33 @@ class _Counts:
     expired: int = 0
     evicted: int = 0
     removed: int = 0  # drops whose tombstones have gone
+    forgotten: int = 0
 
     @classmethod
     def of(cls, db: sqlite3.Connection, learner: int) -> _Counts:
         """The learner's counts; all 0 before its first event."""
-        query = "SELECT events, bytes, expired, evicted, removed FROM pending WHERE learner = ?"
+        query = "SELECT events, bytes, expired, evicted, removed, forgotten FROM pending WHERE learner = ?"
         return cls(*db.execute(query, (learner,)).fetchone() or ())
 
     def put(self, db: sqlite3.Connection, learner: int) -> Pending:
         """Write them, and tell them."""
-        row = (learner, self.events, self.bytes, self.expired, self.evicted, self.removed)
-        db.execute("INSERT OR REPLACE INTO pending VALUES (?, ?, ?, ?, ?, ?)", row)
+        row = (learner, self.events, self.bytes, self.expired, self.evicted, self.removed, self.forgotten)
+        db.execute("INSERT OR REPLACE INTO pending VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         return self.told()
 
     def told(self) -> Pending:
         return Pending(self.events, self.bytes, self.expired, self.evicted)
 
+    @property
+    def dropped(self) -> int:
+        """Ever."""
+        return self.expired + self.evicted + self.forgotten
+
     def drop(self, size: int) -> int:
         """One event of so many bytes has gone and was counted: the how manieth drop that is."""
         self.events -= 1
         self.bytes -= size
-        return self.expired + self.evicted
+        return self.dropped
 
 
 def pending(db: sqlite3.Connection, learner: int) -> Pending:
@@ -73,7 +79,7 @@ def remember(db: sqlite3.Connection, learner: int, remembered: Sequence[Remember
         counts.bytes += size + len(data)
     most = len(events) + DROPS
     _drop(db, learner, counts, bounds, most)
-    excess = counts.expired + counts.evicted - bounds.events - counts.removed
+    excess = counts.dropped - bounds.events - counts.removed
     if excess > 0:
         counts.removed += min(excess, most)
         db.execute("DELETE FROM served WHERE learner = ? AND dropped <= ?", (learner, counts.removed))
@@ -138,14 +144,14 @@ def settle(db: sqlite3.Connection, learner: int, upto: int) -> None:
 
 
 def forget(db: sqlite3.Connection, learner: int, ids: Sequence[str]) -> Pending:
-    """Drop these, as if they had expired."""
+    """Drop these, which are done with."""
     counts = _Counts.of(db, learner)
     query = "SELECT number, length(data) FROM served WHERE learner = ? AND id = ? AND dropped IS NULL"
     for id in ids:
         row = db.execute(query, (learner, id)).fetchone()
         if row is not None:
             number, length = row
-            counts.expired += 1
+            counts.forgotten += 1
             drop = (counts.drop(len(id.encode()) + length), number)
             db.execute("UPDATE served SET dropped = ?, data = NULL WHERE number = ?", drop)
     return counts.put(db, learner)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from learners.arrays import Sparse
 from learners.features import MAX_COLUMNS, MAX_NONZERO, Features
 from learners.named import MAX_NAME, MAX_SPELT, Field, Named, Table
-from learners.parameters import Problem, Refused
+from learners.parameters import Problem, Refused, show
 from tests.learners import slow_pipeline as slow
 
 HUGE = 10**400
@@ -85,25 +85,27 @@ def test_numbers_are_taken_as_they_are_or_by_their_logarithm() -> None:
         assert row_of(features, {"amount": value}) == pytest.approx(expected, rel=1e-14)
 
 
+numbers = st.none() | st.integers(-(10**30), 10**30) | st.floats(-1e30, 1e30)
 values_of_a_feature = (
-    st.none()
+    numbers
     | st.booleans()
-    | st.integers(-(10**30), 10**30)
-    | st.floats(-1e30, 1e30)
     | st.text(max_size=8)
     | st.text("ab ,", max_size=20)
     | st.lists(st.booleans() | st.integers(-5, 5) | st.text(max_size=3) | st.floats(-9, 9), max_size=4)
 )
+MEANING: dict[str, Any] = {"text": ("a", "b"), "categorical": ("c", "a", "e"), "log": ("d", "e")}
+events_of_any_kind = st.fixed_dictionaries(
+    {}, optional={name: numbers if name == "d" else values_of_a_feature for name in "hgfedcb~=a"}
+)
 
 
 @given(
-    st.lists(st.dictionaries(st.sampled_from("abcdefgh~="), values_of_a_feature, max_size=8), max_size=6),
+    st.lists(events_of_any_kind, max_size=6),
     st.sampled_from([4, 10, 24]),
 )
 @settings(max_examples=50, deadline=None, derandomize=True)
 def test_hashing_equals_a_slow_python_version(events: list[dict[str, Any]], bits: int) -> None:
-    meaning: dict[str, Any] = {"text": ("a", "b"), "categorical": ("c", "a"), "log": ("d",)}
-    features = Named(bits=bits, **meaning)
+    features = Named(bits=bits, **MEANING)
     rows = features.encode(events)
     assert isinstance(rows, Sparse)
     assert [part.dtype for part in rows] == [np.float64, np.int64, np.int64]
@@ -111,7 +113,7 @@ def test_hashing_equals_a_slow_python_version(events: list[dict[str, Any]], bits
         cut = slice(rows.indptr[i], rows.indptr[i + 1])
         columns = rows.indices[cut].tolist()
         assert columns == sorted(set(columns))
-        expected = slow.named_row(slow.named_tokens(event, **meaning), bits)
+        expected = slow.named_row(slow.named_tokens(event, **MEANING), bits)
         assert dict(zip(columns, rows.data[cut].tolist(), strict=True)) == pytest.approx(expected, rel=1e-12, abs=1e-12)
     typed = features.encode(events, typed=True)
     assert all(a.tobytes() == b.tobytes() for a, b in zip(rows, typed, strict=True))
@@ -136,6 +138,22 @@ def test_many_tokens_are_hashed_in_portions_without_a_trace() -> None:
         cut = slice(rows.indptr[i], rows.indptr[i + 1])
         assert rows.indices[cut].tobytes() == one.indices.tobytes()
         assert rows.data[cut].tobytes() == one.data.tobytes()
+
+
+@pytest.mark.parametrize("value", ["12.50", "", "n/a", True, ["a"], [1.0], (), {}, b"1"], ids=repr)
+def test_what_is_no_number_is_refused_where_the_log_is_taken(value: Any) -> None:
+    events = [{"amount/1": 3}, {"amount/1": value}, {"amount/1": None}]
+    expected = f"is {show(value)}; expected a number or null, as its log is taken"
+    assert problems(Named(log=("fee", "amount/1")), events) == [Problem("/1/amount~11", expected)]
+    if value is not True:  # to a table that is the number 1
+        table = Table(fields=(Field("amount/1", "numeric", log=True),))
+        assert [one.pointer for one in problems(table, events)] == ["/1/amount~11"]
+
+
+def test_a_category_may_be_a_string_and_a_text_words_whatever_else_they_are() -> None:
+    features = Named(bits=24, text=("body",), categorical=("shop",), log=("body", "shop"))
+    assert row_of(features, {"shop": "a"}) == spelt(features, "shop=a")
+    assert row_of(features, {"shop": 7, "body": "one"}) == spelt(features, "shop=7", "body~one")
 
 
 EXPECTED = "expected a number, string, boolean, list of tokens or null"
@@ -211,16 +229,12 @@ def names(features: Named, event: Any) -> list[str]:
     return features.names(event, list(row_of(features, event)))
 
 
-@given(
-    st.dictionaries(st.sampled_from("abcdefgh~="), values_of_a_feature, max_size=8),
-    st.sampled_from([4, 10, 24]),
-)
+@given(events_of_any_kind, st.sampled_from([4, 10, 24]))
 @settings(max_examples=50, deadline=None, derandomize=True)
 def test_hashed_columns_are_called_as_a_slow_python_version_calls_them(event: dict[str, Any], bits: int) -> None:
-    meaning: dict[str, Any] = {"text": ("a", "b"), "categorical": ("c", "a"), "log": ("d",)}
-    features = Named(bits=bits, **meaning)
+    features = Named(bits=bits, **MEANING)
     sharing: dict[int, list[str]] = {}
-    for token, _ in slow.named_tokens(event, **meaning):
+    for token, _ in slow.named_tokens(event, **MEANING):
         here = sharing.setdefault(slow.hash_text(token) % 2**bits, [])
         here += [token] if token not in here else []
     columns = list(row_of(features, event))

@@ -413,6 +413,26 @@ def test_changes_that_are_refused(algorithm: str, values: Any, pointers: list[st
     assert [problem.pointer for problem in caught.value.problems] == pointers
 
 
+@pytest.mark.parametrize(
+    ("field", "detail"),
+    [
+        ("body", "is 'body', which is declared as text; expected a feature whose numbers are amounts"),
+        ("shop", "is 'shop', which is declared as categorical; expected a feature whose numbers are amounts"),
+        ("f" * 257, "has 257 characters; expected at most 256"),
+        ("amount", None),
+        ("anything else", None),
+        ("f" * 256, None),
+    ],
+)
+def test_what_a_miss_costs_is_no_name_and_no_text(field: str, detail: str | None) -> None:
+    features = {"kind": "named", "text": ["body"], "categorical": ["shop"], "log": ["amount"]}
+    plain = Config.of({"algorithm": "fofo", "features": features})
+    assert plain.objections() == []
+    config = plain.changed({"threshold": {"objective": "cost", "field": field}})  # a log may hold it
+    assert config.objections() == ([] if detail is None else [Problem("/threshold/field", detail)])
+    assert Config.of(config.to_json()) == config
+
+
 def test_events_too_long_for_the_buffers_are_refused_where_there_are_buffers() -> None:
     event = (list(range(2000)), [1.0] * 2000)
     features = {"kind": "sparse", "dim": 5000}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from learners.config import Config
 from service.store import Store
 from service.store.memory import MemoryStore
 from tests.service.nodes import digest, posted, replayed, serving
@@ -142,6 +143,7 @@ async def test_a_refused_change_changes_nothing(case: str) -> None:
         ("dense", {"threshold": {"objective": "cost", "field": "3"}}, "/threshold/field"),
         ("dense", {"threshold": {"objective": "cost", "field": "amount"}}, "/threshold/field"),
         ("table", {"threshold": {"objective": "cost", "field": "shop"}}, "/threshold/field"),
+        ("named", {"threshold": {"objective": "cost", "field": "shop"}}, "/threshold/field"),
         ("ordinal", {"late": {"unlabelled": "negative"}}, "/late/unlabelled"),
         ("ordinal", {"threshold": {"objective": "fixed"}}, "/threshold"),
     ],
@@ -154,6 +156,32 @@ async def test_a_change_has_to_go_with_what_is_fixed(setup: str, values: dict[st
         assert reply.status_code == 422
         assert [one["pointer"] for one in reply.json()["errors"]] == [pointer]
         assert (await digest(http))[1] == before[1]
+
+
+async def test_a_cost_that_no_event_carries_is_refused_but_read_from_a_log(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unfit = {"threshold": {"objective": "cost", "field": "shop"}}
+    async with serving(store) as (http, _):
+        await fed(http)
+        for reply in (
+            await http.put("/learners/b", json={**NAMED, **unfit}),
+            await http.patch("/learners/a", json=unfit),
+        ):
+            assert (reply.status_code, reply.json()["code"]) == (422, "invalid")
+            assert [one["pointer"] for one in reply.json()["errors"]] == ["/threshold/field"]
+        assert (await http.get("/learners/b")).status_code == 404
+        with monkeypatch.context() as earlier:  # as an earlier build took it
+            earlier.setattr(Config, "objections", lambda _: [])
+            assert (await http.patch("/learners/a", json=unfit)).status_code == 200
+            assert (await http.put("/learners/b", json={**NAMED, **unfit})).status_code == 201
+        at = await digest(http)
+    async with serving(store) as (http, _):
+        assert await digest(http) == at
+        assert (await http.put("/learners/b", json={**NAMED, **unfit})).status_code == 200
+        assert (await http.patch("/learners/a", json={"figures": {"k": 3}})).status_code == 200
+        assert (await http.patch("/learners/a", json={"threshold": {"objective": "f1"}})).status_code == 200
+        assert (await http.patch("/learners/a", json=unfit)).status_code == 422
 
 
 async def test_no_change_is_no_record_and_an_unknown_learner_none(store: Store) -> None:

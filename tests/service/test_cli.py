@@ -51,6 +51,12 @@ def config(server: Process, name: str) -> dict[str, Any]:
     return found
 
 
+def served_threshold(server: Process, name: str) -> float:
+    figures = httpx.get(f"{server.url}/v1/learners/{name}/metrics", trust_env=False).raise_for_status().json()
+    found: float = figures["threshold"]
+    return found
+
+
 # create
 
 
@@ -238,10 +244,14 @@ def test_a_threshold_may_change(server: Process, options: list[object], settings
     name = f"changes-{options[0]}"
     named = ["--algorithm", "loam-ada", "--features", "named"]
     run(server, "create", name, *named)
+    before = served_threshold(server, name)
     result = run(server, "threshold", name, *options)
-    assert result.stdout.startswith(f"{name} has the threshold of {options[0]}\n")
+    told, moved, settings_told = result.stdout.split("\n", 2)
+    assert told == f"{name} has the threshold of {options[0]}"
+    costing = " (where amount is 1)" if "--cost-field" in options else ""
+    assert moved == f"it was {before} and is {served_threshold(server, name)} now{costing}"
     found = config(server, name)["threshold"]
-    assert json.loads(result.stdout.partition("\n")[2]) == found
+    assert json.loads(settings_told) == found
     assert found["objective"] == options[0]
     assert {key: found[key] for key in settings} == settings
     run(server, "create", f"{name}-new", *named, "--threshold", *options)

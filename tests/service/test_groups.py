@@ -87,6 +87,7 @@ async def test_create_list_show_delete(store: Store) -> None:
         assert (await http.put(URL, json={**GROUP, "alpha": 0.05})).status_code == 200
         other = await http.put(URL, json={**GROUP, "window": 5})
         assert (other.status_code, other.json()["code"]) == (409, "name-taken")
+        assert [one["pointer"] for one in other.json()["errors"]] == ["/window"]
         await http.put("/groups/one", json={"learners": ["two", "one"]})  # learners and groups have names of their own
         listed = (await http.get("/groups")).json()["groups"]
         assert [one["name"] for one in listed] == ["g", "one"]
@@ -223,8 +224,17 @@ async def test_without_a_member_nothing_is_learnt_but_the_comparison_stays(store
             assert (reply.status_code, reply.json()["code"]) == (404, "unknown-learner")
             assert "two" in reply.json()["detail"]
         assert await settled(engine) == before
-        assert await compared(http) == found
+        assert found["gone"] == []
+        assert await compared(http) == {**found, "gone": ["two"]}
+        await http.delete("/learners/three")
+        assert (await compared(http))["gone"] == ["two", "three"]
+        reply = await http.post(f"{URL}/update", json={"events": labelled(60, 70)})
+        assert reply.status_code == 404
+        assert reply.json()["detail"].startswith("two, three of this group no longer exist; nothing was changed")
+        assert (await settled(engine))["one"] == before["one"]
+        await http.put("/learners/three", json=MEMBERS["three"])
         await http.put("/learners/two", json=MEMBERS["two"])  # another one under the same name takes its place
+        assert (await compared(http))["gone"] == []
         assert (await posted(http, f"{URL}/update", labelled(60, 70)))["compared"] == 10
         await http.delete("/learners/two")
         await http.put("/learners/two", json={**SETUPS["ordinal"], "features": MEMBERS["one"]["features"]})

@@ -13,6 +13,7 @@ import pytest
 
 from service import examples
 from tests.service.apps import DENSE, client, events
+from tests.service.test_late_labels import FIELDS
 
 URL = "/v1/learners/fraud"
 
@@ -39,6 +40,34 @@ async def test_create_is_idempotent_and_a_name_keeps_its_configuration(http):
     assert other.json()["code"] == "name-taken"
     assert (await http.put("/v1/learners/second", json=DENSE)).status_code == 201
     assert [one["name"] for one in (await http.get("/v1/learners")).json()["learners"]] == ["fraud", "second"]
+
+
+async def test_a_name_that_is_taken_says_by_what(http):
+    await http.patch(URL, json={"threshold": {"objective": "fixed", "value": 0.25}, "late": {"label_ttl": 60}})
+    reply = await http.put(URL, json=DENSE)
+    told = reply.json()
+    assert (reply.status_code, told["code"]) == (409, "name-taken")
+    assert told["detail"] == "fraud exists with another configuration; PATCH changes what differs"
+    says = "is {}; by this request, with its defaults, it would be {}".format
+    assert {one["pointer"]: one["detail"] for one in told["errors"]} == {
+        "/threshold/objective": says("'fixed'", "'f1-window'"),
+        "/threshold/value": says(0.25, 0.5),
+        "/late/label_ttl": says(60.0, 7776000.0),
+    }
+    other = {**DENSE, "algorithm": "cbr", "features": {"kind": "table", "fields": FIELDS}, "seed": 3}
+    told = (await http.put(URL, json=other)).json()
+    assert told["detail"].endswith("delete it first, or choose another name")
+    pointers = {one["pointer"] for one in told["errors"]}
+    assert pointers >= {"/algorithm", "/features/kind", "/seed", "/threshold/objective"}
+    assert "/features/dim" not in pointers  # a table has none
+    table = {"algorithm": "cbr", "features": {"kind": "table", "fields": FIELDS}}
+    assert (await http.put("/v1/learners/table", json=table)).status_code == 201
+    table["features"] = {"kind": "table", "fields": [FIELDS[0], {**FIELDS[1], "categories": 9}]}
+    told = (await http.put("/v1/learners/table", json=table)).json()
+    assert [tuple(one.values()) for one in told["errors"]] == [("/features/fields/1/categories", says(4, 9))]
+    table["features"] = {"kind": "table", "fields": FIELDS[:1]}
+    told = (await http.put("/v1/learners/table", json=table)).json()
+    assert [one["pointer"] for one in told["errors"]] == ["/features/fields"]
 
 
 async def test_update_says_what_became_of_each_event(http):
@@ -370,10 +399,11 @@ async def test_odd_names_are_refused(http, name):
 
 
 async def test_a_slash_in_a_name_is_pointed_at(http):
-    for name in ("a/b", "a%2Fb"):
-        assert [one["pointer"] for one in (await http.put(f"/v1/learners/{name}", json=DENSE)).json()["errors"]] == [
-            "/name"
-        ]
+    for path in ("learners/a/b", "learners/a%2Fb", "groups/a%2fb"):
+        told = (await http.put(f"/v1/{path}", json=DENSE)).json()
+        assert [one["pointer"] for one in told["errors"]] == ["/name"]
+    for reply in (await http.delete("/v1/learners/a/b"), await http.get("/v1/learners/a%2Fb")):
+        assert (reply.status_code, reply.json()["errors"]) == (404, told["errors"])
 
 
 async def test_an_event_too_long_for_the_buffers_is_refused(http):
@@ -386,10 +416,66 @@ async def test_an_event_too_long_for_the_buffers_is_refused(http):
 
 
 async def test_unknown_paths_and_methods_are_problems_too(http):
-    missing, wrong = await http.get("/v1/nothing"), await http.delete("/v1/learners")
-    assert (missing.status_code, missing.json()["code"]) == (404, "not-found")
+    for method, path in (
+        ("GET", "/v1/nothing"),
+        ("GET", "/v1/learners/fraud/metrcs"),
+        ("POST", "/v1/learners/fraud/snapshots/1/load"),
+        ("PUT", "/nothing/of/ours"),
+        ("GET", f"/{'long' * 100}"),
+    ):
+        missing = await http.request(method, path)
+        told = missing.json()
+        assert (missing.status_code, told["code"], told["title"], told["errors"]) == (404, "not-found", "Not Found", [])
+        assert told["detail"] == f"there is no path {path[:200]}; the API is described at /docs"
+    wrong = await http.delete("/v1/learners")
     assert (wrong.status_code, wrong.json()["code"]) == (405, "method-not-allowed")
     assert wrong.headers["allow"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "known"),
+    [
+        ("GET", "/v1/learners", ""),
+        ("GET", "/v1/health/ready", ""),
+        ("GET", "/v1/algorithms", ""),
+        ("PUT", URL, ""),
+        ("DELETE", URL, ""),
+        ("POST", f"{URL}/update", ""),
+        ("POST", f"{URL}/predict", "explain"),
+        ("GET", f"{URL}/metrics/stream", ""),
+        ("GET", f"{URL}/metrics/curves", "points"),
+        ("GET", f"{URL}/alarms", "since"),
+        ("GET", "/v1/groups/any/compare", ""),
+    ],
+)
+async def test_unknown_query_parameters_are_refused(http, method, path, known):
+    before = await state_of(http)
+    reply = await http.request(method, path, params={"a/b": "1", "Explain": ""}, json={"events": []})
+    expected = f"is no parameter here; {f'expected {known}' if known else 'this request takes none'}"
+    told = reply.json()
+    assert (reply.status_code, told["code"]) == (422, "invalid")
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert [(one["pointer"], one["detail"]) for one in told["errors"]] == [("/a~1b", expected), ("/Explain", expected)]
+    assert await state_of(http) == before
+
+
+async def test_all_known_query_parameters_are_listed_and_taken(http):
+    reply = await http.get(f"{URL}/metrics/history?form=1")
+    (problem,) = reply.json()["errors"]
+    assert problem["pointer"] == "/form"
+    names = problem["detail"].removeprefix("is no parameter here; expected ").split(" or ")
+    assert {"from", "to", "step", "by"} <= set(names)
+    documented = (await http.get("/openapi.json")).json()["paths"]["/v1/learners/{name}/metrics/history"]["get"]
+    assert sorted(names) == sorted(one["name"] for one in documented["parameters"] if one["in"] == "query")
+    for query in ("from=1&to=5", "step=2&by=events", ""):
+        assert (await http.get(f"{URL}/metrics/history?{query}")).status_code == 200
+    many = await http.get(URL, params={f"p{i}": 1 for i in range(1000)})
+    assert len(many.json()["errors"]) == 100
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/", "/static/dashboard.css"])
+async def test_what_is_not_of_the_api_takes_any_parameters(http, path):
+    assert (await http.get(f"{path}?utm_source=mail")).status_code == 200
 
 
 async def test_the_number_of_learners_is_bounded():

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from service.errors import StoreUnavailable
-from service.store import Bounds, Entry, Head, open_store, sqlite, sqlite_file, sqlite_served
+from service.store import Bounds, Entry, Head, Pending, open_store, sqlite, sqlite_file, sqlite_served
 from service.store.sqlite import STALE_SECONDS, SqliteStore
 from tests.service.logs import BIRTH, UNBOUNDED, event, events, filled, record, served, token, whole_log
 
@@ -323,8 +323,34 @@ async def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
     await store.close()
     with other_process(path) as other:
         other.execute("PRAGMA user_version = 7")
-    with pytest.raises(StoreUnavailable, match="has schema version 7; this rarestream reads versions 1 to 2"):
+    with pytest.raises(StoreUnavailable, match="has schema version 7; this rarestream reads versions 1 to 3"):
         await SqliteStore.open(path)
+
+
+async def test_a_file_of_the_second_version_keeps_what_it_remembers(path: Path) -> None:
+    with other_process(path) as other:
+        for statement in (*sqlite_file.FIRST, *sqlite_file.SERVED):
+            other.execute(statement)
+        other.execute(f"PRAGMA application_id = {sqlite_file.APPLICATION}")
+        other.execute("PRAGMA user_version = 2")
+        other.execute("INSERT INTO learner VALUES (1, 'a', ?, 2, 0, 0)", (BIRTH,))
+        other.executemany("INSERT INTO entry VALUES (1, ?, ?, ?)", [(1, BIRTH, b"created"), (2, *record(2))])
+        for number, (id, at, data) in enumerate(events(0, 4), 1):
+            dropped = 1 if number == 1 else None
+            other.execute(
+                "INSERT INTO served VALUES (?, 1, ?, ?, ?, ?)", (number, id, at, dropped, None if dropped else data)
+            )
+        other.execute("INSERT INTO pending VALUES (1, 3, 33, 1, 0, 0)")
+    store = await SqliteStore.open(path)
+    try:
+        assert await store.pending("a", BIRTH) == Pending(3, 33, 1, 0)
+        assert await store.forget("a", BIRTH, ["2"]) == Pending(2, 22, 1, 0)
+        assert await store.recall("a", BIRTH, ["0", "1", "2", "3"]) == [True, event(1), True, event(3)]
+        bounds = Bounds(events=1, bytes=2**53, before=-math.inf)
+        assert await store.serve("a", BIRTH, record(3), [], bounds) == Pending(1, 11, 1, 1)
+        assert await store.recall("a", BIRTH, ["0", "1", "2", "3"]) == [None, True, None, event(3)]
+    finally:
+        await store.close()
 
 
 async def test_a_file_of_the_first_version_is_brought_up_to_date(path: Path) -> None:
