@@ -364,7 +364,8 @@ class Drift:
     def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
         """What no stream can have led to in a state of the right shapes. O(1): the state is bounded."""
         arrays = DriftState(**state)  # type: ignore[arg-type]
-        yield from counters({name: state[name] for name in ("placements", "began", "negatives", "serves", "blocks", "by_kind")})
+        counted = ("placements", "began", "negatives", "serves", "blocks", "by_kind")
+        yield from counters({name: state[name] for name in counted})
         yield from outside("distances", arrays.distances, 0.0, 1.0)
         yield from outside("recent", arrays.recent, 0.0, 1.0)
         if (arrays.recent[:, 0] > arrays.recent[:, 1]).any():
