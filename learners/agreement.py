@@ -3,7 +3,7 @@
 Some things are kept in more than one part, for each to be read without the others: how many events there were, when
 those of the window came, what was said of an event that has an id. A part moves on trusting the others to agree. So a
 correction takes out of the figures what the ids say that was counted, and a row of the history is due after so many
-events of the window. See `soundness.py` for the parts.
+events of the window and of those served. See `soundness.py` for the parts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ Arrays = dict[str, NDArray[np.generic]]
 def of_figures(state: Arrays, part: str, size: int, stride: int) -> Issues:
     """Where the window, traffic and history of a learner's figures are not of the same events. O(window).
 
-    The window's arrays are called `part` + span and clocks; it holds `size` events, and a row is due every `stride`.
+    The window's arrays are called `part` + span and clocks; it holds `size` events, and a row is due every `stride`
+    steps (see `history.py`).
     """
     first, following = state[f"{part}span"].tolist()
     if state["traffic_span"].tolist() != [first, following]:
@@ -38,10 +39,13 @@ def of_figures(state: Arrays, part: str, size: int, stride: int) -> Issues:
     if not np.array_equal(clocks, others, equal_nan=True):
         yield "traffic_clocks", "are not those of the window"
     rows = int(state["history_count"][0])
-    if rows != following // stride:
-        yield "history_count", f"is {rows} after {following} events"
+    served = int(state["traffic_served"][0])
+    if rows != (following + served) // stride:
+        yield "history_count", f"is {rows} after {following} labelled events and {served} served ones"
     elif rows:
-        latest = float(state["history_rows"][0, rows % ROWS, 1])
+        events, latest, met = state["history_rows"][0, rows % ROWS, :3].tolist()
+        if events > following or met > served:
+            yield "history_rows", "has events that are yet to come"
         if not math.isnan(latest) and not latest <= float(state["traffic_clock"][0]):
             yield "history_rows", "has a clock that is yet to come"
 

@@ -1,9 +1,12 @@
-"""Figures over the whole stream in bounded room: rows at every so many events, thinned with their age.
+"""Figures over the whole stream in bounded room: rows at every so many steps, thinned with their age.
 
-A row is due after every `stride` events, the n-th after n strides. Level j keeps the last `ROWS` rows whose number n is
-a multiple of 2^j; a level is added just before the one below it would forget a row that nothing else holds. So the
-levels together cover everything since the start, finely near its end: a row that is `a` strides old is never more than
-a / 16 + 1 strides from a neighbour. A row takes O(columns) per level it is in, two levels on average.
+A step is an event that was served under an id, or a labelled one that was learnt; an event whose label comes later is
+two. A row is due after every `stride` steps, the n-th after n strides: also while a learner serves, and no label comes.
+
+Level j keeps the last `ROWS` rows whose number n is a multiple of 2^j; a level is added just before the one below it
+would forget a row that nothing else holds. So the levels together cover everything since the start, finely near its
+end: a row that is `a` strides old is never more than a / 16 + 1 strides from a neighbour. A row takes O(columns) per
+level it is in, two levels on average.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ ROWS = 64  # of a level
 LEVELS = 32  # at most: 2^37 rows until the first of them is forgotten
 
 Axis = Literal["events", "clock"]
+_FIRST = ("events", "clock", "served")  # columns
+_EVENTS, _CLOCK, _SERVED = range(3)  # their places
 
 
 def _levels(count: int) -> int:
@@ -32,29 +37,32 @@ def _levels(count: int) -> int:
 
 
 class History:
-    """Rows of figures by columns, of which the first are `events` and `clock`; NaN stands for undefined.
+    """Rows of figures by columns, of which the first are `events`, `clock` and `served`; NaN stands for undefined.
+
+    `events` were learnt with their labels, and `served` under an id, since the start: a row's steps are their sum.
 
     The state is `count` (1,), how many rows there were, and `rows` (levels, ROWS, columns): the row of number n stands
     in level j at (n / 2^j) % ROWS. The shape follows from the count; see `shapes`.
     """
 
     def __init__(self, columns: tuple[str, ...], stride: int) -> None:
-        if columns[:2] != ("events", "clock"):
-            raise ValueError(f"the columns begin with {columns[:2]}; expected events and clock")
+        if columns[: len(_FIRST)] != _FIRST:
+            raise ValueError(f"the columns begin with {columns[: len(_FIRST)]}; expected {', '.join(_FIRST)}")
         self.columns = columns
         self.stride = stride
         self.count: Counts = np.zeros(1, dtype=np.int64)
         self.rows: Cube = np.zeros((1, ROWS, len(columns)))
 
-    def due(self, events: int) -> int:
-        """How many events after `events` the next row is due: 1 to stride."""
-        return self.stride - events % self.stride
+    def due(self, steps: int) -> int:
+        """How many steps after `steps`, which are no fewer than the last row's, the next row is due; 0: it is now."""
+        return (int(self.count[0]) + 1) * self.stride - steps
 
     def add(self, row: Vector) -> None:
-        """Take the row (columns,) that is due: its events are a stride more than those of the last one."""
+        """Take the row (columns,) that is due: its steps are a stride more than those of the last one."""
         number = int(self.count[0]) + 1
-        if row[0] != number * self.stride:
-            raise ValueError(f"a row of {row[0]:g} events; expected {number * self.stride}")
+        steps = row[_EVENTS] + row[_SERVED]
+        if steps != number * self.stride:
+            raise ValueError(f"a row of {steps:g} steps; expected {number * self.stride}")
         if _levels(number) > len(self.rows):
             self._deepen()
         for level, rows in enumerate(self.rows):
@@ -83,7 +91,7 @@ class History:
 
     def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
         """What no events can have led to in a state of the right shapes. O(rows)."""
-        wrong = list(outside("count", state["count"], 0, MAX_COUNT // self.stride))
+        wrong = list(outside("count", state["count"], 0, 2 * MAX_COUNT // self.stride))  # of events, and of served ones
         yield from wrong
         if wrong:
             return
@@ -99,10 +107,14 @@ class History:
             newest = count >> level
             numbers = np.arange(max(1, newest - ROWS + 1), newest + 1)
             kept = part[numbers % ROWS]
-            if (kept[:, 0] != (numbers << level) * float(self.stride)).any():
-                yield "rows", f"has events in level {level} that are not those of rows {1 << level} strides apart"
+            counts = kept[:, [_EVENTS, _SERVED]]
+            if (counts.sum(axis=1) != (numbers << level) * float(self.stride)).any():  # true for NaN
+                yield "rows", f"has steps in level {level} that are not those of rows {1 << level} strides apart"
                 return
-            clocks = kept[:, 1]
+            if (counts < 0).any() or (counts % 1 != 0).any() or (counts[1:] < counts[:-1]).any():
+                yield "rows", f"has events in level {level} that are not whole, or become fewer"
+                return
+            clocks = kept[:, _CLOCK]
             known = clocks[np.isnan(clocks).sum() :]  # the clock never goes back, nor becomes unknown
             if np.isnan(known).any() or (known[1:] < known[:-1]).any():
                 yield "rows", f"has a clock that goes back in level {level}"
@@ -135,9 +147,9 @@ class HistoryView(NamedTuple):
     ) -> list[dict[str, Any]]:
         """The rows from `start` to `stop` on an axis (both allowed), ascending, as dicts by column; None for NaN.
 
-        With `step` only the last one of each (k step, (k + 1) step], k a whole number, so the same rows are left
-        whatever `start` is. By "clock" rows of an unknown clock are left out. Raises ValueError where `step` is not
-        above 0.
+        Rows between which nothing was learnt have the same place on the axis "events". With `step` only the last one
+        of each (k step, (k + 1) step], k a whole number, so the same rows are left whatever `start` is. By "clock"
+        rows of an unknown clock are left out. Raises ValueError where `step` is not above 0.
         """
         if step is not None and not step > 0.0:
             raise ValueError(f"step is {step}; expected more than 0")
@@ -150,13 +162,15 @@ class HistoryView(NamedTuple):
             rows = rows[[a != b for a, b in pairwise(interval)] + [True]]
         return self._as_dicts(rows)
 
-    def since(self, events: int) -> list[dict[str, Any]]:
-        """The rows after so many events, as `points` gives them."""
+    def since(self, number: int) -> list[tuple[int, dict[str, Any]]]:
+        """The rows after row `number`, each behind its own number, as `points` gives them."""
         rows = self._ascending()
-        return self._as_dicts(rows[rows[:, 0] > events])
+        numbers = (rows[:, _EVENTS] + rows[:, _SERVED]) / self.stride
+        later = numbers > number
+        return list(zip(map(int, numbers[later].tolist()), self._as_dicts(rows[later]), strict=True))
 
     def _ascending(self) -> Matrix:
-        """The rows of all levels, (n, columns), in the order of their events, each once."""
+        """The rows of all levels, (n, columns), in the order of their numbers, each once."""
         parts, upto = [], int(self.met[0])  # the number of the newest row not taken yet
         for level, part in enumerate(self.rows):
             oldest = max(1, (int(self.met[0]) >> level) - ROWS + 1)
@@ -170,7 +184,7 @@ class HistoryView(NamedTuple):
         points: list[dict[str, Any]] = []
         for row in rows.tolist():
             point = {name: None if math.isnan(x) else x for name, x in zip(self.columns, row, strict=True)}
-            points.append({**point, "events": int(row[0])})
+            points.append({**point, "events": int(row[_EVENTS]), "served": int(row[_SERVED])})
         return points
 
 

@@ -297,7 +297,8 @@ class Learner:
         scores = Scores(served.scores, served.decisions, served.probabilities, served.thresholds)
         clocks = self.metrics.tick(served.times)
         self._decision.note(scores, clocks, served.ready)
-        self.metrics.serve(served.hashes, served.scores, served.decisions, clocks, served.ready)
+        said = served.scores, served.thresholds, served.decisions
+        self.metrics.serve(served.hashes, *said, clocks, served.ready)
 
     def _change(self, config: Config) -> None:
         """Go on with other settings; what was learnt stays."""

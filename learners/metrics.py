@@ -5,7 +5,7 @@ Every figure is about scores and decisions that were made before the label was k
     window   exact figures of the last `size` labelled events, or `seconds`    `window.py`
     sketch   the same since the start, in fixed room, with bounds              `sketch.py`
     traffic  clock, delays of labels, coverage, rates                          `traffic.py`
-    history  the window's figures every so many events, thinned with age       `history.py`
+    history  the window's figures at every so many steps, thinned with age     `history.py`
     drift    alarms: a fall of the AUC, a change of the scores                 `drift.py`
 
 All of it is part of the deterministic state: the same to the bit however the stream is cut into calls.
@@ -34,6 +34,7 @@ __all__ = ["HISTORY_COLUMNS", "Metrics", "MetricsView", "history_stride"]
 HISTORY_COLUMNS = (
     "events",
     "clock",
+    "served",
     "auc",
     "auc_low",
     "auc_high",
@@ -62,7 +63,7 @@ HISTORY_COLUMNS = (
     "positives",
     "alerts",
 )
-_WHOLE = ("events", "positives", "alerts")
+_WHOLE = ("positives", "alerts")
 _DUPLICATES, _CORRECTIONS, _ASSUMED = range(3)
 
 
@@ -73,9 +74,9 @@ class _Part(Protocol):
 
 
 def history_stride(size: int) -> int:
-    """Events between two rows of the history of a window of `size`.
+    """Steps (see `history.py`) between two rows of the history of a window of `size`.
 
-    A row takes a pass over the window: so many events apart, that is well under a microsecond for each of them.
+    A row takes a pass over the window: so many steps apart, that is well under a microsecond for each of them.
     """
     return 1 << (max(64, -(-size // 64)) - 1).bit_length()
 
@@ -112,6 +113,11 @@ class Metrics:
     def events(self) -> int:
         """Labelled events learnt."""
         return self._window.events
+
+    @property
+    def steps(self) -> int:
+        """Labelled events learnt, and events served under an id: what the rows of the history are counted by."""
+        return self._window.events + self._traffic.served
 
     @property
     def counts(self) -> Counts:
@@ -153,18 +159,22 @@ class Metrics:
         scores = np.where(np.isnan(scores), 0.0, scores)
         start = 0
         while start < n:
-            stop = min(n, start + self._history.due(first + start))
+            stop = min(n, start + self._history.due(self.steps))
             cut = slice(start, stop)
             self._window.learn(scores[cut], probabilities[cut], y[cut], decisions[cut], clocks[cut])
             self._traffic.learn(clocks[cut], delays[cut], hashes[cut], late[cut])
-            if self.events % self._history.stride == 0:
-                self._history.add(self._row(float(thresholds[stop - 1]), float(clocks[stop - 1])))
+            self._note(float(thresholds[stop - 1]), float(clocks[stop - 1]))
             start = stop
         self._sketch.learn(scores, probabilities, y, decisions)
         self._drift.learn(scores, y, first, clocks)
 
-    def _row(self, threshold: float, clock: float) -> Vector:
-        """The row of the history that is due at this moment; the clock of traffic may be that of a later event."""
+    def _note(self, threshold: float, clock: float) -> None:
+        """Add the row of the history that is due at this moment, if one is.
+
+        `threshold` is that of the last event, and `clock` that at it: the one of traffic may be that of a later event.
+        """
+        if self._history.due(self.steps):
+            return
         window, _ = self._window.view().figures(self.settings)
         traffic, _ = self._traffic.view()._replace(clock=clock).figures("window")
         low, high = window["auc_interval"] or (None, None)
@@ -173,27 +183,39 @@ class Metrics:
             **traffic,
             "events": self.events,
             "clock": clock,
+            "served": self._traffic.served,
             "auc_low": low,
             "auc_high": high,
             "threshold": threshold,
             "positives": window["class_counts"]["positive"],
             "alerts": window["confusion"]["tp"] + window["confusion"]["fp"],
         }
-        return np.array([math.nan if figures[name] is None else figures[name] for name in HISTORY_COLUMNS])
+        row = [math.nan if figures[name] is None else figures[name] for name in HISTORY_COLUMNS]
+        self._history.add(np.array(row))
 
     def serve(
-        self, hashes: Words, scores: Vector, decisions: NDArray[np.int64], clocks: Vector, ready: bool = True
+        self,
+        hashes: Words,
+        scores: Vector,
+        thresholds: Vector | None,
+        decisions: NDArray[np.int64],
+        clocks: Vector,
+        ready: bool = True,
     ) -> None:
         """Take n events that were answered without a label: columns of (n,) in order, as in `learn`.
 
-        What was said before the learner was `ready` is no reference: that it changes then is no drift.
+        `thresholds` may be unknown (None). What was said before the learner was `ready` is no reference: that it
+        changes then is no drift.
         """
         self._view = None
-        self._traffic.serve(hashes, decisions)
+        start = 0
+        while start < len(hashes):
+            stop = start + self._traffic.serve(hashes[start:], decisions[start:], self._history.due(self.steps))
+            self.advance(float(clocks[stop - 1]))
+            self._note(math.nan if thresholds is None else float(thresholds[stop - 1]), float(clocks[stop - 1]))
+            start = stop
         if ready:
             self._drift.serve(np.where(np.isnan(scores), 0.0, scores), self.events, clocks)
-        if len(clocks):
-            self.advance(float(clocks[-1]))
 
     def advance(self, clock: float) -> None:
         """Nothing happened until `clock` (NaN: unknown), no earlier than any so far: what is too old leaves the window.
@@ -383,6 +405,7 @@ class MetricsView(NamedTuple):
             "assumed": int(self.counters[_ASSUMED]),
             "served": {"events": served, "labelled": labelled, "alert_rate": alert_rate},
             "clock": None if math.isnan(traffic.clock) else traffic.clock,
+            "settings": self.settings.to_json(),
             "window": {"size": self.size, "seconds": self.seconds, **scopes["window"]},
             "since_start": scopes["since_start"],
             "undefined": undefined,
@@ -400,11 +423,17 @@ class MetricsView(NamedTuple):
         by: Axis = "events",
     ) -> dict[str, Any]:
         """The window's figures over time; see `HistoryView.points`. Raises ValueError for a `step` not above 0."""
-        return {"columns": list(self.rows.columns), "points": _whole(self.rows.points(start, stop, step, by))}
+        points = self.rows.points(start, stop, step, by)
+        return {"columns": list(self.rows.columns), "points": [_whole(point) for point in points]}
 
-    def points_since(self, events: int) -> list[dict[str, Any]]:
-        """The points of the history after so many events."""
-        return _whole(self.rows.since(events))
+    @property
+    def point_count(self) -> int:
+        """Points of the history so far: the number of the latest one."""
+        return int(self.rows.met[0])
+
+    def points_since(self, number: int) -> list[tuple[int, dict[str, Any]]]:
+        """The points of the history after the one of that number, each behind its own."""
+        return [(one, _whole(point)) for one, point in self.rows.since(number)]
 
     @property
     def alarm_counts(self) -> dict[str, int]:
@@ -421,6 +450,6 @@ class MetricsView(NamedTuple):
         return self.drift.alarms(since)
 
 
-def _whole(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The points, their counts as whole numbers."""
-    return [{**point, **{name: int(point[name]) for name in _WHOLE}} for point in points]
+def _whole(point: dict[str, Any]) -> dict[str, Any]:
+    """The point, these counts as whole numbers too."""
+    return {**point, **{name: int(point[name]) for name in _WHOLE}}

@@ -29,6 +29,7 @@ __all__ = ["ORDINAL_HISTORY", "OrdinalFigures", "OrdinalMetrics", "OrdinalMetric
 ORDINAL_HISTORY = (
     "events",
     "clock",
+    "served",
     "mae",
     "mse",
     "accuracy",
@@ -37,7 +38,7 @@ ORDINAL_HISTORY = (
     "label_coverage",
     "events_per_second",
 )
-_STRIDE = 64  # events between rows of the history
+_STRIDE = 64  # steps between rows of the history
 _LEAST = 64  # slots of the ring at first
 _TOLD = ("label_delay_median", "label_delay_p90", "label_coverage", "events_per_second")  # by the traffic
 
@@ -155,6 +156,11 @@ class OrdinalMetrics:
         return int(self.arrays.span[1])
 
     @property
+    def steps(self) -> int:
+        """Labelled events learnt, and events served under an id: what the rows of the history are counted by."""
+        return self.events + self._traffic.served
+
+    @property
     def clock(self) -> float:
         """The largest time so far, in seconds; NaN before there was one."""
         return self._traffic.clock
@@ -184,23 +190,33 @@ class OrdinalMetrics:
         """Count n new events: their ranks `y`, and the ranks `decisions` predicted before; columns of (n,)."""
         start = 0
         while start < len(y):
-            cut = slice(start, start + self._history.due(self.events))
+            cut = slice(start, min(len(y), start + self._history.due(self.steps)))
             self._reserve(self.events + len(y[cut]))
             labels = y[cut].astype(np.float64)
             seconds = math.inf if self.seconds is None else self.seconds
             _learn(self.arrays, self._derived, self.size, seconds, labels, decisions[cut], clocks[cut])
             self._traffic.learn(clocks[cut], delays[cut], hashes[cut], late[cut])
-            if self.events % _STRIDE == 0:
-                self._note(float(clocks[min(cut.stop, len(y)) - 1]))
+            self._note(float(clocks[cut.stop - 1]))
             start = cut.stop
 
-    def serve(self, hashes: Words, scores: Vector, decisions: Counts, clocks: Vector, ready: bool = True) -> None:
+    def serve(
+        self,
+        hashes: Words,
+        scores: Vector,
+        thresholds: Vector | None,  # noqa: ARG002 - as in `learn`
+        decisions: Counts,
+        clocks: Vector,
+        ready: bool = True,
+    ) -> None:
         """Count n events that were served, their labels unknown; columns of (n,). See `Metrics.serve`."""
-        self._traffic.serve(hashes, np.zeros_like(decisions))  # ranks are no alerts
+        called = np.zeros_like(decisions)  # ranks are no alerts
+        start = 0
+        while start < len(hashes):
+            start += self._traffic.serve(hashes[start:], called[start:], self._history.due(self.steps))
+            self.advance(float(clocks[start - 1]))
+            self._note(float(clocks[start - 1]))
         if ready:
             self._drift.serve(scores, self.events, clocks)
-        if len(clocks):
-            self.advance(float(clocks[-1]))
 
     def advance(self, clock: float) -> None:
         """Nothing happened until `clock` (NaN: unknown), no earlier than any so far: what is too old leaves the window.
@@ -249,12 +265,14 @@ class OrdinalMetrics:
         assert not count
 
     def _note(self, clock: float) -> None:
-        """Add the row that is due at this moment; the clock of traffic may be that of a later event."""
+        """Add the row that is due at this moment, if one is; the clock of traffic may be that of a later event."""
+        if self._history.due(self.steps):
+            return
         figures, _ = self._traffic.view()._replace(clock=clock).figures("window")
         held = int(self.arrays.span[1] - self.arrays.span[0])
         errors, squares, wrong = self._derived.errors.tolist()
         of_window = [one / held if held else None for one in (errors, squares, held - wrong)]
-        row = [self.events, clock, *of_window, *(figures[name] for name in _TOLD)]
+        row = [self.events, clock, self._traffic.served, *of_window, *(figures[name] for name in _TOLD)]
         self._history.add(np.array([math.nan if one is None else one for one in row]))
 
     def _reserve(self, events: int) -> None:
@@ -422,9 +440,14 @@ class OrdinalFigures(NamedTuple):
         """The figures of the window over the stream; see `HistoryView.points`."""
         return {"columns": list(ORDINAL_HISTORY), "points": self.rows.points(start, stop, step, by)}
 
-    def points_since(self, events: int) -> list[dict[str, Any]]:
-        """The points after so many events."""
-        return self.rows.since(events)
+    @property
+    def point_count(self) -> int:
+        """Points of the history so far: the number of the latest one."""
+        return int(self.rows.met[0])
+
+    def points_since(self, number: int) -> list[tuple[int, dict[str, Any]]]:
+        """The points after the one of that number, each behind its own."""
+        return self.rows.since(number)
 
     @property
     def alarm_counts(self) -> dict[str, int]:

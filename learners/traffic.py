@@ -35,6 +35,7 @@ Scope = Literal["window", "since_start"]
 
 _POSITIVE, _LABELLED = 1, 2  # flags of a served event: it was called positive, its label came
 _LEAST = 64  # slots of a ring at first
+_ANY = 2**62  # events: more than there can be
 _TENTHS = (5, 9)  # the quantiles of the delays that are told: median, 90th percentile
 
 
@@ -135,9 +136,14 @@ def _learn(state, derived, size, seconds, clocks, delays, hashes, late):  # type
 
 
 @kernel
-def _serve(state, derived, size, hashes, decisions, begin):  # type: ignore[no-untyped-def]
-    """Take served events from `begin` on; where the ring has to grow first, the place of the event that needs it."""
+def _serve(state, derived, size, hashes, decisions, begin, most):  # type: ignore[no-untyped-def]
+    """Take served events from `begin` on, until `most` have been since the start; the place of the first one not taken.
+
+    That may also be the one for which the ring has to grow first.
+    """
     for i in range(begin, hashes.shape[0]):
+        if state.served[0] == most:
+            return i
         h = hashes[i]
         if h == 0:
             continue
@@ -226,18 +232,29 @@ class Traffic:
         """Labelled events that are too old at `clock` leave the window."""
         _expire(self.arrays, self._derived, self.size, self.seconds, float(clock))
 
-    def serve(self, hashes: Words, decisions: NDArray[np.int64]) -> None:
-        """Count n events served under these ids (`hashes_of`); what has no id (0) could not be found again, and is not.
+    @property
+    def served(self) -> int:
+        """Events served under an id since the start."""
+        return int(self.arrays.served[0])
 
-        An id that is still among the last `size` keeps its place and counts once, with its last decision.
+    def serve(self, hashes: Words, decisions: NDArray[np.int64], most: int | None = None) -> int:
+        """Count events served under these ids (`hashes_of`); what has no id (0) could not be found again, and is not.
+
+        An id that is still among the last `size` keeps its place and counts once, with its last decision. After the
+        one with which `most` (at least 1; None: any number) have counted in this call, no more are taken. How many of
+        the n were.
         """
         called = decisions.astype(np.int64, copy=False)
+        until = _ANY if most is None else self.served + most
         done = 0
-        while (done := _serve(self.arrays, self._derived, self.size, hashes, called, done)) < len(hashes):
+        while (done := _serve(self.arrays, self._derived, self.size, hashes, called, done, until)) < len(hashes):
+            if self.served == until:
+                break
             arrays = self.arrays
-            more = _capacity(int(arrays.served[0]) + 1, self.size) - len(arrays.ids)
+            more = _capacity(self.served + 1, self.size) - len(arrays.ids)
             self.arrays = arrays._replace(ids=_longer(arrays.ids, more), flags=_longer(arrays.flags, more))
             self._derived = self._derived._replace(table=table_for(self.arrays.ids, 0))
+        return done
 
     def learn(self, clocks: Vector, delays: Vector, hashes: Words, late: NDArray[np.bool_]) -> None:
         """Count n labelled events; columns of (n,).

@@ -337,7 +337,7 @@ class _Figures(_Document):
     calibration_error: float | None = Field(description="expected calibration error over 15 equal-width bins")
     label_delay_median: float | None = Field(description="seconds from an event to its label")
     label_delay_p90: float | None
-    label_coverage: float | None = Field(description="served events whose label has come")
+    label_coverage: float | None = Field(description="share of served events whose label has come by now")
     events_per_second: float | None = Field(description="by the learner's clock")
     confusion: Confusion
 
@@ -361,11 +361,19 @@ class TotalFigures(_Figures):
     label_delay_error: float | None = Field(description="relative, of both quantiles")
 
 
+class FigureSettings(_Document):
+    """What the figures are computed with, in both scopes; PATCH changes it."""
+
+    beta: float = Field(description="of fbeta")
+    max_fpr: float = Field(description="of partial_auc and recall_at_fpr")
+    k: int = Field(description="of precision_at_k")
+
+
 class ServedFigures(_Document):
     """Events that were scored with an id."""
 
     events: int
-    labelled: int
+    labelled: int = Field(description="whose label has come; the others still wait for theirs, or have been forgotten")
     alert_rate: float | None
 
 
@@ -382,6 +390,7 @@ class Metrics(_Document):
     assumed: int = Field(description="labels that never came and were taken for negative")
     served: ServedFigures
     clock: float | None = Field(description="the largest time of any event or label, seconds since the epoch")
+    settings: FigureSettings
     window: WindowFigures
     since_start: TotalFigures
     undefined: dict[str, str] = Field(description="JSON pointer of each null figure -> why")
@@ -432,10 +441,13 @@ class OrdinalMetrics(_Document):
 
 
 class History(_Document):
-    """Figures of the window over the stream: closely near its end, thinned with age, bounded in all."""
+    """Figures of the window over the stream: closely near its end, thinned with age, bounded in all.
+
+    A point is made whenever so many events have been served with an id or learnt with their label, by the sum of both.
+    """
 
     by: Literal["clock", "events"] = Field(description="the axis of from, to and step")
-    columns: list[str]
+    columns: list[str] = Field(description="events (learnt with their label), clock, served (with an id), the figures")
     points: list[dict[str, float | None]] = Field(description="each with all the columns, ascending")
 
 

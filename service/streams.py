@@ -1,13 +1,15 @@
 """Live figures as server-sent events: what a page that stays open listens to.
 
-    point    a row of the history            id: <roll-backs>.<labelled events>.<alarms>, of all that has been sent
+    point    a row of the history            id: <roll-backs>.<points>.<alarms>: how many there had been
     alarm    a change that a detector found
     figures  the figures as they stand; several changes in a short time are one
     reset    the learner was rolled back: forget all points, those that stand follow
     gone     the learner was deleted; the stream ends
 
 A client that reconnects with the id it has seen last (browsers do so by themselves) gets what it has missed: the points
-as they are kept by then, and the alarms. A client that reads slowly gets fewer `figures`, and delays nobody.
+as they are kept by then, and the alarms. An id names points by their number, not by the labelled events behind them:
+those of served traffic come while no event is learnt. A client that reads slowly gets fewer `figures`, and delays
+nobody.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class Seen(NamedTuple):
     """How far a client is: what the id of an event says."""
 
     rollbacks: int
-    events: int
+    points: int  # number of the last one
     alarms: int
 
 
@@ -54,17 +56,17 @@ def parsed_id(text: str) -> Seen | None:
 async def stream(learner: Hosted, since: Seen | None, closing: asyncio.Event) -> AsyncIterator[bytes]:
     """The events of one connection, from after `since` on, or from now; ends when the node does."""
     view = learner.view
-    seen = since or Seen(view.rollbacks, int(view.figures.counts.sum()), view.figures.alarm_count)
+    seen = since or Seen(view.rollbacks, view.figures.point_count, view.figures.alarm_count)
     shown: int | None = None  # position of the figures sent last
     with learner.watched() as changed:
         while not closing.is_set():
             changed.clear()
             view = learner.view
-            if view.rollbacks != seen.rollbacks or view.figures.counts.sum() < seen.events:
+            if view.rollbacks != seen.rollbacks or view.figures.point_count < seen.points:
                 seen = Seen(view.rollbacks, 0, min(seen.alarms, view.figures.alarm_count))
                 yield _event("reset", {}, seen)
-            for point in view.figures.points_since(seen.events):
-                seen = seen._replace(events=int(point["events"]))
+            for number, point in view.figures.points_since(seen.points):
+                seen = seen._replace(points=number)
                 yield _event("point", point, seen)
             for alarm in view.figures.alarms(seen.alarms):
                 seen = seen._replace(alarms=int(alarm["number"]) + 1)

@@ -409,11 +409,14 @@ async function draw() {
     const { number, dash } = lineOf(learner);
     return {
       name: plain(learner.name),
-      x: points.map((point) => point.events),
+      x: points.map((point) => point.events + point.served), // what points are counted by: none has another's place
       y: points.map((point) => point[drawn] ?? null),
       mode: points.length < 3 ? "lines+markers" : "lines", // a lone point has no line
       line: { color: colour(`--line-${number}`), dash, width: 2 },
-      hovertemplate: `%{fullData.name}<br>${label} %{y:${digits}} after %{x:,} events<extra></extra>`,
+      customdata: points.map((point) => [point.events, point.served]),
+      hovertemplate:
+        `%{fullData.name}<br>${label} %{y:${digits}} after %{customdata[0]:,} events learnt, ` +
+        "%{customdata[1]:,} served<extra></extra>",
     };
   });
   const something = traces.some(({ y }) => y.some((value) => value !== null));
@@ -446,7 +449,7 @@ async function draw() {
     xaxis: {
       ...axis,
       type: uneven ? "log" : "linear",
-      title: { text: uneven ? "events (log scale)" : "events", font: { size: 12 } },
+      title: { text: `events learnt and served${uneven ? " (log scale)" : ""}`, font: { size: 12 } },
       tickformat: uneven ? "~s" : ",",
       nticks: 6,
     },

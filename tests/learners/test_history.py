@@ -14,20 +14,27 @@ from numpy.typing import NDArray
 
 from learners.history import LEVELS, ROWS, History
 
-COLUMNS = ("events", "clock", "auc")
+COLUMNS = ("events", "clock", "served", "auc")
 STRIDE = 10
 
 
-def row(number: int, clock: float | None = None, stride: int = STRIDE) -> NDArray[np.float64]:
-    events = number * stride
-    return np.array([events, 1000.0 + events if clock is None else clock, number % 7 / 7 if number % 5 else np.nan])
+def row(number: int, clock: float | None = None, served: int = 0) -> NDArray[np.float64]:
+    """The row of a number, when so many of the events had been served, and the others learnt."""
+    steps = number * STRIDE
+    clock = 1000.0 + steps if clock is None else clock
+    return np.array([steps - served, clock, served, number % 7 / 7 if number % 5 else np.nan])
 
 
-def filled(count: int, stride: int = STRIDE) -> History:
-    history = History(COLUMNS, stride)
+def filled(count: int) -> History:
+    history = History(COLUMNS, STRIDE)
     for number in range(1, count + 1):
-        history.add(row(number, stride=stride))
+        history.add(row(number))
     return history
+
+
+def halves(number: int) -> int:
+    """Events served by row `number`: all of the first three strides, and then every second event."""
+    return number * STRIDE if number <= 3 else 3 * STRIDE + (number - 3) * STRIDE // 2
 
 
 def kept(count: int) -> list[int]:
@@ -60,9 +67,10 @@ def test_the_rows_kept_are_those_of_the_definition(count: int) -> None:
     for point in points:
         expected = row(point["events"] // STRIDE)
         assert tuple(point) == COLUMNS
-        assert type(point["events"]) is int
+        assert type(point["events"]) is type(point["served"]) is int
+        assert point["served"] == 0
         assert point["clock"] == expected[1]
-        assert point["auc"] == (None if math.isnan(expected[2]) else expected[2])
+        assert point["auc"] == (None if math.isnan(expected[3]) else expected[3])
     json.dumps(points, allow_nan=False)
     assert history.shapes(history.state()) == {name: array.shape for name, array in history.state().items()}
     assert list(history.problems(history.state())) == []
@@ -83,13 +91,13 @@ def test_everything_since_the_start_is_covered_finely_near_its_end() -> None:
 def test_room_grows_with_the_logarithm_of_the_stream() -> None:
     sizes = {count: filled(count).rows.shape for count in (0, 64, 65, 128, 129, 4096, 4097)}
     assert {count: shape[0] for count, shape in sizes.items()} == {0: 1, 64: 1, 65: 2, 128: 2, 129: 3, 4096: 7, 4097: 8}
-    assert all(shape[1:] == (ROWS, 3) for shape in sizes.values())
+    assert all(shape[1:] == (ROWS, 4) for shape in sizes.values())
 
 
 def test_there_are_never_more_levels_than_the_bound() -> None:
     """A state from far down a stream: the first rows are forgotten, and no more levels are added."""
     count = (ROWS << (LEVELS - 1)) * 4 + 12345
-    rows = np.zeros((LEVELS, ROWS, 3))
+    rows = np.zeros((LEVELS, ROWS, 4))
     for level in range(LEVELS):
         for n in range((count >> level) - ROWS + 1, (count >> level) + 1):
             rows[level, n % ROWS] = row(n << level)
@@ -108,7 +116,7 @@ def test_there_are_never_more_levels_than_the_bound() -> None:
 
 def test_a_row_is_due_at_each_multiple_of_the_stride_and_no_other_is_taken() -> None:
     history = filled(3)
-    assert [history.due(events) for events in (0, 1, 9, 10, 11, 39)] == [10, 9, 1, 10, 9, 1]
+    assert [history.due(steps) for steps in (30, 31, 39, 40)] == [10, 9, 1, 0]
     for number in (2, 3, 5):
         with pytest.raises(ValueError, match="expected 40"):
             history.add(row(number))
@@ -116,9 +124,36 @@ def test_a_row_is_due_at_each_multiple_of_the_stride_and_no_other_is_taken() -> 
     assert [point["events"] for point in history.view().points()] == [10, 20, 30, 40]
 
 
-def test_the_first_columns_are_events_and_clock() -> None:
-    with pytest.raises(ValueError, match="expected events and clock"):
-        History(("clock", "events"), 1)
+@pytest.mark.parametrize("columns", [("events", "clock"), ("clock", "events", "served"), ("events", "clock", "auc")])
+def test_the_first_columns_are_fixed(columns: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="expected events, clock, served"):
+        History(columns, 1)
+
+
+def test_events_served_and_learnt_are_counted_alike() -> None:
+    history = History(COLUMNS, STRIDE)
+    for number in range(1, 201):
+        with pytest.raises(ValueError, match=f"expected {number * STRIDE}"):
+            history.add(row(number, served=halves(number)) - [0, 0, 1, 0])
+        history.add(row(number, served=halves(number)))
+    points = history.view().points()
+    assert [point["events"] + point["served"] for point in points] == [STRIDE * n for n in kept(200)]
+    assert [point["served"] for point in points] == [halves(n) for n in kept(200)]
+    assert list(history.problems(history.state())) == []
+    assert history.view().since(0) == list(zip(kept(200), points, strict=True))
+    assert [number for number, _ in history.view().since(192)] == list(range(193, 201))
+
+
+def test_rows_of_served_events_alone_share_a_place_among_the_labelled_ones() -> None:
+    history = History(COLUMNS, STRIDE)
+    for number in range(1, 9):
+        history.add(row(number, served=halves(number)))
+    view = history.view()
+    assert [point["events"] for point in view.points()] == [0, 0, 0, 5, 10, 15, 20, 25]
+    assert [point["served"] for point in view.points(stop=5)] == [10, 20, 30, 35]
+    assert [(point["events"], point["served"]) for point in view.points(step=10)] == [
+        (0, 30), (10, 40), (20, 50), (25, 55)
+    ]  # fmt: skip
 
 
 @given(
@@ -169,10 +204,11 @@ def test_rows_without_a_clock_have_no_place_on_its_axis() -> None:
     assert list(history.problems(history.state())) == []
 
 
-@pytest.mark.parametrize("events", [0, 9, 10, 11, 2990, 3000, 10**6])
-def test_rows_since_a_number_of_events(events: int) -> None:
+@pytest.mark.parametrize("number", [0, 1, 2, 64, 150, 299, 300, 301, 10**18])
+def test_rows_since_a_number(number: int) -> None:
     view = filled(300).view()
-    assert view.since(events) == [point for point in view.points() if point["events"] > events]
+    numbered = [(point["events"] // STRIDE, point) for point in view.points()]
+    assert view.since(number) == [(one, point) for one, point in numbered if one > number]
 
 
 @given(st.lists(st.integers(0, 300), max_size=6))
@@ -213,11 +249,12 @@ def test_frozen_rows_stay() -> None:
         ("count", 0, 2**60, "expected 0"),
         ("count", 0, 64, "goes with 1 levels"),
         ("count", 0, 200, "goes with 3 levels"),
-        ("rows", 0, 5.0, "events in level 0"),
-        ("rows", 3 * (ROWS + 1), math.nan, "events in level 1"),
-        ("rows", 2, math.inf, "infinite"),
-        ("rows", 3 * 7 + 1, 1e9, "clock that goes back"),
-        ("rows", 3 * 7 + 1, math.nan, "clock that goes back"),
+        ("rows", 0, 5.0, "steps in level 0"),
+        ("rows", 4 * (ROWS + 1), math.nan, "steps in level 1"),
+        ("rows", 4 * 7 + 2, 1.0, "steps in level 0"),
+        ("rows", 3, math.inf, "infinite"),
+        ("rows", 4 * 7 + 1, 1e9, "clock that goes back"),
+        ("rows", 4 * 7 + 1, math.nan, "clock that goes back"),
     ],
 )
 def test_what_no_stream_can_have_led_to(name: str, place: int, value: float, detail: str) -> None:
@@ -227,6 +264,18 @@ def test_what_no_stream_can_have_led_to(name: str, place: int, value: float, det
     ((wrong, why),) = history.problems(state)
     assert wrong == name
     assert detail in why
+
+
+@pytest.mark.parametrize("moved", [0.5, 65.0, -65.0, 1e4])
+def test_events_are_whole_and_become_no_fewer(moved: float) -> None:
+    """Of a row whose sum is right."""
+    history = History(COLUMNS, STRIDE)
+    for number in range(1, 31):
+        history.add(row(number, served=halves(number)))
+    state = {key: array.copy() for key, array in history.state().items()}
+    state["rows"][0, 15, [0, 2]] += [moved, -moved]
+    ((wrong, why),) = history.problems(state)
+    assert (wrong, why) == ("rows", "has events in level 0 that are not whole, or become fewer")
 
 
 @pytest.mark.parametrize("count", [65, 99, 101, 128])

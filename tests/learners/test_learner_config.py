@@ -376,7 +376,7 @@ def test_the_figures_carry_the_live_threshold() -> None:
     assert learner.figures()["threshold"] == learner.threshold == 0.25
     assert set(learner.figures()) == {
         "threshold", "events", "class_counts", "duplicates", "corrections", "assumed", "served", "clock", "window",
-        "since_start", "undefined",
+        "settings", "since_start", "undefined",
     }  # fmt: skip
 
 

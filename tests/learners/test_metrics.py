@@ -60,7 +60,7 @@ def stream(n: int, seed: int, *, share: float = 0.3, shift: float = 1.0, digits:
 def feed(metrics: Metrics, events: Events) -> None:
     """Serve those that were served, one after the other with learning them all."""
     late = events.picked(events.served)
-    metrics.serve(late.hashes, late.scores, late.decisions, np.full(len(late.y), metrics.clock))
+    metrics.serve(late.hashes, late.scores, late.thresholds, late.decisions, np.full(len(late.y), metrics.clock))
     learn(metrics, events)
 
 
@@ -143,7 +143,7 @@ def test_before_anything_happened() -> None:
 def test_what_is_known_beside_scores_comes_from_clocks_and_served_events() -> None:
     metrics = Metrics(100)
     hashes = hashes_of(["a", "b", "c", "d"])
-    metrics.serve(hashes, np.zeros(4), np.array([1, 0, 0, 0]), metrics.tick(np.array([10.0, 11.0, 12.0, 13.0])))
+    metrics.serve(hashes, np.zeros(4), None, np.array([1, 0, 0, 0]), metrics.tick(np.array([10.0, 11.0, 12.0, 13.0])))
     clocks = metrics.tick(np.array([20.0, np.nan, 40.0]))
     assert clocks.tolist() == [20.0, 20.0, 40.0]
     half = np.full(3, 0.5)
@@ -166,6 +166,7 @@ def test_what_is_known_beside_scores_comes_from_clocks_and_served_events() -> No
     assert document["served"] == {"events": 4, "labelled": 2, "alert_rate": 0.25}
     assert (document["duplicates"], document["corrections"], document["assumed"]) == (5, 0, 1)
     assert document["clock"] == metrics.clock == 40.0
+    assert document["settings"] == {"beta": 1.0, "max_fpr": 0.05, "k": 100}
     window = document["window"]
     assert window["auc"] == 1.0  # NaN counts as 0
     assert (window["label_delay_median"], window["label_coverage"]) == (19.0, 0.5)
@@ -189,30 +190,35 @@ def test_a_point_of_the_history_has_the_figures_right_after_its_event() -> None:
     feed(metrics, events)
     history = metrics.view().history()
     assert history["columns"] == list(HISTORY_COLUMNS)
-    assert [point["events"] for point in history["points"]] == [64, 128, 192, 256, 320, 384]
-    for point in history["points"]:
+    served = events.picked(events.served)
+    first = len(served.y)  # are served before any is learnt
+    steps = [(min(n, first), max(0, n - first)) for n in range(64, first + 400, 64)]
+    assert [(point["served"], point["events"]) for point in history["points"]] == steps
+    for point in history["points"][first // 64 :]:
         now = point["events"]
         there = Metrics(100, 200.0, SETTINGS)
-        served = events.picked(events.served)
-        there.serve(served.hashes, served.scores, served.decisions, np.full(len(served.y), np.nan))
+        there.serve(served.hashes, served.scores, None, served.decisions, np.full(len(served.y), np.nan))
         learn(there, events.part(0, now))
         document = there.view().as_json()
         window = document["window"]
         assert list(point) == list(HISTORY_COLUMNS)
         same = [name for name in HISTORY_COLUMNS if name in window and name != "events"]
         assert {name: point[name] for name in same} == {name: window[name] for name in same}
-        assert [point["auc_low"], point["auc_high"]] == window["auc_interval"]
+        assert [point["auc_low"], point["auc_high"]] == (window["auc_interval"] or [None, None])
         assert point["clock"] == document["clock"]
         assert point["threshold"] == events.thresholds[now - 1]
         assert point["positives"] == window["class_counts"]["positive"]
         assert point["alerts"] == window["confusion"]["tp"] + window["confusion"]["fp"]
     json.dumps(history, allow_nan=False)
-    assert metrics.view().points_since(256) == history["points"][4:]
+    assert metrics.view().points_since(4) == list(enumerate(history["points"][4:], start=5))
+    assert metrics.view().point_count == len(history["points"]) == (first + 400) // 64
+    learned = [one for _, one in steps]
     cut = metrics.view().history(100, 330, 100)["points"]
-    assert [point["events"] for point in cut] == [192, 256, 320]
-    clock = history["points"][2]["clock"]
+    last = {-(-one // 100): one for one in learned if 100 <= one <= 330}
+    assert [point["events"] for point in cut] == list(last.values())
+    clock = history["points"][4]["clock"]
     by_clock = metrics.view().history(start=clock, by="clock")["points"]
-    assert [point["events"] for point in by_clock] == [192, 256, 320, 384]
+    assert [point["events"] for point in by_clock] == learned[4:]
 
 
 def test_undefined_figures_are_null_in_the_history() -> None:
@@ -231,7 +237,9 @@ def test_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int], size: int, se
     whole, pieces = Metrics(size, seconds, SETTINGS), Metrics(size, seconds, SETTINGS)
     others = stream(50, seed=4)
     for metrics in (whole, pieces):
-        metrics.serve(others.hashes, others.scores, others.decisions, metrics.tick(others.times - 1e6))
+        metrics.serve(
+            others.hashes, others.scores, others.thresholds, others.decisions, metrics.tick(others.times - 1e6)
+        )
     learn(whole, events)
     for start, stop in pairwise([0, *sorted(cuts), 300]):
         learn(pieces, events.part(start, stop))
@@ -257,7 +265,7 @@ def test_served_events_and_corrections_are_the_same_in_any_cut() -> None:
         for metrics, step in ((whole, 100), (pieces, 7)):
             for low in range(0, 100, step):
                 few = part.part(low, min(low + step, 100))
-                metrics.serve(few.hashes, few.scores, few.decisions, metrics.tick(few.times))
+                metrics.serve(few.hashes, few.scores, few.thresholds, few.decisions, metrics.tick(few.times))
             for low in range(0, 100, step):
                 learn(metrics, part.part(low, min(low + step, 100)))
             metrics.correct(number, was, 1 - was, part.scores[50], part.probabilities[50], int(part.decisions[50]))
@@ -293,9 +301,11 @@ def test_what_is_too_old_leaves_while_no_label_comes() -> None:
     held = metrics.view().as_json()["window"]["events"]
     assert 20 < held < 100
     nobody = np.zeros(0)
-    metrics.serve(np.zeros(0, np.uint64), nobody, np.zeros(0, np.int64), metrics.tick(nobody))
+    metrics.serve(np.zeros(0, np.uint64), nobody, nobody, np.zeros(0, np.int64), metrics.tick(nobody))
     assert metrics.view().as_json()["window"]["events"] == held
-    metrics.serve(hashes_of(["z"]), np.zeros(1), np.zeros(1, np.int64), metrics.tick(np.array([clock + 25.0])))
+    metrics.serve(
+        hashes_of(["z"]), np.zeros(1), np.ones(1), np.zeros(1, np.int64), metrics.tick(np.array([clock + 25.0]))
+    )
     assert 0 < metrics.view().as_json()["window"]["events"] < held
     metrics.advance(clock + 51.0)
     assert metrics.view().as_json()["window"]["events"] == 0
@@ -329,7 +339,7 @@ def test_an_unchanged_view_works_its_figures_out_once() -> None:
         lambda: metrics.assume(1),
         lambda: metrics.advance(metrics.clock + 1),
         lambda: metrics.tick(np.array([2e9])),
-        lambda: metrics.serve(events.hashes[:1], events.scores[:1], events.decisions[:1], np.array([2e9])),
+        lambda: metrics.serve(events.hashes[:1], events.scores[:1], None, events.decisions[:1], np.array([2e9])),
         lambda: metrics.correct(64, int(events.y[64] > 0), int(events.y[64] < 0), float(events.scores[64]), 0.5, 0),
         lambda: metrics.restore(metrics.state()),
     ]
@@ -428,7 +438,7 @@ def test_parts_of_different_streams_do_not_go_together() -> None:
         mixed = metrics.state() | {name: array for name, array in other.state().items() if name.startswith(f"{part}_")}
         assert list(metrics.problems(mixed)) != []
     longer = Metrics(100, 120.0)
-    feed(longer, stream(256, seed=15))
+    feed(longer, stream(320, seed=15))
     mixed = metrics.state() | {name: array for name, array in longer.state().items() if name.startswith("history_")}
     assert [name for name, _ in metrics.problems(mixed)] == ["history_count"]
 

@@ -135,7 +135,7 @@ def test_a_window_of_seconds_holds_what_is_younger() -> None:
     assert (figures["events"], figures["seconds"]) == (40, 40.0)
     assert figures["confusion"] == expected(y[260:], decisions[260:], 5)["confusion"]
     clocks = metrics.tick(np.array([320.0]))  # an event that is served moves the clock, too
-    metrics.serve(hashes_of(["a"]), np.zeros(1), np.ones(1, dtype=np.int64), clocks)
+    metrics.serve(hashes_of(["a"]), np.zeros(1), None, np.ones(1, dtype=np.int64), clocks)
     figures = metrics.view().as_json()
     assert (figures["window"]["events"], figures["served"], figures["clock"]) == (19, 1, 320.0)
 
@@ -192,7 +192,8 @@ def test_the_history_holds_the_window_at_each_stride() -> None:
         assert [point[name] for name in ("mae", "mse", "accuracy")] == [
             figures[name] for name in ("mae", "mse", "accuracy")
         ]
-    assert metrics.view().points_since(256) == history["points"][-2:]
+    assert metrics.view().points_since(4) == [(5, history["points"][4]), (6, history["points"][5])]
+    assert metrics.view().point_count == 6
 
 
 def test_frozen_figures_stay_and_live_ones_move() -> None:

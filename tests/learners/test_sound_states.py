@@ -520,7 +520,7 @@ def test_scores_that_are_nan_count_as_0() -> None:
     for said in (scores, np.nan_to_num(scores)):
         metrics = Metrics(3)
         for _ in range(20):
-            metrics.serve(hashes_of([f"e{i}" for i in range(8)]), said, decisions, unknown)
+            metrics.serve(hashes_of([f"e{i}" for i in range(8)]), said, None, decisions, unknown)
             metrics.learn(said, half, half, y, decisions, unknown, unknown, hashes, no)
         figures.append(metrics.view().as_json())
         assert list(metrics.problems(metrics.state())) == []
@@ -545,23 +545,25 @@ def test_the_total_of_ranks_holds_the_window() -> None:
 def test_a_history_may_lack_figures_but_not_counts(algorithm: str) -> None:
     (pipeline,) = kinds((algorithm, "dense"))
     config, state = learnt(pipeline, 240, timed=True)
-    assert state["metrics.history_count"][0] == 2
+    assert state["metrics.history_count"][0] == 3
     rows = state["metrics.history_rows"]
     for column, value, right in (
-        (2, np.nan, True),
+        (3, np.nan, True),
         (0, np.nan, False),
         (0, 65.0, False),
+        (2, np.nan, False),
+        (2, 65.0, False),
         (1, np.nan, True),
         (1, 1.0, True),
         (1, 1.5e9, False),
-        (2, np.inf, False),
+        (3, np.inf, False),
     ):
         bad = rows.copy()
         bad[0, 1, column] = value
         expected = [] if right else ["/metrics.history_rows"]
         assert refused(config, {**state, "metrics.history_rows": bad}) == expected
     bad = rows.copy()
-    bad[0, 2, 1] = 1.5e9  # the latest: after all that came
+    bad[0, 3, 1] = 1.5e9  # the latest: after all that came
     assert refused(config, {**state, "metrics.history_rows": bad}) == ["/metrics.history_rows"]
 
 

@@ -265,6 +265,24 @@ def test_what_was_served_without_an_id_is_not_counted() -> None:
     assert traffic.view().figures("since_start")[0]["served_alert_rate"] == 0.0
 
 
+def test_no_more_are_taken_than_are_to_count() -> None:
+    """Behind the event that makes the number full: those that do not count are taken as long as it is not."""
+    traffic = Traffic(100, None)
+    names = ["a", None, "a", "b", "b", "c", "a", "d"]
+    hashes, decisions = hashes_of(names), np.array([0, 1, 1, 0, 1, 0, 0, 0])
+    for most, taken, served, rate in ((1, 1, 1, 0.0), (1, 3, 2, 0.5), (1, 2, 3, 2 / 3), (5, 2, 4, 1 / 4)):
+        assert traffic.serve(hashes, decisions, most) == taken
+        figures = traffic.view().figures("since_start")[0]
+        assert (traffic.served, figures["served"], figures["served_alert_rate"]) == (served, served, rate)
+        hashes, decisions = hashes[taken:], decisions[taken:]
+    many = hashes_of([f"m{i}" for i in range(1000)])  # the ring grows meanwhile
+    called = np.zeros(1000, dtype=np.int64)
+    assert traffic.serve(many, called, 700) == 700
+    assert traffic.serve(many[700:], called[700:], 300) == 300
+    assert traffic.serve(many[:0], called[:0], 1) == 0
+    assert traffic.served == 1004
+
+
 def test_labels_of_events_that_left_the_ring_count_since_the_start_up_to_what_was_served() -> None:
     traffic = Traffic(2, None)
     feed(traffic, [Step(served=name) for name in "abcd"])

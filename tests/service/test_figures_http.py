@@ -189,24 +189,55 @@ async def test_who_reconnects_misses_nothing(store: Store) -> None:
         kind, figures = await first.next()
         assert (kind, figures["events"], figures["position"]) == ("figures", 100, hosted.position)
         assert figures == (await http.get("/learners/a/metrics")).json()
-        assert first.last == "0.100.0"
+        assert first.last == "0.1.0"
         await posted(http, "/learners/a/update", labelled("dense", 100, 150))
         assert [one for one, _ in await first.until("figures")] == ["point", "figures"]
-        assert first.last == "0.128.0"
+        assert first.last == "0.2.0"
         await first._events.aclose()
         await posted(http, "/learners/a/update", labelled("dense", 150, 400))
         await drifted(http)
         await hosted.catch_up()
         again = Reader(hosted, first.last)
         found = await again.until("figures")
-        assert [one for one, _ in found] == ["point"] * 4 + ["alarm", "figures"]
-        points = (await history(http, by="events", **{"from": 129}))["points"]
-        assert [data for kind, data in found if kind == "point"] == points
+        rows = (400 + 3072) // STEP  # events learnt, and served
+        assert [one for one, _ in found] == ["point"] * (rows - 2) + ["alarm", "figures"]
+        assert again.last == f"0.{rows}.1"
+        points = (await history(http))["points"]
+        assert [data for kind, data in found if kind == "point"] == points[2:]
         assert [data for kind, data in found if kind == "alarm"] == (await http.get("/learners/a/alarms")).json()[
             "alarms"
         ]
         from_the_start = await Reader(hosted, "0.0.0").until("figures")
-        assert len(from_the_start) == 6 + 1 + 1
+        assert len(from_the_start) == rows + 1 + 1
+
+
+async def test_points_of_served_events_come_while_nothing_is_learnt(store: Store) -> None:
+    """Whoever reconnects after any of them gets the rest, and none twice, though no labelled event came between."""
+    async with serving(store) as (http, engine):
+        await http.put("/learners/a", json=DENSE)
+        await posted(http, "/learners/a/update", labelled("dense", 0, 50))
+        hosted = engine.get("a")
+        first = Reader(hosted)
+        assert (await first.next())[0] == "figures"
+        assert first.last == "0.0.0"
+        for start in (0, 90):  # a record with a row inside, and then one with several
+            asked = [event("dense", 100 + i) for i in range(start, 5 * start + 90)]
+            await posted(http, "/learners/a/predict", asked)
+            await hosted.catch_up()
+            found = await first.until("figures")
+            assert {kind for kind, _ in found[:-1]} == {"point"}
+        points = (await history(http))["points"]
+        steps = [(50, STEP * i - 50) for i in range(1, (50 + 540) // STEP + 1)]
+        assert [(one["events"], one["served"]) for one in points] == steps
+        assert [one["clock"] for one in points] == [T0 + 10 * (100 + served - 1) for _, served in steps]
+        assert first.last == f"0.{len(steps)}.0"
+        for number in range(len(steps) + 1):
+            missed = await Reader(hosted, f"0.{number}.0").until("figures")
+            assert [data for _, data in missed[:-1]] == points[number:]
+    async with serving(store) as (http, engine):  # the same after a crash
+        assert (await history(http))["points"] == points
+        again = await Reader(engine.get("a"), "0.3.0").until("figures")
+        assert [data for _, data in again[:-1]] == points[3:]
 
 
 async def test_a_roll_back_is_told_as_a_reset() -> None:
@@ -221,10 +252,10 @@ async def test_a_roll_back_is_told_as_a_reset() -> None:
         found = await reader.until("figures")
         assert found[0] == ("reset", {})
         assert [data["events"] for kind, data in found if kind == "point"] == [64]
-        assert (found[-1][0], found[-1][1]["events"], reader.last) == ("figures", 70, "1.64.0")
+        assert (found[-1][0], found[-1][1]["events"], reader.last) == ("figures", 70, "1.1.0")
         # who was away meanwhile is told as well, though as many events have come since
         await posted(http, "/learners/a/update", labelled("dense", 70, 250))
-        late = await Reader(engine.get("a"), "0.192.0").until("figures")
+        late = await Reader(engine.get("a"), "0.3.0").until("figures")
         assert [kind for kind, _ in late] == ["reset", "point", "point", "point", "figures"]
 
 
@@ -339,7 +370,7 @@ def test_a_server_that_stops_ends_its_streams(tmp_path: Path) -> None:
             last = next(line for line in reversed(lines) if line.startswith("id: "))[4:]
             with http.stream("GET", f"{url}/metrics/stream", headers={"last-event-id": last}) as reply:
                 found = reply.iter_lines()
-                assert [next(found) for _ in range(2)] == ["id: 0.128.0", "event: point"]
+                assert [next(found) for _ in range(2)] == ["id: 0.2.0", "event: point"]
 
 
 # Explanations
