@@ -1,14 +1,20 @@
 """The engine: every learner and group on this node. It creates, finds, deletes and recovers them, and follows others.
 
+Of the learners, so many are in memory as the settings say. Those used longest ago sleep: a snapshot of each is in the
+store, and it is read back for whoever asks for it. Whoever has a learner in hand (`held`) has it awake.
+
 The log of a group has its name behind an @, which no learner's name begins with.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
+import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from learners.comparison import Comparison, GroupConfig
@@ -44,11 +50,14 @@ class Engine:
     def __init__(self, store: Store, settings: Settings) -> None:
         self.node = Node(store, settings)
         self.hosted: dict[str, Hosted] = {}
+        self.asleep: dict[str, bytes] = {}  # learners that are in the store only: their birth
         self.groups: dict[str, HostedGroup] = {}
         self.unavailable: dict[str, ServiceError] = {}  # learners of the store that cannot be hosted, and why
         self.ready = False  # every learner of the store is here
         self._creating = asyncio.Lock()
         self._following: asyncio.Task[None] | None = None
+        self._moving: dict[str, asyncio.Future[None]] = {}  # learners that fall asleep or awake just now
+        self._resting: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Load every learner of the store, and keep looking for what other nodes do.
@@ -67,18 +76,43 @@ class Engine:
         if self._following is not None:
             self._following.cancel()
             await asyncio.wait([self._following])
+        if self._resting is not None:
+            await asyncio.wait([self._resting])
         await asyncio.gather(*(hosted.close(save=True) for hosted in self._all()))
         await self.node.close()
 
     # Learners
 
     def get(self, name: str) -> Hosted:
-        """The learner of this name. Raises `UnknownLearner`, or `StoreUnavailable` while that cannot be known."""
+        """The learner of this name, which is awake. Raises as `wake`."""
         hosted = self.hosted.get(name)
         if hosted is None:
             self._known(name)
             raise UnknownLearner(f"there is no learner named {name}")
         return hosted
+
+    async def wake(self, name: str) -> Hosted:
+        """The learner of this name; it may fall asleep whenever something else is awaited: see `held`.
+
+        Raises `UnknownLearner`, or `StoreUnavailable` while it cannot be known or read.
+        """
+        while name not in self.hosted and (name in self.asleep or name in self._moving):
+            if name in self._moving:
+                await asyncio.shield(self._moving[name])
+            else:
+                await self._moved(name, self._wake)
+        return self.get(name)
+
+    @asynccontextmanager
+    async def held(self, name: str) -> AsyncIterator[Hosted]:
+        """The learner of this name, awake until it is let go of. Raises as `wake`."""
+        hosted = await self.wake(name)
+        hosted.uses += 1
+        try:
+            yield hosted
+        finally:
+            hosted.uses -= 1
+            hosted.used = time.monotonic()
 
     def group(self, name: str) -> HostedGroup:
         """The group of this name. Raises `UnknownGroup`, or `StoreUnavailable` while that cannot be known."""
@@ -95,8 +129,9 @@ class Engine:
         if not self.ready:
             raise StoreUnavailable("this node has not loaded its learners yet")
 
-    def members(self, group: HostedGroup) -> dict[str, Hosted]:
-        """The learners of a group, in its order.
+    @asynccontextmanager
+    async def members(self, group: HostedGroup) -> AsyncIterator[dict[str, Hosted]]:
+        """The learners of a group, in its order, awake until they are let go of.
 
         Raises `UnknownLearner` with all that were deleted, `Invalid` where one was created anew that cannot be
         compared.
@@ -105,17 +140,19 @@ class Engine:
         if gone:
             told = f"{', '.join(gone)} of this group no longer {'exists' if len(gone) == 1 else 'exist'}"
             raise UnknownLearner(f"{told}; nothing was changed. Create what is missing, or delete the group")
-        members = {name: self.get(name) for name in group.config.learners}
-        for name, member in members.items():
-            if member.learner.config.labels.ranks is not None:
-                raise Invalid(f"{name} of this group tells ranks by now; groups compare AUCs. Nothing was changed")
-        return members
+        async with AsyncExitStack() as hands:
+            members = {name: await hands.enter_async_context(self.held(name)) for name in group.config.learners}
+            for name, member in members.items():
+                if member.learner.config.labels.ranks is not None:
+                    raise Invalid(f"{name} of this group tells ranks by now; groups compare AUCs. Nothing was changed")
+            yield members
 
     def gone(self, group: HostedGroup) -> list[str]:
         """The learners of a group that were deleted, in its order; not those that this node cannot host just now."""
         if not self.ready:
             return []
-        return [name for name in group.config.learners if name not in self.hosted and name not in self.unavailable]
+        here = self.hosted.keys() | self.asleep.keys() | self._moving.keys() | self.unavailable.keys()
+        return [name for name in group.config.learners if name not in here]
 
     async def create(self, name: str, config: Config) -> tuple[Hosted, bool]:
         """The learner of this name and configuration, and whether it is new.
@@ -124,7 +161,8 @@ class Engine:
         it is new and the configuration has objections, `LimitReached`, or a `StoreError`.
         """
         async with self._creating:
-            hosted = self.hosted.get(name)
+            asleep = name in self.asleep or name in self._moving
+            hosted = await self.wake(name) if asleep else self.hosted.get(name)
             new = hosted is None
             if hosted is None:
                 if problems := config.objections():
@@ -133,6 +171,7 @@ class Engine:
                 found, new = await self._created(name, config)
                 assert isinstance(found, Hosted)
                 hosted = found
+        self._rest()
         if hosted.learner.config != config:
             changed = hosted.learner.config.fixed == config.fixed
             remedy = "PATCH changes what differs" if changed else "delete it first, or choose another name"
@@ -147,10 +186,12 @@ class Engine:
         """
         problems = []
         for i, member in enumerate(config.learners):
-            hosted = self.hosted.get(member)
-            if hosted is None:
+            try:
+                hosted = await self.wake(member)
+            except UnknownLearner:
                 problems.append(Problem(f"/learners/{i}", f"is {member}; there is no learner of this name"))
-            elif hosted.learner.config.labels.ranks is not None:
+                continue
+            if hosted.learner.config.labels.ranks is not None:
                 problems.append(Problem(f"/learners/{i}", f"is {member}, which tells ranks; groups compare AUCs"))
         if problems:
             raise Invalid("the group is refused; nothing was created", problems)
@@ -168,22 +209,39 @@ class Engine:
         return group, new
 
     def _room(self) -> None:
-        if len(self.hosted) + len(self.groups) >= self.node.settings.max_learners:
-            raise LimitReached(f"this node has {len(self.hosted) + len(self.groups)} learners and groups, its limit")
+        if self.learners + len(self.groups) >= self.node.settings.max_learners:
+            raise LimitReached(f"this node has {self.learners + len(self.groups)} learners and groups, its limit")
+
+    @property
+    def learners(self) -> int:
+        """How many there are on this node, asleep or awake."""
+        return len(self.hosted) + len(self.asleep)
 
     async def _created(self, log: str, config: Config | GroupConfig) -> tuple[Hosted | HostedGroup, bool]:
         """What the log of this name is of, which begins with this configuration if it is new; and whether it is."""
         token = uuid.uuid4().bytes
         data = pack_record(Created(config.to_json()))
         head = await self.node.reached(self.node.store.create(log, token, data))
-        found = await self._host(log, head)
+        found = await self._host(log, head.birth)
         if head.birth != token:
             found.follow()
         return found, head.birth == token
 
     async def delete(self, name: str) -> None:
         """Remove a learner, its log and its snapshots, also one that cannot be hosted."""
-        await self._delete(name, lambda: self.get(name))
+        while name in self._moving:
+            await asyncio.shield(self._moving[name])
+        if name in self.asleep:
+            await self._moved(name, self._delete_asleep)
+        elif name in self.unavailable:
+            await self._delete(name, lambda: self.get(name))
+        else:
+            async with self.held(name) as hosted:
+                await self._delete(name, lambda: hosted)
+
+    async def _delete_asleep(self, name: str) -> None:
+        await self.node.reached(self.node.store.delete(name, self.asleep[name]))
+        del self.asleep[name]
 
     async def delete_group(self, name: str) -> None:
         """Remove a group and its comparison; its learners stay."""
@@ -217,16 +275,62 @@ class Engine:
     def _all(self) -> list[Hosted | HostedGroup]:
         return [*self.hosted.values(), *self.groups.values()]
 
-    async def _host(self, log: str, head: Head) -> Hosted | HostedGroup:
-        machine, position, snapshot = await self.node.recover(log, head.birth)
+    async def _host(self, log: str, birth: bytes) -> Hosted | HostedGroup:
+        machine, position, snapshot = await self.node.recover(log, birth)
         if isinstance(machine, Comparison):
-            group = HostedGroup(log, head.birth, machine, position, self.node, self.forget, snapshot)
+            group = HostedGroup(log, birth, machine, position, self.node, self.forget, snapshot)
             self.groups[log.removeprefix(_GROUP)] = group
             return group
-        hosted = Hosted(log, head.birth, machine, position, self.node, self.forget, snapshot)
-        hosted.serving.pending = await self.node.reached(self.node.store.pending(log, head.birth))
+        hosted = Hosted(log, birth, machine, position, self.node, self.forget, snapshot)
+        hosted.serving.pending = await self.node.reached(self.node.store.pending(log, birth))
         self.hosted[log] = hosted
         return hosted
+
+    # Sleep
+
+    async def _moved(self, name: str, move: Callable[[str], Awaitable[None]]) -> None:
+        """Have a learner fall asleep or awake; whoever wants it meanwhile waits."""
+        moving = self._moving[name] = asyncio.get_running_loop().create_future()
+        try:
+            await move(name)
+        finally:
+            del self._moving[name]
+            moving.set_result(None)
+
+    async def _wake(self, name: str) -> None:
+        birth = self.asleep[name]
+        try:
+            hosted = await self._host(name, birth)
+        except StoreUnavailable:
+            raise
+        except ServiceError as error:
+            self.unavailable[name] = error
+            raise
+        del self.asleep[name]
+        await hosted.catch_up()
+        self._rest()
+
+    async def _sleep(self, name: str) -> None:
+        hosted = self.hosted.pop(name)
+        self.asleep[name] = hosted.birth
+        await hosted.close(save=True)
+
+    def _rest(self) -> None:
+        """See to it that no more learners are in memory than may be."""
+        if len(self.hosted) > self.node.settings.max_resident and (self._resting is None or self._resting.done()):
+            self._resting = asyncio.create_task(self._let_sleep(), name="rest")
+
+    async def _let_sleep(self) -> None:
+        """Put those to sleep that were used longest ago, until no more are awake than may be, or none is idle."""
+        while self.node.unreachable is None:
+            over = len(self.hosted) - self.node.settings.max_resident
+            idle = [hosted for hosted in self.hosted.values() if hosted.idle]
+            tired = heapq.nsmallest(over, idle, key=lambda hosted: hosted.used) if over > 0 else []
+            if not tired:
+                return
+            for hosted in tired:
+                if hosted.idle and self.hosted.get(hosted.name) is hosted:  # still
+                    await self._moved(hosted.name, self._sleep)
 
     def left_out(self, groups: bool) -> dict[str, str]:
         """The learners of the store that cannot be hosted, or else the groups, by name: why."""
@@ -244,6 +348,7 @@ class Engine:
                 logger.debug("the store does not answer: %s", error.detail)
             for hosted in self._all():
                 hosted.tick()
+            self._rest()
 
     async def _look_around(self) -> None:
         """Host what is new in the store, drop what is gone, catch up with what other nodes appended."""
@@ -258,6 +363,11 @@ class Engine:
                     hosted.failed = LearnerGone(f"{name} was deleted")
                     self.forget(hosted)
                     await hosted.close(save=False)
+        gone = self.asleep.keys() - heads.keys()
+        if gone:
+            fresh_heads = await self.node.reached(self.node.store.heads())
+            for name in gone - fresh_heads.keys() - self._moving.keys():
+                self.asleep.pop(name, None)
         for name, head in heads.items():
             try:
                 await self._meet(name, head)
@@ -291,11 +401,19 @@ class Engine:
     async def _meet(self, log: str, head: Head) -> None:
         hosted = self._find(log)
         if hosted is None:
+            if log in self._moving or self.asleep.get(log) == head.birth:
+                return
+            if len(self.hosted) >= self.node.settings.max_resident and not log.startswith(_GROUP):
+                if log not in self.asleep:
+                    self._room()
+                self.asleep[log] = head.birth
+                return
+            self.asleep.pop(log, None)
             async with self._creating:
                 hosted = self._find(log)
                 if hosted is None:
                     self._room()
-                    hosted = await self._host(log, head)
+                    hosted = await self._host(log, head.birth)
             hosted.follow()
         elif hosted.position < head.position and hosted.failed is None and not hosted.busy:
             hosted.follow()

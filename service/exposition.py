@@ -27,6 +27,9 @@ class _Learners(Collector):
         alarms = CounterMetricFamily("rarestream_drift_alarms", "Drift alarms.", labels=["learner", "kind"])
         position = GaugeMetricFamily("rarestream_position", "Records of the log applied.", labels=["learner"])
         queued = GaugeMetricFamily("rarestream_queued_events", "Events that wait to be learnt.", labels=["learner"])
+        learners = GaugeMetricFamily("rarestream_learners", "Learners of this node.", labels=["state"])
+        learners.add_metric(["resident"], len(self._engine.hosted))
+        learners.add_metric(["asleep"], len(self._engine.asleep))
         for name, hosted in sorted(self._engine.hosted.items()):
             view = hosted.view
             for which, count in view.class_counts.items():
@@ -35,7 +38,7 @@ class _Learners(Collector):
                 alarms.add_metric([name, kind], count)
             position.add_metric([name], hosted.position)
             queued.add_metric([name], hosted.queued_events)
-        yield from (events, alarms, position, queued)
+        yield from (learners, events, alarms, position, queued)
 
 
 def exposed(engine: Engine) -> bytes:

@@ -79,6 +79,8 @@ class Hosted(Logged[Learner, View]):
         """See `Logged`."""
         self.queued_bytes = 0
         self.queued_events = 0
+        self.uses = 0  # requests that it is in the hands of just now
+        self.used = time.monotonic()  # when the last one let go of it
         self._pace = Pace()
         self._alarms = machine.metrics.view().alarm_count
         super().__init__(name, birth, machine, position, node, gone, snapshot)
@@ -192,6 +194,12 @@ class Hosted(Logged[Learner, View]):
 
         await self.at_rest(run)
         return self.position
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody has it in hand, watches it or waits for it, and nothing of it is under way."""
+        at_work = self._waiting or self._current or self._watchers or self.fits.running or self.serving.busy
+        return not self.uses and self.failed is None and not at_work
 
     async def close(self, save: bool) -> None:
         """Answer everyone who waits, take a last snapshot if asked to, and stop."""

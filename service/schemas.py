@@ -287,6 +287,7 @@ class LearnerList(_Document):
     """Every learner of this node, by name."""
 
     learners: list[LearnerDocument]
+    asleep: list[str] = Field(description="names of those swapped out to the store, until somebody asks for them")
     unavailable: dict[str, str] = Field(description="learners that cannot be recovered, and why")
 
 

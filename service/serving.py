@@ -140,6 +140,11 @@ class Serving:
 
     # Scoring
 
+    @property
+    def busy(self) -> bool:
+        """Whether something was served here that the learner has not caught up with, or is being settled."""
+        return bool(self._own or self._under_way)
+
     async def predict(self, events: Events, at: tuple[View, int] | None = None) -> Predicted:
         """Score events by the present view, and remember those with an id where the store answers.
 

@@ -18,7 +18,10 @@ class Settings(BaseSettings):
     )
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
-    max_learners: int = Field(default=1000, ge=1, description="learners on this node")
+    max_learners: int = Field(default=10_000, ge=1, description="learners and groups on this node")
+    max_resident: int = Field(
+        default=1000, ge=1, description="learners in memory; those used longest ago are swapped out to the store"
+    )
     max_body_bytes: int = Field(default=16 * 2**20, ge=1024, description="of one request")
     max_buffered_bytes: int = Field(
         default=128 * 2**20, ge=1024, description="of request bodies that are not answered yet"

@@ -85,9 +85,10 @@ async def the_name(name: Name) -> str:
 TheName = Annotated[str, Depends(the_name)]
 
 
-async def the_learner(name: TheName, engine: TheEngine) -> Hosted:
-    """The learner of the path; 404 where there is none."""
-    return engine.get(name)
+async def the_learner(name: TheName, engine: TheEngine) -> AsyncIterator[Hosted]:
+    """The learner of the path, awake until the request is answered; 404 where there is none."""
+    async with engine.held(name) as learner:
+        yield learner
 
 
 TheLearner = Annotated[Hosted, Depends(the_learner)]

@@ -117,9 +117,9 @@ async def _decoded(
 
 
 async def _learn(engine: TheEngine, group: HostedGroup, body: bytes, decode: Any) -> Response:
-    members = engine.members(group)
-    events: dict[str, Labelled] = await _decoded(decode, body, members)
-    answer = await group.learn(members, events)
+    async with engine.members(group) as members:
+        events: dict[str, Labelled] = await _decoded(decode, body, members)
+        answer = await group.learn(members, events)
 
     def encode() -> bytes:
         replies = {name: msgspec.Raw(encode_learnt(one, events[name].ids)) for name, one in answer.learnt.items()}
@@ -165,9 +165,9 @@ async def labels(engine: TheEngine, group: TheGroup, body: TheBody) -> Response:
 )
 async def predict(engine: TheEngine, group: TheGroup, body: TheBody) -> Response:
     """As the learners' own `predict`; each remembers events with an id."""
-    members = engine.members(group)
-    decoded = await _decoded(decode_events, body, members)
-    said = await group.predict(members, {name: events for name, (events, _) in decoded.items()})
+    async with engine.members(group) as members:
+        decoded = await _decoded(decode_events, body, members)
+        said = await group.predict(members, {name: events for name, (events, _) in decoded.items()})
 
     def encode() -> bytes:
         replies = {}

@@ -77,9 +77,10 @@ async def create(name: TheName, engine: TheEngine, body: TheBody) -> JSONRespons
     responses=problems(422),
 )
 async def index(engine: TheEngine) -> JSONResponse:
-    """Every learner of this node, by name, and those of the store that it cannot host."""
+    """Every learner of this node, by name: those in memory, those swapped out to the store, those it cannot host."""
     learners = [_document(engine.hosted[name]) for name in sorted(engine.hosted)]
-    return JSONResponse({"learners": learners, "unavailable": engine.left_out(groups=False)})
+    left_out = engine.left_out(groups=False)
+    return JSONResponse({"learners": learners, "asleep": sorted(engine.asleep), "unavailable": left_out})
 
 
 @router.get(

@@ -77,6 +77,6 @@ def _health(engine: Engine) -> dict[str, Any]:
     return {
         "status": status,
         "detail": engine.node.unreachable,
-        "learners": len(engine.hosted),
+        "learners": engine.learners,
         "stale_seconds": engine.node.stale_seconds,
     }
