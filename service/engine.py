@@ -301,6 +301,9 @@ class Engine:
         birth = self.asleep[name]
         try:
             hosted = await self._host(name, birth)
+        except LearnerGone:
+            del self.asleep[name]
+            return
         except StoreUnavailable:
             raise
         except ServiceError as error:
@@ -324,13 +327,16 @@ class Engine:
         """Put those to sleep that were used longest ago, until no more are awake than may be, or none is idle."""
         while self.node.unreachable is None:
             over = len(self.hosted) - self.node.settings.max_resident
-            idle = [hosted for hosted in self.hosted.values() if hosted.idle]
+            idle = [hosted for hosted in self.hosted.values() if self._may_sleep(hosted)]
             tired = heapq.nsmallest(over, idle, key=lambda hosted: hosted.used) if over > 0 else []
             if not tired:
                 return
             for hosted in tired:
-                if hosted.idle and self.hosted.get(hosted.name) is hosted:  # still
+                if self._may_sleep(hosted):  # still
                     await self._moved(hosted.name, self._sleep)
+
+    def _may_sleep(self, hosted: Hosted) -> bool:
+        return hosted.idle and hosted.name not in self._moving and self.hosted.get(hosted.name) is hosted
 
     def left_out(self, groups: bool) -> dict[str, str]:
         """The learners of the store that cannot be hosted, or else the groups, by name: why."""

@@ -167,9 +167,13 @@ async def test_what_another_node_does_to_a_learner_that_sleeps_here(open_again: 
         assert "l1" in engine.asleep
         await there_until(there, "l1")
         assert (await there.delete("/learners/l1")).status_code == 204
-        await engine._look_around()
-        assert (await here.get("/learners/l1")).status_code == 404
+        assert (await here.get("/learners/l1")).status_code == 404  # before this node has looked around
         assert "l1" not in engine.asleep
+        await there_until(there, "l3")
+        assert (await there.delete("/learners/l3")).status_code == 204
+        await engine._look_around()
+        assert "l3" not in engine.asleep
+        assert (await here.get("/learners/l3")).status_code == 404
         assert (await there.put("/learners/l2", json=CONFIG)).status_code == 200
         assert (await there.delete("/learners/l2")).status_code == 204
         assert (await there.put("/learners/l2", json={**CONFIG, "window": 9})).status_code == 201

@@ -17,7 +17,7 @@ from service.webhooks import Webhook
 from tests.service.nodes import T0, node, serving
 from tests.service.process import free_port
 from tests.service.test_engine import until
-from tests.service.test_figures_http import DENSE, drifted
+from tests.service.test_figures_http import DENSE, DRIFTED, drifted
 
 ALARM = {"number": 0, "kind": "auc", "events": 5, "clock": None, "before": 0.9, "after": 0.5}
 
@@ -78,7 +78,7 @@ async def test_an_alarm_is_posted_once_and_never_on_a_replay(store: Store, open_
             await until(lambda: "a" in follower.hosted and follower.get("a").view.figures.alarm_count == 1)
             (told,) = received.got
             assert told == {"learner": "a", **(await http.get("/learners/a/alarms")).json()["alarms"][0]}
-            assert (told["kind"], told["events"], told["clock"]) == ("scores", 50, T0 + 3071)
+            assert (told["kind"], told["events"], told["clock"]) == ("scores", 50, T0 + DRIFTED - 1)
         async with serving(store, **settings) as (http, engine):  # after a crash, the log is applied again
             await engine.get("a").catch_up()
             assert (await http.get("/learners/a/alarms")).json()["counts"]["scores"] == 1
