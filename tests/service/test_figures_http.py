@@ -213,7 +213,7 @@ async def test_who_reconnects_misses_nothing(store: Store) -> None:
             "alarms"
         ]
         from_the_start = await Reader(hosted, "0.0.0").until("figures")
-        assert len(from_the_start) == rows + 1 + 1
+        assert len(from_the_start) == len(points) + 1 + 1
 
 
 async def test_points_of_served_events_come_while_nothing_is_learnt(store: Store) -> None:
