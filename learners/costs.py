@@ -54,6 +54,10 @@ def costs_of(features: Features, field: str, values: Any) -> Vector:
     if hasattr(values, "tocsc"):
         values = values.tocsc()[:, [int(field)]].toarray()
         field = "0"
+    if isinstance(values, np.ndarray) and values.dtype.kind in "fiu":
+        column: Vector = values[:, int(field)].astype(np.float64)
+        if bool(((column >= 0) & (column <= MAX_COST)).all()):
+            return column
     costs = np.zeros(len(values))
     problems: list[Problem] = []
     for i, carried in enumerate(values):

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from learners.arrays import Matrix, Rows, Sparse
 from learners.jit import kernel
@@ -105,6 +106,16 @@ def _first_fault(numbers: Sequence[Any]) -> tuple[str, str] | None:
     return next(((f"/{k}", fault) for k, item in enumerate(numbers) if (fault := number_fault(item))), None)
 
 
+def _refuse(X: Matrix) -> None:
+    """Refuse rows (n, dim) for the first number of each that is too large, or none."""
+    problems = Problems()
+    good: NDArray[np.bool_] = np.abs(X) <= LARGEST
+    for i in np.flatnonzero(~good.all(axis=1))[:MAX_PROBLEMS].tolist():
+        k = int(good[i].argmin())
+        problems.add(i, f"/{k}", str(number_fault(float(X[i, k]))))
+    problems.check()
+
+
 def number_fault(value: Any) -> str | None:
     """What is wrong with a feature's number, if anything."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -184,8 +195,12 @@ class Dense(Features):
                 X = np.array(values, dtype=np.float64, order="C", ndmin=2)
             except (TypeError, ValueError, OverflowError):  # ragged, or a number beyond float64
                 X = np.empty((0, 0))
-            if X.shape == (len(values), self.dim) and bool((np.abs(X) <= LARGEST).all()):
-                return X
+            if X.shape == (len(values), self.dim):
+                # no temporary of this size: it would cost more than both passes; a NaN is the largest and the smallest
+                if not X.size or bool(X.max() <= LARGEST and X.min() >= -LARGEST):
+                    return X
+                if isinstance(values, np.ndarray):
+                    _refuse(X)
         problems = Problems()
         for i, value in enumerate(values):
             items = value.tolist() if isinstance(value, np.ndarray) else value

@@ -42,9 +42,12 @@ def _hash(buffer, offsets, out):  # type: ignore[no-untyped-def]
 
 def hash_strings(texts: Sequence[str]) -> Words:
     """The hash of each string's UTF-8 bytes, (n,): splitmix64's finaliser chained over 8-byte words. O(bytes)."""
-    parts = [text.encode("utf-8", "surrogatepass") for text in texts]
+    joined = "".join(texts)
+    parts: Sequence[str | bytes] = texts  # of ASCII, where characters are bytes: encoded at once
+    if not joined.isascii():
+        parts = [text.encode("utf-8", "surrogatepass") for text in texts]
     offsets = np.zeros(len(parts) + 1, dtype=np.int64)
     np.cumsum(np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)), out=offsets[1:])
     out = np.empty(len(parts), dtype=np.uint64)
-    _hash(np.frombuffer(b"".join(parts) or b"\0", dtype=np.uint8), offsets, out)
+    _hash(np.frombuffer(joined.encode("utf-8", "surrogatepass") or b"\0", dtype=np.uint8), offsets, out)
     return out

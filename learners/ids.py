@@ -7,6 +7,7 @@ the table is at most half full, so a look-up is O(1). 0 stands for no id; `hashe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 
@@ -19,9 +20,11 @@ __all__ = ["find", "hashes_of", "put", "table_for"]
 
 def hashes_of(ids: Sequence[str | None]) -> Words:
     """The 64-bit hash of each id, (n,); 0 where there is none."""
-    hashes = hash_strings([one or "" for one in ids])
+    some = None in ids
+    hashes = hash_strings([one or "" for one in ids] if some else cast(Sequence[str], ids))
     hashes[hashes == 0] = 1
-    hashes[[one is None for one in ids]] = 0
+    if some:
+        hashes[[one is None for one in ids]] = 0
     return hashes
 
 

@@ -34,7 +34,8 @@ class Labels:
     def good(self, values: NDArray[Any]) -> NDArray[np.bool_]:
         """Which of some numbers are labels, (n,)."""
         if self.ranks is None:
-            return np.isin(values, (-1, 0, 1))
+            good: NDArray[np.bool_] = (values == 1) | (values == 0) | (values == -1)
+            return good
         return np.isin(values, np.arange(1, self.ranks + 1))
 
     def fault(self, value: Any) -> str | None:

@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from learners.parameters import Problem
-from service import __version__, pages, routes, schemas
+from service import __version__, columnar_schemas, pages, routes, schemas
 from service.engine import Engine
 from service.errors import Invalid, ServiceError
 from service.settings import Settings
@@ -59,15 +59,7 @@ class RequestIds:
 
 
 def _problem(request: Request, error: ServiceError) -> JSONResponse:
-    body = {
-        "type": f"urn:rarestream:problem:{error.code}",
-        "title": error.title,
-        "status": error.status,
-        "code": error.code,
-        "detail": error.detail,
-        "errors": [problem._asdict() for problem in error.problems],
-        "request_id": request.scope.get("state", {}).get("request_id", ""),
-    }
+    body = error.document(request.scope.get("state", {}).get("request_id", ""))
     headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
     return JSONResponse(body, error.status, headers, media_type="application/problem+json")
 
@@ -140,7 +132,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         if app.openapi_schema is None:
             document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
             _, definitions = models_json_schema(
-                [(model, "validation") for model in schemas.MODELS], ref_template="#/components/schemas/{model}"
+                [(model, "validation") for model in schemas.MODELS + columnar_schemas.MODELS],
+                ref_template="#/components/schemas/{model}",
             )
             document["components"]["schemas"] = {**definitions["$defs"], **document["components"]["schemas"]}
             app.openapi_schema = document

@@ -2,7 +2,8 @@
 
     "rare" | version u8 | kind u8 | CRC-32 u32 of what follows | MessagePack
 
-An array is (dtype, shape, bytes), little-endian. What cannot be read back raises `Damaged`, which says what differs.
+An array is (dtype, shape, bytes), little-endian. Events whose numbers are all float32 are kept as that, in half the
+room, and read back as the float64 that they were. What cannot be read back raises `Damaged`, which says what differs.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
+from collections.abc import Set
 from typing import Any
 
 import msgspec
@@ -105,7 +107,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 Record = Created | Batch | Changed | Compared | Fitted | Restored | Served
 
-_DTYPES = {"<f8", "<i8", "<u8", "<u4", "|i1", "|u1", "|b1"}
+_DTYPES = frozenset({"<f8", "<i8", "<u8", "<u4", "|i1", "|u1", "|b1"})
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -134,8 +136,23 @@ def _array(array: NDArray[np.generic] | None) -> _Array | None:
     return _Array(little.dtype.str, list(array.shape), little.tobytes())
 
 
-def _numpy(array: _Array, what: str) -> NDArray[Any]:
-    if array.dtype not in _DTYPES:
+def _narrow(values: NDArray[np.float64]) -> NDArray[np.floating[Any]]:
+    """The same numbers as float32 where that is exact, signed zeros included; not where one is NaN."""
+    with np.errstate(over="ignore"):
+        for part in (values[:1], values):  # the first row tells most streams of decimal fractions apart
+            single = part.astype(np.float32)
+            if not np.array_equal(single, part):
+                return values
+    return single
+
+
+def _wide(array: _Array, what: str) -> NDArray[Any]:
+    """What `_narrow` was given."""
+    return _numpy(array, what, _DTYPES | {"<f4"}).astype(np.float64, copy=False)
+
+
+def _numpy(array: _Array, what: str, dtypes: Set[str] = _DTYPES) -> NDArray[Any]:
+    if array.dtype not in dtypes:
         raise Damaged(f"{what} has an array of unknown dtype {array.dtype!r}")
     dtype = np.dtype(array.dtype)
     if any(size < 0 for size in array.shape) or math.prod(array.shape) * dtype.itemsize != len(array.data):
@@ -160,10 +177,10 @@ def _batch_parts(batch: Batch) -> _BatchParts:
     )
     rows = batch.rows
     if isinstance(rows, Sparse):
-        parts.data, parts.indptr = _array(rows.data), _array(rows.indptr)
+        parts.data, parts.indptr = _array(_narrow(rows.data)), _array(rows.indptr)
         parts.indices = _array(rows.indices.astype(np.uint32))  # columns are below 2^24
     else:
-        parts.x = _array(rows)
+        parts.x = _array(_narrow(rows))
     return parts
 
 
@@ -173,10 +190,10 @@ def _batch(parts: _BatchParts, what: str) -> Batch:
 
     labels = np.frombuffer(parts.labels, dtype=np.int8).astype(np.float64)
     if parts.x is not None:
-        rows: Any = _numpy(parts.x, what)
+        rows: Any = _wide(parts.x, what)
     elif parts.data is not None and parts.indices is not None and parts.indptr is not None:
         indices = _numpy(parts.indices, what).astype(np.int64)
-        rows = Sparse(_numpy(parts.data, what), indices, _numpy(parts.indptr, what))
+        rows = Sparse(_wide(parts.data, what), indices, _numpy(parts.indptr, what))
     else:
         raise Damaged(f"{what} has no features")
     segments = tuple(Segment(*one) for one in parts.segments)

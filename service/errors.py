@@ -8,7 +8,8 @@ ServiceError
 |- UnknownSnapshot        404  unknown-snapshot
 |- NameTaken              409  name-taken           the name exists with another configuration
 |- TooLarge               413  too-large            the body is over the limit
-|- WrongType              415  unsupported-type     a Content-Type that the route does not read
+|- NotAcceptable          406  not-acceptable       no reply is written as the request's Accept wants it
+|- WrongType              415  unsupported-type     a Content-Type or Content-Encoding that the route does not read
 |- QueueFull              429  queue-full           Retry-After: the learner is behind; nothing was taken
 |- TooManyStreams         429  too-many-streams     Retry-After: as many streams are open as may be
 |- LimitReached           409  limit-reached        no room for one more learner
@@ -22,6 +23,7 @@ ServiceError
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from learners.parameters import Problem
 
@@ -33,6 +35,7 @@ __all__ = [
     "LearnerGone",
     "LimitReached",
     "NameTaken",
+    "NotAcceptable",
     "QueueFull",
     "ServiceError",
     "SourceGap",
@@ -60,6 +63,18 @@ class ServiceError(Exception):
         self.detail = detail
         self.problems = list(problems)
         super().__init__(detail)
+
+    def document(self, request_id: str = "") -> dict[str, Any]:
+        """The problem document (RFC 9457) of this error."""
+        return {
+            "type": f"urn:rarestream:problem:{self.code}",
+            "title": self.title,
+            "status": self.status,
+            "code": self.code,
+            "detail": self.detail,
+            "errors": [problem._asdict() for problem in self.problems],
+            "request_id": request_id,
+        }
 
 
 class BadBody(ServiceError):
@@ -116,8 +131,14 @@ class TooLarge(ServiceError):
     status, code, title = 413, "too-large", "The body is too large"
 
 
+class NotAcceptable(ServiceError):
+    """No reply is written in any form that the request accepts."""
+
+    status, code, title = 406, "not-acceptable", "No reply of an accepted type"
+
+
 class WrongType(ServiceError):
-    """The route does not read this Content-Type."""
+    """The route does not read this Content-Type or Content-Encoding."""
 
     status, code, title = 415, "unsupported-type", "The media type is not supported"
 

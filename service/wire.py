@@ -29,7 +29,23 @@ from service.errors import BadBody, Invalid
 from service.hosted import Learnt
 from service.serving import Events, Labelled
 
-__all__ = ["decode_events", "decode_json", "decode_labels", "decode_update", "encode_learnt", "encode_scores"]
+__all__ = [
+    "AHEAD",
+    "MAX_EVENTS",
+    "MAX_ID",
+    "STATUSES",
+    "decode_events",
+    "decode_json",
+    "decode_labels",
+    "decode_update",
+    "encode_learnt",
+    "encode_scores",
+    "explanation",
+    "good_id",
+    "latest_time",
+    "source_problems",
+    "with_clock",
+]
 
 MAX_EVENTS = 100_000  # of one request: its reply is bounded, too
 MAX_ID = 256  # characters
@@ -169,12 +185,13 @@ def _carried(events: Sequence[_Event], features: Features) -> list[Any]:
 
 def _ids(events: Sequence[_Event]) -> tuple[str | None, ...]:
     ids = [None if event.id is None else str(event.id) for event in events]
-    if any(one is not None and not _good_id(one) for one in ids):
+    if any(one is not None and not good_id(one) for one in ids):
         raise _Unfit
     return tuple(ids)
 
 
-def _good_id(text: str) -> bool:
+def good_id(text: str) -> bool:
+    """Whether a text can be an event's id."""
     return 0 < len(text) <= MAX_ID and text.isprintable()
 
 
@@ -182,7 +199,7 @@ def _labelled(parsed: _UpdateBody, config: Config) -> Labelled:
     events = parsed.events
     segments: tuple[Segment, ...] = ()
     if parsed.source is not None:
-        if _source_problems(msgspec.to_builtins(parsed.source)):
+        if source_problems(msgspec.to_builtins(parsed.source)):
             raise _Unfit
         segments = (Segment(0, len(events), parsed.source.name, parsed.source.offset),)
     if not 0 < len(events) <= MAX_EVENTS:
@@ -209,16 +226,12 @@ def _columns(events: Sequence[_Labelled], own: list[Any], segments: tuple[Segmen
         raise _Unfit
     if weights is not None and not ((weights >= 0) & (weights <= MAX_WEIGHT)).all():
         raise _Unfit
-    times = _times(events)
-    if config.timed:
-        now = time.time()
-        times = np.full(len(events), now) if times is None else np.where(np.isnan(times), now, times)
     return Labelled(
         rows=rows,
         carried=carried,
         labels=kind.columns(labels),
         weights=weights,
-        times=times,
+        times=with_clock(_times(events), len(events), config),
         ids=ids if any(one is not None for one in ids) else None,
         segments=segments,
         costs=config.costs(own),
@@ -227,9 +240,22 @@ def _columns(events: Sequence[_Labelled], own: list[Any], segments: tuple[Segmen
 
 def _times(events: Sequence[_Event]) -> Vector | None:
     times = _optional([event.time for event in events], math.nan)
-    if times is not None and ((times < -MAX_TIME) | (times > time.time() + AHEAD)).any():
+    if times is not None and ((times < -MAX_TIME) | (times > latest_time())).any():
         raise _Unfit
     return times
+
+
+def latest_time() -> float:
+    """The largest time that an event may have now."""
+    return time.time() + AHEAD
+
+
+def with_clock(times: Vector | None, n: int, config: Config) -> Vector | None:
+    """The times of n labelled events, (n,); those not given are now, where the learner asks for every event's."""
+    if not config.timed:
+        return times
+    now = time.time()
+    return np.full(n, now) if times is None else np.where(np.isnan(times), now, times)
 
 
 def _optional(values: list[float | None], missing: float) -> Vector | None:
@@ -241,7 +267,8 @@ def _optional(values: list[float | None], missing: float) -> Vector | None:
 # The precise way
 
 
-def _source_problems(source: Any) -> list[Problem]:
+def source_problems(source: Any) -> list[Problem]:
+    """What is wrong with where a request says that its events come from."""
     if not isinstance(source, dict):
         return [Problem("/source", f"is {show(source)}; expected an object of name and offset")]
     problems = [
@@ -308,7 +335,7 @@ class _Precise:
                 detail = f"is not a member; expected {', '.join(known)}"
                 self.problems.append(Problem(pointer(name), detail))
         if body.get("source") is not None and self.what == "update":
-            self.problems += _source_problems(body["source"])
+            self.problems += source_problems(body["source"])
         events = body.get("events")
         if not isinstance(events, list) or not events:
             found = show(events) if "events" in body else "missing"
@@ -354,11 +381,11 @@ class _Precise:
             self._note(i, "/id", "is missing; expected the id of an event that was served")
         if name is not None:
             text = isinstance(name, (str, int)) and not isinstance(name, bool)
-            if not text or not _good_id(str(name)):
+            if not text or not good_id(str(name)):
                 self._note(i, "/id", f"is {show(name)}; expected 1 to {MAX_ID} printable characters, or a whole number")
         if self.what != "predict":
             self._check_label(i, event)
-        limits = {"time": (-MAX_TIME, time.time() + AHEAD)}
+        limits = {"time": (-MAX_TIME, latest_time())}
         if self.what != "predict":
             limits["weight"] = (0.0, MAX_WEIGHT)
         for member, (least, most) in limits.items():
@@ -492,6 +519,11 @@ def encode_scores(
         columns = zip(ids, values, scores.probabilities.tolist(), scores.thresholds.tolist(), decisions, strict=True)
         results = [_Prediction(*one) for one in columns]
         for prediction, why in zip(results, explained or (), strict=False):
-            features = [{"name": name, "contribution": part} for name, part in why.features]
-            prediction.explanation = {"intercept": why.intercept, "features": features, "rest": why.rest}
+            prediction.explanation = explanation(why)
     return _encode({**head, "results": results})
+
+
+def explanation(why: Explanation) -> dict[str, Any]:
+    """What a reply says of why a score is what it is."""
+    features = [{"name": name, "contribution": part} for name, part in why.features]
+    return {"intercept": why.intercept, "features": features, "rest": why.rest}

@@ -13,7 +13,7 @@ def size_of(batch: Batch) -> int:
     arrays = [*(batch.rows if isinstance(batch.rows, tuple) else (batch.rows,)), batch.labels]
     arrays += [array for array in (batch.weights, batch.times, batch.costs) if array is not None]
     arrays += batch.late or ()
-    ids = 0 if batch.ids is None else sum(64 + len(one or "") for one in batch.ids)
+    ids = 0 if batch.ids is None else 64 * len(batch.ids) + sum(map(len, filter(None, batch.ids)))
     return ids + 512 + sum(int(array.nbytes) for array in arrays)
 
 

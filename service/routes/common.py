@@ -6,12 +6,14 @@ import asyncio
 import dataclasses
 import re
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Path, Request
 from fastapi.requests import HTTPConnection
 
 from learners.parameters import Problem, pointer
+from service.compression import expanded
 from service.engine import Engine
 from service.errors import Invalid, QueueFull, TooLarge, TooSlow, WrongType
 from service.hosted import Hosted
@@ -27,7 +29,9 @@ __all__ = [
     "TheEngine",
     "TheLearner",
     "TheName",
+    "body_of",
     "known_parameters",
+    "pieces_of",
     "problems",
 ]
 
@@ -95,12 +99,22 @@ TheLearner = Annotated[Hosted, Depends(the_learner)]
 
 
 async def the_body(request: Request) -> AsyncIterator[bytes]:
-    """The body, within the node's bounds for one and for all that are held until they are answered. JSON only."""
+    """The body of a route that reads JSON only."""
     kind, _, parameters = request.headers.get("content-type", "application/json").lower().partition(";")
     if kind.strip() != "application/json" or ("charset" in parameters and "utf-8" not in parameters):
         raise WrongType(f"the body is {(kind + parameters)[:100]}; expected application/json in UTF-8")
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise WrongType("compressed bodies are not read here; send the body as it is")
+    async with body_of(request) as body:
+        yield body
+
+
+def pieces_of(request: Request, limit: int | None) -> AsyncIterator[bytes]:
+    """The body as it comes, expanded where it is compressed; of at most `limit` bytes."""
+    return expanded(request.stream(), request.headers.get("content-encoding", "identity"), limit)
+
+
+@asynccontextmanager
+async def body_of(request: Request) -> AsyncIterator[bytes]:
+    """The body, within the node's bounds for one and for all that are held until they are answered."""
     settings = request.app.state.settings
     limit = settings.max_body_bytes
     declared = request.headers.get("content-length", "")
@@ -112,11 +126,9 @@ async def the_body(request: Request) -> AsyncIterator[bytes]:
     try:
         try:
             async with asyncio.timeout(settings.body_seconds):
-                async for part in request.stream():
+                async for part in pieces_of(request, limit):
                     size += len(part)
                     buffered.bytes += len(part)
-                    if size > limit:
-                        raise TooLarge(f"the body is over {limit} bytes: send smaller batches")
                     if buffered.bytes > settings.max_buffered_bytes and size < buffered.bytes:
                         raise QueueFull("this node holds as many bytes of requests as it may; try again in a moment")
                     parts.append(part)
@@ -148,6 +160,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 _WORDS = {
     400: "The body cannot be read",
     404: "No such learner",
+    406: "The reply is not written in any form that the request accepts",
     408: "The body did not come in time",
     409: "The name is taken, a limit is reached, or events of the source are missing before these",
     413: "The body is too large",

@@ -118,6 +118,19 @@ def test_an_array_that_is_no_matrix_of_numbers_is_refused(array: Any) -> None:
     assert all(pointer.startswith(("/0", "/1")) for pointer in refused(Dense(dim=2), array))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_first_bad_number_of_each_row_of_an_array_is_pointed_at(dtype: Any) -> None:
+    X = np.zeros((300, 3), dtype=dtype)
+    X[1, 2], X[4, 1:], X[250] = np.nan, [-2e30, np.inf], np.inf
+    assert refused(Dense(dim=3), X) == {
+        "/1/2": "is nan; expected a finite number",
+        "/4/1": refused(Dense(dim=1), [[float(X[4, 1])]])["/0/0"],
+        "/250/0": "is inf; expected a finite number",
+    }
+    X[:] = np.nan
+    assert list(refused(Dense(dim=3), X)) == [f"/{i}/0" for i in range(100)]
+
+
 # Sparse
 
 

@@ -136,3 +136,35 @@ def test_a_configuration_says_of_what_it_is() -> None:
     assert config_of(GROUP.to_json()) == GROUP
     config = Config.of(SETUPS["named"])
     assert config_of(config.to_json()) == config
+
+
+SINGLE = np.array([[1.5, -0.0, 2.0**-149], [3e38, 1 / 3, 0.0]], dtype=np.float32).astype(np.float64)
+ROWS = {
+    "float32": (SINGLE, True),
+    "whole numbers": (np.array([[0.0, 2.0**24], [-7.0, 1.0]]), True),
+    "no float32 in the first row": (np.array([[0.1, 0.0], [1.0, 1.0]]), False),
+    "one number that is no float32": (np.array([[1.0, 0.0], [1.0, 2.0**24 + 1]]), False),
+    "below the least float32": (np.array([[1.0], [1e-300]]), False),
+    "beyond the largest float32": (np.array([[1.0], [1e39]]), False),
+    "a number is missing": (np.array([[1.0], [np.nan]]), False),
+    "no rows": (np.empty((0, 3)), True),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_numbers_that_are_float32_take_half_the_room_and_come_back_to_the_bit(name: str, sparse: bool) -> None:
+    X, narrow = ROWS[name]
+    n = len(X)
+    if sparse:
+        X = X.ravel()
+        rows: Any = Sparse(X, np.arange(X.size), np.linspace(0, X.size, n + 1).astype(np.int64))
+    else:
+        rows = X
+    data = pack_record(Batch(rows, np.ones(n)))
+    assert (b"<f4" in data) == narrow
+    back = unpack_record(data, "it")
+    assert isinstance(back, Batch)
+    found = back.rows.data if isinstance(back.rows, Sparse) else back.rows
+    assert (found.dtype, found.shape, found.tobytes()) == (np.float64, X.shape, X.tobytes())
+    assert found.flags.writeable

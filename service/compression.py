@@ -1,0 +1,142 @@
+"""Compressed request bodies, expanded as they come: gzip (RFC 1952) and Zstandard (RFC 8878), within a bound.
+
+However well a body is compressed, what is held of it expanded is one piece of 64 KiB at a time, and reading ends where
+the whole is over its limit. Between pieces other requests have their turn. A body may be of several gzip members or
+Zstandard frames, one after the other; it has to end where one of them does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Protocol
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+from service.errors import BadBody, TooLarge, WrongType
+
+__all__ = ["ENCODINGS", "expanded"]
+
+_PIECE = 2**16  # bytes that come out at a time
+_WINDOW = 23  # log2 of the bytes that Zstandard may look back on: 8 MiB, as RFC 9659 has it for HTTP
+
+
+class _Stream(Protocol):
+    """One gzip member or Zstandard frame, which is expanded piece by piece."""
+
+    @property
+    def eof(self) -> bool:
+        """It has come to its end; what follows is `unused_data`."""
+        ...
+
+    @property
+    def unused_data(self) -> bytes:
+        """What came after its end."""
+        ...
+
+    def expand(self, data: bytes) -> bytes:
+        """At most a piece of what comes out, after more of what goes in; b"" once everything has come out."""
+        ...
+
+
+class _Gzip:
+    def __init__(self) -> None:
+        self._inner = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data
+
+    def expand(self, data: bytes) -> bytes:
+        return self._inner.decompress(self._inner.unconsumed_tail + data, _PIECE)
+
+
+class _Zstd:
+    def __init__(self) -> None:
+        self._inner = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW})
+
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data
+
+    def expand(self, data: bytes) -> bytes:
+        return self._inner.decompress(data, _PIECE)
+
+
+_STREAMS: dict[str, Callable[[], _Stream]] = {"gzip": _Gzip, "x-gzip": _Gzip, "zstd": _Zstd}
+ENCODINGS = ("identity", "gzip", "zstd")
+
+
+async def expanded(chunks: AsyncIterator[bytes], encoding: str, limit: int | None) -> AsyncIterator[bytes]:
+    """The body that `chunks` are the compressed form of, in pieces; `encoding` is its Content-Encoding.
+
+    Raises `WrongType` for an encoding that is not read here, `TooLarge` once over `limit` bytes (None: no limit) have
+    gone in or come out, and `BadBody` where the data are damaged or end too early. O(bytes); memory: a piece, a window.
+    """
+    pieces = _pieces(_within(chunks, limit), encoding.strip().lower() or "identity")
+    async for piece in _within(pieces, limit):
+        yield piece
+
+
+async def _within(chunks: AsyncIterator[bytes], limit: int | None) -> AsyncIterator[bytes]:
+    size = 0
+    async for chunk in chunks:
+        size += len(chunk)
+        if limit is not None and size > limit:
+            raise TooLarge(f"the body is over {limit} bytes: send smaller batches")
+        yield chunk
+
+
+async def _pieces(chunks: AsyncIterator[bytes], encoding: str) -> AsyncIterator[bytes]:
+    if encoding == "identity":
+        async for chunk in chunks:
+            yield chunk
+        return
+    make = _STREAMS.get(encoding)
+    if make is None:
+        raise WrongType(f"the body's Content-Encoding is {encoding[:100]}; expected one of {', '.join(ENCODINGS)}")
+    stream: _Stream | None = None
+    met = False  # a member or a frame, whole
+    async for rest in _cut(chunks):
+        while rest:
+            stream = stream or make()
+            for piece in _out_of(stream, rest, encoding):
+                yield piece
+                await asyncio.sleep(0)
+            rest = b""
+            if stream.eof:
+                met, rest, stream = True, stream.unused_data, None
+    if stream is not None or not met:
+        raise BadBody(f"the body ends in the middle of its {encoding} stream")
+
+
+async def _cut(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The same in pieces: what is left of one that is not expanded yet is copied again and again."""
+    async for chunk in chunks:
+        for start in range(0, len(chunk), _PIECE):
+            yield chunk[start : start + _PIECE]
+
+
+def _out_of(stream: _Stream, data: bytes, encoding: str) -> Iterator[bytes]:
+    """What comes out of a member or a frame after more of what goes in."""
+    try:
+        while piece := stream.expand(data):
+            yield piece
+            data = b""
+            if stream.eof:
+                return
+    except (zlib.error, zstd.ZstdError) as error:
+        raise BadBody(f"the body is not {encoding}: {error}") from None

@@ -1,0 +1,59 @@
+"""Which coding a request's body is in, and which one its reply will be in: of Content-Type and Accept (RFC 9110)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from service.columnar import MSGPACK
+from service.errors import NotAcceptable, WrongType
+from service.hot import JSON, Coding
+from service.ndjson import NDJSON
+
+__all__ = ["negotiated"]
+
+_CODINGS = {one.media_type: one for one in (JSON, MSGPACK, NDJSON)}
+
+
+@lru_cache(maxsize=64)  # a client sends the same two headers each time
+def negotiated(content_type: str, accept: str) -> tuple[Coding, Coding]:
+    """The codings of the body and of the reply, from the headers' values; "" where there is none.
+
+    A body without a type is JSON. The reply is in the request's own coding where the client accepts that as gladly as
+    any other; a body of lines is answered in lines, and no other is. Raises `WrongType` and `NotAcceptable`.
+    """
+    kind, _, parameters = content_type.lower().partition(";")
+    read = _CODINGS.get(kind.strip() or JSON.media_type)
+    if read is None or ("charset" in parameters and "utf-8" not in parameters):
+        raise WrongType(f"the body is {content_type[:100]}; expected one of {', '.join(_CODINGS)}, text in UTF-8")
+    offered = [read] if read is NDJSON else [read, *(one for one in (JSON, MSGPACK) if one is not read)]
+    weights = [_weight(accept, one.media_type) for one in offered]
+    if not max(weights):
+        listed = ", ".join(one.media_type for one in offered)
+        raise NotAcceptable(f"the request accepts {accept[:100]}; this reply is written as one of {listed}")
+    return read, offered[weights.index(max(weights))]
+
+
+def _weight(accept: str, media_type: str) -> float:
+    """How gladly a media type is accepted, from 0 to 1: what the most specific range that it is in says."""
+    if not accept.strip():
+        return 1.0
+    main = media_type.partition("/")[0]
+    specific = {"*/*": 0, f"{main}/*": 1, media_type: 2}
+    found: dict[int, float] = {}
+    for one in accept.lower().split(","):
+        name, *parameters = (part.strip() for part in one.split(";"))
+        if name in specific:
+            found[specific[name]] = max(found.get(specific[name], 0.0), _quality(parameters))
+    return found[max(found)] if found else 0.0
+
+
+def _quality(parameters: list[str]) -> float:
+    """The `q` of a range; 1 where there is none, or none that is a number."""
+    for one in parameters:
+        name, _, value = one.partition("=")
+        if name.strip() == "q":
+            try:
+                return min(1.0, max(0.0, float(value)))  # in this order NaN is 0
+            except ValueError:
+                return 1.0
+    return 1.0

@@ -1,0 +1,60 @@
+"""Content-Type and Accept: which coding is read, which is written, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.columnar import MSGPACK
+from service.errors import NotAcceptable, WrongType
+from service.hot import JSON
+from service.ndjson import NDJSON
+from service.negotiation import negotiated
+
+NAMES = {"application/json": JSON, "application/msgpack": MSGPACK, "application/x-ndjson": NDJSON}
+
+
+@pytest.mark.parametrize(
+    ("given", "accept", "read", "write"),
+    [
+        ("", "", JSON, JSON),
+        ("application/json", "*/*", JSON, JSON),
+        ("Application/JSON; Charset=UTF-8", "text/html, */*;q=0.1", JSON, JSON),
+        ("application/msgpack", "", MSGPACK, MSGPACK),
+        ("application/msgpack", "application/*", MSGPACK, MSGPACK),
+        ("application/msgpack", "application/json", MSGPACK, JSON),
+        ("application/msgpack", "application/json, */*;q=0.5", MSGPACK, JSON),
+        ("application/msgpack", "application/msgpack;q=0.1, */*", MSGPACK, JSON),
+        ("application/msgpack", "application/msgpack;q=0, */*", MSGPACK, JSON),
+        ("application/json", "application/msgpack", JSON, MSGPACK),
+        ("application/json", "APPLICATION/MSGPACK ; Q=0.9 , application/json;q=0.8", JSON, MSGPACK),
+        ("application/json", "application/json;q=odd", JSON, JSON),
+        ("application/x-ndjson", "", NDJSON, NDJSON),
+        ("application/x-ndjson", "application/json, */*;q=0.1", NDJSON, NDJSON),
+    ],
+)
+def test_codings(given, accept, read, write):
+    assert negotiated(given, accept) == (read, write)
+
+
+@pytest.mark.parametrize(
+    "given", ["text/csv", "application/json; charset=latin-1", "application", "application/x-msgpack"]
+)
+def test_other_types_are_refused(given):
+    with pytest.raises(WrongType, match="expected one of application/json, application/msgpack, application/x-ndjson"):
+        negotiated(given, "*/*")
+
+
+@pytest.mark.parametrize(
+    ("given", "accept"),
+    [
+        ("application/json", "text/html"),
+        ("application/json", "*/*;q=0"),
+        ("application/json", "*/*;q=nan"),
+        ("application/json", "application/*;q=0, text/*"),
+        ("application/json", "application/x-ndjson"),
+        ("application/x-ndjson", "application/json"),
+    ],
+)
+def test_nothing_that_is_accepted(given, accept):
+    with pytest.raises(NotAcceptable):
+        negotiated(given, accept)
