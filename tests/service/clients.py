@@ -1,0 +1,128 @@
+"""The Python client in tests: both kinds with one face, and a network between client and service that loses things."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import inspect
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from service.client import AsyncClient, AsyncLearner, AsyncReply, AsyncStream, Client
+
+__all__ = ["KINDS", "Fault", "client", "lossy"]
+
+KINDS = ["sync", "async"]
+Fault = Literal["none", "half", "answer"]
+
+
+@contextmanager
+def client(kind: str, url: str, **settings: Any) -> Iterator[Any]:
+    """A `Client`, or an `AsyncClient` that is used as if it blocked: every test runs on both."""
+    if kind == "sync":
+        with Client(url, **settings) as blocking:
+            yield blocking
+        return
+    with asyncio.Runner() as runner, Awaited(AsyncClient(url, **settings), runner) as awaited:
+        yield awaited
+
+
+class Awaited:
+    """Something of the asynchronous client whose methods wait for what they give."""
+
+    def __init__(self, inner: Any, runner: asyncio.Runner) -> None:
+        self._inner = inner
+        self._runner = runner
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if not callable(found):
+            return found
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            result = found(*arguments, **named)
+            if inspect.iscoroutine(result):
+                result = self._runner.run(result)
+            if isinstance(result, (AsyncLearner, AsyncStream, AsyncReply)):
+                return Awaited(result, self._runner)
+            return result
+
+        return call
+
+    def result(self) -> Any:
+        """Of a reply of a stream."""
+
+        async def awaited() -> Any:
+            return await self._inner
+
+        return self._runner.run(awaited())
+
+    def __enter__(self) -> Self:
+        self._runner.run(self._inner.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._runner.run(self._inner.__aexit__(kind, error, trace))
+
+
+@contextmanager
+def lossy(port: int, faults: Sequence[Fault], lost: Callable[[], None]) -> Iterator[str]:
+    """The URL of a way to the service on `port` on which the first requests suffer `faults`, one each.
+
+    "half": half of the request arrives. "answer": all of it does, and is answered, but the answer gets lost. Then
+    `lost` is called, and the client's connection ends.
+    """
+    left = iter(faults)
+
+    class Way(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            fault = next(left, "none")
+            if fault == "half":
+                with socket.create_connection(("127.0.0.1", port)) as upstream:
+                    head = f"{self.command} {self.path} HTTP/1.1\r\n{self.headers}".replace("\r\n", "\n")
+                    upstream.sendall(head.replace("\n", "\r\n").encode() + body[: len(body) // 2])
+            else:
+                status, kind, answer = self._passed_on(body)
+            if fault == "none":
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+            else:
+                lost()
+                self.close_connection = True
+
+        do_GET = do_PUT = do_POST
+
+        def _passed_on(self, body: bytes) -> tuple[int, str, bytes]:
+            upstream = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+            try:
+                upstream.request(self.command, self.path, body, dict(self.headers.items()))
+                response = upstream.getresponse()
+                return response.status, response.headers["Content-Type"], response.read()
+            finally:
+                upstream.close()
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Way)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

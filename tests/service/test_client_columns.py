@@ -1,0 +1,168 @@
+"""What the client makes of its arguments: columns that keep their types, and bodies of bounded size."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.client import Batch, Bounds
+from service.client.columns import labelled, served
+
+X = np.arange(6.0).reshape(3, 2)
+Y = [0, 1, 0]
+IDS = ["a", "b", "c"]
+
+
+def decoded(columns: Any) -> dict[str, Any]:
+    members: dict[str, Any] = msgspec.msgpack.decode(columns.body(0, columns.size))
+    return members
+
+
+def values(coded: dict[str, Any]) -> np.ndarray[Any, Any]:
+    return np.frombuffer(coded["data"], np.dtype(coded["dtype"]).newbyteorder("<")).reshape(coded["shape"])
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype"),
+    [
+        (X.astype(np.float32), "float32"),
+        (X, "float64"),
+        (X.astype(">f8"), "float64"),
+        (np.asfortranarray(X), "float64"),
+        (X.astype(int), "float64"),
+        (X.tolist(), "float64"),
+        (np.repeat(X, 2, axis=1)[:, ::2], "float64"),
+    ],
+)
+def test_dense_rows_keep_their_type(given: Any, dtype: str) -> None:
+    coded = decoded(served(given, None, None))["x"]
+    assert coded["dtype"] == dtype
+    assert (values(coded) == X).all()
+
+
+@pytest.mark.parametrize(
+    ("y", "dtype"),
+    [
+        ([True, False], "int8"),
+        (np.array([-1, 1], np.int64), "int8"),
+        ([1, 300], "float64"),
+        (np.array([0.0, 1.0], np.float32), "float32"),
+        ([0.5, 1], "float64"),
+    ],
+)
+def test_labels_are_sent_exactly(y: Any, dtype: str) -> None:
+    coded = decoded(labelled(Batch(X[:2], y)))["labels"]
+    assert coded["dtype"] == dtype
+    assert values(coded).tolist() == [float(one) for one in y]
+
+
+def test_what_is_no_number_is_left_to_the_service() -> None:
+    body = decoded(labelled(Batch(X, [1, None, "x"], weights=[1.0, None, 2.0], times=[None, 1.0, 2])))
+    assert (body["labels"], body["weights"], body["times"]) == ([1, None, "x"], [1.0, None, 2.0], [None, 1.0, 2])
+
+
+def test_times_may_be_dates() -> None:
+    dates = np.array(["2026-11-13T08:00:00.25", "NaT", "1969-12-31T23:59:59"], "datetime64[ns]")
+    seconds = values(decoded(labelled(Batch(X, Y, times=dates)))["times"])
+    assert seconds[0] == 1794556800.25
+    assert math.isnan(seconds[1])
+    assert seconds[2] == -1.0
+
+
+def test_ids_of_every_kind() -> None:
+    assert values(decoded(served(X, np.array([1, 2, 2**63], np.uint64), None))["ids"]).tolist() == [1, 2, 2**63]
+    assert decoded(served(X, np.array([-1, 2, 3]), None))["ids"] == [-1, 2, 3]
+    assert decoded(served(X, np.array(IDS), None))["ids"] == IDS
+    assert decoded(served(X, ("a", 2, None), None))["ids"] == ["a", 2, None]
+
+
+def test_sparse_rows_are_sent_in_order_and_the_matrix_stays_as_it_is() -> None:
+    untidy = sp.csr_matrix((np.array([1.0, 2, 3, 4], np.float32), [2, 0, 0, 1], [0, 3, 4]), shape=(2, 3))
+    coded = decoded(served(untidy, None, None))["csr"]
+    assert values(coded["indptr"]).tolist() == [0, 2, 3]
+    assert values(coded["indices"]).tolist() == [0, 2, 1]
+    assert values(coded["values"]).tolist() == [5.0, 1.0, 4.0]
+    assert coded["values"]["dtype"] == "float32"
+    assert untidy.indices.tolist() == [2, 0, 0, 1]
+
+
+def test_named_features_by_event_and_by_column() -> None:
+    events = [{"a": 1, "b": "x"}, {"a": np.int64(2), "c": [np.str_("t")]}]
+    assert decoded(served(events, None, None))["features"] == {"a": [1, 2], "b": ["x", None], "c": [None, ["t"]]}
+    columns = {
+        "whole": np.array([1, 2], np.int16),
+        "real": np.array([0.5, 1.5], np.float32),
+        "flag": np.array([True, False]),
+        "text": np.array(["x", "y"]),
+        "mixed": ("x", None),
+    }
+    coded = decoded(served(columns, None, None))["features"]
+    assert (coded["whole"]["dtype"], values(coded["whole"]).tolist()) == ("int64", [1, 2])
+    assert (coded["real"]["dtype"], values(coded["real"]).tolist()) == ("float32", [0.5, 1.5])
+    assert (coded["flag"], coded["text"], coded["mixed"]) == ([True, False], ["x", "y"], ["x", None])
+
+
+@pytest.mark.parametrize(
+    ("batch", "source", "said"),
+    [
+        (Batch(X, [0, 1]), None, "labels have 2 entries for 3 events"),
+        (Batch(X, Y, ["a"]), None, "ids have 1 entries for 3 events"),
+        (Batch(X, Y, times=[1.0]), None, "times have 1 entries for 3 events"),
+        (Batch(X, Y, "mine"), None, "or 'auto'"),
+        (Batch(X[:0], []), None, "there are no events"),
+        (Batch(X[0], [1]), None, r"X has the shape \(2,\)"),
+        (Batch([["1", "2"]], [1]), None, "X is of <U1"),
+        (Batch(X, np.zeros((3, 1))), None, r"y has the shape \(3, 1\)"),
+        (Batch({"a": [1], "b": [1, 2]}, [1]), None, "as many in each"),
+        (Batch({}, []), None, "at least one"),
+        (Batch(None, Y), None, "neither X nor ids"),
+        (Batch(None, Y, IDS), ("file", 0), "carry no source"),
+    ],
+)
+def test_arguments_that_do_not_fit_together(batch: Batch, source: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        labelled(batch, source)
+
+
+def test_a_predict_needs_features() -> None:
+    with pytest.raises(ValueError, match="X is None"):
+        served(None, IDS, None)
+
+
+@given(
+    sizes=st.lists(st.integers(0, 60), min_size=1, max_size=40),
+    bound=st.integers(1, 3000),
+    most=st.integers(1, 30),
+    kind=st.sampled_from(["dense", "csr", "events", "columns"]),
+)
+def test_parts_are_all_events_in_order_within_the_bounds(sizes: list[int], bound: int, most: int, kind: str) -> None:
+    n = len(sizes)
+    whole: Any = np.arange(2.0 * n).reshape(n, 2)
+    if kind == "csr":
+        places = [i for size in sizes for i in range(size)]
+        whole = sp.csr_matrix((np.arange(sum(sizes)) + 1.0, places, np.cumsum([0, *sizes])), shape=(n, 60))
+    if kind == "events":
+        whole = [{"text": "x" * size} for size in sizes]
+    if kind == "columns":
+        whole = {"text": ["x" * size for size in sizes]}
+    columns = labelled(Batch(whole, [0] * n, list(range(n))), ("file", 100))
+    parts = list(columns.parts(Bounds(bound, most)))
+    assert [part.start for part in parts] == [0, *(part.stop for part in parts[:-1])]
+    assert parts[-1].stop == n
+    for part in parts:
+        assert 1 <= part.stop - part.start <= most
+        assert len(part.body) <= bound or part.stop - part.start == 1
+        body = msgspec.msgpack.decode(part.body)
+        assert body["ids"] == list(range(part.start, part.stop))
+        assert body["source"]["offset"] == 100 + part.start
+        if kind == "csr":
+            ends = values(body["csr"]["indptr"])
+            assert np.diff(ends).tolist() == sizes[part.start : part.stop]
+            assert (values(body["csr"]["values"]) == whole[part.start : part.stop].data).all()
