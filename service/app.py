@@ -23,6 +23,7 @@ from service import __version__, columnar_schemas, pages, routes, schemas
 from service.engine import Engine
 from service.errors import Invalid, ServiceError
 from service.settings import Settings
+from service.sockets import Connections, Sockets
 from service.store import open_store
 
 __all__ = ["create_app"]
@@ -120,9 +121,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.buffered = routes.Buffered()
     app.state.closing = asyncio.Event()
     app.state.streams = 0
+    app.state.websockets = Connections()
     app.include_router(routes.router)
     app.include_router(pages.router)
     app.add_middleware(RequestIds)
+    app.add_middleware(Sockets)
     app.add_exception_handler(ServiceError, _on_service_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_error)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
-import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -91,6 +90,11 @@ class Engine:
             raise UnknownLearner(f"there is no learner named {name}")
         return hosted
 
+    def check(self, name: str) -> None:
+        """That there is a learner of this name, asleep or awake. Raises as `wake`."""
+        if name not in self.asleep and name not in self._moving:
+            self.get(name)
+
     async def wake(self, name: str) -> Hosted:
         """The learner of this name; it may fall asleep whenever something else is awaited: see `held`.
 
@@ -106,13 +110,17 @@ class Engine:
     @asynccontextmanager
     async def held(self, name: str) -> AsyncIterator[Hosted]:
         """The learner of this name, awake until it is let go of. Raises as `wake`."""
-        hosted = await self.wake(name)
-        hosted.uses += 1
+        hosted = await self.hold(name)
         try:
             yield hosted
         finally:
-            hosted.uses -= 1
-            hosted.used = time.monotonic()
+            hosted.let_go()
+
+    async def hold(self, name: str) -> Hosted:
+        """As `held`, for those who let go of it elsewhere: by its `let_go`."""
+        hosted = await self.wake(name)
+        hosted.uses += 1
+        return hosted
 
     def group(self, name: str) -> HostedGroup:
         """The group of this name. Raises `UnknownGroup`, or `StoreUnavailable` while that cannot be known."""

@@ -41,8 +41,20 @@ class _Learners(Collector):
         yield from (learners, events, alarms, position, queued)
 
 
-def exposed(engine: Engine) -> bytes:
-    """The text of one scrape."""
+class _Node(Collector):
+    """What the node itself has open."""
+
+    def __init__(self, websockets: int) -> None:
+        self._websockets = websockets
+
+    def collect(self) -> Iterator[Metric]:
+        """One sample each."""
+        yield GaugeMetricFamily("rarestream_websockets", "Websockets that are open.", self._websockets)
+
+
+def exposed(engine: Engine, websockets: int) -> bytes:
+    """The text of one scrape; `websockets`: how many are open."""
     registry = CollectorRegistry()
     registry.register(_Learners(engine))
+    registry.register(_Node(websockets))
     return generate_latest(registry)

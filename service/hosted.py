@@ -195,6 +195,11 @@ class Hosted(Logged[Learner, View]):
         await self.at_rest(run)
         return self.position
 
+    def let_go(self) -> None:
+        """A request that it was in the hands of is done with it."""
+        self.uses -= 1
+        self.used = time.monotonic()
+
     @property
     def idle(self) -> bool:
         """Whether nobody has it in hand, watches it or waits for it, and nothing of it is under way."""

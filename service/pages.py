@@ -116,4 +116,4 @@ async def plotly(v: str = "") -> Response:
 @router.get("/metrics")
 async def metrics(request: Request) -> Response:
     """Figures of this node, for Prometheus."""
-    return Response(exposed(request.app.state.engine), media_type=CONTENT_TYPE)
+    return Response(exposed(request.app.state.engine, len(request.app.state.websockets.open)), media_type=CONTENT_TYPE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import logging
 import os
 import re
@@ -22,6 +23,7 @@ from service.app import create_app
 from service.commands.failure import CommandFailed
 from service.errors import ServiceError
 from service.node import BACKGROUND
+from service.protocol import WebSocketProtocol
 from service.settings import Settings
 
 __all__ = ["CannotListen", "CannotServe", "Server", "listen", "process_age", "serve", "shown"]
@@ -118,6 +120,11 @@ class Server(uvicorn.Server):
                 lifespan="off",  # `startup` and `shutdown` below run it, to report its errors in plain words
                 log_level=log_level,
                 access_log=False,  # one line per request would cost more than many requests do
+                ws=WebSocketProtocol,
+                ws_max_size=settings.ws_message_bytes,
+                ws_per_message_deflate=False,  # digits hardly compress, and each message would cost more
+                ws_ping_interval=20.0,  # seconds; a peer that has gone without a word is noticed
+                ws_ping_timeout=20.0,
                 timeout_graceful_shutdown=_GRACE,
             )
         )
@@ -143,6 +150,7 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish the open requests, then end the app: last snapshots, the store closed."""
         self._app.state.closing.set()  # streams would go on for ever
+        await self._app.state.websockets.close(_GRACE)  # uvicorn would cut them off
         await super().shutdown(sockets)
         self._telling.cancel()
         if not self.force_exit:
@@ -152,4 +160,7 @@ class Server(uvicorn.Server):
         """Call `ready` once every learner is here: at once, but for a store that is away when we start."""
         while not self._app.state.engine.ready:  # noqa: ASYNC110 (the engine has a flag, not an event)
             await asyncio.sleep(_LOOK_EVERY)
+        # what is loaded by now stays: walking through it would stop everything for 0.1 s at each full collection
+        gc.collect()
+        gc.freeze()
         self._ready()

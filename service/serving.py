@@ -189,9 +189,9 @@ class Serving:
             if not standing:
                 self._given_up(token)
         owner.follow()
-        return Predicted(view, scores, position, self._standing(ids, times))
+        return Predicted(view, scores, position, self.standing(ids, times))
 
-    def _standing(self, ids: Sequence[str], times: Vector) -> int:
+    def standing(self, ids: Sequence[str], times: Vector) -> int:
         """How many of the events just served are remembered: the last of each id, no older and no more than may be."""
         late = self._owner.learner.config.late
         oldest = float(np.fmax(self._owner.view.figures.clock, times.max())) - late.label_ttl

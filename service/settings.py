@@ -41,5 +41,11 @@ class Settings(BaseSettings):
         default=1.0, gt=0, description="how often other nodes' learners and records are looked for"
     )
     max_streams: int = Field(default=256, ge=0, description="streams of live figures that are open at once")
+    ws_connections: int = Field(default=256, ge=0, description="websockets that are open at once")
+    ws_credit: int = Field(default=1024, ge=1, description="messages of one websocket that may be unanswered")
+    ws_message_bytes: int = Field(default=4 * 2**20, ge=1024, description="of one message of a websocket")
+    ws_stall_seconds: float = Field(
+        default=10.0, gt=0, description="after which a websocket whose client reads nothing is dropped"
+    )
     webhook: str | None = Field(default=None, description="address that drift alarms are posted to, as JSON")
     threads: int = Field(default=2, ge=1, description="threads that learn batches of over a millisecond")

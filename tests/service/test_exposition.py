@@ -23,7 +23,7 @@ async def scraped(http: httpx.AsyncClient) -> dict[tuple[str, ...], float]:
         assert family.documentation
         for sample in family.samples:
             labels = dict(sample.labels)
-            key = (sample.name, *([labels.pop("learner")] if "learner" in labels else []), *labels.values())
+            key = (sample.name, labels.pop("learner", ""), *labels.values())
             assert key not in found
             found[key] = sample.value
     return found
@@ -31,7 +31,8 @@ async def scraped(http: httpx.AsyncClient) -> dict[tuple[str, ...], float]:
 
 async def test_each_learner_is_told_by_what_it_has_counted() -> None:
     async with serving(MemoryStore()) as (http, engine):
-        assert await scraped(http) == {("rarestream_learners", "resident"): 0, ("rarestream_learners", "asleep"): 0}
+        nothing = {("rarestream_learners", "", "resident"): 0, ("rarestream_learners", "", "asleep"): 0}
+        assert await scraped(http) == {**nothing, ("rarestream_websockets", ""): 0}
         for setup in ("dense", "ordinal"):
             await http.put(f"/learners/{setup}", json=SETUPS[setup])
         assert (await scraped(http))["rarestream_events_total", "dense", "negative"] == 0
@@ -39,8 +40,8 @@ async def test_each_learner_is_told_by_what_it_has_counted() -> None:
         await posted(http, "/learners/ordinal/update", labelled("ordinal", 0, 20))
         await engine.get("dense").catch_up()
         expected: dict[Any, float] = {
-            ("rarestream_learners", "resident"): 2,
-            ("rarestream_learners", "asleep"): 0,
+            ("rarestream_learners", "", "resident"): 2,
+            ("rarestream_learners", "", "asleep"): 0,
             ("rarestream_events_total", "dense", "negative"): 40,
             ("rarestream_events_total", "dense", "positive"): 10,
             ("rarestream_events_total", "ordinal", "1"): 16,
@@ -54,10 +55,11 @@ async def test_each_learner_is_told_by_what_it_has_counted() -> None:
             ("rarestream_position", "ordinal"): 2,
             ("rarestream_queued_events", "dense"): 0,
             ("rarestream_queued_events", "ordinal"): 0,
+            ("rarestream_websockets", ""): 0,
         }
         assert await scraped(http) == expected
         await http.delete("/learners/ordinal")
-        assert {key[1] for key in await scraped(http)} == {"dense", "resident", "asleep"}
+        assert {key[1] for key in await scraped(http)} == {"", "dense"}
 
 
 async def test_it_is_not_part_of_the_documented_interface() -> None:

@@ -1,0 +1,187 @@
+"""Messages of the websocket: an operation with its `seq` going in, its reply or its problem with that `seq` coming out.
+
+    {"seq": 7, "op": "update", "events": [...]}  ->  head: seq, op, learner, explain; the rest is the operation's body
+
+Neighbouring messages of one make are carried out as one (`joining.py`). What each is answered is what its body alone
+would be, by the same coding; nothing here knows what an event is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, get_args
+
+import msgspec
+
+from learners.explain import MAX_FEATURES
+from learners.parameters import Problem, show
+from service.columnar import MSGPACK
+from service.errors import BadBody, Invalid, ServiceError
+from service.hot import JSON, Coding, Operation
+from service.joining import COLUMNS, EVENTS, Columns, Joining
+
+__all__ = ["BINARY", "MAX_SEQ", "TEXT", "Form", "Request", "joint", "read"]
+
+MAX_SEQ = 2**53  # a whole number that every JSON parser reads exactly
+
+_HEAD = ("seq", "op", "learner", "explain")
+_OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+
+
+class Form:
+    """Text or binary: how messages are written, with the coding of their bodies."""
+
+    def __init__(
+        self, coding: Coding, joining: Joining, what: str, protocol: Any, headed: Callable[[bytes, bytes], bytes]
+    ) -> None:
+        """`protocol`: of msgspec; `headed` puts a map's members in front of those of another."""
+        self.coding = coding
+        self.joining = joining
+        self.what = what
+        self.encode: Callable[[Any], bytes] = protocol.Encoder().encode
+        self.members: Callable[[Any], dict[str, msgspec.Raw]] = protocol.Decoder(dict[str, msgspec.Raw]).decode
+        self.value: Callable[[Any], Any] = protocol.Decoder().decode
+        self._headed = headed
+
+    def answered(self, seq: int | None, reply: bytes) -> bytes:
+        """A reply of the coding as a message. In binary `status` is a column of the reply's own."""
+        return self._headed(self.encode({"seq": seq} if self is BINARY else {"seq": seq, "status": 200}), reply)
+
+    def refused(self, seq: int | None, error: ServiceError) -> bytes:
+        """What went wrong, with the members of problem+json; that there is a `code` tells it from an answer."""
+        said: dict[str, Any] = {
+            "seq": seq,
+            "status": error.status,
+            "code": error.code,
+            "title": error.title,
+            "detail": error.detail,
+            "errors": [problem._asdict() for problem in error.problems],
+        }
+        if error.retry_after is not None:
+            said["retry_after"] = error.retry_after
+        return self.encode(said)
+
+
+def _headed_text(head: bytes, body: bytes) -> bytes:
+    return b"%b,%b" % (head[:-1], body[1:])
+
+
+def _headed_binary(head: bytes, body: bytes) -> bytes:
+    """The head has fewer than 16 members, the body fewer than 2^16 - 16."""
+    count, start = (body[0] & 0x0F, 1) if body[0] != _MAP16 else (int.from_bytes(body[1:3], "big"), 3)
+    count += head[0] & 0x0F
+    size = bytes([_FIXMAP | count]) if count < 16 else bytes([_MAP16, *count.to_bytes(2, "big")])
+    return b"".join((size, memoryview(head)[1:], memoryview(body)[start:]))
+
+
+_FIXMAP, _MAP16 = 0x80, 0xDE  # how MessagePack begins a map
+
+
+TEXT = Form(JSON, EVENTS, "JSON", msgspec.json, _headed_text)
+BINARY = Form(MSGPACK, COLUMNS, "MessagePack", msgspec.msgpack, _headed_binary)
+
+
+class Request(msgspec.Struct):
+    """One message that asks for an operation; one that is refused already has the error instead."""
+
+    form: Form
+    size: int  # bytes (of text: characters) that it holds
+    seq: int | None = None
+    learner: str | None = None
+    operation: Operation | None = None
+    make: Any = None  # those of the same make can be put together; None: it is carried out alone
+    count: int = 0  # its events, where it is not alone,
+    content: Any = None  # and these
+    body: bytes = b""  # where it is
+    explain: int | None = None
+    error: ServiceError | None = None
+
+    def refused(self, error: ServiceError) -> None:
+        """It is to be answered by an error, if not by another already."""
+        self.error = self.error or error
+        self.make = self.content = None
+
+    def apart(self) -> Request:
+        """The same, to be carried out alone."""
+        body = joint([self])
+        return Request(self.form, self.size, self.seq, self.learner, self.operation, body=body, explain=self.explain)
+
+
+def joint(requests: Sequence[Request]) -> bytes:
+    """One body of all; of one that is alone its own."""
+    first = requests[0]
+    return first.body if first.make is None else first.form.joining.body([one.content for one in requests])
+
+
+class _Text(msgspec.Struct, forbid_unknown_fields=True):
+    """The usual message: nothing but events beside what every message has."""
+
+    seq: Annotated[int, msgspec.Meta(ge=0, le=MAX_SEQ)]
+    op: Operation
+    events: Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1)]
+    learner: str | None = None
+
+
+class _Binary(Columns, forbid_unknown_fields=True):
+    """The same in columns."""
+
+    seq: Annotated[int, msgspec.Meta(ge=0, le=MAX_SEQ)]
+    op: Operation
+    learner: str | None = None
+
+
+_text = msgspec.json.Decoder(_Text).decode
+_binary = msgspec.msgpack.Decoder(_Binary).decode
+_UNUSUAL = (msgspec.DecodeError, UnicodeError, RecursionError)
+
+
+def read(message: str | bytes) -> Request:
+    """A message by its head. Its body is not looked at yet; what is wrong with the head is told as the `error`."""
+    try:
+        if isinstance(message, str):
+            text = _text(message)
+            return Request(TEXT, len(message), text.seq, text.learner, text.op, text.op, len(text.events), text.events)
+        columns = _binary(message)
+        if count := columns.count:
+            make = (columns.op, *columns.make)
+            return Request(BINARY, len(message), columns.seq, columns.learner, columns.op, make, count, columns)
+    except _UNUSUAL:  # read with more patience
+        pass
+    return _members(message, TEXT if isinstance(message, str) else BINARY)
+
+
+def _members(message: str | bytes, form: Form) -> Request:
+    """A message member by member; all but the head's make the body."""
+    request = Request(form, len(message))
+    try:
+        members = form.members(message)
+        head = {name: form.value(members.pop(name)) for name in _HEAD if name in members}
+    except _UNUSUAL as error:
+        request.error = BadBody(f"the message is not a map of {form.what}: {error}")
+        return request
+    problems = []
+    seq, operation, learner, explain = (head.get(name) for name in _HEAD)
+    if type(seq) is int and 0 <= seq <= MAX_SEQ:
+        request.seq = seq
+    else:
+        problems.append(Problem("/seq", f"is {_shown(head, 'seq')}; expected a whole number from 0 to 2^53"))
+    if operation in _OPERATIONS:
+        request.operation = operation
+    else:
+        problems.append(Problem("/op", f"is {_shown(head, 'op')}; expected one of {', '.join(_OPERATIONS)}"))
+    if learner is None or isinstance(learner, str):
+        request.learner = learner
+    else:
+        problems.append(Problem("/learner", f"is {show(learner)}; expected a name"))
+    if type(explain) is int and 1 <= explain <= MAX_FEATURES and operation == "predict":
+        request.explain = explain
+    elif explain is not None:
+        problems.append(Problem("/explain", f"is {show(explain)}; expected 1 to {MAX_FEATURES}, in a predict"))
+    if problems:
+        request.refused(Invalid("the message is refused; nothing was changed", problems))
+    request.body = form.encode(members)
+    return request
+
+
+def _shown(head: dict[str, Any], name: str) -> str:
+    return show(head[name]) if name in head else "missing"

@@ -1,0 +1,267 @@
+"""Several messages as one: their events are put together to one body, and its reply is cut for each of them.
+
+In text this takes the events as they stand, without knowing what they are. In binary it takes columns of the same make:
+of one type and, of dense rows, of one width. What cannot be put together is carried out alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+
+import msgspec
+import numpy as np
+
+from service.wire import STATUSES
+
+__all__ = ["COLUMNS", "EVENTS", "Array", "Columns", "Joining", "Part"]
+
+
+class Part(NamedTuple):
+    """What one message brings."""
+
+    seq: int
+    size: int  # events
+    content: Any
+
+
+class Joining(Protocol):
+    """One way to put bodies together and to cut replies."""
+
+    def body(self, contents: Sequence[Any]) -> bytes:
+        """One body of them all."""
+        ...
+
+    def labelled(self, parts: Sequence[Part], reply: bytes) -> list[bytes]:
+        """The replies to labelled events."""
+        ...
+
+    def predicted(self, parts: Sequence[Part], reply: bytes, standing: Callable[[Any], int]) -> list[bytes]:
+        """The replies to predicts.
+
+        `standing` tells how many events of a content are remembered. It is asked only where neither all of the events
+        with an id are, nor none.
+        """
+        ...
+
+    def named(self, content: Any) -> tuple[list[str], list[float | None]]:
+        """The ids of those events that have one, and their times."""
+        ...
+
+
+def _remembered(
+    total: int, parts: Sequence[Part], named: Callable[[Any], int], standing: Callable[[Any], int]
+) -> list[int]:
+    """How many events of each part are remembered, of a `total` that are."""
+    if not total:
+        return [0] * len(parts)
+    counts = [named(part.content) for part in parts]
+    return counts if sum(counts) == total else [standing(part.content) for part in parts]
+
+
+def _counted(statuses: Sequence[str]) -> dict[str, int]:
+    return {name: statuses.count(name) for name in STATUSES}
+
+
+# Text: a content is a list of events as they stand
+
+
+class _Status(msgspec.Struct):
+    status: str
+
+
+class _Named(msgspec.Struct):
+    id: str | int | None = None
+    time: float | None = None
+
+
+_encode = msgspec.json.Encoder().encode
+_members_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_list_of = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_statuses_of = msgspec.json.Decoder(list[_Status]).decode
+_named_of = msgspec.json.Decoder(list[_Named]).decode
+_REPLY = b'{"seq":%d,"status":200,%b,%b,"results":[%b]}'
+_SINGLE = {name: _encode(_counted([name]))[1:-1] for name in STATUSES}
+
+
+class _Events:
+    """Bodies in JSON."""
+
+    def body(self, contents: Sequence[list[msgspec.Raw]]) -> bytes:
+        return b'{"events":[%b]}' % b",".join([event for content in contents for event in content])
+
+    def labelled(self, parts: Sequence[Part], reply: bytes) -> list[bytes]:
+        members = _members_of(reply)
+        results, statuses = _list_of(members["results"]), [one.status for one in _statuses_of(members["results"])]
+        tail = _shared(members, *STATUSES, "results")
+        replies = []
+        start = 0
+        for seq, size, _ in parts:
+            stop = start + size
+            counts = _SINGLE[statuses[start]] if size == 1 else _encode(_counted(statuses[start:stop]))[1:-1]
+            replies.append(_REPLY % (seq, counts, tail, b",".join(results[start:stop])))
+            start = stop
+        return replies
+
+    def predicted(self, parts: Sequence[Part], reply: bytes, standing: Callable[[Any], int]) -> list[bytes]:
+        members = _members_of(reply)
+        results = _list_of(members["results"])
+        total = msgspec.json.decode(members["remembered"])
+        remembered = _remembered(total, parts, lambda content: len(self.named(content)[0]), standing)
+        tail = _shared(members, "remembered", "results")
+        replies = []
+        start = 0
+        for (seq, size, _), known in zip(parts, remembered, strict=True):
+            stop = start + size
+            replies.append(_REPLY % (seq, b'"remembered":%d' % known, tail, b",".join(results[start:stop])))
+            start = stop
+        return replies
+
+    def named(self, content: list[msgspec.Raw]) -> tuple[list[str], list[float | None]]:
+        found = [one for one in _named_of(b"[%b]" % b",".join(content)) if one.id is not None]
+        return [str(one.id) for one in found], [one.time for one in found]
+
+
+def _shared(members: dict[str, msgspec.Raw], *without: str) -> bytes:
+    """The members that all replies have alike."""
+    return _encode({name: value for name, value in members.items() if name not in without})[1:-1]
+
+
+# Binary: a content is some columns
+
+_SIZES = {"float32": 4, "float64": 8, "int8": 1, "uint64": 8}
+
+
+class Array(msgspec.Struct, forbid_unknown_fields=True):
+    """Numbers as they are in memory, little-endian."""
+
+    dtype: Literal["float32", "float64", "int8", "uint64"]
+    shape: list[int]
+    data: memoryview
+
+    def fits(self, *shape: int) -> bool:
+        """Whether it is what it says, and of this shape."""
+        return self.shape == [*shape] and len(self.data) == math.prod(shape) * _SIZES[self.dtype]
+
+
+_Column = Array | list[Any] | None
+
+
+class Columns(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """The columns that can be put together; dense rows alone, of all features."""
+
+    x: Array | None = None
+    labels: _Column = None
+    weights: _Column = None
+    times: _Column = None
+    ids: _Column = None
+
+    @property
+    def count(self) -> int:
+        """How many events there are; 0 where the columns do not agree."""
+        n = self.x.shape[0] if self.x is not None and self.x.shape else _length(self.ids)
+        if self.x is not None and not (len(self.x.shape) == 2 and self.x.fits(*self.x.shape)):
+            return 0
+        columns = [one for one in self.others if one is not None]
+        agree = all(one.fits(n) if isinstance(one, Array) else len(one) == n for one in columns)
+        return n if agree and n > 0 else 0
+
+    @property
+    def make(self) -> tuple[Any, ...]:
+        """What has to be the same to be put together."""
+        rows = None if self.x is None else (self.x.dtype, self.x.shape[1])
+        return (rows, *(one.dtype if isinstance(one, Array) else type(one) for one in self.others))
+
+    @property
+    def others(self) -> tuple[_Column, ...]:
+        """The columns beside the rows."""
+        return self.labels, self.weights, self.times, self.ids
+
+
+def _length(column: _Column) -> int:
+    if isinstance(column, Array):
+        return column.shape[0] if column.shape else 0
+    return 0 if column is None else len(column)
+
+
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class _Columns:
+    """Bodies in MessagePack."""
+
+    def body(self, contents: Sequence[Columns]) -> bytes:
+        rows = None
+        first = contents[0].x
+        if first is not None:
+            arrays = [one.x for one in contents if one.x is not None]
+            shape = [sum(one.shape[0] for one in arrays), first.shape[1]]
+            rows = Array(first.dtype, shape, memoryview(b"".join([one.data for one in arrays])))
+        labels, weights, times, ids = map(_together, zip(*(one.others for one in contents), strict=True))
+        return _pack(Columns(x=rows, labels=labels, weights=weights, times=times, ids=ids))
+
+    def labelled(self, parts: Sequence[Part], reply: bytes) -> list[bytes]:
+        members = msgspec.msgpack.decode(reply)
+        names = members["statuses"]
+        statuses = [names[one] for one in members["status"]["data"]]
+        single = {name: _counted([name]) for name in names}
+        replies = []
+        start = 0
+        for seq, size, _ in parts:
+            stop = start + size
+            counts = single[statuses[start]] if size == 1 else _counted(statuses[start:stop])
+            replies.append(_pack({"seq": seq, **_cut(members, start, stop), **counts}))
+            start = stop
+        return replies
+
+    def predicted(self, parts: Sequence[Part], reply: bytes, standing: Callable[[Any], int]) -> list[bytes]:
+        members = msgspec.msgpack.decode(reply)
+        remembered = _remembered(members["remembered"], parts, lambda content: len(self.named(content)[0]), standing)
+        replies = []
+        start = 0
+        for (seq, size, _), known in zip(parts, remembered, strict=True):
+            stop = start + size
+            replies.append(_pack({"seq": seq, **_cut(members, start, stop), "remembered": known}))
+            start = stop
+        return replies
+
+    def named(self, content: Columns) -> tuple[list[str], list[float | None]]:
+        ids, times = _values(content.ids, content.count), _values(content.times, content.count)
+        pairs = [(str(one), when) for one, when in zip(ids, times, strict=True) if one is not None]
+        return [one for one, _ in pairs], [None if when is None or math.isnan(when) else when for _, when in pairs]
+
+
+def _together(columns: tuple[_Column, ...]) -> _Column:
+    """Columns of one make as one."""
+    arrays = [one for one in columns if isinstance(one, Array)]
+    if arrays:
+        data = memoryview(b"".join([one.data for one in arrays]))
+        return Array(arrays[0].dtype, [sum(one.shape[0] for one in arrays)], data)
+    lists = [one for one in columns if isinstance(one, list)]
+    return [value for one in lists for value in one] if lists else None
+
+
+def _values(column: _Column, count: int) -> list[Any]:
+    if isinstance(column, Array):
+        return list(np.frombuffer(column.data, dtype=np.dtype(column.dtype).newbyteorder("<")).tolist())
+    return [None] * count if column is None else column
+
+
+def _cut(members: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
+    """A reply of some of the events: its arrays are cut."""
+    cut = {}
+    for name, value in members.items():
+        if type(value) is dict and "data" in value:
+            size = _SIZES[value["dtype"]]
+            value = {
+                "dtype": value["dtype"],
+                "shape": [stop - start],
+                "data": value["data"][start * size : stop * size],
+            }
+        cut[name] = value
+    return cut
+
+
+EVENTS: Joining = _Events()
+COLUMNS: Joining = _Columns()

@@ -1,0 +1,89 @@
+"""uvicorn's websockets, with one write for many messages and an end for peers that do not read.
+
+Writing each message by itself was two fifths of the work for a small one. The application finds both in the scope,
+under the extension `rarestream.transport`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, cast
+
+from uvicorn.protocols.utils import ClientDisconnected
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Request
+from websockets.protocol import State
+
+__all__ = ["EXTENSION", "Transport", "WebSocketProtocol"]
+
+EXTENSION = "rarestream.transport"
+
+
+class Transport(NamedTuple):
+    """What an application may do with its connection beside what ASGI has."""
+
+    write: Callable[[Sequence[bytes], bool], Awaitable[None]]  # text, or binary, messages
+    abort: Callable[[], None]  # end it at once; what is not sent yet is lost
+
+
+class WebSocketProtocol(WebSocketsSansIOProtocol):
+    """One connection.
+
+    uvicorn closes a connection once all that was written has been read, which a peer may put off for good; here that
+    has an end.
+    """
+
+    def handle_connect(self, event: Request) -> None:
+        """The application is about to be called."""
+        super().handle_connect(event)
+        if self.response.status_code == 101:
+            transport = Transport(self.write_messages, self.transport.abort)
+            extensions = cast(dict[str, object], self.scope["extensions"])  # of ASGI, whose values are dictionaries
+            extensions[EXTENSION] = transport
+
+    def handle_parser_exception(self) -> None:
+        """What came is no frame, or too large a one. The messages before it have come all the same."""
+        self.handle_events()
+        super().handle_parser_exception()
+
+    def keepalive_timeout(self) -> None:
+        """No pong came in time."""
+        super().keepalive_timeout()
+        self._end()
+
+    def on_task_complete(self, task: asyncio.Task[None]) -> None:
+        """The application is done with it."""
+        super().on_task_complete(task)
+        self._end()
+
+    def _end(self) -> None:
+        if not self.disconnected:
+            self.loop.call_later(self.close_timeout, self.transport.abort)
+
+    async def write_messages(self, messages: Sequence[bytes], binary: bool) -> None:
+        """Send messages in one write, when the peer has read enough of what was sent before.
+
+        Raises `OSError` where the connection is closed, or being closed.
+        """
+        await self.writable.wait()
+        if self.disconnected or self.close_sent or self.conn.state is not State.OPEN:
+            raise ClientDisconnected
+        opcode = 0x82 if binary else 0x81
+        parts: list[bytes] = []
+        for message in messages:  # each a frame, not masked (RFC 6455, section 5.2)
+            size = len(message)
+            if size < 126:
+                parts.append(_SHORT(opcode, size))
+            elif size < 65536:
+                parts.append(_LONG(opcode, 126, size))
+            else:
+                parts.append(_LONGEST(opcode, 127, size))
+            parts.append(message)
+        self.transport.write(b"".join(parts))
+
+
+_SHORT = struct.Struct("!BB").pack
+_LONG = struct.Struct("!BBH").pack
+_LONGEST = struct.Struct("!BBQ").pack

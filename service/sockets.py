@@ -1,0 +1,274 @@
+"""Websockets: pipelined operations, at `/v1/learners/NAME/ws` for one learner and at `/v1/ws` for all of them.
+
+    hello -> messages (`frames.py`) -> a lane for each learner (`lanes.py`) -> replies
+
+A reply may overtake one of another learner's, never one of its own. What was received is carried out, whether or not
+the client stays for the replies; a client that has more messages unanswered than it was granted is sent away, one that
+reads nothing for long is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Iterable, Sequence
+from urllib.parse import urlsplit
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from learners.parameters import Problem
+from service.engine import Engine
+from service.errors import Invalid, LearnerGone, QueueFull, ServiceError, UnknownLearner
+from service.frames import BINARY, Request, read
+from service.hosted import Hosted
+from service.lanes import Lane
+from service.protocol import EXTENSION, Transport
+from service.routes.common import Buffered
+
+__all__ = ["NO_LEARNER", "Connection", "Connections", "Sockets"]
+
+logger = logging.getLogger("rarestream.sockets")
+
+# close codes of the websocket registry, and one of ours
+_AWAY = 1001
+_VIOLATION = 1008
+_FAULT = 1011
+_LATER = 1013
+NO_LEARNER = 4404
+
+_PATH = re.compile(r"/v1/(?:learners/([^/]+)/)?ws")
+_REASON = 123  # bytes that a close frame has room for
+
+
+class Connections:
+    """The websockets of an application that are open."""
+
+    def __init__(self) -> None:
+        self.open: set[Connection] = set()
+        self.closing = False
+
+    async def close(self, seconds: float) -> None:
+        """Take no more messages; answer those that are here, as far as the time allows, and say good-bye."""
+        self.closing = True
+        if self.open:
+            await asyncio.wait([asyncio.ensure_future(one.leave(seconds)) for one in self.open])
+
+
+class Sockets:
+    """ASGI: the websockets; everything else passes on to the application behind."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        found = _PATH.fullmatch(scope["path"]) if scope["type"] == "websocket" else None
+        if found is None:
+            await self.app(scope, receive, send)
+        else:
+            await Connection(scope, receive, send, found[1]).serve()
+
+
+class Connection:
+    """One websocket, and the owner of its lanes."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, name: str | None) -> None:
+        """`name`: of the learner, where it is for one."""
+        application: Starlette = scope["app"]
+        self._name = name
+        self._engine: Engine = application.state.engine
+        self._settings = self._engine.node.settings
+        self._connections: Connections = application.state.websockets
+        self._buffered: Buffered = application.state.buffered
+        self._headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
+        self._transport: Transport | None = scope.get("extensions", {}).get(EXTENSION)
+        self._receive = receive
+        self._send = send
+        self._write = self._write_each if self._transport is None else self._transport.write
+        self._lanes: dict[str, Lane] = {}
+        self._unanswered = 0  # messages
+        self._seqs: set[int | None] = set()  # of those,
+        self._held = 0  # and their bytes
+        self._leaving = False  # no more messages are taken
+        self._over = False  # nothing is sent any more
+        self._sending = 0  # writes that wait until the client has read
+        self._sent = 0  # writes that are done
+        self._failing: asyncio.Task[None] | None = None
+
+    # From the handshake to the end
+
+    async def serve(self) -> None:
+        """Carry out what comes."""
+        await self._receive()
+        if not _same_origin(self._headers):
+            await self._send({"type": "websocket.close", "code": _VIOLATION})  # before it is accepted: 403
+            return
+        await self._send({"type": "websocket.accept"})
+        refusal = self._refusal()
+        if refusal is not None:
+            await self.close(*refusal)
+            return
+        self._connections.open.add(self)
+        watch = asyncio.create_task(self._watch(), name="watch over a websocket")
+        try:
+            hello = {"type": "hello", "credit": self._settings.ws_credit, "max_bytes": self._settings.ws_message_bytes}
+            await self._written(self._write([msgspec.json.encode(hello)], False))
+            while (message := await self._receive())["type"] == "websocket.receive":
+                if not self._leaving:
+                    text = message.get("text")
+                    await self._take(message["bytes"] if text is None else text)
+            self._over = self._leaving = True
+            await self._idle()
+            self._buffered.bytes -= self._held  # of messages that an error of ours has left without an answer
+        finally:
+            watch.cancel()
+            self._connections.open.discard(self)
+
+    def _refusal(self) -> tuple[int, str] | None:
+        """The code and the reason to close with at once, if there are any."""
+        if self._connections.closing:
+            return _AWAY, "this node stops"
+        if len(self._connections.open) >= self._settings.ws_connections:
+            return _LATER, f"{len(self._connections.open)} websockets are open, this node's limit"
+        if self._name is not None:
+            try:
+                self._engine.check(self._name)
+            except UnknownLearner as error:
+                return NO_LEARNER, error.detail
+            except ServiceError as error:
+                return _LATER, error.detail
+        return None
+
+    async def leave(self, seconds: float) -> None:
+        """Take no more messages, answer those that are here if that is done in time, and close."""
+        self._leaving = True
+        try:
+            async with asyncio.timeout(seconds):
+                await self._idle()
+                await self.close(_AWAY, "this node stops")
+        except TimeoutError:
+            logger.warning("a websocket was left with %d messages unanswered", self._unanswered)
+
+    async def close(self, code: int, reason: str) -> None:
+        """Say why, and send nothing any more; what was received is still carried out."""
+        if not self._over:
+            self._over = self._leaving = True
+            cut = reason.encode()[:_REASON].decode(errors="ignore")
+            await self._written(self._send({"type": "websocket.close", "code": code, "reason": cut}))
+
+    async def _idle(self) -> None:
+        for lane in list(self._lanes.values()):
+            await lane.idle()
+
+    # Messages
+
+    async def _take(self, message: str | bytes) -> None:
+        """Hand a message to the lane of its learner."""
+        if self._unanswered == self._settings.ws_credit:
+            await self.close(_VIOLATION, f"more than {self._settings.ws_credit} messages are unanswered")
+            return
+        request = read(message)
+        if request.seq is not None and request.seq in self._seqs:
+            await self.close(_VIOLATION, f"seq {request.seq} is that of a message that is not answered yet")
+            return
+        self._unanswered += 1
+        self._seqs.add(request.seq)
+        if 0 < self._buffered.bytes > self._settings.max_buffered_bytes - request.size:
+            request.refused(QueueFull("this node holds as many bytes of requests as it may; try again in a moment"))
+            request.size, request.body = 0, b""
+        self._buffered.bytes += request.size
+        self._held += request.size
+        name = self._name
+        if name is None:
+            name = request.learner
+            if name is None:
+                request.refused(_invalid("/learner", "is missing; expected a name"))
+        elif request.learner is not None:
+            request.refused(_invalid("/learner", "is not a member here; the path names the learner"))
+        lane = self._lanes.get(name) if name is not None else None
+        if lane is None:
+            try:
+                if name is None:
+                    assert request.error is not None
+                    raise request.error
+                self._engine.check(name)
+            except ServiceError as error:
+                await self.refuse([request], error)
+                return
+            lane = self._lanes[name] = Lane(name, self)
+        lane.put(request)
+
+    # What lanes ask for
+
+    async def hold(self, name: str) -> Hosted:
+        """The learner of this name, awake until it is let go of. Raises `ServiceError`."""
+        return await self._engine.hold(name)
+
+    async def reply(self, requests: Sequence[Request], replies: Sequence[bytes]) -> None:
+        """Answer requests of one form, in their order."""
+        if not self._over:
+            await self._written(self._write(replies, requests[0].form is BINARY))
+        self._unanswered -= len(requests)
+        for request in requests:
+            self._seqs.discard(request.seq)
+            self._buffered.bytes -= request.size
+            self._held -= request.size
+
+    async def refuse(self, requests: Sequence[Request], error: ServiceError) -> None:
+        """Answer requests of one form with an error."""
+        await self.reply(requests, [one.form.refused(one.seq, error) for one in requests])
+        if self._name is not None and isinstance(error, (UnknownLearner, LearnerGone)):
+            await self.close(NO_LEARNER, error.detail)
+
+    def ended(self, task: asyncio.Task[None]) -> None:
+        """A task of a lane is over; after an error of ours nobody can be told any more what became of messages."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            logger.critical("a websocket ended by an error", exc_info=error)
+            self._failing = asyncio.create_task(self.close(_FAULT, "an error of the service's own; it was logged"))
+
+    # Writing
+
+    async def _written(self, write: Awaitable[None]) -> None:
+        """Await a write, which waits until the client has read enough of what was written before."""
+        self._sending += 1
+        try:
+            await write
+        except OSError:  # it has gone, which will be read, too
+            self._over = True
+        finally:
+            self._sending -= 1
+            self._sent += 1
+
+    async def _write_each(self, messages: Sequence[bytes], binary: bool) -> None:
+        """As `Transport.write`, for servers that do not have it."""
+        for one in messages:
+            if not self._over:
+                content = {"bytes": one} if binary else {"text": one.decode()}
+                await self._send({"type": "websocket.send", **content})
+
+    async def _watch(self) -> None:
+        """Drop the client when no write has come to its end for long. A server of another kind has its own means."""
+        stuck: int | None = None
+        while self._transport is not None:
+            await asyncio.sleep(self._settings.ws_stall_seconds)
+            last, stuck = stuck, self._sent if self._sending else None
+            if stuck is not None and stuck == last:
+                logger.warning("a websocket was dropped: nothing was read in %g s", self._settings.ws_stall_seconds)
+                self._over = self._leaving = True
+                self._transport.abort()
+                return
+
+
+def _same_origin(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether it is no browser that connects, or one on a page of ours: scripts of other pages must not."""
+    found = dict(headers)
+    origin = found.get(b"origin")
+    return origin is None or urlsplit(origin.decode("latin-1")).netloc.encode() == found.get(b"host")
+
+
+def _invalid(where: str, detail: str) -> Invalid:
+    return Invalid("the message is refused; nothing was changed", [Problem(where, detail)])

@@ -1,0 +1,177 @@
+"""The websocket protocol under uvicorn: what is written, what is read before an error, and how a connection ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+from websockets.frames import Frame, Opcode
+from websockets.streams import StreamReader
+
+from service.protocol import EXTENSION, Transport, WebSocketProtocol
+
+HANDSHAKE = (
+    b"GET / HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+Application = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+class Pipe(asyncio.Transport):
+    """A transport that keeps what is written, and whose peer never reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = bytearray()
+        self.grown = asyncio.Event()
+        self.aborted = asyncio.Event()
+
+    def write(self, data: Any) -> None:
+        self.written += data
+        self.grown.set()
+
+    async def until(self, size: int) -> None:
+        """Until so many bytes are written."""
+        while len(self.written) < size:
+            self.grown.clear()
+            await asyncio.wait_for(self.grown.wait(), 60)
+
+    def close(self) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        self.aborted.set()
+
+
+async def connected(app: Application, **settings: Any) -> tuple[WebSocketProtocol, Pipe]:
+    """A connection whose handshake is done; what is written after it."""
+    config = Config(app, log_level="warning", ws=WebSocketProtocol, ws_per_message_deflate=False, **settings)
+    config.load()
+    protocol, pipe = WebSocketProtocol(config, ServerState(), {}, asyncio.get_running_loop()), Pipe()
+    protocol.connection_made(pipe)
+    protocol.data_received(HANDSHAKE)
+    await pipe.until(1)
+    assert pipe.written.startswith(b"HTTP/1.1 101")
+    del pipe.written[: pipe.written.index(b"\r\n\r\n") + 4]
+    return protocol, pipe
+
+
+def ended(protocol: WebSocketProtocol) -> None:
+    """The connection is lost."""
+    protocol.connection_lost(ConnectionResetError())
+
+
+def frames(data: bytes) -> list[tuple[Opcode, bytes]]:
+    """What a client reads, by websockets itself."""
+    reader = StreamReader()
+    reader.feed_data(data)
+    found = []
+    while reader.buffer:
+        parsing = Frame.parse(reader.read_exact, mask=False)
+        with pytest.raises(StopIteration) as done:
+            next(parsing)
+        frame = done.value.value
+        found.append((frame.opcode, bytes(frame.data)))
+    return found
+
+
+def sent(opcode: Opcode, payload: bytes) -> bytes:
+    """A frame of a client."""
+    return Frame(opcode, payload).serialize(mask=True)
+
+
+async def test_messages_of_every_size_are_frames_in_their_order() -> None:
+    sizes = [0, 1, 125, 126, 65_535, 65_536, 70_000]
+    messages = [bytes([65 + i]) * size for i, size in enumerate(sizes)]
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        transport: Transport = scope["extensions"][EXTENSION]
+        await send({"type": "websocket.accept"})
+        await transport.write(messages, False)
+        await transport.write(messages, True)
+        await receive()
+        await receive()
+
+    protocol, pipe = await connected(app)
+    await pipe.until(2 * sum(sizes))
+    expected = [(Opcode.TEXT, one) for one in messages] + [(Opcode.BINARY, one) for one in messages]
+    assert frames(bytes(pipe.written)) == expected
+    ended(protocol)
+
+
+async def test_messages_before_one_that_is_too_large_are_read() -> None:
+    read: list[Any] = []
+    done = asyncio.Event()
+
+    async def app(_: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        while (message := await receive())["type"] == "websocket.receive":
+            read.append(message)
+        read.append(message)
+        done.set()
+
+    protocol, pipe = await connected(app, ws_max_size=1000)
+    protocol.data_received(sent(Opcode.TEXT, b"one") + sent(Opcode.BINARY, b"two") + sent(Opcode.TEXT, b"x" * 1001))
+    await asyncio.wait_for(done.wait(), 60)
+    assert read[0]["text"] == "one"
+    assert read[1]["bytes"] == b"two"
+    assert (read[2]["type"], read[2]["code"]) == ("websocket.disconnect", 1009)
+    (opcode, said), *others = frames(bytes(pipe.written))
+    assert (opcode, int.from_bytes(said[:2], "big"), others) == (Opcode.CLOSE, 1009, [])
+    ended(protocol)
+
+
+@pytest.mark.parametrize("how", ["closed by us", "closed by the peer", "lost"])
+async def test_writing_to_what_is_no_longer_open_is_an_os_error(how: str) -> None:
+    outcome: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        if how == "closed by us":
+            await send({"type": "websocket.close"})
+        assert (await receive())["type"] == "websocket.disconnect"
+        try:
+            await scope["extensions"][EXTENSION].write([b"late"], False)
+        except OSError as error:
+            outcome.set_result(error)
+
+    protocol, pipe = await connected(app)
+    if how == "closed by the peer":
+        protocol.data_received(sent(Opcode.CLOSE, b"\x03\xe8"))
+    elif how == "lost":
+        ended(protocol)
+    assert isinstance(await asyncio.wait_for(outcome, 60), OSError)
+    assert b"late" not in pipe.written
+    if how != "lost":
+        ended(protocol)
+
+
+@pytest.mark.parametrize("how", ["the application is done", "no pong has come"])
+async def test_a_peer_that_reads_nothing_cannot_keep_a_connection_that_is_closed(how: str) -> None:
+    async def app(_: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        if how == "no pong has come":
+            await receive()
+
+    protocol, pipe = await connected(app)
+    protocol.close_timeout = 0.0
+    if how == "no pong has come":
+        protocol.keepalive_timeout()
+    await asyncio.wait_for(pipe.aborted.wait(), 60)
+    ended(protocol)
