@@ -19,7 +19,18 @@ from learners.jit import kernel
 from learners.parameters import Parameters
 from learners.ranges import Issues
 
-__all__ = ["Algorithm", "Batch", "Linear", "Online", "Ordinal", "Ranked", "Traits", "grown", "linear_scores"]
+__all__ = [
+    "Algorithm",
+    "Batch",
+    "Linear",
+    "Online",
+    "Ordinal",
+    "Ranked",
+    "Traits",
+    "dense_scores",
+    "grown",
+    "linear_scores",
+]
 
 
 class Traits(NamedTuple):
@@ -129,7 +140,7 @@ def grown(array: Vector, dim: int, fill: float = 0.0) -> Vector:
 
 
 @kernel
-def _dense_scores(X, w, bias, scores):  # type: ignore[no-untyped-def]
+def dense_scores(X, w, bias, scores):  # type: ignore[no-untyped-def]
     for i in range(X.shape[0]):
         scores[i] = dot(X[i], w) + bias
 
@@ -154,5 +165,5 @@ def linear_scores(weights: Linear, rows: Rows) -> Matrix:
         _sparse_scores(rows.data, rows.indices, rows.indptr, weights.w, weights.bias[0], scores)
         return scores
     scores = np.empty(len(rows))
-    _dense_scores(rows, weights.w, weights.bias[0], scores)
+    dense_scores(rows, weights.w, weights.bias[0], scores)
     return scores

@@ -38,7 +38,18 @@ from learners.octaves import BINS
 from learners.parameters import Parameters, param
 from learners.ranges import MAX_COUNT, Issues, not_finite, outside
 
-__all__ = ["Calibration", "CalibrationState", "init", "learn", "look", "problems"]
+__all__ = [
+    "Calibration",
+    "CalibrationState",
+    "binned_look",
+    "init",
+    "learn",
+    "look",
+    "none_look",
+    "platt_look",
+    "posterior_look",
+    "problems",
+]
 
 
 _GRID = 2.0**40  # steps per unit of log-odds: fine enough to be unseen, and far above what rounding turns around
@@ -155,14 +166,14 @@ def _platt(scores, y, memory, coefficients, H, power, events, probabilities):  #
 
 
 @kernel
-def _platt_look(scores, coefficients, power, probabilities):  # type: ignore[no-untyped-def]
+def platt_look(scores, coefficients, power, probabilities):  # type: ignore[no-untyped-def]
     for i in range(scores.shape[0]):
         scaled = _scaled(_number(scores[i]), power)
         probabilities[i] = _probability(coefficients[0] * scaled + coefficients[1])
 
 
 @kernel
-def _posterior(scores, probabilities):  # type: ignore[no-untyped-def]
+def posterior_look(scores, probabilities):  # type: ignore[no-untyped-def]
     for i in range(scores.shape[0]):
         probabilities[i] = _probability(_number(scores[i]))
 
@@ -176,7 +187,7 @@ def _none(scores, memory, power, events, probabilities):  # type: ignore[no-unty
 
 
 @kernel
-def _none_look(scores, power, probabilities):  # type: ignore[no-untyped-def]
+def none_look(scores, power, probabilities):  # type: ignore[no-untyped-def]
     for i in range(scores.shape[0]):
         probabilities[i] = _probability(_scaled(_number(scores[i]), power))
 
@@ -194,7 +205,7 @@ def _binned(scores, y, memory, rising, events, bins, odds, probabilities):  # ty
 
 
 @kernel
-def _binned_look(scores, rising, odds, probabilities):  # type: ignore[no-untyped-def]
+def binned_look(scores, rising, odds, probabilities):  # type: ignore[no-untyped-def]
     for i in range(scores.shape[0]):
         probabilities[i] = _probability(histogram.said(scores[i], rising, odds))
 
@@ -204,7 +215,7 @@ def learn(settings: Calibration, state: CalibrationState, scores: Vector, y: Vec
     probabilities = np.empty_like(scores)
     memory = float(settings.memory)
     if settings.kind == "posterior":
-        _posterior(scores, probabilities)
+        posterior_look(scores, probabilities)
     elif settings.kind == "platt":
         _platt(scores, y, memory, state.coefficients, state.hessian, state.power, state.events, probabilities)
     elif settings.kind == "none":
@@ -218,11 +229,11 @@ def look(settings: Calibration, state: CalibrationState, scores: Vector) -> Vect
     """The probability of each score under the present fit, (n,)."""
     probabilities = np.empty_like(scores)
     if settings.kind == "posterior":
-        _posterior(scores, probabilities)
+        posterior_look(scores, probabilities)
     elif settings.kind == "platt":
-        _platt_look(scores, state.coefficients, state.power, probabilities)
+        platt_look(scores, state.coefficients, state.power, probabilities)
     elif settings.kind == "none":
-        _none_look(scores, state.power, probabilities)
+        none_look(scores, state.power, probabilities)
     else:
-        _binned_look(scores, settings.kind == "isotonic", state.odds, probabilities)
+        binned_look(scores, settings.kind == "isotonic", state.odds, probabilities)
     return probabilities

@@ -124,6 +124,10 @@ class Labelling:
         thresholds, decisions = threshold.look(self._objective, self._threshold, probabilities, factors)
         return Scores(values, decisions, probabilities, thresholds)
 
+    def looked_at(self) -> tuple[Calibration, CalibrationState, tuple[int, float, float, Vector]]:
+        """What `look` reads, as views: for `dense_look.read_by`."""
+        return self._calibrated, self._calibration, threshold.looked_at(self._objective, self._threshold)
+
     def frozen(self) -> Labelling:
         """A copy that stays as it is."""
         copy = Labelling(self._calibrated, self._objective)

@@ -3,6 +3,7 @@
 numba's on-disk cache notices an edit of the file a kernel stands in, but not of another file that the kernel calls
 into, and would then run the old machine code. So the cache directory is named after a hash of all sources of this
 package (and of the numba that compiles them): an edit anywhere starts an empty cache, and stale code cannot be served.
+Kernels that stand in another folder have a directory named after that folder's sources too, which may call these.
 
 The directory lies in `NUMBA_CACHE_DIR` where that is set, else in the user's cache directory, else, where that cannot
 be written, in a private temporary directory (kernels then compile once per process).
@@ -25,18 +26,21 @@ from typing import Any
 import numba
 import numpy as np
 
-__all__ = ["cache_directory", "kernel"]
+__all__ = ["bare_kernel", "cache_directory", "inlined", "kernel"]
 
 _OURS = re.compile(r"kernels-[0-9a-f]{16}")
 _KEPT_DAYS = 30  # cache directories of older sources that nobody used for so long are removed
+_HERE = Path(__file__).parent
+_njit: Any = numba.njit  # numba's types leave out the option that switches its counting of references off
 
 
-def _key() -> str:
+def _key(folder: Path) -> str:
     digest = hashlib.blake2b(digest_size=8)
     version = ".".join(map(str, sys.version_info[:3]))
     digest.update(f"{numba.__version__} {np.__version__} {version}".encode())
-    for source in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    for place in (_HERE,) if folder == _HERE else (_HERE, folder):
+        for source in sorted(place.glob("*.py")):
+            digest.update(source.name.encode() + b"\0" + source.read_bytes())
     return digest.hexdigest()
 
 
@@ -45,9 +49,9 @@ def _base() -> Path:
     return Path(os.environ.get("NUMBA_CACHE_DIR") or home) / "rarestream"
 
 
-def _open_cache() -> Path:
+def _open_cache(folder: Path) -> Path:
     base = _base()
-    path = base / f"kernels-{_key()}"
+    path = base / f"kernels-{_key(folder)}"
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
@@ -72,15 +76,26 @@ def _remove_old(base: Path, current: Path) -> None:
             continue
 
 
-_directory: Path | None = None
+_directories: dict[Path, Path] = {}
 
 
-def cache_directory() -> Path:
-    """Where the compiled kernels of these very sources are kept."""
-    global _directory
-    if _directory is None:
-        _directory = _open_cache()
-    return _directory
+def cache_directory(folder: Path = _HERE) -> Path:
+    """Where the compiled kernels of these very sources are kept, those that stand in `folder`."""
+    if folder not in _directories:
+        _directories[folder] = _open_cache(folder)
+    return _directories[folder]
+
+
+def _compiled(function: Callable[..., Any], **options: bool) -> Callable[..., Any]:
+    config: Any = numba.config
+    previous = config.CACHE_DIR
+    folder = Path(function.__code__.co_filename).parent
+    config.CACHE_DIR = str(cache_directory(folder))  # read at decoration; other packages keep their own directory
+    try:
+        compiled: Callable[..., Any] = _njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+    finally:
+        config.CACHE_DIR = previous
+    return compiled
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,11 +103,22 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Neither `fastmath` nor `parallel`: a state must come out the same to the bit on every node and on every replay.
     """
-    config: Any = numba.config
-    previous = config.CACHE_DIR
-    config.CACHE_DIR = str(cache_directory())  # read at decoration; other packages keep their own directory
-    try:
-        compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
-    finally:
-        config.CACHE_DIR = previous
+    return _compiled(function)
+
+
+def bare_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As `kernel`, for what makes no array, not even a view: references to its arguments are not counted.
+
+    For loops over bytes: the two atomic operations of a call would take as long as reading a number. It calls `inlined`
+    and other bare functions only.
+    """
+    return _compiled(function, _nrt=False)
+
+
+def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As `bare_kernel`, for a small function of a hot loop: it becomes a part of whoever calls it.
+
+    What comes from numba's cache is machine code already and can only be called, so these are not cached by themselves.
+    """
+    compiled: Callable[..., Any] = _njit(nogil=True, error_model="numpy", _nrt=False, forceinline=True)(function)
     return compiled

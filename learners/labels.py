@@ -34,9 +34,10 @@ class Labels:
     def good(self, values: NDArray[Any]) -> NDArray[np.bool_]:
         """Which of some numbers are labels, (n,)."""
         if self.ranks is None:
-            good: NDArray[np.bool_] = (values == 1) | (values == 0) | (values == -1)
-            return good
-        return np.isin(values, np.arange(1, self.ranks + 1))
+            good: NDArray[np.bool_] = (values == 0.0) | (np.abs(values) == 1.0)
+        else:
+            good = (values >= 1.0) & (values <= self.ranks) & (values == np.floor(values))
+        return good
 
     def fault(self, value: Any) -> str | None:
         """What is wrong with one label as JSON gives it, if anything."""

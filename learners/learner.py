@@ -49,6 +49,8 @@ __all__ = ["Learner", "check_state"]
 
 State = dict[str, NDArray[np.generic]]
 
+_APPLIED, _DUPLICATE = int(Status.APPLIED), int(Status.DUPLICATE)
+
 
 class Learner:
     """One named learner moved forward by records. No I/O, no await, no clock.
@@ -171,18 +173,20 @@ class Learner:
         status = outcome.status
         self._sources.admit(batch.segments, status)
         hashes = np.zeros(n, dtype=np.uint64) if batch.ids is None else hashes_of(batch.ids)
-        late = Late.none(n) if batch.late is None else batch.late
+        late = Late.none(n) if batch.late is None and batch.ids is not None else batch.late
         slots = np.full(n, -1, dtype=np.int64)
         start = 0
         while start < n:
-            stop = n if batch.ids is None else self._ids.admit(hashes, batch.labels, late, status, slots, start)
-            self._learn_run(batch, late, hashes, slots, outcome, start, stop)
-            if stop < n:
+            stop = n
+            if late is not None and batch.ids is not None:
+                stop = self._ids.admit(hashes, batch.labels, late, status, slots, start)
+            self._learn_run(batch, hashes, slots, outcome, start, stop)
+            if late is not None and stop < n:
                 self._relabel(batch, late, int(slots[stop]), outcome, stop)
                 if late.served[stop]:
                     self.metrics.label(int(hashes[stop]))
             start = stop + 1
-        self.metrics.skip(int(np.count_nonzero(status == Status.DUPLICATE)))
+        self.metrics.skip(int(np.count_nonzero(status == _DUPLICATE)))
         return outcome
 
     def _nothing_said(self, n: int) -> Outcome:
@@ -196,19 +200,10 @@ class Learner:
             nan.copy() if two else None,
         )
 
-    def _learn_run(
-        self,
-        batch: Batch,
-        late: Late,
-        hashes: Words,
-        slots: Counts,
-        outcome: Outcome,
-        start: int,
-        stop: int,
-    ) -> None:
+    def _learn_run(self, batch: Batch, hashes: Words, slots: Counts, outcome: Outcome, start: int, stop: int) -> None:
         """Learn those events from `start` to `stop` that are new, and say in `outcome` what was said of them."""
         cut = slice(start, stop)
-        new = start + np.flatnonzero(outcome.status[cut] == Status.APPLIED)
+        new = start + np.flatnonzero(outcome.status[cut] == _APPLIED)
         if not len(new):
             return
         chosen: slice | Counts = cut
@@ -220,23 +215,24 @@ class Learner:
             rows, chosen = batch.rows_at(mask), new
         y = batch.labels[chosen]
         times = _column(batch.times, chosen, len(y), np.nan)
-        met = late.labelled[chosen]
-        clocks = self.metrics.tick(np.where(np.isnan(met), times, met))
-        served = late.served[chosen]
         weights = _column(batch.weights, chosen, len(y), 1.0)
-        said = self._advance(rows, y, weights, ~served, _column(batch.costs, chosen, len(y), 1.0), clocks)
-        scores = np.where(served, late.scores[chosen], said.scores)
-        decisions = np.where(served, late.decisions[chosen], said.decisions)
-        probabilities, thresholds = said.probabilities, said.thresholds
-        if probabilities is not None and thresholds is not None:
-            probabilities = np.where(served, late.probabilities[chosen], probabilities)
-            thresholds = np.where(served, late.thresholds[chosen], thresholds)
-        assumed = late.assumed[chosen]
-        known = served & ~assumed
+        costs = _column(batch.costs, chosen, len(y), 1.0)
         number = self.metrics.events
-        delays = np.where(assumed, np.nan, met - times)
+        if batch.late is None:
+            clocks = self.metrics.tick(times)
+            no = np.zeros(len(y), dtype=np.bool_)
+            said = self._advance(rows, y, weights, ~no, costs, clocks)
+            known, delays = no, np.full(len(y), np.nan)
+        else:
+            late = Late._make(column[chosen] for column in batch.late)
+            clocks = self.metrics.tick(np.where(np.isnan(late.labelled), times, late.labelled))
+            said = self._advance(rows, y, weights, ~late.served, costs, clocks)
+            said = _as_served(late, said)
+            known = late.served & ~late.assumed
+            delays = np.where(late.assumed, np.nan, late.labelled - times)
+            self.metrics.assume(int(np.count_nonzero(late.assumed)))
+        scores, decisions, probabilities, thresholds = said
         self.metrics.learn(scores, probabilities, thresholds, y, decisions, clocks, delays, hashes[chosen], known)
-        self.metrics.assume(int(np.count_nonzero(assumed)))
         nan = np.full(len(y), np.nan) if probabilities is None else probabilities
         self._ids.note(slots[chosen], number, scores, nan, decisions)
         outcome.scores[chosen], outcome.decisions[chosen] = scores, decisions
@@ -486,6 +482,16 @@ def _groups(state: State) -> defaultdict[str, State]:
 
 def _column(column: Vector | None, chosen: slice | Counts, n: int, missing: float) -> Vector:
     return np.full(n, missing) if column is None else column[chosen]
+
+
+def _as_served(late: Late, said: Scores) -> Scores:
+    """What was said of each event: when it was served, if it was, else now."""
+    scores = np.where(late.served, late.scores, said.scores)
+    decisions = np.where(late.served, late.decisions, said.decisions)
+    if said.probabilities is None or said.thresholds is None:
+        return Scores(scores, decisions)
+    probabilities = np.where(late.served, late.probabilities, said.probabilities)
+    return Scores(scores, decisions, probabilities, np.where(late.served, late.thresholds, said.thresholds))
 
 
 def _concatenated(said: Sequence[Scores]) -> Scores:

@@ -25,7 +25,19 @@ from learners.jit import kernel
 from learners.parameters import Parameters, param
 from learners.ranges import Issues, counters, not_finite
 
-__all__ = ["Scaling", "ScalingState", "extend", "init", "learn", "look", "problems"]
+__all__ = [
+    "Scaling",
+    "ScalingState",
+    "dense_maxabs",
+    "dense_none",
+    "dense_standard",
+    "dense_unit",
+    "extend",
+    "init",
+    "learn",
+    "look",
+    "problems",
+]
 
 
 @dataclass(frozen=True)
@@ -97,7 +109,15 @@ def _unit_norm(values):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _dense_unit(X, clip, out):  # type: ignore[no-untyped-def]
+def dense_none(X, clip, out):  # type: ignore[no-untyped-def]
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            x = X[i, j]
+            out[i, j] = 0.0 if np.isnan(x) else _clipped(x, clip)
+
+
+@kernel
+def dense_unit(X, clip, out):  # type: ignore[no-untyped-def]
     for i in range(X.shape[0]):
         largest, norm = _unit_norm(X[i])
         for j in range(X.shape[1]):
@@ -106,7 +126,7 @@ def _dense_unit(X, clip, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _dense_standard(X, scaled, seen, mean, m2, clip, moving, out):  # type: ignore[no-untyped-def]
+def dense_standard(X, scaled, seen, mean, m2, clip, moving, out):  # type: ignore[no-untyped-def]
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
             x = X[i, j]
@@ -130,7 +150,7 @@ def _dense_standard(X, scaled, seen, mean, m2, clip, moving, out):  # type: igno
 
 
 @kernel
-def _dense_maxabs(X, scaled, largest, clip, moving, out):  # type: ignore[no-untyped-def]
+def dense_maxabs(X, scaled, largest, clip, moving, out):  # type: ignore[no-untyped-def]
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
             x = X[i, j]
@@ -241,14 +261,13 @@ def _sparse(settings: Scaling, state: ScalingState, rows: Sparse, clip: float, m
 def _dense(
     settings: Scaling, state: ScalingState, X: Matrix, scaled: NDArray[np.bool_], clip: float, moving: bool
 ) -> Matrix:
-    if settings.kind == "none":
-        known = np.nan_to_num(X, nan=0.0)
-        return known if settings.clip is None else np.clip(known, -clip, clip)
     out = np.empty_like(X)
-    if settings.kind == "unit":
-        _dense_unit(X, clip, out)
+    if settings.kind == "none":
+        dense_none(X, clip, out)
+    elif settings.kind == "unit":
+        dense_unit(X, clip, out)
     elif settings.kind == "standard":
-        _dense_standard(X, scaled, state.seen, state.mean, state.m2, clip, moving, out)
+        dense_standard(X, scaled, state.seen, state.mean, state.m2, clip, moving, out)
     else:
-        _dense_maxabs(X, scaled, state.largest, clip, moving, out)
+        dense_maxabs(X, scaled, state.largest, clip, moving, out)
     return out

@@ -57,6 +57,7 @@ __all__ = [
     "init",
     "learn",
     "look",
+    "looked_at",
     "note",
     "problems",
     "restarted",
@@ -320,7 +321,7 @@ def learn(
     unknown. Moves the state in place.
     """
     rule = _rule(settings)
-    rules.learn(rule, state, objectives.edges(), probabilities, y, decided, costs, clocks, thresholds, decisions)
+    rules.learn(rule, tuple(state), objectives.edges(), probabilities, y, decided, costs, clocks, thresholds, decisions)
 
 
 def serve(
@@ -334,7 +335,7 @@ def serve(
 ) -> None:
     """Decide n unlabelled events in order, and account for them; fills `thresholds` and `decisions` (n,)."""
     rule = _rule(settings)
-    rules.decide(rule, state, objectives.edges(), probabilities, costs, clocks, False, thresholds, decisions)
+    rules.decide(rule, tuple(state), objectives.edges(), probabilities, costs, clocks, False, thresholds, decisions)
 
 
 def note(settings: Threshold, state: State, probabilities: Vector, decisions: Counts, clocks: Vector) -> None:
@@ -342,14 +343,19 @@ def note(settings: Threshold, state: State, probabilities: Vector, decisions: Co
     columns = [np.array(column, dtype=np.float64) for column in (probabilities, clocks)]  # a record's are read-only
     known = np.array(decisions, dtype=np.int64)
     unused = np.empty(0)
-    rules.decide(_rule(settings), state, objectives.edges(), columns[0], unused, columns[1], True, unused, known)
+    rules.decide(_rule(settings), tuple(state), objectives.edges(), columns[0], unused, columns[1], True, unused, known)
 
 
 def look(settings: Threshold, state: State, probabilities: Vector, costs: Vector) -> tuple[Vector, Counts]:
     """What would be said of each event now, were it the next: thresholds and decisions, (n,); the state stays."""
     thresholds, decisions = np.empty(len(probabilities)), np.empty(len(probabilities), dtype=np.int64)
-    rules.look(_rule(settings), state, probabilities, costs, thresholds, decisions)
+    rules.look(*looked_at(settings, state), probabilities, costs, thresholds, decisions)
     return thresholds, decisions
+
+
+def looked_at(settings: Threshold, state: State) -> tuple[int, float, float, Vector]:
+    """What of it `rules.say` needs: the rule's kind, its costs of errors, and the live threshold (1,), a view."""
+    return _KINDS[settings.objective], settings.false_positive, settings.false_negative, state.live
 
 
 def _account(state: State) -> Account:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -20,8 +19,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from learners.parameters import Problem
 from service import __version__, columnar_schemas, pages, routes, schemas
+from service.bodies import Bodies
+from service.edge import Edge, hot_request
 from service.engine import Engine
 from service.errors import Invalid, ServiceError
+from service.problems import internal_error, problem_reply, request_id
 from service.settings import Settings
 from service.sockets import Connections, Sockets
 from service.store import open_store
@@ -47,22 +49,19 @@ class RequestIds:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"").decode("latin-1")
-        request_id = given if 0 < len(given) <= 64 and given.isascii() and given.isprintable() else uuid.uuid4().hex
-        scope.setdefault("state", {})["request_id"] = request_id
+        own_id = request_id(scope["headers"])
+        scope.setdefault("state", {})["request_id"] = own_id
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+                message["headers"] = [*message["headers"], (b"x-request-id", own_id.encode())]
             await send(message)
 
         await self.app(scope, receive, send_with_id)
 
 
 def _problem(request: Request, error: ServiceError) -> JSONResponse:
-    body = error.document(request.scope.get("state", {}).get("request_id", ""))
-    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    return JSONResponse(body, error.status, headers, media_type="application/problem+json")
+    return problem_reply(error, request.scope.get("state", {}).get("request_id", ""))
 
 
 async def _on_service_error(request: Request, error: Exception) -> JSONResponse:
@@ -101,10 +100,29 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
 
 async def _on_internal_error(request: Request, error: Exception) -> JSONResponse:
     # Starlette logs the error itself after this reply
-    return _problem(request, ServiceError(f"an error of the service's own ({type(error).__name__}); it was logged"))
+    return _problem(request, internal_error(error))
 
 
-def create_app(settings: Settings | None = None) -> FastAPI:
+class Application:
+    """The ASGI application: the hot requests answered by the edge, everything else by FastAPI behind it."""
+
+    def __init__(self, api: FastAPI) -> None:
+        self.api = api
+        self.state = api.state
+        self.router = api.router  # whose lifespan is the application's
+        self.openapi = api.openapi
+        self._edge = Edge(api.state)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        found = hot_request(scope)
+        if found is None:
+            await self.api(scope, receive, send)
+        else:
+            await self._edge.answer(*found, scope, receive, send)
+
+
+def create_app(settings: Settings | None = None) -> Application:
     """The ASGI application. The store is opened and the learners are loaded when it starts."""
     settings = settings or Settings()
 
@@ -118,7 +136,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     app = FastAPIOffline(title="rarestream", version=__version__, description=_ABOUT, lifespan=lifespan)
     app.state.settings = settings
-    app.state.buffered = routes.Buffered()
+    app.state.bodies = Bodies(settings)
     app.state.closing = asyncio.Event()
     app.state.streams = 0
     app.state.websockets = Connections()
@@ -143,4 +161,4 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
-    return app
+    return Application(app)

@@ -32,8 +32,10 @@ from learners.parameters import Refused, pointer, show
 from service.columnar_members import DTYPES, FLOATS, Members
 from service.columnar_replies import encode_learnt, encode_scores
 from service.hot import Coding
+from service.precise import good_id, source_problems
+from service.scan.events import MAX_ID
 from service.serving import Events, Labelled
-from service.wire import MAX_ID, good_id, latest_time, source_problems, with_clock
+from service.wire import latest_time, with_clock
 
 __all__ = ["MSGPACK", "decode_events", "decode_labels", "decode_update"]
 

@@ -14,7 +14,7 @@ from learners.arrays import Vector
 from learners.features import MAX_PROBLEMS
 from learners.parameters import Problem, pointer, show
 from service.errors import BadBody, Invalid
-from service.wire import MAX_EVENTS
+from service.precise import MAX_EVENTS
 
 __all__ = ["DTYPES", "FLOATS", "Members"]
 

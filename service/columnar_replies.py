@@ -24,7 +24,7 @@ from learners.batch import Status
 from learners.explain import Explanation
 from learners.scorer import Scores
 from service.hosted import Learnt
-from service.wire import STATUSES, explanation
+from service.replies import STATUSES, explanation
 
 __all__ = ["NONE", "counted", "encode_learnt", "encode_scores", "statuses"]
 

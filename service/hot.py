@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from learners.config import Config
 from learners.explain import Explanation
 from learners.explain import explain as explanations
 from learners.parameters import Refused
 from learners.scorer import Scores, View
-from service import wire
+from service import replies, wire
 from service.errors import Invalid
 from service.hosted import Hosted, Learnt
 from service.serving import Events, Labelled
@@ -26,7 +26,7 @@ __all__ = ["JSON", "Coding", "Operation", "answer"]
 Operation = Literal["update", "predict", "labels"]
 
 _LARGE = 2**18  # bytes of a body from which on a thread decodes it, so that the others' requests go on
-Made = TypeVar("Made")
+_apart = asyncio.to_thread
 
 
 class Coding(NamedTuple):
@@ -35,7 +35,7 @@ class Coding(NamedTuple):
     media_type: str
     decode_update: Callable[[bytes, Config], Labelled]
     decode_labels: Callable[[bytes, Config], Labelled]
-    decode_events: Callable[[bytes, Config], tuple[Events, Sequence[Any]]]
+    decode_events: Callable[[bytes, Config], tuple[Events, Any]]
     encode_learnt: Callable[[Learnt, tuple[str | None, ...] | None], bytes]
     encode_scores: Callable[[Scores, tuple[str | None, ...], dict[str, Any], Sequence[Explanation] | None], bytes]
 
@@ -45,8 +45,8 @@ JSON = Coding(
     wire.decode_update,
     wire.decode_labels,
     wire.decode_events,
-    wire.encode_learnt,
-    wire.encode_scores,
+    replies.encode_learnt,
+    replies.encode_scores,
 )
 
 
@@ -56,12 +56,8 @@ async def answer(
     """The reply to a body. Raises `ServiceError`; `explain`: contributions to give to each score of a predict."""
     config = learner.learner.config
     large = len(body) >= _LARGE
-
-    async def made(make: Callable[..., Made], *arguments: Any) -> Made:
-        return await asyncio.to_thread(make, *arguments) if large else make(*arguments)
-
     if operation == "predict":
-        events, carried = await made(read.decode_events, body, config)
+        events, carried = await _apart(read.decode_events, body, config) if large else read.decode_events(body, config)
         explained, at = None, None
         if explain is not None:
             # frozen, so that the sums are those of the very scores that are served
@@ -74,14 +70,17 @@ async def answer(
             "remembered": said.remembered,
             "stale_seconds": learner.node.stale_seconds,
         }
-        return await made(write.encode_scores, said.scores, events.ids, head, explained)
+        told = said.scores, events.ids, head, explained
+        return await _apart(write.encode_scores, *told) if large else write.encode_scores(*told)
     decode = read.decode_update if operation == "update" else read.decode_labels
-    labelled = await made(decode, body, config)
+    labelled = await _apart(decode, body, config) if large else decode(body, config)
     learnt = await learner.label(labelled)
-    return await made(write.encode_learnt, learnt, labelled.ids)
+    if large:
+        return await _apart(write.encode_learnt, learnt, labelled.ids)
+    return write.encode_learnt(learnt, labelled.ids)
 
 
-async def _explained(view: View, carried: Sequence[Any], most: int) -> list[Explanation]:
+async def _explained(view: View, carried: Any, most: int) -> list[Explanation]:
     try:
         return await asyncio.to_thread(explanations, view.scorer, carried, most)
     except Refused as error:

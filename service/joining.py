@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import msgspec
 import numpy as np
 
-from service.wire import STATUSES
+from service.replies import STATUSES
 
 __all__ = ["COLUMNS", "EVENTS", "Array", "Columns", "Joining", "Part"]
 

@@ -26,7 +26,9 @@ from learners.config import Config
 from learners.explain import Explanation
 from learners.parameters import Problem
 from learners.scorer import Scores
+from service import replies as json_replies
 from service import wire
+from service.bodies import Disconnected
 from service.columnar_replies import counted, statuses
 from service.errors import BadBody, Invalid, QueueFull, ServiceError, TooLarge, TooSlow
 from service.hosted import Hosted, Learnt
@@ -122,7 +124,7 @@ def _encode_scores(
     head: dict[str, Any],
     explained: Sequence[Explanation] | None = None,
 ) -> bytes:
-    results = _results(wire.encode_scores(scores, ids, head, explained)).results
+    results = _results(json_replies.encode_scores(scores, ids, head, explained)).results
     return b"".join([bytes(one) + b"\n" for one in results])
 
 
@@ -183,6 +185,8 @@ async def replies(
                 yield said if operation == "predict" else _placed(said, taken)
         if not begun:
             raise Invalid("the body has no lines", [Problem("/lines", "is empty; expected at least one event")])
+    except Disconnected:  # nobody is there to be told
+        raise
     except ServiceError as error:
         if not begun:
             raise

@@ -138,6 +138,7 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the app and accept connections."""
+        gc.freeze()  # what was imported stays: the collector need not walk it again and again while requests are served
         try:
             await self._running.enter_async_context(self._app.router.lifespan_context(self._app))
         except ServiceError as error:

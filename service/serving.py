@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.arrays import Matrix, Rows, Vector
+from learners.arrays import Rows, Vector
 from learners.batch import Batch, Late, Outcome, Segment, Served, Status, length, part_of, spread, take
 from learners.decision import Decision
 from learners.ids import hashes_of
@@ -151,19 +151,17 @@ class Serving:
         Or by the view of an earlier moment and the position then, `at`.
         """
         owner = self._owner
-        named = [i for i, one in enumerate(events.ids) if one is not None]
         view, position = at or (owner.view, owner.position)
         if view.scorer.work(events.rows) > _INLINE_WORK:
             view = replace(view, scorer=view.scorer.frozen())
-            values = await asyncio.to_thread(view.scorer.values, events.rows)
+            scores = await asyncio.to_thread(view.scorer.score, events.rows, events.costs)
         else:
-            values = view.scorer.values(events.rows)
-        scores = view.scorer.said(values, events.costs)
-        if not named or owner.node.unreachable is not None or owner.failed is not None:
+            scores = view.scorer.score(events.rows, events.costs)
+        if not any(events.ids) or owner.node.unreachable is not None or owner.failed is not None:
             return Predicted(view, scores, position, 0)
         if len(self._own) >= _UNDER_WAY:
             raise QueueFull(f"{len(self._own)} requests were served that {owner.name} has not caught up with")
-        places = np.array(named)
+        places = np.array([i for i, one in enumerate(events.ids) if one is not None])
         times = np.full(len(events.ids), math.nan) if events.times is None else events.times
         times = np.where(np.isnan(times), time.time(), times)[places]
         told = Scores._make(None if column is None else column[places] for column in scores)
@@ -171,7 +169,7 @@ class Serving:
         token = uuid.uuid4().bytes
         self._own.add(token)
         if view.scorer.decision.accounts:
-            told = self._decide(view, values[places], told, costs, times, token)
+            told = self._decide(view, told, costs, times, token)
             for column, decided in zip(scores, told, strict=True):
                 if column is not None and decided is not None:
                     column[places] = decided
@@ -204,9 +202,7 @@ class Serving:
         self.applied(token)
         self._account_of = None
 
-    def _decide(
-        self, view: View, values: Matrix, told: Scores, costs: Vector | None, times: Vector, token: bytes
-    ) -> Scores:
+    def _decide(self, view: View, told: Scores, costs: Vector | None, times: Vector, token: bytes) -> Scores:
         """Decide on the account, which then knows of it."""
         if self._account is None or self._account_of is not self._owner.view:
             self._account = self._owner.view.scorer.decision.frozen()
@@ -218,7 +214,7 @@ class Serving:
         clocks = np.fmax.accumulate(np.concatenate([[clock], times]))[1:]
         ready = view.not_ready is None
         if ready:
-            told = self._account.serve(values, costs, clocks)
+            told = self._account.serve(told.scores, costs, clocks)
         else:  # nothing is called anything, so nothing of the budget is spent
             told = told._replace(decisions=np.zeros_like(told.decisions))
         self._under_way[token] = (told, clocks, ready)

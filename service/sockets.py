@@ -20,13 +20,13 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from learners.parameters import Problem
+from service.bodies import Bodies
 from service.engine import Engine
 from service.errors import Invalid, LearnerGone, QueueFull, ServiceError, UnknownLearner
 from service.frames import BINARY, Request, read
 from service.hosted import Hosted
 from service.lanes import Lane
 from service.protocol import EXTENSION, Transport
-from service.routes.common import Buffered
 
 __all__ = ["NO_LEARNER", "Connection", "Connections", "Sockets"]
 
@@ -82,7 +82,7 @@ class Connection:
         self._engine: Engine = application.state.engine
         self._settings = self._engine.node.settings
         self._connections: Connections = application.state.websockets
-        self._buffered: Buffered = application.state.buffered
+        self._bodies: Bodies = application.state.bodies
         self._headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
         self._transport: Transport | None = scope.get("extensions", {}).get(EXTENSION)
         self._receive = receive
@@ -122,7 +122,7 @@ class Connection:
                     await self._take(message["bytes"] if text is None else text)
             self._over = self._leaving = True
             await self._idle()
-            self._buffered.bytes -= self._held  # of messages that an error of ours has left without an answer
+            self._bodies.bytes -= self._held  # of messages that an error of ours has left without an answer
         finally:
             watch.cancel()
             self._connections.open.discard(self)
@@ -176,10 +176,10 @@ class Connection:
             return
         self._unanswered += 1
         self._seqs.add(request.seq)
-        if 0 < self._buffered.bytes > self._settings.max_buffered_bytes - request.size:
+        if 0 < self._bodies.bytes > self._settings.max_buffered_bytes - request.size:
             request.refused(QueueFull("this node holds as many bytes of requests as it may; try again in a moment"))
             request.size, request.body = 0, b""
-        self._buffered.bytes += request.size
+        self._bodies.bytes += request.size
         self._held += request.size
         name = self._name
         if name is None:
@@ -214,7 +214,7 @@ class Connection:
         self._unanswered -= len(requests)
         for request in requests:
             self._seqs.discard(request.seq)
-            self._buffered.bytes -= request.size
+            self._bodies.bytes -= request.size
             self._held -= request.size
 
     async def refuse(self, requests: Sequence[Request], error: ServiceError) -> None:

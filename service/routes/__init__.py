@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends
 
 from service.routes import events, figures, groups, learners, node
-from service.routes.common import Buffered, known_parameters
+from service.routes.common import known_parameters
 
-__all__ = ["Buffered", "router"]
+__all__ = ["router"]
 
 router = APIRouter(prefix="/v1", dependencies=[Depends(known_parameters)])
 for part in (learners, events, figures, groups, node):

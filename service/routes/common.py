@@ -2,55 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import dataclasses
-import re
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Path, Request
 from fastapi.requests import HTTPConnection
 
-from learners.parameters import Problem, pointer
-from service.compression import expanded
+from service.bodies import Bodies, check_json, heading_of
 from service.engine import Engine
-from service.errors import Invalid, QueueFull, TooLarge, TooSlow, WrongType
 from service.hosted import Hosted
+from service.names import PATTERN, check_name, check_parameters
 
 if TYPE_CHECKING:
     from fastapi.dependencies.models import Dependant
 
-__all__ = [
-    "BODY",
-    "Buffered",
-    "Name",
-    "TheBody",
-    "TheEngine",
-    "TheLearner",
-    "TheName",
-    "body_of",
-    "known_parameters",
-    "pieces_of",
-    "problems",
-]
-
-_LISTED = 100  # problems of one query
+__all__ = ["BODY", "Name", "TheBody", "TheEngine", "TheLearner", "TheName", "known_parameters", "problems"]
 
 
 async def known_parameters(connection: HTTPConnection) -> None:
-    """Refuse a query with parameters that the route does not have: one that is misspelt would be ignored in silence.
-
-    Raises `Invalid` with a pointer to each of the first 100.
-    """
-    if not connection.scope["query_string"]:  # as of nearly all requests
-        return
-    known = list(_parameters(connection.scope["route"].dependant))
-    expected = f"expected {' or '.join(known)}" if known else "this request takes none"
-    found = [name for name in connection.query_params if name not in known][:_LISTED]
-    if found:
-        problems = [Problem(pointer(name), f"is no parameter here; {expected}") for name in found]
-        raise Invalid("the query is refused; nothing was changed", problems)
+    """Refuse a query with parameters that the route does not have. Raises `Invalid`."""
+    if connection.scope["query_string"]:  # as of few requests
+        check_parameters(connection.query_params, list(_parameters(connection.scope["route"].dependant)))
 
 
 def _parameters(dependant: Dependant) -> Iterator[str]:
@@ -68,11 +40,10 @@ async def the_engine(request: Request) -> Engine:
 
 
 TheEngine = Annotated[Engine, Depends(the_engine)]
-_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 Name = Annotated[
     str,
     Path(
-        json_schema_extra={"pattern": f"^{_PATTERN}$"},
+        json_schema_extra={"pattern": f"^{PATTERN}$"},
         description="1 to 100 of letters, digits, '.', '_', '-'; begins with a letter or digit",
     ),
 ]
@@ -80,10 +51,7 @@ Name = Annotated[
 
 async def the_name(name: Name) -> str:
     """A name that a learner may have."""
-    if not re.fullmatch(_PATTERN, name):
-        detail = f"is {name[:120]!r}; expected 1 to 100 of letters, digits, '.', '_', '-', a letter or digit first"
-        raise Invalid("the name is not one a learner may have", [Problem("/name", detail)])
-    return name
+    return check_name(name)
 
 
 TheName = Annotated[str, Depends(the_name)]
@@ -99,53 +67,15 @@ TheLearner = Annotated[Hosted, Depends(the_learner)]
 
 
 async def the_body(request: Request) -> AsyncIterator[bytes]:
-    """The body of a route that reads JSON only."""
-    kind, _, parameters = request.headers.get("content-type", "application/json").lower().partition(";")
-    if kind.strip() != "application/json" or ("charset" in parameters and "utf-8" not in parameters):
-        raise WrongType(f"the body is {(kind + parameters)[:100]}; expected application/json in UTF-8")
-    async with body_of(request) as body:
-        yield body
-
-
-def pieces_of(request: Request, limit: int | None) -> AsyncIterator[bytes]:
-    """The body as it comes, expanded where it is compressed; of at most `limit` bytes."""
-    return expanded(request.stream(), request.headers.get("content-encoding", "identity"), limit)
-
-
-@asynccontextmanager
-async def body_of(request: Request) -> AsyncIterator[bytes]:
-    """The body, within the node's bounds for one and for all that are held until they are answered."""
-    settings = request.app.state.settings
-    limit = settings.max_body_bytes
-    declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > limit:
-        raise TooLarge(f"the body has {declared} bytes; at most {limit} are taken: send smaller batches")
-    buffered: Buffered = request.app.state.buffered
-    parts: list[bytes] = []
-    size = 0
+    """The body, in JSON, within the node's bounds for one and for all that are held until they are answered."""
+    bodies: Bodies = request.app.state.bodies
+    heading = heading_of(request.scope["headers"])
+    check_json(heading)
+    body = await bodies.read(request.receive, heading)
     try:
-        try:
-            async with asyncio.timeout(settings.body_seconds):
-                async for part in pieces_of(request, limit):
-                    size += len(part)
-                    buffered.bytes += len(part)
-                    if buffered.bytes > settings.max_buffered_bytes and size < buffered.bytes:
-                        raise QueueFull("this node holds as many bytes of requests as it may; try again in a moment")
-                    parts.append(part)
-        except TimeoutError:
-            raise TooSlow(f"the body was not complete after {settings.body_seconds:g} s") from None
-        body = b"".join(parts)
-        parts.clear()  # held until the answer otherwise, beside the body itself
         yield body
     finally:
-        buffered.bytes -= size
-
-
-@dataclasses.dataclass
-class Buffered:
-    """Bytes of request bodies that are read and not answered yet."""
-
-    bytes: int = 0
+        bodies.release(body)
 
 
 TheBody = Annotated[bytes, Depends(the_body)]

@@ -17,9 +17,10 @@ from service import examples, schemas
 from service.errors import Invalid
 from service.groups import HostedGroup
 from service.hosted import Hosted
+from service.replies import encode_learnt, encode_scores
 from service.routes.common import BODY, TheBody, TheEngine, TheName, problems
 from service.serving import Labelled
-from service.wire import decode_events, decode_json, decode_labels, decode_update, encode_learnt, encode_scores
+from service.wire import decode_events, decode_json, decode_labels, decode_update
 
 __all__ = ["router"]
 

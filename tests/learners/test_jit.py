@@ -53,6 +53,19 @@ def test_an_edit_in_any_file_starts_another_cache(tmp_path):
     assert directory_of(tmp_path / "cache", tmp_path) != before
 
 
+def test_kernels_elsewhere_have_a_cache_that_follows_their_folder_and_this_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(jit, "_directories", {})
+    (tmp_path / "a.py").write_text("x = 1")
+    own, before = jit.cache_directory(), jit.cache_directory(tmp_path)
+    jit._directories.clear()
+    assert (jit.cache_directory(), jit.cache_directory(tmp_path)) == (own, before)
+    (tmp_path / "a.py").write_text("x = 2")
+    jit._directories.clear()
+    assert jit.cache_directory() == own
+    assert jit.cache_directory(tmp_path) not in (own, before)
+
+
 def test_a_cache_that_cannot_be_written_is_replaced_by_a_private_one_that_goes_away(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a directory")

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from learners.config import Config
 from service import ndjson
+from service.bodies import Bodies
 from service.engine import Engine
 from service.errors import Invalid, QueueFull, TooLarge, TooSlow
 from service.hosted import Hosted
-from service.routes import Buffered
 from service.settings import Settings
 from service.store.memory import MemoryStore
 from tests.service.apps import DENSE, client, events
@@ -193,11 +193,11 @@ async def test_a_body_that_stops_coming_is_given_up():
         await asyncio.Event().wait()
 
     async with hosted(body_seconds=0.05) as learner:
-        said = [json.loads(line) async for line in ndjson.replies(learner, "update", stalling(), Buffered())]
+        said = [json.loads(line) async for line in ndjson.replies(learner, "update", stalling(), Bodies(Settings()))]
         assert [one["lines"] for one in said] == [1000, 1000]
         assert said[1]["code"] == "too-slow"
         with pytest.raises(TooSlow, match="what follows line 0"):
-            await anext(ndjson.replies(learner, "update", _never(), Buffered()))
+            await anext(ndjson.replies(learner, "update", _never(), Bodies(Settings())))
 
 
 async def _never() -> AsyncIterator[bytes]:
@@ -210,7 +210,7 @@ async def _never() -> AsyncIterator[bytes]:
 
 async def test_a_long_body_is_read_no_faster_than_it_is_learnt():
     text = lines_of(events(EVENTS, ids=False))
-    held, sent, most = Buffered(), 0, 0
+    held, sent, most = Bodies(Settings()), 0, 0
 
     async def counted() -> AsyncIterator[bytes]:
         nonlocal sent
@@ -242,12 +242,12 @@ async def test_a_body_that_breaks_off_leaves_what_was_answered():
 
     async with hosted() as learner, hosted() as other:
         taken: list[dict[str, Any]] = []
-        held = Buffered()
+        held = Bodies(Settings())
         with pytest.raises(HungUp):
             await _into(taken, ndjson.replies(learner, "update", breaking(), held))
         assert [one["lines"] for one in taken] == [1000, 2000, 3000]
         assert held.bytes == 0
-        async for _ in ndjson.replies(other, "update", pieces(lines_of(sent[:3000])), Buffered()):
+        async for _ in ndjson.replies(other, "update", pieces(lines_of(sent[:3000])), Bodies(Settings())):
             pass
         assert await learner.digest() == await other.digest()
         # sent once more, what was learnt is known by its ids
@@ -267,7 +267,9 @@ async def _all(lines: AsyncIterator[bytes]) -> list[dict[str, Any]]:
 async def test_reading_waits_while_the_queue_is_full():
     async with hosted(queue_bytes=2**12, body_seconds=60) as learner:
         learner.queued_bytes += 2**12
-        reply = asyncio.ensure_future(_all(ndjson.replies(learner, "update", pieces(lines_of(events(5))), Buffered())))
+        reply = asyncio.ensure_future(
+            _all(ndjson.replies(learner, "update", pieces(lines_of(events(5))), Bodies(Settings())))
+        )
         await asyncio.wait([reply], timeout=0.05)
         assert not reply.done()
         learner.queued_bytes -= 2**12
@@ -277,7 +279,8 @@ async def test_reading_waits_while_the_queue_is_full():
 @pytest.mark.parametrize("full", ["queue", "node"])
 async def test_there_is_an_end_to_waiting_for_room(full):
     async with hosted(queue_bytes=2**12, max_buffered_bytes=2**12, body_seconds=0.05) as learner:
-        held = Buffered(2**12 if full == "node" else 0)
+        held = Bodies(Settings())
+        held.bytes = 2**12 if full == "node" else 0
         learner.queued_bytes += 2**12 if full == "queue" else 0
         with pytest.raises(QueueFull):
             await _all(ndjson.replies(learner, "update", pieces(lines_of(events(5))), held))

@@ -445,7 +445,7 @@ async def test_more_unanswered_messages_than_granted_end_it_and_those_granted_ar
         await settled()
         assert client.quiet
         assert sum(learner.view.class_counts.values()) == 12
-        assert app.state.buffered.bytes == 0
+        assert app.state.bodies.bytes == 0
 
 
 async def test_a_seq_may_be_used_again_once_it_has_been_answered() -> None:
@@ -576,7 +576,7 @@ async def test_a_fault_of_our_own_closes_it(monkeypatch: pytest.MonkeyPatch, cap
             code, reason = await client.closed()
             assert (code, "logged" in reason) == (1011, True)
             assert "broken on purpose" in caplog.text
-        assert app.state.buffered.bytes == 0
+        assert app.state.bodies.bytes == 0
 
 
 async def test_other_paths_are_no_websockets() -> None:

@@ -18,6 +18,7 @@ from learners.learner import Learner
 from service import wire
 from service.codec import Created, pack_record, pack_snapshot, unpack_record, unpack_snapshot
 from service.errors import BadBody, Damaged, Invalid
+from service.precise import Precise
 from tests.service.apps import DENSE
 
 
@@ -102,7 +103,7 @@ def plain(batch: Any) -> Any:
 def test_the_fast_way_and_the_precise_way_agree(kind, body):
     text = json.dumps(body).encode()
     fast = outcome_of(lambda: wire.decode_update(text, KINDS[kind]))
-    slow = outcome_of(lambda: wire._Precise(KINDS[kind], "update").labelled(wire.decode_json(text)))
+    slow = outcome_of(lambda: wire.precisely_labelled(Precise(KINDS[kind], "update"), wire.decode_json(text)))
     assert plain(fast) == plain(slow) != "refused without a pointer"
 
 

@@ -1,0 +1,146 @@
+"""Bodies of requests, within the node's bounds: of one, of all that are not answered yet, and of the time they take."""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Generator, Iterable
+from typing import Any, NamedTuple, cast
+
+from starlette.types import Message, Receive
+
+from service.compression import expanded
+from service.errors import QueueFull, ServiceError, TooLarge, TooSlow, WrongType
+from service.settings import Settings
+
+__all__ = ["Bodies", "Disconnected", "Heading", "check_json", "heading_of", "pieces"]
+
+
+class Disconnected(ServiceError):
+    """The client went away before its body was complete; nobody is there to be answered."""
+
+
+class Heading(NamedTuple):
+    """What a request's headers say of its body, and of the reply's; "" where they say nothing."""
+
+    content_type: str
+    accept: str
+    encoding: str
+    length: str
+
+
+def heading_of(headers: Iterable[tuple[bytes, bytes]]) -> Heading:
+    """What these headers say."""
+    content_type = accept = encoding = length = b""
+    for name, value in headers:
+        if name == b"content-type":
+            content_type = value
+        elif name == b"accept":
+            accept = accept + b"," + value if accept else value
+        elif name == b"content-encoding":
+            encoding = value
+        elif name == b"content-length":
+            length = value
+    latin = "latin-1"
+    return Heading(content_type.decode(latin), accept.decode(latin), encoding.decode(latin), length.decode(latin))
+
+
+def check_json(heading: Heading) -> None:
+    """Refuse what is no JSON in UTF-8. Raises `WrongType`."""
+    kind, _, parameters = heading.content_type.lower().partition(";")
+    if kind.strip() not in ("", "application/json") or ("charset" in parameters and "utf-8" not in parameters):
+        raise WrongType(f"the body is {(kind + parameters)[:100]}; expected application/json in UTF-8")
+
+
+async def pieces(receive: Receive, first: Message | Generator[Any, Any, Message] | None = None) -> AsyncIterator[bytes]:
+    """A body as it comes; its `first` message may be here, or have begun to be awaited. Raises `Disconnected`."""
+    waited = await cast(Awaitable[Message], first) if isinstance(first, types.GeneratorType) else first
+    message = cast("Message | None", waited)
+    while True:
+        message = await receive() if message is None else message
+        if message["type"] != "http.request":
+            raise Disconnected("the client went away before its body was complete")
+        yield message.get("body", b"")
+        if not message.get("more_body", False):
+            return
+        message = None
+
+
+class Bodies:
+    """The bodies of a node that are read and not answered yet."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.bytes = 0
+        self._most = settings.max_body_bytes
+        self._most_of_all = settings.max_buffered_bytes
+        self._seconds = settings.body_seconds
+
+    async def read(self, receive: Receive, heading: Heading) -> bytes:
+        """The body, expanded, which counts as held until `release`.
+
+        Raises `TooLarge`, also by its own word, `QueueFull`, `TooSlow`, `Disconnected`, or as `expanded`. The timer,
+        which costs more than all else here, is started only where the first message is not there yet, or is not the
+        whole.
+        """
+        if heading.length.isdigit() and int(heading.length) > self._most:
+            raise TooLarge(f"the body has {heading.length} bytes; at most {self._most} are taken: send smaller batches")
+        if heading.encoding not in ("", "identity"):
+            return await self._gathered(expanded(pieces(receive), heading.encoding, self._most))
+        first: Coroutine[Any, Any, Message] = receive()  # type: ignore[assignment]  # as servers have it
+        try:
+            waits = first.send(None)
+        except StopIteration as done:
+            message: Message = done.value
+            if message.get("more_body", False) or message["type"] != "http.request":
+                return await self._gathered(pieces(receive, message))
+            body: bytes = message.get("body", b"")
+            self.bytes += len(body)
+            try:
+                self._check_size(len(body))
+            except ServiceError:
+                self.bytes -= len(body)
+                raise
+            return body
+        return await self._gathered(pieces(receive, _resumed(first, waits)))
+
+    async def _gathered(self, parts: AsyncIterator[bytes]) -> bytes:
+        """The whole of what comes in parts."""
+        gathered: list[bytes] = []
+        size, complete = 0, False
+        try:
+            async with asyncio.timeout(self._seconds):
+                async for part in parts:
+                    gathered.append(part)
+                    size += len(part)
+                    self.bytes += len(part)
+                    self._check_size(size)
+            complete = True
+        except TimeoutError:
+            raise TooSlow(f"the body was not complete after {self._seconds:g} s") from None
+        finally:
+            if not complete:  # whatever ended it, a cancellation too: nothing of it is held any more
+                self.bytes -= size
+        return b"".join(gathered)
+
+    def _check_size(self, size: int) -> None:
+        """Refuse a body of which so much is here, and counted."""
+        if size > self._most:
+            raise TooLarge(f"the body is over {self._most} bytes: send smaller batches")
+        if self.bytes > self._most_of_all and size < self.bytes:
+            raise QueueFull("this node holds as many bytes of requests as it may; try again in a moment")
+
+    def release(self, body: bytes) -> None:
+        """The request with this body is answered."""
+        self.bytes -= len(body)
+
+
+@types.coroutine
+def _resumed(begun: Coroutine[Any, Any, Message], waits: Any) -> Generator[Any, Any, Message]:
+    """The rest of a coroutine that has run up to its first wait."""
+    try:
+        yield waits
+    except asyncio.CancelledError:
+        begun.close()
+        raise
+    message: Message = yield from begun  # which goes on behind that wait
+    return message

@@ -1,0 +1,151 @@
+"""The hot requests, answered in front of FastAPI: POST /v1/learners/{name}/update, predict and labels.
+
+    path by hand -> learner -> body within the bounds -> hot.answer -> two messages
+
+FastAPI's routing, dependencies, middleware and responses take several times as long as all that is done for one event,
+so these requests do not pass them. Whatever is not such a request is not answered here. Their routes still stand in
+FastAPI's router (`routes/events.py`), for the OpenAPI document and so that other methods are refused as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, get_args
+from urllib.parse import parse_qsl
+
+from pydantic import Field, TypeAdapter, ValidationError
+from starlette.datastructures import State
+from starlette.types import Receive, Scope, Send
+
+from learners.explain import MAX_FEATURES
+from learners.parameters import Problem
+from service.bodies import Bodies, Disconnected, Heading, heading_of, pieces
+from service.columnar import MSGPACK
+from service.compression import expanded
+from service.engine import Engine
+from service.errors import Invalid, ServiceError
+from service.hosted import Hosted
+from service.hot import JSON, Coding, Operation, answer
+from service.names import check_name, check_parameters
+from service.ndjson import NDJSON, replies
+from service.negotiation import negotiated
+from service.problems import internal_error, problem_reply, request_id
+
+__all__ = ["Edge", "hot_request"]
+
+_PREFIX = "/v1/learners/"
+_OPERATIONS: dict[str, Operation] = {name: name for name in get_args(Operation)}
+_TYPES = {coding: (b"content-type", coding.media_type.encode()) for coding in (JSON, MSGPACK, NDJSON)}
+_explain = TypeAdapter(Annotated[int, Field(ge=1, le=MAX_FEATURES)])
+
+
+def hot_request(scope: Scope) -> tuple[str, Operation] | None:
+    """The learner's name and what is asked of it, where it is one of the hot requests: what FastAPI's router finds."""
+    if scope["type"] != "http" or scope["method"] != "POST":
+        return None
+    path: str = scope["path"]
+    if root := scope.get("root_path"):
+        path = path.removeprefix(root)
+    if not path.startswith(_PREFIX):
+        return None
+    name, _, rest = path[len(_PREFIX) :].partition("/")
+    operation = _OPERATIONS.get(rest)
+    return (name, operation) if name and operation is not None else None
+
+
+class Edge:
+    """Answers hot requests over ASGI, from the application's state: its bodies, and its engine once that started."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._bodies: Bodies = state.bodies
+
+    async def answer(self, name: str, operation: Operation, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer what `hot_request` found; a fault of ours is answered too, and raised for the server to log."""
+        own_id = request_id(scope["headers"])
+        learner: Hosted | None = None
+        begun = False  # with a reply
+        try:
+            engine: Engine = self._state.engine
+            learner = engine.hosted.get(name)
+            if learner is None:
+                learner = await engine.hold(check_name(name))
+            else:
+                learner.uses += 1
+            heading = heading_of(scope["headers"])
+            read, write = negotiated(heading.content_type, heading.accept)
+            explain = _explanations(scope["query_string"], operation) if scope["query_string"] else None
+            if read is NDJSON:
+                body = expanded(pieces(receive), heading.encoding, None)
+                lines = replies(learner, operation, body, self._bodies, explain, own_id)
+                first = await anext(lines)  # what is refused from the start has its own status
+                begun = True
+                await _lines(first, lines, own_id, send)
+                return
+            reply = await self._answered(learner, operation, receive, heading, read, write, explain)
+        except Disconnected:
+            return
+        except ServiceError as error:
+            await _refuse(error, own_id, scope, receive, send)
+            return
+        except Exception as error:
+            if begun:
+                raise
+            await _refuse(internal_error(error), own_id, scope, receive, send)
+            raise
+        finally:
+            if learner is not None:
+                learner.let_go()
+        sent = [_TYPES[write], (b"content-length", b"%d" % len(reply)), (b"x-request-id", own_id.encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": sent})
+        await send({"type": "http.response.body", "body": reply})
+
+    async def _answered(
+        self,
+        learner: Hosted,
+        operation: Operation,
+        receive: Receive,
+        heading: Heading,
+        read: Coding,
+        write: Coding,
+        explain: int | None,
+    ) -> bytes:
+        body = await self._bodies.read(receive, heading)
+        try:
+            return await answer(learner, operation, body, read, write, explain)
+        finally:
+            self._bodies.release(body)
+
+
+async def _lines(first: bytes, rest: AsyncIterator[bytes], own_id: str, send: Send) -> None:
+    """A reply that goes out while the request's body still comes in.
+
+    Those who read the body find it where the client hangs up: what was answered by then stands. An error of ours ends
+    the reply without its end, which clients tell from a whole one.
+    """
+    headers = [_TYPES[NDJSON], (b"x-request-id", own_id.encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": first, "more_body": True})
+    async for line in rest:
+        await send({"type": "http.response.body", "body": line, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _refuse(error: ServiceError, own_id: str, scope: Scope, receive: Receive, send: Send) -> None:
+    reply = problem_reply(error, own_id)
+    reply.headers["X-Request-ID"] = own_id
+    await reply(scope, receive, send)
+
+
+def _explanations(query: bytes, operation: Operation) -> int | None:
+    """How many contributions the query asks for; that is all that it may. Raises `Invalid`."""
+    parameters = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True))
+    check_parameters(parameters, ("explain",) if operation == "predict" else ())
+    asked = parameters.get("explain")
+    if asked is None:
+        return None
+    try:
+        return _explain.validate_python(asked)
+    except ValidationError as error:
+        problems = [Problem("/explain", one["msg"]) for one in error.errors()]
+        raise Invalid("the request is refused", problems) from None

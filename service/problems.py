@@ -1,0 +1,38 @@
+"""What every reply has in common: an error is problem+json (RFC 9457), and a request has an id, which comes back."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable
+
+from fastapi.responses import JSONResponse
+
+from service.errors import ServiceError
+
+__all__ = ["internal_error", "problem_reply", "request_id"]
+
+_own = f"{os.urandom(10).hex()}{{:012x}}".format  # of this process, then the how manieth: as unique as a random one
+_next = itertools.count(1).__next__
+
+
+def request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """The id of a request: that of its `X-Request-ID` where it is a sane one, else a new one."""
+    for name, value in headers:
+        if name == b"x-request-id":
+            given = value.decode("latin-1")
+            if 0 < len(given) <= 64 and given.isascii() and given.isprintable():
+                return given
+            break
+    return _own(_next())
+
+
+def internal_error(error: Exception) -> ServiceError:
+    """What is said of a fault of ours; the server logs it."""
+    return ServiceError(f"an error of the service's own ({type(error).__name__}); it was logged")
+
+
+def problem_reply(error: ServiceError, request_id: str) -> JSONResponse:
+    """The reply that says what is wrong with a request."""
+    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    return JSONResponse(error.document(request_id), error.status, headers, media_type="application/problem+json")

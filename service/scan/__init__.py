@@ -1,0 +1,1 @@
+"""Kernels that read bodies: JSON of dense events to columns."""

@@ -1,0 +1,82 @@
+"""Dense events scored in one compiled call: to the bit what the stages say one after the other, alone or in a batch."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from learners.config import Config
+from learners.learner import Learner
+
+TABLE = {"kind": "table", "fields": [{"name": "a", "kind": "numeric"}, {"name": "b", "kind": "categorical"}]}
+SCALINGS = [
+    {"kind": kind, "clip": clip} for kind, clip in product(("none", "unit", "standard", "maxabs"), (None, 0.75))
+]
+CALIBRATIONS = ("platt", "none", "histogram", "isotonic")
+THRESHOLDS: list[dict[str, Any]] = [
+    {"objective": "f1"},
+    {"objective": "fixed", "value": 0.4},
+    {"objective": "cost", "field": "1"},
+    {"objective": "budget", "alerts": 2},
+]
+
+
+def agree(learner: Learner, events: Any) -> None:
+    scorer = learner.scorer()
+    rows = learner.encode(events)
+    costs = learner.config.costs(events)
+    staged = scorer.said(scorer.values(rows), costs)
+    assert scorer._read is not None
+    for whole, other in zip(scorer.score(rows, costs), staged, strict=True):
+        assert whole is not None
+        assert other is not None
+        assert (whole.dtype, whole.tobytes()) == (other.dtype, other.tobytes())
+    for i in range(len(rows)):
+        one = scorer.score(rows[i : i + 1], None if costs is None else costs[i : i + 1])
+        for alone, other in zip(one, staged, strict=True):
+            assert alone is not None
+            assert other is not None
+            assert alone.tobytes() == other[i : i + 1].tobytes()
+
+
+@pytest.mark.parametrize("scaling", SCALINGS, ids=str)
+def test_one_call_says_what_the_stages_say(scaling):
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(60, 11)).round(3) * [1, 1e-9, 1e9, 0, 1, 1, 1, 1, 1, 1, -3]
+    X[:, 1] = np.abs(X[:, 1])
+    y = (rng.random(60) < 0.3).astype(int)
+    for calibration, threshold in product(CALIBRATIONS, THRESHOLDS):
+        config = {
+            "algorithm": "loam-ada",
+            "features": {"kind": "dense", "dim": 11},
+            "scaling": scaling,
+            "calibration": {"kind": calibration},
+            "threshold": threshold,
+        }
+        learner = Learner(Config.of(config))
+        agree(learner, X[:5])  # before anything was learnt
+        learner.learn(X[:50], y[:50])
+        agree(learner, X[45:])
+
+
+def test_log_odds_and_tables():
+    events = [{"a": i % 7 - 3.0, "b": "xyz"[i % 3]} for i in range(40)] + [{"a": None, "b": "new"}]
+    learner = Learner(Config.of({"algorithm": "fofo", "features": TABLE}))
+    learner.learn(events[:40], [int(i % 3 == 0) for i in range(40)])
+    agree(learner, events[30:])
+
+
+def test_what_is_not_dense_or_not_linear_goes_stage_by_stage():
+    X, y = np.random.default_rng(3).normal(size=(40, 3)), np.arange(40) % 2
+    embedded = {"kind": "fourier", "components": 4, "warmup": 8}
+    learner = Learner(Config.of({"algorithm": "fofo", "features": {"kind": "dense", "dim": 3}, "embedding": embedded}))
+    learner.learn(X, y)
+    scorer = learner.scorer()
+    assert scorer._read is None
+    np.testing.assert_array_equal(scorer.score(X[:4]).scores, scorer.values(X[:4]))
+    fitted = Learner(Config.of({"algorithm": "ranksvm", "features": {"kind": "dense", "dim": 3}}))
+    assert fitted.scorer()._read is None  # there is no model yet
+    assert fitted.scorer().score(X[:2]).decisions.tolist() == [0, 0]
