@@ -1,43 +1,69 @@
-"""A service process of its own for a benchmark, on a free loopback port."""
+"""Servers of a benchmark, each a process of its own on a free loopback port."""
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 
-__all__ = ["serving"]
+__all__ = ["free_port", "serving", "started"]
+
+_START = 120.0  # seconds: a cold kernel cache on a busy machine
+_STOP = 120.0  # seconds: the last snapshots of thousands of learners
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on right now."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+    return port
 
 
 @contextmanager
 def serving(store: str, folder: Path) -> Iterator[str]:
     """Start `rarestream serve` over `store`; its URL, once it is ready."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
+    port = free_port()
     command = [sys.executable, "-m", "service", "serve", "--store", store, "--port", str(port)]
-    with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+    with started(command, f"http://127.0.0.1:{port}/v1/health/ready", folder / "server.log"):
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def started(
+    command: Sequence[str], ready: str, log: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `command`, its output in `log`, until the end of the block, which begins once GET `ready` answers 200.
+
+    `environment` is added to this process's. Raises RuntimeError, with the end of the log, where it does not start.
+    """
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **(environment or {})})
     try:
-        until = time.monotonic() + 120
-        while not _ready(url):
+        until = time.monotonic() + _START
+        while not _answers(ready) or process.poll() is not None:  # another's may answer at its port
             if process.poll() is not None or time.monotonic() > until:
-                raise RuntimeError(f"the service did not start: {(folder / 'server.log').read_text()[-2000:]}")
+                said = log.read_text(errors="replace")[-2000:]
+                raise RuntimeError(f"{' '.join(command[:4])} did not start: {said}")
             time.sleep(0.05)
-        yield url
+        yield process
     finally:
         process.terminate()
-        process.wait(60)
+        try:
+            process.wait(_STOP)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
-def _ready(url: str) -> bool:
+def _answers(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/v1/health/ready", timeout=5, trust_env=False).status_code == 200
+        return httpx.get(url, timeout=5, trust_env=False).status_code == 200
     except httpx.TransportError:
         return False

@@ -200,7 +200,7 @@ async def test_a_bad_number_of_contributions(query, detail):
         assert (reply.status_code, reply.json()["errors"]) == (422, [{"pointer": "/explain", "detail": detail}])
         refused = await http.post(f"{URL}/update?{query}", json={"events": events(2)})  # which explains nothing
         assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/explain")
-        told = (await http.post(f"{URL}/predict?odd=1&explain=2", content=PREDICT)).json()
+        told = (await http.post(f"{URL}/predict?explain=2", content=PREDICT)).json()
         assert len(told["results"][0]["explanation"]["features"]) == 2
 
 

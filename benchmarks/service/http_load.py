@@ -1,0 +1,201 @@
+"""HTTP/1.1 load: connections that are kept open, one request under way on each, every latency taken.
+
+Its own few lines, as a library's client costs more per request than the server does, and `wrk` neither sends another id
+with each request nor tells a p99.9. A reply is read as far as its status and its length go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+from array import array
+from collections.abc import Callable, Iterator
+from time import perf_counter_ns, process_time
+from typing import NamedTuple, cast
+
+import numpy as np
+import uvloop
+from numpy.typing import NDArray
+
+__all__ = ["LoadFailed", "Traffic", "drive"]
+
+_LENGTH = b"\r\ncontent-length:"
+_PATIENCE = 60.0  # seconds beyond the end for the last replies
+
+
+class LoadFailed(Exception):
+    """A reply was not what was asked for, or none came."""
+
+    def __init__(self, status: int, said: str) -> None:
+        super().__init__(f"HTTP {status}: {said}" if status else said)
+        self.status = status  # 0 where no reply came
+
+
+class Traffic(NamedTuple):
+    """What was sent and answered."""
+
+    latencies: NDArray[np.float64]  # milliseconds, of each request in the order of the replies
+    seconds: float  # from the first request to the last reply
+    client: float  # processor seconds of the sender
+    server: float  # what `meter` grew by
+    replies: list[bytes]  # bodies, where they were to be kept, in the order of their requests
+
+
+class _Load:
+    """What the connections of one run share."""
+
+    def __init__(self, requests: Iterator[bytes], kept: bool) -> None:
+        self.requests = requests
+        self.kept = kept
+        self.replies: dict[int, bytes] = {}
+        self.sent = 0
+        self.under_way = 0
+        self.latencies = array("q")
+        self.until = 0
+        self.last = 0
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def fail(self, status: int, said: str) -> None:
+        if not self.done.done():
+            self.done.set_exception(LoadFailed(status, said))
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, load: _Load) -> None:
+        self._load = load
+        self._transport: asyncio.Transport  # from connection_made on
+        self._asking = False
+        self._began = 0
+        self._number = 0
+        self._held = b""  # of the reply: its first piece or pieces; all of it where it is kept, or an error
+        self._missing = -1  # bytes of the body that are still to come; -1 until the head is whole
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its base class
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._asking:  # one that waits for the others' last replies may well be closed
+            self._load.fail(0, f"the server closed a connection: {exc or 'no reason given'}")
+
+    def close(self) -> None:
+        self._transport.abort()
+
+    def send(self) -> None:
+        """The next request, unless the time is over or there is none."""
+        load = self._load
+        now = perf_counter_ns()
+        request = next(load.requests, None) if now < load.until else None
+        if request is None:
+            if load.under_way == 0 and not load.done.done():
+                load.done.set_result(None)
+            return
+        load.under_way += 1
+        self._asking = True
+        self._number = load.sent
+        load.sent += 1
+        self._began = now
+        self._transport.write(request)
+
+    def data_received(self, data: bytes) -> None:
+        if self._missing < 0:
+            self._held += data
+            head = self._held.find(b"\r\n\r\n")
+            if head < 0:
+                return
+            length = self._length(head)
+            if length < 0:
+                return
+            self._missing = length - (len(self._held) - head - 4)
+        else:
+            self._missing -= len(data)
+            if self._load.kept or self._held[9:10] != b"2":
+                self._held += data
+        if self._missing == 0:
+            self._answered()
+
+    def _length(self, head: int) -> int:
+        """Bytes of the body; -1, and the run has failed, where the head does not say."""
+        start = self._held[: head + 2].lower().find(_LENGTH)  # Flask's names are capitalised
+        if start < 0:
+            self._load.fail(0, f"a reply without content-length: {self._held[:head].decode(errors='replace')}")
+            return -1
+        end = self._held.index(b"\r\n", start + 2)
+        return int(self._held[start + len(_LENGTH) : end])
+
+    def _answered(self) -> None:
+        load = self._load
+        load.last = perf_counter_ns()
+        load.latencies.append(load.last - self._began)
+        load.under_way -= 1
+        self._asking = False
+        if load.kept or self._held[9:10] != b"2":
+            body = self._held.partition(b"\r\n\r\n")[2]
+            if self._held[9:10] != b"2":
+                load.fail(int(self._held[9:12]), _told(body))
+                return
+            load.replies[self._number] = body
+        self._held, self._missing = b"", -1
+        self.send()
+
+
+def _told(body: bytes) -> str:
+    """What an error's body says: the detail of a problem+json, else the body's beginning."""
+    try:
+        return str(json.loads(body)["detail"])
+    except (ValueError, LookupError, TypeError):
+        return body[:500].decode(errors="replace")
+
+
+def drive(
+    port: int,
+    requests: Iterator[bytes],
+    connections: int,
+    seconds: float = float("inf"),
+    meter: Callable[[], float] = lambda: 0.0,
+    kept: bool = False,
+) -> Traffic:
+    """Send `requests` (until they end or `seconds` are over) on so many connections; each has one under way at a time.
+
+    `meter` is read when all are connected and when all is answered. Raises `LoadFailed` for a reply other than 2xx, a
+    connection that ends, or silence.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_drive(port, requests, connections, seconds, meter, kept))
+
+
+async def _drive(
+    port: int,
+    requests: Iterator[bytes],
+    connections: int,
+    seconds: float,
+    meter: Callable[[], float],
+    kept: bool,
+) -> Traffic:
+    loop = asyncio.get_running_loop()
+    load = _Load(requests, kept)
+    opened = [
+        (await loop.create_connection(lambda: _Connection(load), "127.0.0.1", port))[1] for _ in range(connections)
+    ]
+    collected = gc.isenabled()
+    gc.disable()  # a collection here would be seen as the server's tail
+    try:
+        server, client = meter(), process_time()
+        began = perf_counter_ns()
+        endless = seconds == float("inf")
+        load.until = 2**62 if endless else began + int(seconds * 1e9)
+        for connection in opened:
+            connection.send()
+        await asyncio.wait_for(load.done, None if endless else seconds + _PATIENCE)
+        client, server = process_time() - client, meter() - server
+    except TimeoutError:
+        raise LoadFailed(0, f"{load.under_way} requests are not answered {_PATIENCE:.0f} s after the end") from None
+    finally:
+        if collected:
+            gc.enable()
+        if not load.done.done():
+            load.done.cancel()  # what closes now is no failure
+        for connection in opened:
+            connection.close()
+    replies = [load.replies[number] for number in sorted(load.replies)]
+    return Traffic(np.array(load.latencies) / 1e6, (load.last - began) / 1e9, client, server, replies)

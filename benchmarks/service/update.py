@@ -1,0 +1,61 @@
+"""One event through `/update`, durable, by how many requests are under way: what group commit gets out of a store.
+
+Each event has a new id. The same server without a log (its store is memory) is what durability is compared with.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import count
+
+from benchmarks.service.bodies import FIRST, JSON, numbered, requests, stream, update
+from benchmarks.service.http_load import drive
+from benchmarks.service.rounds import Case, Measure, Run, Sample, Verdict, contest, sample
+from benchmarks.service.servers import STORES, Server, fsync_note, rarestream, store_urls
+
+__all__ = ["measure"]
+
+IN_FLIGHT = (1, 16, 64, 256)
+ASKED = {64: 0.5, 256: 0.8}  # events/s by those of the server without a log, at so many requests in flight
+_A_TURN = 10**8  # numbers that a turn has for its ids
+
+
+def measure(run: Run) -> Case:
+    """Events per second and tails."""
+    drawn = stream(64)
+    with (
+        store_urls(run.cores, run.folder) as urls,
+        rarestream(run.cores, run.folder, urls["memory"]) as memory,
+        rarestream(run.cores, run.folder, urls["sqlite"]) as sqlite,
+        rarestream(run.cores, run.folder, urls["redis"]) as redis,
+    ):
+        turns = count(FIRST, _A_TURN)
+        contestants: dict[str, Measure] = {}
+        for in_flight in IN_FLIGHT:
+            for store, server in zip(STORES, (memory, sqlite, redis), strict=True):
+                path = server.taught(f"in-flight-{in_flight}")
+                bodies = (update(drawn.X[[i]], drawn.y[[i]], JSON, ids=True) for i in range(len(drawn.y)))
+                sent = requests(f"{path}/update", bodies, JSON)
+                contestants[_named(store, in_flight)] = partial(_turn, server, sent, turns, in_flight)
+        held = contest(contestants, run.rounds, run.seconds)
+    fsync = fsync_note(run.folder)
+    verdicts = [
+        Verdict(
+            f"events/s by those without a log, {store}, {in_flight} in flight",
+            held.ratio(_named(store, in_flight), _named("memory", in_flight), lambda one: one.events_per_second),
+            asked,
+        )
+        for store in STORES[1:]
+        for in_flight, asked in ASKED.items()
+    ]
+    return Case(
+        "/update, one event a request: SQLite synchronous=FULL, Redis AOF everysec", held.rows(), verdicts, [fsync]
+    )
+
+
+def _named(store: str, in_flight: int) -> str:
+    return f"{'no log' if store == 'memory' else store}, {in_flight} in flight"
+
+
+def _turn(server: Server, sent: list[bytes], turns: count[int], in_flight: int, seconds: float) -> Sample:
+    return sample(drive(server.port, numbered(sent, next(turns)), in_flight, seconds, server.cpu))
