@@ -21,12 +21,12 @@ class Disconnected(ServiceError):
 
 
 class Heading(NamedTuple):
-    """What a request's headers say of its body, and of the reply's; "" where they say nothing."""
+    """What a request's headers say of its body, and of the reply's; b"" where they say nothing."""
 
-    content_type: str
-    accept: str
-    encoding: str
-    length: str
+    content_type: bytes
+    accept: bytes
+    encoding: bytes
+    length: bytes
 
 
 def heading_of(headers: Iterable[tuple[bytes, bytes]]) -> Heading:
@@ -41,13 +41,12 @@ def heading_of(headers: Iterable[tuple[bytes, bytes]]) -> Heading:
             encoding = value
         elif name == b"content-length":
             length = value
-    latin = "latin-1"
-    return Heading(content_type.decode(latin), accept.decode(latin), encoding.decode(latin), length.decode(latin))
+    return Heading(content_type, accept, encoding, length)
 
 
 def check_json(heading: Heading) -> None:
     """Refuse what is no JSON in UTF-8. Raises `WrongType`."""
-    kind, _, parameters = heading.content_type.lower().partition(";")
+    kind, _, parameters = heading.content_type.decode("latin-1").lower().partition(";")
     if kind.strip() not in ("", "application/json") or ("charset" in parameters and "utf-8" not in parameters):
         raise WrongType(f"the body is {(kind + parameters)[:100]}; expected application/json in UTF-8")
 
@@ -83,9 +82,10 @@ class Bodies:
         whole.
         """
         if heading.length.isdigit() and int(heading.length) > self._most:
-            raise TooLarge(f"the body has {heading.length} bytes; at most {self._most} are taken: send smaller batches")
-        if heading.encoding not in ("", "identity"):
-            return await self._gathered(expanded(pieces(receive), heading.encoding, self._most))
+            size = heading.length.decode()
+            raise TooLarge(f"the body has {size} bytes; at most {self._most} are taken: send smaller batches")
+        if heading.encoding not in (b"", b"identity"):
+            return await self._gathered(expanded(pieces(receive), heading.encoding.decode("latin-1"), self._most))
         first: Coroutine[Any, Any, Message] = receive()  # type: ignore[assignment]  # as servers have it
         try:
             waits = first.send(None)

@@ -19,13 +19,13 @@ from starlette.types import Receive, Scope, Send
 
 from learners.explain import MAX_FEATURES
 from learners.parameters import Problem
-from service.bodies import Bodies, Disconnected, Heading, heading_of, pieces
+from service.bodies import Bodies, Disconnected, heading_of, pieces
 from service.columnar import MSGPACK
 from service.compression import expanded
 from service.engine import Engine
 from service.errors import Invalid, ServiceError
 from service.hosted import Hosted
-from service.hot import JSON, Coding, Operation, answer
+from service.hot import JSON, Operation, answer
 from service.names import check_name, check_parameters
 from service.ndjson import NDJSON, replies
 from service.negotiation import negotiated
@@ -64,7 +64,7 @@ class Edge:
         """Answer what `hot_request` found; a fault of ours is answered too, and raised for the server to log."""
         own_id = request_id(scope["headers"])
         learner: Hosted | None = None
-        begun = False  # with a reply
+        body, begun = b"", False  # with a reply
         try:
             engine: Engine = self._state.engine
             learner = engine.hosted.get(name)
@@ -76,13 +76,14 @@ class Edge:
             read, write = negotiated(heading.content_type, heading.accept)
             explain = _explanations(scope["query_string"], operation) if scope["query_string"] else None
             if read is NDJSON:
-                body = expanded(pieces(receive), heading.encoding, None)
-                lines = replies(learner, operation, body, self._bodies, explain, own_id)
+                parts = expanded(pieces(receive), heading.encoding.decode("latin-1"), None)
+                lines = replies(learner, operation, parts, self._bodies, explain, own_id)
                 first = await anext(lines)  # what is refused from the start has its own status
                 begun = True
                 await _lines(first, lines, own_id, send)
                 return
-            reply = await self._answered(learner, operation, receive, heading, read, write, explain)
+            body = await self._bodies.read(receive, heading)
+            reply = await answer(learner, operation, body, read, write, explain)
         except Disconnected:
             return
         except ServiceError as error:
@@ -94,27 +95,12 @@ class Edge:
             await _refuse(internal_error(error), own_id, scope, receive, send)
             raise
         finally:
+            self._bodies.release(body)
             if learner is not None:
                 learner.let_go()
         sent = [_TYPES[write], (b"content-length", b"%d" % len(reply)), (b"x-request-id", own_id.encode())]
         await send({"type": "http.response.start", "status": 200, "headers": sent})
         await send({"type": "http.response.body", "body": reply})
-
-    async def _answered(
-        self,
-        learner: Hosted,
-        operation: Operation,
-        receive: Receive,
-        heading: Heading,
-        read: Coding,
-        write: Coding,
-        explain: int | None,
-    ) -> bytes:
-        body = await self._bodies.read(receive, heading)
-        try:
-            return await answer(learner, operation, body, read, write, explain)
-        finally:
-            self._bodies.release(body)
 
 
 async def _lines(first: bytes, rest: AsyncIterator[bytes], own_id: str, send: Send) -> None:

@@ -15,21 +15,22 @@ _CODINGS = {one.media_type: one for one in (JSON, MSGPACK, NDJSON)}
 
 
 @lru_cache(maxsize=64)  # a client sends the same two headers each time
-def negotiated(content_type: str, accept: str) -> tuple[Coding, Coding]:
-    """The codings of the body and of the reply, from the headers' values; "" where there is none.
+def negotiated(content_type: bytes, accept: bytes) -> tuple[Coding, Coding]:
+    """The codings of the body and of the reply, from the headers' values; b"" where there is none.
 
     A body without a type is JSON. The reply is in the request's own coding where the client accepts that as gladly as
     any other; a body of lines is answered in lines, and no other is. Raises `WrongType` and `NotAcceptable`.
     """
-    kind, _, parameters = content_type.lower().partition(";")
+    sent, wanted = content_type.decode("latin-1"), accept.decode("latin-1")
+    kind, _, parameters = sent.lower().partition(";")
     read = _CODINGS.get(kind.strip() or JSON.media_type)
     if read is None or ("charset" in parameters and "utf-8" not in parameters):
-        raise WrongType(f"the body is {content_type[:100]}; expected one of {', '.join(_CODINGS)}, text in UTF-8")
+        raise WrongType(f"the body is {sent[:100]}; expected one of {', '.join(_CODINGS)}, text in UTF-8")
     offered = [read] if read is NDJSON else [read, *(one for one in (JSON, MSGPACK) if one is not read)]
-    weights = [_weight(accept, one.media_type) for one in offered]
+    weights = [_weight(wanted, one.media_type) for one in offered]
     if not max(weights):
         listed = ", ".join(one.media_type for one in offered)
-        raise NotAcceptable(f"the request accepts {accept[:100]}; this reply is written as one of {listed}")
+        raise NotAcceptable(f"the request accepts {wanted[:100]}; this reply is written as one of {listed}")
     return read, offered[weights.index(max(weights))]
 
 

@@ -33,7 +33,7 @@ NAMES = {"application/json": JSON, "application/msgpack": MSGPACK, "application/
     ],
 )
 def test_codings(given, accept, read, write):
-    assert negotiated(given, accept) == (read, write)
+    assert negotiated(given.encode(), accept.encode()) == (read, write)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_codings(given, accept, read, write):
 )
 def test_other_types_are_refused(given):
     with pytest.raises(WrongType, match="expected one of application/json, application/msgpack, application/x-ndjson"):
-        negotiated(given, "*/*")
+        negotiated(given.encode(), b"*/*")
 
 
 @pytest.mark.parametrize(
@@ -57,4 +57,4 @@ def test_other_types_are_refused(given):
 )
 def test_nothing_that_is_accepted(given, accept):
     with pytest.raises(NotAcceptable):
-        negotiated(given, accept)
+        negotiated(given.encode(), accept.encode())
