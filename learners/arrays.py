@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.jit import kernel
+from learners.lanes import load, load_first, spread, total
 
 __all__ = [
     "Counts",
@@ -51,28 +52,21 @@ Rows = Matrix | Sparse
 
 
 _INVERSE_FACTORIALS = tuple(1.0 / math.factorial(i) for i in range(14))
+_POWERS = np.ldexp(1.0, np.arange(-1022, 1024))  # of 2, exact
 _ATANH = tuple(2.0 / (2 * i + 3) for i in range(11))  # 2 atanh(s) = s (2 + s^2 (2/3 + s^2 (2/5 + ...)))
 
 
 @kernel
 def dot(a, b):  # type: ignore[no-untyped-def]
-    """a.b in a fixed order of eight running sums: the same bits on every machine, and wide enough for SIMD."""
+    """a.b in a fixed order, eight running sums: the same bits on every machine. The vectors may end in zeros unseen."""
     n = a.shape[0]
-    s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
     whole = n - n % 8
+    lanes = spread(0.0)
     for i in range(0, whole, 8):
-        s0 += a[i] * b[i]
-        s1 += a[i + 1] * b[i + 1]
-        s2 += a[i + 2] * b[i + 2]
-        s3 += a[i + 3] * b[i + 3]
-        s4 += a[i + 4] * b[i + 4]
-        s5 += a[i + 5] * b[i + 5]
-        s6 += a[i + 6] * b[i + 6]
-        s7 += a[i + 7] * b[i + 7]
-    total = ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))
-    for i in range(whole, n):
-        total += a[i] * b[i]
-    return total
+        lanes = lanes + load(a, i) * load(b, i)
+    for i in range(whole, n, 8):  # at most once
+        lanes = lanes + load_first(a, i, n - whole) * load_first(b, i, n - whole)
+    return total(lanes)
 
 
 @kernel
@@ -81,11 +75,10 @@ def exp(x):  # type: ignore[no-untyped-def]
 
     C libraries choose their exp by the processor at hand, with last bits that differ, so two nodes would part ways.
     """
-    if x > 709.0:
-        x = 709.0
-    if x < -708.0:
-        return 0.0
-    k = math.floor(x * 1.4426950408889634 + 0.5)
+    if not x >= -708.0:
+        return 0.0 if x < -708.0 else x  # NaN as it is: it has no place among the powers
+    x = min(x, 709.0)
+    k = np.floor(x * 1.4426950408889634 + 0.5)
     r = (x - k * 0.693147180369123816490) - k * 1.90821492927058770002e-10  # ln 2 in two parts (Cody and Waite)
     c = _INVERSE_FACTORIALS
     r2 = r * r
@@ -95,16 +88,7 @@ def exp(x):  # type: ignore[no-untyped-def]
     middle = (c[4] + r * c[5]) + r2 * (c[6] + r * c[7])
     high = (c[8] + r * c[9]) + r2 * (c[10] + r * c[11])
     term = low + r4 * (middle + r4 * (high + r4 * (c[12] + r * c[13])))
-    # 2^k by exact halvings and doublings: k is within +-1022
-    scale = 1.0
-    base = 2.0 if k >= 0 else 0.5
-    steps = int(abs(k))
-    while steps > 0:
-        if steps & 1:
-            scale *= base
-        base *= base
-        steps >>= 1
-    return term * scale
+    return term * _POWERS[int(k) + 1022]
 
 
 @kernel
@@ -140,10 +124,8 @@ def log(x):  # type: ignore[no-untyped-def]
 @kernel
 def sigmoid(x):  # type: ignore[no-untyped-def]
     """1 / (1 + e^-x) without overflow."""
-    if x >= 0.0:
-        return 1.0 / (1.0 + exp(-x))
-    e = exp(x)
-    return e / (1.0 + e)
+    e = exp(-abs(x))
+    return (1.0 if x >= 0.0 else e) / (1.0 + e)
 
 
 @kernel

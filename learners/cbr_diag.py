@@ -21,7 +21,6 @@ AUC .75 against .87).
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -34,9 +33,11 @@ from learners.arrays import Counts, Cube, Rows, Sparse, Vector, Words, dot
 from learners.buffers import filled, slot
 from learners.confidence import coefficients, normal_quantile
 from learners.jit import kernel
+from learners.lanes import aligned, larger, load, load_first, pad, padded, row, spread, store, total, unpad
 from learners.parameters import Parameters, param
 from learners.ranges import Issues
-from learners.sparse_buffers import for_dense, for_sparse, store, subtract
+from learners.sparse_buffers import for_dense, for_sparse, subtract
+from learners.sparse_buffers import store as store_row
 
 __all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "problems", "weights"]
 
@@ -121,78 +122,72 @@ def problems(params: Params, state: State, sparse: bool) -> Issues:  # noqa: ARG
 
 @kernel
 def _learn_dense(state, X, y, weight, C, phi, fifo, mode, scores):  # type: ignore[no-untyped-def]
-    mu, G, values, _, lengths, seen, rng = state
-    dim = mu.shape[0]
+    mean, diagonal, values, _, lengths, seen, rng = state
+    dim = mean.shape[0]
     capacity = values.shape[1]
+    rest, width = dim % 8, padded(dim)
+    whole = dim - rest
+    mu, G, x, z = aligned(width), aligned(width), aligned(width), aligned(width)
+    inverses = aligned(width if mode == _PAPER else 0)
+    pad(mean, dim, mu)
+    pad(diagonal, dim, G)
+    for i in range(dim, width):
+        G[i] = 1.0
+    for i in range(inverses.shape[0]):
+        inverses[i] = 1.0 / (G[i] + C)
+    variances = inverses if mode == _PAPER else G  # what v weighs z^2 with
+    zero, one, prior = spread(0.0), spread(1.0), spread(C)
     for t in range(X.shape[0]):
-        x = X[t]
+        pad(row(X, t), dim, x)
         scores[t] = dot(x, mu)
         own = 1 if y[t] > 0.0 else 0
         seen[own] += 1
-        s = slot(seen[own], capacity, fifo, rng)
-        if s >= 0:
-            values[own, s, :] = x
-            lengths[own, s] = dim
         cap = C * weight[t]
-        if cap == 0.0:
-            continue
-        for k in range(filled(seen[1 - own], capacity)):
-            b = values[1 - own, k]
-            v, m = _compare(x, b, G, mu, C, mode)
-            m *= y[t]
+        for k in range(filled(seen[1 - own], capacity) if cap > 0.0 else 0):
+            b = row(values, 1 - own, k)
+            lanes_v = lanes_m = zero
+            for j in range(0, whole, 8):
+                zj = load(x, j) - load(b, j)
+                store(z, j, zj)
+                lanes_v = lanes_v + zj * (zj * load(variances, j))
+                lanes_m = lanes_m + zj * load(mu, j)
+            for j in range(whole, dim, 8):  # the last columns, at most once
+                zj = load(x, j) - load_first(b, j, rest)
+                store(z, j, zj)
+                lanes_v = lanes_v + zj * (zj * load(variances, j))
+                lanes_m = lanes_m + zj * load(mu, j)
+            v, m = total(lanes_v), y[t] * total(lanes_m)
             if v <= 0.0:
                 continue
             alpha, beta, growth = coefficients(m, v, cap, phi)
             if alpha == 0.0:
                 continue
-            move = alpha * y[t]
-            root = math.sqrt(beta)
+            move, shrink = spread(alpha * y[t]), spread(beta)
             if mode == _COVARIANCE:
-                for i in range(dim):
-                    u = (x[i] - b[i]) * G[i]
-                    mu[i] += move * u
-                    G[i] = max(G[i] - (root * u) * (root * u), 0.0)  # by rounding alone can it come out below
+                for j in range(0, width, 8):
+                    Gj = load(G, j)
+                    u = load(z, j) * Gj
+                    store(mu, j, load(mu, j) + move * u)
+                    store(G, j, larger(Gj - (shrink * u) * u, zero))  # by rounding alone can it come out below
             elif mode == _EXACT:
-                for i in range(dim):
-                    z = x[i] - b[i]
-                    u = z * G[i]
-                    mu[i] += move * u
-                    G[i] /= 1.0 + growth * (z * u)
+                grow = spread(growth)
+                for j in range(0, width, 8):
+                    zj, Gj = load(z, j), load(G, j)
+                    u = zj * Gj
+                    store(mu, j, load(mu, j) + move * u)
+                    store(G, j, Gj / (one + grow * (zj * u)))
             else:
-                for i in range(dim):
-                    z = x[i] - b[i]
-                    mu[i] += move * (z / G[i])
-                    G[i] += beta * (z * z)
-
-
-@kernel
-def _compare(x, b, G, mu, C, mode):  # type: ignore[no-untyped-def]
-    """(v, mu.z) for z = x - b, in a fixed order of four running sums each."""
-    v0 = v1 = v2 = v3 = m0 = m1 = m2 = m3 = 0.0
-    whole = x.shape[0] - x.shape[0] % 4
-    for i in range(0, whole, 4):
-        z0, z1, z2, z3 = x[i] - b[i], x[i + 1] - b[i + 1], x[i + 2] - b[i + 2], x[i + 3] - b[i + 3]
-        if mode == _PAPER:
-            v0 += z0 * (z0 / (G[i] + C))
-            v1 += z1 * (z1 / (G[i + 1] + C))
-            v2 += z2 * (z2 / (G[i + 2] + C))
-            v3 += z3 * (z3 / (G[i + 3] + C))
-        else:
-            v0 += z0 * (z0 * G[i])
-            v1 += z1 * (z1 * G[i + 1])
-            v2 += z2 * (z2 * G[i + 2])
-            v3 += z3 * (z3 * G[i + 3])
-        m0 += z0 * mu[i]
-        m1 += z1 * mu[i + 1]
-        m2 += z2 * mu[i + 2]
-        m3 += z3 * mu[i + 3]
-    v = (v0 + v1) + (v2 + v3)
-    m = (m0 + m1) + (m2 + m3)
-    for i in range(whole, x.shape[0]):
-        z = x[i] - b[i]
-        v += z * (z / (G[i] + C) if mode == _PAPER else z * G[i])
-        m += z * mu[i]
-    return v, m
+                for j in range(0, width, 8):
+                    zj, Gj = load(z, j), load(G, j)
+                    store(mu, j, load(mu, j) + move * (zj / Gj))
+                    store(G, j, Gj + shrink * (zj * zj))
+                    store(inverses, j, one / (load(G, j) + prior))
+        kept = slot(seen[own], capacity, fifo, rng)
+        if kept >= 0:
+            unpad(x, dim, row(values, own, kept))
+            lengths[own, kept] = dim
+    unpad(mu, dim, mean)
+    unpad(G, dim, diagonal)
 
 
 @kernel
@@ -212,7 +207,7 @@ def _learn_sparse(state, data, indices, indptr, y, weight, C, phi, fifo, mode, s
         seen[own] += 1
         s = slot(seen[own], capacity, fifo, rng)
         if s >= 0:
-            store(x, ix, values[own, s], columns[own, s], lengths[own, s : s + 1])
+            store_row(x, ix, values[own, s], columns[own, s], lengths[own, s : s + 1])
         cap = C * weight[t]
         if cap == 0.0:
             continue
@@ -231,13 +226,12 @@ def _learn_sparse(state, data, indices, indptr, y, weight, C, phi, fifo, mode, s
             if alpha == 0.0:
                 continue
             move = alpha * y[t]
-            root = math.sqrt(beta)
             for i in range(n):
                 j = at[i]
                 u = z[i] * G[j]
                 if mode == _COVARIANCE:
                     mu[j] += move * u
-                    G[j] = max(G[j] - (root * u) * (root * u), 0.0)
+                    G[j] = max(G[j] - (beta * u) * u, 0.0)
                 elif mode == _EXACT:
                     mu[j] += move * u
                     G[j] /= 1.0 + growth * (z[i] * u)

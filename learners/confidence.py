@@ -39,11 +39,11 @@ def coefficients(m, v, cap, phi):  # type: ignore[no-untyped-def]
     division could overflow.
     """
     squared = phi * phi
+    if m > 0.0 and m * m >= squared * v:
+        return 0.0, 0.0, 0.0
     psi = 1.0 + 0.5 * squared
     zeta = 1.0 + squared
     r = math.sqrt(0.25 * m * m * squared * squared + v * squared * zeta)
-    if m >= phi * math.sqrt(v):
-        return 0.0, 0.0, 0.0
     if m > 0.0:
         over, under = squared - m / v * m, m * psi + r
     else:
@@ -52,5 +52,5 @@ def coefficients(m, v, cap, phi):  # type: ignore[no-untyped-def]
         return 0.0, 0.0, 0.0
     alpha = cap if over >= cap * under else over / under
     p = alpha * v * phi
-    su = 2.0 * v / (p + math.sqrt(p * p + 4.0 * v))
-    return alpha, alpha * phi / (su + p), alpha * phi / su
+    twice = p + math.sqrt(p * p + 4.0 * v)  # 2v / su
+    return alpha, alpha * phi * twice / (2.0 * v + p * twice), 0.5 * alpha * phi * twice / v

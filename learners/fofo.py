@@ -30,6 +30,7 @@ import numpy as np
 from learners.algorithm import Linear, Traits, grown
 from learners.arrays import Counts, Rows, Sparse, Vector, dot, sigmoid
 from learners.jit import kernel
+from learners.lanes import aligned, load, pad, padded, row, spread, store, total, unpad
 from learners.parameters import Parameters, param
 from learners.ranges import Issues, outside
 
@@ -91,61 +92,76 @@ def problems(params: Params, state: State, sparse: bool) -> Issues:  # noqa: ARG
 
 @kernel
 def _learn_dense(state, X, y, weight, c, suffix, scores):  # type: ignore[no-untyped-def]
-    w, bias, lag, bias_lag, clock = state
-    mean = np.empty(w.shape[0])
+    w_out, bias, lag_out, bias_lag, clock = state
+    dim = w_out.shape[0]
+    width = padded(dim)
+    x, w, lag = aligned(width), aligned(width), aligned(width)
+    pad(w_out, dim, w)
+    pad(lag_out, dim, lag)
     for t in range(X.shape[0]):
-        x = X[t]
+        pad(row(X, t), dim, x)
         score = dot(x, w) + bias[0]
         scores[t] = score
         if suffix:
             count = clock[0] - clock[1] + 1
-            for j in range(w.shape[0]):
-                mean[j] = w[j] - lag[j] / count
-            scores[t] = dot(x, mean) + (bias[0] - bias_lag[0] / count)
+            counts, mean_score = spread(count), spread(0.0)
+            for j in range(0, width, 8):
+                mean_score = mean_score + load(x, j) * (load(w, j) - load(lag, j) / counts)
+            scores[t] = total(mean_score) + (bias[0] - bias_lag[0] / count)
         if weight[t] == 0.0:
             continue
-        step, age = _advance(score, y[t], weight[t], c, suffix, bias, lag, bias_lag, clock)
-        for j in range(w.shape[0]):
-            w[j] += step * x[j]
-        if age > 0:
-            for j in range(w.shape[0]):
-                lag[j] += age * (step * x[j])
+        step, age = _advance(score, y[t], weight[t], c, suffix, clock)
+        bias[0] += step
+        bias_lag[0] = bias_lag[0] + age * step if age > 0 else 0.0
+        steps, ages = spread(step), spread(age)
+        for j in range(0, width, 8):
+            move = steps * load(x, j)
+            store(w, j, load(w, j) + move)
+            if suffix:
+                store(lag, j, load(lag, j) + ages * move if age > 0 else spread(0.0))
+    unpad(w, dim, w_out)
+    unpad(lag, dim, lag_out)
 
 
 @kernel
 def _learn_sparse(state, data, indices, indptr, y, weight, c, suffix, scores):  # type: ignore[no-untyped-def]
     w, bias, lag, bias_lag, clock = state
     for t in range(y.shape[0]):
-        score = mean_score = 0.0
-        count = clock[0] - clock[1] + 1
+        score = 0.0
         for k in range(indptr[t], indptr[t + 1]):
-            j = indices[k]
-            score += data[k] * w[j]
-            mean_score += data[k] * (w[j] - lag[j] / count)
+            score += data[k] * w[indices[k]]
         score += bias[0]
-        scores[t] = mean_score + (bias[0] - bias_lag[0] / count) if suffix else score
+        scores[t] = score
+        if suffix:
+            count = clock[0] - clock[1] + 1
+            mean_score = 0.0
+            for k in range(indptr[t], indptr[t + 1]):
+                mean_score += data[k] * (w[indices[k]] - lag[indices[k]] / count)
+            scores[t] = mean_score + (bias[0] - bias_lag[0] / count)
         if weight[t] == 0.0:
             continue
-        step, age = _advance(score, y[t], weight[t], c, suffix, bias, lag, bias_lag, clock)
+        step, age = _advance(score, y[t], weight[t], c, suffix, clock)
+        bias[0] += step
+        bias_lag[0] = bias_lag[0] + age * step if age > 0 else 0.0
+        if suffix and age == 0:
+            for j in range(lag.shape[0]):
+                lag[j] = 0.0
         for k in range(indptr[t], indptr[t + 1]):
             w[indices[k]] += step * data[k]
-            lag[indices[k]] += age * (step * data[k])
+            if age > 0:
+                lag[indices[k]] += age * (step * data[k])
 
 
 @kernel
-def _advance(score, y, weight, c, suffix, bias, lag, bias_lag, clock):  # type: ignore[no-untyped-def]
-    """Move the clock and the bias; (step, t - start), by which w += step x and lag += (t - start) step x.
+def _advance(score, y, weight, c, suffix, clock):  # type: ignore[no-untyped-def]
+    """Move the clock; (step, t - start), by which w += step x and lag += (t - start) step x.
 
     The mean of the iterates from start to t is then w - lag / (t - start + 1): a step made at time i is missing from
-    the i - start iterates before it. So columns that an event does not have need no touch. Restarts cost O(dim).
+    the i - start iterates before it. So columns that an event does not have need no touch. At t = start, which is
+    always where only the last iterate is asked for, lag is to become 0: O(dim), at each power of two.
     """
     clock[0] += 1
     if suffix and clock[0] & (clock[0] - 1) == 0:
         clock[1] = clock[0]
-        lag[:] = 0.0
-        bias_lag[0] = 0.0
     age = clock[0] - clock[1] if suffix else 0
-    step = weight * (c / math.sqrt(clock[0])) * ((1.0 if y > 0.0 else 0.0) - sigmoid(score))
-    bias[0] += step
-    bias_lag[0] += age * step
-    return step, age
+    return weight * (c / math.sqrt(clock[0])) * ((1.0 if y > 0.0 else 0.0) - sigmoid(score)), age

@@ -7,7 +7,8 @@ Online, with n events so far, n_own of them of y's class, this one counted:
     g = lam w - (s - w.xh) xh;   h += g^2;   w -= eta g / (delta + sqrt(h))        each coordinate for itself
 
 Nothing but counts and sums moves until both classes have been seen. The score is w.x. An event's weight multiplies g.
-O(dim) time per event and memory; for sparse rows too, as the class means are dense (about 1 ns per column).
+O(dim) time per event and memory, about 0.6 ns for each column. For sparse rows too, as the class means are dense; but a
+learner of sparse or hashed rows has as many columns as it has met, not as many as there could be.
 
 References
 ----------
@@ -28,6 +29,7 @@ import numpy as np
 from learners.algorithm import Linear, Traits, grown
 from learners.arrays import Counts, Matrix, Rows, Sparse, Vector, dot
 from learners.jit import kernel
+from learners.lanes import aligned, load, pad, padded, row, spread, square_root, store, total, unpad
 from learners.parameters import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "weights"]
@@ -82,20 +84,49 @@ def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
 
 @kernel
 def _learn_dense(state, X, y, weight, eta, lam, delta, scores):  # type: ignore[no-untyped-def]
-    w, h, sums, seen = state
+    w_out, h_out, sums_out, seen = state
+    dim = w_out.shape[0]
+    width = padded(dim)
+    x, w, h = aligned(width), aligned(width), aligned(width)
+    sums = aligned(2 * width)  # of the negatives, then of the positives
+    pad(w_out, dim, w)
+    pad(h_out, dim, h)
+    for c in range(2):
+        for j in range(dim):
+            sums[c * width + j] = sums_out[c, j]
+    lams, rate, least = spread(lam), spread(eta), spread(delta)
     for t in range(X.shape[0]):
-        x = X[t]
-        scores[t] = dot(x, w)
+        pad(row(X, t), dim, x)
         own = 1 if y[t] > 0.0 else 0
-        for j in range(x.shape[0]):
-            sums[own, j] += x[j]
-        _step(x, scores[t], y[t], weight[t], eta, lam, delta, w, h, sums, seen)
+        at, other = own * width, (1 - own) * width
+        lanes_x = lanes_c = spread(0.0)
+        for j in range(0, width, 8):
+            xj, wj = load(x, j), load(w, j)
+            store(sums, at + j, load(sums, at + j) + xj)
+            lanes_x = lanes_x + xj * wj
+            lanes_c = lanes_c + load(sums, other + j) * wj
+        scores[t] = total(lanes_x)
+        pull, share = _pull(scores[t], total(lanes_c), own, y[t], weight[t], seen)
+        if share == 0.0:
+            continue
+        pulls, shares, weights = spread(pull), spread(share), spread(weight[t])
+        for j in range(0, width, 8):
+            wj = load(w, j)
+            g = weights * (lams * wj - pulls * (load(x, j) - shares * load(sums, other + j)))
+            hj = load(h, j) + g * g
+            store(h, j, hj)
+            store(w, j, wj - rate * g / (least + square_root(hj)))
+    unpad(w, dim, w_out)
+    unpad(h, dim, h_out)
+    for c in range(2):
+        for j in range(dim):
+            sums_out[c, j] = sums[c * width + j]
 
 
 @kernel
 def _learn_sparse(state, data, indices, indptr, y, weight, eta, lam, delta, scores):  # type: ignore[no-untyped-def]
     w, h, sums, seen = state
-    x = np.zeros(w.shape[0])  # the row with its zeros: the dense step is then the sparse one, to the bit
+    x = np.zeros(w.shape[0])  # the row with its zeros: the sparse step is then the dense one, to the bit
     for t in range(y.shape[0]):
         own = 1 if y[t] > 0.0 else 0
         score = 0.0
@@ -104,24 +135,26 @@ def _learn_sparse(state, data, indices, indptr, y, weight, eta, lam, delta, scor
             x[indices[k]] = data[k]
             sums[own, indices[k]] += data[k]
         scores[t] = score
-        _step(x, dot(x, w), y[t], weight[t], eta, lam, delta, w, h, sums, seen)
+        other = sums[1 - own]
+        pull, share = _pull(dot(x, w), dot(other, w), own, y[t], weight[t], seen)
+        if share > 0.0:
+            for j in range(w.shape[0]):
+                g = weight[t] * (lam * w[j] - pull * (x[j] - share * other[j]))
+                h[j] += g * g
+                w[j] -= eta * g / (delta + math.sqrt(h[j]))
         for k in range(indptr[t], indptr[t + 1]):
             x[indices[k]] = 0.0
 
 
 @kernel
-def _step(x, product, y, weight, eta, lam, delta, w, h, sums, seen):  # type: ignore[no-untyped-def]
-    """Count the event, whose row is in the sums already, and move w. `product` is w.x."""
-    own = 1 if y > 0.0 else 0
+def _pull(product, at_sums, own, y, weight, seen):  # type: ignore[no-untyped-def]
+    """Count the event; (pull, share) for g = weight (lam w - pull (x - share sums)), share 0 where no step is due.
+
+    `product` is w.x, `at_sums` w times the other class's sums.
+    """
     seen[own] += 1
     if seen[1 - own] == 0 or weight == 0.0:
-        return
+        return 0.0, 0.0
     s = 1.0 / math.sqrt(2.0 * seen[own] / (seen[0] + seen[1]))
-    other = sums[1 - own]
     share = 1.0 / seen[1 - own]
-    error = s - s * y * (product - share * dot(other, w))
-    pull = s * y * error
-    for j in range(x.shape[0]):
-        g = weight * (lam * w[j] - pull * (x[j] - share * other[j]))
-        h[j] += g * g
-        w[j] -= eta * g / (delta + math.sqrt(h[j]))
+    return s * y * (s - s * y * (product - share * at_sums)), share

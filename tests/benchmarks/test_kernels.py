@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from benchmarks import kernels
+from benchmarks import kernels, native, targets
+from learners.arrays import Sparse
 
 
 def test_it_measures_and_writes(
@@ -15,11 +18,14 @@ def test_it_measures_and_writes(
 ) -> None:
     path = tmp_path / "deep" / "kernels.json"
     monkeypatch.setattr(kernels, "DIMS", (2, 3))
+    monkeypatch.setattr(kernels, "SPARSE_DIMS", (8, 64))
+    monkeypatch.setitem(targets.TARGETS, ("fofo", None), {3: 10**9})
     monkeypatch.setattr(
         "sys.argv", ["kernels", "--quick", "--algorithm", "fofo", "--algorithm", "npsvor", "--json", str(path)]
     )
     kernels.main()
-    costs = json.loads(path.read_text())["costs"]
+    figures = json.loads(path.read_text())
+    costs = figures["costs"]
     assert [(cost["algorithm"], cost["dim"]) for cost in costs] == [
         ("fofo", 2),
         ("fofo", 3),
@@ -27,9 +33,71 @@ def test_it_measures_and_writes(
         ("npsvor", 3),
     ]
     assert all(0 < cost["low"] <= cost["ns"] <= cost["high"] and cost["events"] >= 16 for cost in costs)
+    sparse = {(one["algorithm"], one["dim"]): one for one in figures["sparse"]}
+    assert sparse.keys() == {(name, dim) for name in ("fofo", "npsvor") for dim in (8, 64)}
+    assert sparse["fofo", 8]["met"] == 8
+    assert sparse["fofo", 64]["memory"] == 2 * 64 * 8 + 4 * 8  # w and lag, and two numbers and two counts
+    assert all(one["ns"] > 0 for one in sparse.values())
+    assert [(one["algorithm"], one["dim"], one["target"]) for one in figures["targets"]] == [
+        ("fofo", 2, None),
+        ("fofo", 3, 10**9),
+    ]
+    assert all(one["ns"] > 0 for one in figures["targets"])
     printed = capsys.readouterr().out
+    assert "1,000,000,000" in printed
     assert "npsvor" in printed
     assert "online algorithms: ns per event" in printed
+
+
+@pytest.mark.parametrize(("name", "capacity"), list(targets.TARGETS))
+def test_c_says_the_same(name: str, capacity: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`against` raises an error where it does not, so that what is compared is the same work."""
+    monkeypatch.setattr(targets, "WARM", 120)
+    library = native.compiled(tmp_path)
+    for dim in (3, 8, 21):
+        found = targets.against(name, capacity, dim, library, 2, 1e-4)
+        assert (found.algorithm, found.capacity, found.dim, found.target) == (name, capacity, dim, None)
+        assert found.ns > 0
+        compared = library is not None
+        assert [math.isnan(figure) for figure in (found.c, found.ratio, found.steps)] == [not compared] * 3
+        assert not compared or found.steps > 0
+
+
+def test_without_a_compiler_there_is_no_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert native.compiled(tmp_path) is None
+    found = targets.against("fofo", None, 3, None, 1, 1e-4)
+    assert found.ns > 0
+    assert math.isnan(found.ratio)
+
+
+def test_a_source_that_does_not_compile_is_no_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = tmp_path / "wrong.c"
+    wrong.write_text("this is not C")
+    monkeypatch.setattr(native, "SOURCE", wrong)
+    assert native.compiled(tmp_path) is None
+
+
+def test_another_result_is_no_comparison() -> None:
+    state = targets.copied(kernels.algorithms()["fofo"].init(None, 3, 0))
+    other = targets.copied(state)
+    other.w[1] = 1e-6
+    targets.compare("fofo", (0.0, state, np.ones(2), 0), (0.0, targets.copied(state), np.ones(2), 0))
+    with pytest.raises(ValueError, match="fofo: C has other w"):
+        targets.compare("fofo", (0.0, state, np.ones(2), 0), (0.0, other, np.ones(2), 0))
+    with pytest.raises(ValueError, match="other scores"):
+        targets.compare("fofo", (0.0, state, np.ones(2), 0), (0.0, state, np.zeros(2), 0))
+
+
+def test_hashed_rows_are_sparse_rows() -> None:
+    rows, y = kernels.hashed(50, 2**20, None, 0)
+    assert isinstance(rows, Sparse)
+    assert len(rows.indptr) == 51
+    assert set(y) == {-1.0, 1.0}
+    for start, stop in zip(rows.indptr[:-1], rows.indptr[1:], strict=True):
+        assert 10 < stop - start <= 30
+        assert (np.diff(rows.indices[start:stop]) > 0).all()
+    assert 0 <= rows.indices.min() <= rows.indices.max() < 2**20
 
 
 def test_a_batch_algorithm_has_no_cost_per_event(

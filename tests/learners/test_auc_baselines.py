@@ -98,7 +98,7 @@ def test_loam_ilsc_learns_from_rows_whose_information_is_capped() -> None:
 def test_loam_ilsc_skips_what_would_lose_positive_definiteness(entry: float, second: float) -> None:
     params = loam_ilsc.Params()
     state = loam_ilsc.init(params, 2, 0)
-    state.S[:] = [[1.0, entry], [entry, 1.0]]  # as if rounding had made it indefinite
+    state.packed[:2, :2] = [[1.0, entry], [entry, 1.0]]  # as if rounding had made it indefinite
     before = state.S.copy()
     X, y = np.array([[0.0, 0.0], [1.0, second]]), np.array([-1.0, 1.0])
     loam_ilsc.learn(params, state, X, y, np.full(2, 1e6), np.empty(2))

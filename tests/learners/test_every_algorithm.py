@@ -128,8 +128,10 @@ def test_state_is_arrays_only_and_serves_a_copy(algorithm: Any, made: Any) -> No
     assert isinstance(state, algorithm.State)
     assert all(isinstance(part, np.ndarray) and part.dtype.kind in "fiu" for part in state)
     copy = algorithm.State(*(np.array(part, order="C") for part in state))
-    for one in (state, copy):
+    state, copy = (
         algorithm.learn(params, one, made(X[40:]), y[40:], np.ones(20), values(algorithm, params, one, 20))
+        for one in (state, copy)
+    )
     assert same_bits(state, copy)
     _check_weights(algorithm, algorithm.weights(params, state), 6)
 

@@ -1,0 +1,94 @@
+"""Kernels again in C (`kernels.c`), compiled by this machine's compiler: what the compiled Python is measured against.
+
+`cc -O3 -march=native` is what a C programmer would ask for, with sums written for SIMD by hand as in the kernels. Each
+twin works on the arrays of an algorithm's own state, so both can be given the same state and the same rows, and what
+comes out compared.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from learners.arrays import Floats, Matrix, Vector
+from learners.confidence import normal_quantile
+
+__all__ = ["FLAGS", "TWINS", "Twin", "compiled", "version"]
+
+FLAGS = ("-O3", "-march=native", "-fno-math-errno")  # with errno, no loop that takes a root is vectorised
+SOURCE = Path(__file__).with_name("kernels.c")
+
+Twin = Callable[..., Callable[[], int]]
+"""(library, params, state, X, y, weight, scores) -> a call that learns the rows and returns the steps made."""
+
+
+def compiled(folder: Path) -> ctypes.CDLL | None:
+    """The twins as a library, made in `folder`; None where there is no compiler that makes it."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return None
+    path = folder / "kernels.so"
+    command = [compiler, *FLAGS, "-shared", "-fPIC", "-o", str(path), str(SOURCE), "-lm"]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        return None
+    return ctypes.CDLL(str(path))
+
+
+def version() -> str:
+    """What the compiler calls itself."""
+    said = subprocess.run(["cc", "--version"], capture_output=True, text=True, check=False).stdout
+    return said.partition("\n")[0]
+
+
+def _call(function: Any, *arguments: float | Floats | Any) -> Callable[[], int]:
+    """The call of a C function with whole numbers, floats and arrays, which it keeps alive."""
+    given: list[Any] = []
+    for argument in arguments:
+        if isinstance(argument, float):
+            given.append(ctypes.c_double(argument))
+        elif isinstance(argument, int):
+            given.append(ctypes.c_long(argument))
+        else:
+            given.append(ctypes.c_void_p(argument.ctypes.data))
+    function.restype = ctypes.c_long
+    return lambda: int(function(*given) if arguments else 0)
+
+
+def _cbr(library: Any, params: Any, state: Any, X: Matrix, y: Vector, weight: Vector, scores: Vector) -> Any:
+    sizes = (*X.shape, len(state.packed), params.capacity)
+    changed = (state.mu, state.packed, state.buffer, state.bounds, state.seen)
+    return _call(library.cbr, *sizes, X, y, weight, params.C, normal_quantile(params.eta), scores, *changed)
+
+
+def _cbr_diag(library: Any, params: Any, state: Any, X: Matrix, y: Vector, weight: Vector, scores: Vector) -> Any:
+    changed = (state.mu, state.G, state.values, state.lengths, state.seen)
+    constants = (params.C, normal_quantile(params.eta))
+    return _call(library.cbr_diag, *X.shape, params.capacity, X, y, weight, *constants, scores, *changed)
+
+
+def _loam_ilsc(library: Any, params: Any, state: Any, X: Matrix, y: Vector, weight: Vector, scores: Vector) -> Any:
+    changed = (state.w, state.packed, state.energy, state.sums, state.seen)
+    return _call(library.loam_ilsc, *X.shape, len(state.packed), X, y, weight, params.lam, scores, *changed)
+
+
+def _loam_ada(library: Any, params: Any, state: Any, X: Matrix, y: Vector, weight: Vector, scores: Vector) -> Any:
+    constants = (params.eta, params.lam, params.delta)
+    return _call(library.loam_ada, *X.shape, X, y, weight, *constants, scores, *state)
+
+
+def _fofo(library: Any, params: Any, state: Any, X: Matrix, y: Vector, weight: Vector, scores: Vector) -> Any:
+    return _call(library.fofo, *X.shape, X, y, weight, params.c, scores, state.w, state.bias, state.clock)
+
+
+TWINS: dict[str, Twin] = {
+    "cbr": _cbr,
+    "cbr-diag": _cbr_diag,
+    "loam-ilsc": _loam_ilsc,
+    "loam-ada": _loam_ada,
+    "fofo": _fofo,
+}
+"""By algorithm, with its default settings but for the capacity."""

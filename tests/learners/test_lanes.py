@@ -1,0 +1,138 @@
+"""Eight lanes: each function says the same compiled and not, and touches no memory but its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from learners.jit import kernel
+from learners.lanes import (
+    WIDTH,
+    aligned,
+    larger,
+    load,
+    load_first,
+    pad,
+    padded,
+    row,
+    spread,
+    square_root,
+    store,
+    store_first,
+    total,
+    unpad,
+)
+
+NUMBERS = np.random.default_rng(0).normal(size=40) * 10.0 ** np.random.default_rng(1).integers(-9, 9, 40)
+
+
+@kernel
+def _arithmetic(a, b, out):  # type: ignore[no-untyped-def]
+    left, right = load(a, 1), load(b, 2)
+    store(out, 0, left + right)
+    store(out, 8, left - right)
+    store(out, 16, left * right)
+    store(out, 24, left / right)
+    store(out, 32, larger(left, right))
+    store(out, 40, square_root(left * left) + spread(0.1))
+
+
+def test_arithmetic_is_lane_by_lane() -> None:
+    out = np.zeros(48)
+    _arithmetic(NUMBERS[:20].copy(), NUMBERS[20:].copy(), out)
+    a, b = NUMBERS[1:9], NUMBERS[22:30]
+    expected = [a + b, a - b, a * b, a / b, np.maximum(a, b), np.sqrt(a * a) + 0.1]
+    assert out.tolist() == np.concatenate(expected).tolist()
+
+
+@kernel
+def _largest(a, b, out):  # type: ignore[no-untyped-def]
+    store(out, 0, larger(load(a, 0), load(b, 0)))
+
+
+def test_the_larger_one_of_equals_or_of_nan_is_the_right_one() -> None:
+    a = np.array([0.0, -0.0, np.nan, 1.0, np.inf, -np.inf, 3.0, 2.0])
+    b = np.array([-0.0, 0.0, 1.0, np.nan, 1.0, 1.0, 3.0, 4.0])
+    out = np.empty(8)
+    _largest(a, b, out)
+    assert out.tobytes() == np.where(a > b, a, b).tobytes()
+    assert math.copysign(1.0, out[0]) == -1.0
+
+
+@kernel
+def _sum(a):  # type: ignore[no-untyped-def]
+    return total(load(a, 0))
+
+
+def test_the_tree_of_the_sum_is_fixed() -> None:
+    for start in range(32):
+        v = NUMBERS[start : start + 8].copy()
+        expected = ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]))
+        assert _sum(v) == total(v) == expected
+
+
+@kernel
+def _some(a, n, out):  # type: ignore[no-untyped-def]
+    store(out, 0, load_first(a, 0, n))
+    store_first(out, 8, n, load(a, 1))
+
+
+@pytest.mark.parametrize("n", range(1, WIDTH))
+def test_the_first_lanes_and_no_others(n: int) -> None:
+    a, out = NUMBERS[:20].copy(), np.full(20, 7.0)
+    _some(a, n, out)
+    assert out.tolist() == [*a[:n], *[0.0] * (8 - n), *a[1 : 1 + n], *[7.0] * (12 - n)]
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 15, 16, 17])
+@pytest.mark.parametrize("copy", [pad, unpad])
+def test_copies_with_zeros_behind_and_without(copy: Callable[..., Any], n: int) -> None:
+    out = np.full(padded(n) + 1, 7.0)
+    copy(NUMBERS, n, out)
+    behind = 0.0 if copy is pad else 7.0
+    assert out.tolist() == [*NUMBERS[:n], *[behind] * (padded(n) - n), 7.0]
+
+
+def test_padded_is_the_next_multiple_of_eight() -> None:
+    assert [padded(n) for n in (0, 1, 7, 8, 9, 300)] == [0, 8, 8, 8, 16, 304]
+
+
+@kernel
+def _columns(plane, n, out):  # type: ignore[no-untyped-def]
+    store(out, 0, load(plane[:, 1], 1))
+    store(out, 8, load_first(plane[:, 1], 8, n))
+
+
+@pytest.mark.parametrize("n", range(1, WIDTH))
+def test_numbers_that_lie_apart_are_loaded_one_by_one(n: int) -> None:
+    plane, out = np.random.default_rng(n).normal(size=(8 + n, 3)), np.empty(16)
+    _columns(plane, n, out)
+    assert out.tolist() == [*plane[1:9, 1], *plane[8:, 1], *[0.0] * (8 - n)]
+
+
+@kernel
+def _rows(plane, cube, out):  # type: ignore[no-untyped-def]
+    store(out, 0, load(row(plane, 2), 1))
+    store(row(cube, 1, 2), 1, load(row(cube, 0, 1), 0))
+
+
+def test_rows_of_two_and_of_three_axes() -> None:
+    plane, cube, out = NUMBERS[:36].reshape(4, 9).copy(), np.arange(54.0).reshape(2, 3, 9), np.empty(8)
+    expected = cube.copy()
+    expected[1, 2, 1:] = cube[0, 1, :8]
+    _rows(plane, cube, out)
+    assert out.tolist() == plane[2, 1:].tolist()
+    assert cube.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("n", [0, 1, 8, 1000])
+def test_aligned_arrays_begin_at_multiples_of_64_bytes(n: int) -> None:
+    for _ in range(5):
+        array = aligned(n)
+        assert array.shape == (n,)
+        assert not array.any()
+        assert array.ctypes.data % 64 == 0 or not n
