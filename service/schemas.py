@@ -275,6 +275,7 @@ class LearnerDocument(_Document):
     )
     fit: FitDocument | None = Field(description="null for an algorithm that learns from each event as it is")
     columns: int = Field(description="feature columns that have a meaning so far")
+    state_bytes: int = Field(description="memory of its state; grows with the columns met, windows and remembered ids")
     sources: dict[str, int] = Field(description="the number of the next new event of each source")
     queued_events: int
     snapshot: SnapshotDocument | None = Field(description="the newest")

@@ -42,6 +42,7 @@ def _document(hosted: Hosted) -> dict[str, Any]:
             "failed": hosted.fits.failed,
         },
         "columns": view.columns,
+        "state_bytes": sum(array.nbytes for array in hosted.learner.state().values()),
         "sources": view.sources,
         "queued_events": hosted.queued_events,
         "snapshot": None if hosted.snapshots.newest is None else hosted.snapshots.newest._asdict(),
