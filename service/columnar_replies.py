@@ -30,6 +30,7 @@ __all__ = ["NONE", "counted", "encode_learnt", "encode_scores", "statuses"]
 
 NONE = -128  # a decision or a rank where there is none
 
+_DTYPES = {"d": ("float64", np.dtype("<f8")), "b": ("int8", np.dtype("i1"))}  # to ask NumPy for a name takes longer
 _encode = msgspec.msgpack.Encoder().encode
 
 _PLACE = np.full(len(Status), NONE, dtype=np.int8)  # of each status in STATUSES; BEYOND never reaches a reply
@@ -99,5 +100,5 @@ def encode_scores(
 
 def _array_of(values: NDArray[Any]) -> dict[str, Any]:
     """An ARRAY of what is a vector of float64 or int8."""
-    little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
-    return {"dtype": values.dtype.name, "shape": list(values.shape), "data": little.data}
+    name, dtype = _DTYPES[values.dtype.char]
+    return {"dtype": name, "shape": [len(values)], "data": np.ascontiguousarray(values, dtype=dtype).data}

@@ -1,7 +1,7 @@
-"""uvicorn's websockets, with one write for many messages and an end for peers that do not read.
+"""uvicorn's protocols with fewer writes: each is a call of the system, and costs more than a small event does.
 
-Writing each message by itself was two fifths of the work for a small one. The application finds both in the scope,
-under the extension `rarestream.transport`.
+HTTP: the head of a reply goes out together with what follows it. Websockets: one write for many messages, and an end
+for peers that do not read; the application finds both in the scope, under the extension `rarestream.transport`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
 from websockets.protocol import State
 
-__all__ = ["EXTENSION", "Transport", "WebSocketProtocol"]
+__all__ = ["EXTENSION", "HttpProtocol", "Transport", "WebSocketProtocol"]
 
 EXTENSION = "rarestream.transport"
 
@@ -26,6 +27,60 @@ class Transport(NamedTuple):
 
     write: Callable[[Sequence[bytes], bool], Awaitable[None]]  # text, or binary, messages
     abort: Callable[[], None]  # end it at once; what is not sent yet is lost
+
+
+class _Joining:
+    """A transport that holds the head of a reply back until there is more to write, or nothing more will come.
+
+    Only a head that tells the length of its body, which then follows at once: a stream's goes out by itself.
+    """
+
+    __slots__ = ("_held", "_transport")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._held = b""
+
+    def write(self, data: bytes) -> None:
+        if self._held:
+            data, self._held = self._held + data, b""
+        elif data.startswith(b"HTTP/1.") and data.endswith(b"\r\n\r\n") and b"\r\ncontent-length: " in data:
+            self._held = data
+            return
+        self._transport.write(data)
+
+    def release(self) -> asyncio.Transport:
+        """Write what is held back, if anything is; the transport itself."""
+        if self._held:
+            held, self._held = self._held, b""
+            self._transport.write(held)
+        return self._transport
+
+    def close(self) -> None:
+        self.release().close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """One connection."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """It is open."""
+        super().connection_made(transport)
+        self._joining = _Joining(transport)
+        self.transport = cast(asyncio.Transport, self._joining)
+
+    def on_response_complete(self) -> None:
+        """A reply is whole; one without a body has nothing but its head."""
+        self._joining.release()
+        super().on_response_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        """From here on it is another protocol's."""
+        self.transport = self._joining.release()
+        super().handle_websocket_upgrade()
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):

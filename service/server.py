@@ -23,7 +23,7 @@ from service.app import create_app
 from service.commands.failure import CommandFailed
 from service.errors import ServiceError
 from service.node import BACKGROUND
-from service.protocol import WebSocketProtocol
+from service.protocol import HttpProtocol, WebSocketProtocol
 from service.settings import Settings
 
 __all__ = ["CannotListen", "CannotServe", "Server", "listen", "process_age", "serve", "shown"]
@@ -120,6 +120,7 @@ class Server(uvicorn.Server):
                 lifespan="off",  # `startup` and `shutdown` below run it, to report its errors in plain words
                 log_level=log_level,
                 access_log=False,  # one line per request would cost more than many requests do
+                http=HttpProtocol,
                 ws=WebSocketProtocol,
                 ws_max_size=settings.ws_message_bytes,
                 ws_per_message_deflate=False,  # digits hardly compress, and each message would cost more

@@ -1,4 +1,4 @@
-"""The websocket protocol under uvicorn: what is written, what is read before an error, and how a connection ends."""
+"""The protocols under uvicorn: what is written, what is read before an error, and how a connection ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from uvicorn.server import ServerState
 from websockets.frames import Frame, Opcode
 from websockets.streams import StreamReader
 
-from service.protocol import EXTENSION, Transport, WebSocketProtocol
+from service.protocol import EXTENSION, HttpProtocol, Transport, WebSocketProtocol
 
 HANDSHAKE = (
     b"GET / HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -175,3 +175,70 @@ async def test_a_peer_that_reads_nothing_cannot_keep_a_connection_that_is_closed
         protocol.keepalive_timeout()
     await asyncio.wait_for(pipe.aborted.wait(), 60)
     ended(protocol)
+
+
+# HTTP
+
+
+async def replied(app: Application, *requests: bytes) -> list[bytes]:
+    """What is written, write by write, to a client of HTTP that sends these requests."""
+    writes: list[bytes] = []
+
+    class Noting(Pipe):
+        def write(self, data: Any) -> None:
+            writes.append(bytes(data))
+            super().write(data)
+
+    config = Config(app, lifespan="off", http=HttpProtocol, ws="none", server_header=False, date_header=False)
+    config.load()
+    protocol = HttpProtocol(config, ServerState(), {})
+    protocol.connection_made(Noting())
+    for request in requests:
+        protocol.data_received(request)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    protocol.connection_lost(None)
+    return writes
+
+
+def whole(body: bytes, status: int = 200) -> Application:
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        headers = [(b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    return app
+
+
+GET = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
+
+
+async def test_the_head_of_a_reply_goes_out_with_its_body() -> None:
+    assert await replied(whole(b"abc"), GET) == [b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc"]
+    assert len(await replied(whole(b"abc"), GET + GET)) == 2
+    crafted = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"  # a body that looks like a head
+    (written,) = await replied(whole(crafted), GET)
+    assert written.endswith(b"\r\n\r\n" + crafted)
+
+
+async def test_a_head_without_a_body_is_not_kept_back() -> None:
+    head = GET.replace(b"GET", b"HEAD")
+    assert await replied(whole(b"abc"), head) == [b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n"]
+    assert len(await replied(whole(b"", 204), GET)) == 1
+
+
+async def test_a_stream_says_at_once_that_it_has_begun() -> None:
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await asyncio.Event().wait()
+
+    assert await replied(app, GET) == [b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"]
+
+
+async def test_what_is_kept_back_goes_out_before_the_end() -> None:
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"3")]})
+
+    assert await replied(app, GET) == [b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n"]
+    (refused,) = await replied(app, b"nonsense\r\n\r\n")
+    assert refused.startswith(b"HTTP/1.1 400 ")
