@@ -30,7 +30,10 @@ __all__ = ["NONE", "counted", "encode_learnt", "encode_scores", "statuses"]
 
 NONE = -128  # a decision or a rank where there is none
 
-_DTYPES = {"d": ("float64", np.dtype("<f8")), "b": ("int8", np.dtype("i1"))}  # to ask NumPy for a name takes longer
+_DTYPES: dict[str, tuple[str, np.dtype[Any]]] = {  # to ask NumPy for a name takes longer than all the rest
+    "d": ("float64", np.dtype("<f8")),
+    "b": ("int8", np.dtype("i1")),
+}
 _encode = msgspec.msgpack.Encoder().encode
 
 _PLACE = np.full(len(Status), NONE, dtype=np.int8)  # of each status in STATUSES; BEYOND never reaches a reply

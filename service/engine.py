@@ -41,6 +41,7 @@ __all__ = ["Engine"]
 logger = logging.getLogger("rarestream.engine")
 
 _GROUP = "@"  # before a group's name, as the name of its log
+_ABREAST = 8  # learners that fall asleep side by side: the store commits their snapshots together
 
 
 class Engine:
@@ -169,17 +170,16 @@ class Engine:
         it is new and the configuration has objections, `LimitReached`, or a `StoreError`.
         """
         async with self._creating:
-            asleep = name in self.asleep or name in self._moving
-            hosted = await self.wake(name) if asleep else self.hosted.get(name)
+            hosted = await self._there(name)
             new = hosted is None
             if hosted is None:
                 if problems := config.objections():
                     raise Invalid("the configuration is refused; nothing was created", problems)
                 self._room()
+                await self._space()
                 found, new = await self._created(name, config)
                 assert isinstance(found, Hosted)
                 hosted = found
-        self._rest()
         if hosted.learner.config != config:
             changed = hosted.learner.config.fixed == config.fixed
             remedy = "PATCH changes what differs" if changed else "delete it first, or choose another name"
@@ -216,6 +216,15 @@ class Engine:
             raise NameTaken(f"the group {name} exists with another configuration; delete it first", problems)
         return group, new
 
+    async def _there(self, name: str) -> Hosted | None:
+        """The learner of this name if there is one, asleep or awake."""
+        if name in self.asleep or name in self._moving:
+            try:
+                return await self.wake(name)
+            except UnknownLearner:  # deleted meanwhile, here or by another node
+                return None
+        return self.hosted.get(name)
+
     def _room(self) -> None:
         if self.learners + len(self.groups) >= self.node.settings.max_learners:
             raise LimitReached(f"this node has {self.learners + len(self.groups)} learners and groups, its limit")
@@ -231,6 +240,7 @@ class Engine:
         data = pack_record(Created(config.to_json()))
         head = await self.node.reached(self.node.store.create(log, token, data))
         found = await self._host(log, head.birth)
+        self._take_in(found)
         if head.birth != token:
             found.follow()
         return found, head.birth == token
@@ -248,8 +258,13 @@ class Engine:
                 await self._delete(name, lambda: hosted)
 
     async def _delete_asleep(self, name: str) -> None:
-        await self.node.reached(self.node.store.delete(name, self.asleep[name]))
+        try:
+            await self.node.reached(self.node.store.delete(name, self.asleep[name]))
+        except LearnerGone:
+            del self.asleep[name]
+            raise
         del self.asleep[name]
+        self.unavailable.pop(name, None)
 
     async def delete_group(self, name: str) -> None:
         """Remove a group and its comparison; its learners stay."""
@@ -284,15 +299,21 @@ class Engine:
         return [*self.hosted.values(), *self.groups.values()]
 
     async def _host(self, log: str, birth: bytes) -> Hosted | HostedGroup:
+        """What the log of this name is of, as its newest snapshot has it; nobody finds it yet."""
         machine, position, snapshot = await self.node.recover(log, birth)
         if isinstance(machine, Comparison):
-            group = HostedGroup(log, birth, machine, position, self.node, self.forget, snapshot)
-            self.groups[log.removeprefix(_GROUP)] = group
-            return group
+            return HostedGroup(log, birth, machine, position, self.node, self.forget, snapshot)
+        pending = await self.node.reached(self.node.store.pending(log, birth))
         hosted = Hosted(log, birth, machine, position, self.node, self.forget, snapshot)
-        hosted.serving.pending = await self.node.reached(self.node.store.pending(log, birth))
-        self.hosted[log] = hosted
+        hosted.serving.pending = pending
         return hosted
+
+    def _take_in(self, one: Hosted | HostedGroup) -> None:
+        """From here on it is found by its name."""
+        if isinstance(one, Hosted):
+            self.hosted[one.name] = one
+        else:
+            self.groups[one.name.removeprefix(_GROUP)] = one
 
     # Sleep
 
@@ -306,9 +327,14 @@ class Engine:
             moving.set_result(None)
 
     async def _wake(self, name: str) -> None:
-        birth = self.asleep[name]
+        await self._space()
         try:
-            hosted = await self._host(name, birth)
+            hosted = await self._host(name, self.asleep[name])
+            try:
+                await hosted.catch_up()  # before anybody finds it: what is behind its snapshot has been acknowledged
+            except ServiceError:
+                await hosted.close(save=False)
+                raise
         except LearnerGone:
             del self.asleep[name]
             return
@@ -318,7 +344,8 @@ class Engine:
             self.unavailable[name] = error
             raise
         del self.asleep[name]
-        await hosted.catch_up()
+        self.unavailable.pop(name, None)
+        self._take_in(hosted)
         self._rest()
 
     async def _sleep(self, name: str) -> None:
@@ -331,6 +358,14 @@ class Engine:
         if len(self.hosted) > self.node.settings.max_resident and (self._resting is None or self._resting.done()):
             self._resting = asyncio.create_task(self._let_sleep(), name="rest")
 
+    async def _space(self) -> None:
+        """Until one more may come into memory, if any that are there can go."""
+        limit = self.node.settings.max_resident
+        if len(self.hosted) >= limit + limit // 16 + _ABREAST:
+            self._rest()
+            assert self._resting is not None
+            await asyncio.wait([self._resting])
+
     async def _let_sleep(self) -> None:
         """Put those to sleep that were used longest ago, until no more are awake than may be, or none is idle."""
         while self.node.unreachable is None:
@@ -339,9 +374,12 @@ class Engine:
             tired = heapq.nsmallest(over, idle, key=lambda hosted: hosted.used) if over > 0 else []
             if not tired:
                 return
-            for hosted in tired:
-                if self._may_sleep(hosted):  # still
-                    await self._moved(hosted.name, self._sleep)
+            for start in range(0, len(tired), _ABREAST):
+                await asyncio.gather(*(self._put_to_sleep(one) for one in tired[start : start + _ABREAST]))
+
+    async def _put_to_sleep(self, hosted: Hosted) -> None:
+        if self._may_sleep(hosted):  # still
+            await self._moved(hosted.name, self._sleep)
 
     def _may_sleep(self, hosted: Hosted) -> bool:
         return hosted.idle and hosted.name not in self._moving and self.hosted.get(hosted.name) is hosted
@@ -382,7 +420,7 @@ class Engine:
             fresh_heads = await self.node.reached(self.node.store.heads())
             for name in gone - fresh_heads.keys() - self._moving.keys():
                 self.asleep.pop(name, None)
-        for name, head in heads.items():
+        for name, head in sorted(heads.items()):
             try:
                 await self._meet(name, head)
             except StoreUnavailable:
@@ -420,7 +458,8 @@ class Engine:
             if len(self.hosted) >= self.node.settings.max_resident and not log.startswith(_GROUP):
                 if log not in self.asleep:
                     self._room()
-                self.asleep[log] = head.birth
+                if not self.ready or await self._still(log, head):
+                    self.asleep[log] = head.birth
                 return
             self.asleep.pop(log, None)
             async with self._creating:
@@ -428,9 +467,15 @@ class Engine:
                 if hosted is None:
                     self._room()
                     hosted = await self._host(log, head.birth)
+                    self._take_in(hosted)
             hosted.follow()
         elif hosted.position < head.position and hosted.failed is None and not hosted.busy:
             hosted.follow()
+
+    async def _still(self, log: str, head: Head) -> bool:
+        """Whether the store has this log yet: the heads were read a while ago."""
+        fresh = (await self.node.reached(self.node.store.heads())).get(log)
+        return fresh is not None and fresh.birth == head.birth and log not in self.hosted
 
 
 def _differences(stands: Any, asked: Any, at: str = "") -> Iterator[Problem]:

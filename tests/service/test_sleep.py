@@ -37,11 +37,11 @@ async def created(http: httpx.AsyncClient) -> None:
 
 
 async def rested(engine: Any) -> None:
-    """Until no more learners are in memory than may be, as a moment later."""
-    while len(engine.hosted) > engine.node.settings.max_resident:
-        engine._rest()
-        await engine._resting
-    assert len(engine.hosted) <= engine.node.settings.max_resident
+    """As a moment later, when nobody asks for anything: no more learners are in memory than may be."""
+    async with asyncio.timeout(60):
+        while len(engine.hosted) > engine.node.settings.max_resident:
+            engine._rest()
+            await engine._resting
     assert sorted([*engine.hosted, *engine.asleep]) == NAMES
 
 
@@ -140,6 +140,58 @@ async def test_many_at_once(open_again: Opener) -> None:
             shown = (await http.get(f"/learners/{name}")).json()
             assert shown["events"] == 30
             assert await digest(http, name) == await replayed(await open_again(), name)
+
+
+async def test_whoever_asks_while_a_learner_awakes_finds_all_that_was_acknowledged(open_again: Opener) -> None:
+    """What is behind its newest snapshot is learnt anew first: after a crash that may be much."""
+    async with serving(await open_again(), snapshot_events=10**6, snapshot_seconds=10**6) as (http, _):
+        await created(http)
+        for i in range(300):
+            last = (await posted(http, "/learners/l5/update", events("l5", i, i + 1)))["position"]
+    async with serving(await open_again(), max_resident=1) as (http, engine):
+        assert "l5" in engine.asleep
+
+        async def asked(i: int) -> int:
+            for _ in range(i):
+                await asyncio.sleep(0)
+            return int((await posted(http, "/learners/l5/predict", [{"x": [0.5, 1]}]))["position"])
+
+        assert await asyncio.gather(*(asked(i) for i in range(0, 400, 20))) == [last] * 20
+
+
+async def test_no_rush_of_requests_fills_the_memory(store: Store) -> None:
+    """A few more than may be, while they come and go, and as many as are asked for at the same time."""
+    many = [f"m{i}" for i in range(120)]
+    most = 0
+    async with serving(store, max_resident=10) as (http, engine):
+
+        async def sweep(part: list[str]) -> None:
+            nonlocal most
+            for name in part:
+                assert (await http.put(f"/learners/{name}", json=CONFIG)).status_code == 201
+            for name in part * 2:
+                await posted(http, f"/learners/{name}/update", events("l0", 0, 1))
+                most = max(most, len(engine.hosted))
+
+        await asyncio.gather(*(sweep(many[i::4]) for i in range(4)))
+        assert len(engine.hosted) + len(engine.asleep) == 120
+    assert most <= 10 + 8 + 2 * 4
+
+
+async def test_a_learner_that_another_node_deleted_can_be_created_anew_at_once(open_again: Opener) -> None:
+    one, two = await open_again(), await open_again()
+    async with serving(one, max_resident=1) as (here, engine), serving(two) as (there, _):
+        await created(here)
+        await rested(engine)
+        for name in ("l0", "l1"):
+            assert name in engine.asleep
+            await there_until(there, name)
+            assert (await there.delete(f"/learners/{name}")).status_code == 204
+        assert (await here.put("/learners/l0", json={**CONFIG, "window": 9})).status_code == 201
+        assert (await here.delete("/learners/l1")).status_code == 404
+        assert "l1" not in engine.asleep
+        answers = await asyncio.gather(here.delete("/learners/l2"), here.put("/learners/l2", json=CONFIG))
+        assert [one.status_code for one in answers] == [204, 201]
 
 
 async def test_a_node_starts_with_as_many_as_may_be_in_memory(open_again: Opener) -> None:
