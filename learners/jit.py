@@ -107,10 +107,10 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def bare_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """As `kernel`, for what makes no array, not even a view: references to its arguments are not counted.
+    """As `kernel`, for what makes no array: references to its arguments are not counted, nor to views of them.
 
-    For loops over bytes: the two atomic operations of a call would take as long as reading a number. It calls `inlined`
-    and other bare functions only.
+    For small work done often: the two atomic operations for each array of each call would take as long as reading a
+    number. Whoever calls it from Python holds the arrays meanwhile.
     """
     return _compiled(function, _nrt=False)
 

@@ -25,8 +25,8 @@ from learners.arrays import Counts, Vector, Words
 from learners.delays import DELAY_BINS, DELAY_ERROR, MAX_DELAY, bounded, delay_bin, histogram_quantile, quantile
 from learners.figures import Undefined
 from learners.ids import find, put, table_for
-from learners.jit import kernel
-from learners.ordered import Ordered, add, empty, remove, reserved
+from learners.jit import bare_kernel, inlined, kernel
+from learners.ordered import AT_ONCE, FEW, Ordered, enter, leave, opened, packed, settled
 from learners.ranges import Issues, counters, outside
 
 __all__ = ["Scope", "Traffic", "TrafficState", "TrafficView"]
@@ -71,33 +71,33 @@ def _tick(clock, times, clocks):  # type: ignore[no-untyped-def]
         clocks[i] = clock[0]
 
 
-@kernel
-def _enter(derived, delay):  # type: ignore[no-untyped-def]
+@inlined
+def _enter(derived, waiting, delay):  # type: ignore[no-untyped-def]
     if not np.isnan(delay):
-        add(derived.delays, delay)
+        enter(derived.delays, waiting, delay)
         derived.known[0] += 1
 
 
-@kernel
-def _leave(state, derived, size):  # type: ignore[no-untyped-def]
+@inlined
+def _leave(state, derived, waiting, size):  # type: ignore[no-untyped-def]
     """The window's first event leaves."""
     delay = state.delays[state.span[0] % size]
     state.span[0] += 1
     if not np.isnan(delay):
-        remove(derived.delays, delay)
+        leave(derived.delays, waiting, delay)
         derived.known[0] -= 1
 
 
-@kernel
-def _expire(state, derived, size, seconds, clock):  # type: ignore[no-untyped-def]
+@bare_kernel
+def _expire(state, derived, waiting, size, seconds, clock):  # type: ignore[no-untyped-def]
     """Events leave that are too old at `clock`, and with a clock known those from before there was one."""
     if np.isnan(clock) or seconds == np.inf:
         return
     while state.span[0] < state.span[1] and not state.clocks[state.span[0] % size] > clock - seconds:
-        _leave(state, derived, size)
+        _leave(state, derived, waiting, size)
 
 
-@kernel
+@bare_kernel
 def _mark(state, derived, size, h):  # type: ignore[no-untyped-def]
     """The label of a served event has come; of one that has left the ring it is only known that it had been served."""
     slot = find(state.ids, derived.table, h)
@@ -112,18 +112,20 @@ def _mark(state, derived, size, h):  # type: ignore[no-untyped-def]
         state.served[2] += 1
 
 
-@kernel
-def _learn(state, derived, size, seconds, clocks, delays, hashes, late):  # type: ignore[no-untyped-def]
+@bare_kernel
+def _learn(state, derived, waiting, size, seconds, clocks, delays, hashes, late):  # type: ignore[no-untyped-def]
+    aging = seconds < np.inf
     for i in range(clocks.shape[0]):
         if state.span[1] - state.span[0] == size:
-            _leave(state, derived, size)
-        _expire(state, derived, size, seconds, clocks[i])
+            _leave(state, derived, waiting, size)
+        if aging:
+            _expire(state, derived, waiting, size, seconds, clocks[i])
         delay = bounded(delays[i])
         slot = state.span[1] % size
         state.delays[slot] = delay
         state.clocks[slot] = clocks[i]
         state.span[1] += 1
-        _enter(derived, delay)
+        _enter(derived, waiting, delay)
         if not np.isnan(delay):
             state.histogram[delay_bin(delay)] += 1
         if not np.isnan(clocks[i]):
@@ -132,10 +134,11 @@ def _learn(state, derived, size, seconds, clocks, delays, hashes, late):  # type
             state.timed[0] += 1
         if late[i]:
             _mark(state, derived, size, hashes[i])
-        _expire(state, derived, size, seconds, clocks[i])  # the clock may not resolve the seconds
+        if aging:  # the clock may not resolve the seconds
+            _expire(state, derived, waiting, size, seconds, clocks[i])
 
 
-@kernel
+@bare_kernel
 def _serve(state, derived, size, hashes, decisions, begin, most):  # type: ignore[no-untyped-def]
     """Take served events from `begin` on, until `most` have been since the start; the place of the first one not taken.
 
@@ -164,16 +167,6 @@ def _serve(state, derived, size, hashes, decisions, begin, most):  # type: ignor
         state.served[1] += change
         derived.flagged[0] += change
     return hashes.shape[0]
-
-
-@kernel
-def _refill(state, derived, size):  # type: ignore[no-untyped-def]
-    for number in range(state.span[0], state.span[1]):
-        _enter(derived, state.delays[number % size])
-    for slot in range(state.flags.shape[0]):
-        derived.flagged[0] += state.flags[slot] & _POSITIVE
-        if state.flags[slot] & _LABELLED:
-            derived.flagged[1] += 1
 
 
 def _capacity(count: int, size: int) -> int:
@@ -213,14 +206,16 @@ class Traffic:
         return float(self.arrays.clock[0])
 
     def _rebuild(self) -> None:
-        first, following = self.arrays.span.tolist()
+        arrays = self.arrays
+        delays = arrays.delays[np.arange(*arrays.span.tolist()) % self.size]
+        known = np.sort(delays[~np.isnan(delays)])
+        called, labelled = (np.count_nonzero(arrays.flags & flag) for flag in (_POSITIVE, _LABELLED))
         self._derived = _Derived(
-            delays=reserved(empty(), following - first),
-            known=np.zeros(1, dtype=np.int64),
-            table=table_for(self.arrays.ids, 0),
-            flagged=np.zeros(2, dtype=np.int64),
+            delays=packed(known),
+            known=np.array([len(known)], dtype=np.int64),
+            table=table_for(arrays.ids, 0),
+            flagged=np.array([called, labelled], dtype=np.int64),
         )
-        _refill(self.arrays, self._derived, self.size)
 
     def tick(self, times: Vector) -> Vector:
         """The clock after each of n times, (n,), which move it; NaN and infinite ones do not."""
@@ -230,7 +225,7 @@ class Traffic:
 
     def advance(self, clock: float) -> None:
         """Labelled events that are too old at `clock` leave the window."""
-        _expire(self.arrays, self._derived, self.size, self.seconds, float(clock))
+        _expire(self.arrays, self._derived, AT_ONCE, self.size, self.seconds, float(clock))
 
     @property
     def served(self) -> int:
@@ -267,10 +262,13 @@ class Traffic:
         more = _capacity(int(arrays.span[1]) + n, self.size) - len(arrays.delays)
         if more:
             self.arrays = arrays._replace(delays=_longer(arrays.delays, more), clocks=_longer(arrays.clocks, more))
-        # what comes beyond the window takes the place of what goes
-        room = reserved(self._derived.delays, min(n, 2 * self.size + 2))
-        self._derived = self._derived._replace(delays=room)
-        _learn(self.arrays, self._derived, self.size, self.seconds, clocks, delays, hashes, late)
+        held = int(arrays.span[1] - arrays.span[0])
+        room, waiting = opened(self._derived.delays, n, n if math.isinf(self.seconds) else held + n)
+        if room is not self._derived.delays:
+            self._derived = self._derived._replace(delays=room)
+        _learn(self.arrays, self._derived, waiting, self.size, self.seconds, clocks, delays, hashes, late)
+        if n > FEW:
+            self._derived = self._derived._replace(delays=settled(room, waiting))
 
     def label(self, h: int) -> None:
         """The label of a served event has come after one that was assumed: it counts, where the id is still known."""

@@ -3,7 +3,7 @@
 A ring holds what was said of each event before its label was known. Derived from it, and rebuilt on restore, are the
 scores of each class in order (`ordered.py`), the confusion matrix, and sums over the probabilities that lose nothing
 when an event leaves (`figures.tally`), so no figure drifts however many events come and go. An event that enters,
-leaves or changes its label costs O(log size).
+leaves or changes its label costs O(log size); of many in one call, the scores are worked into the orders together.
 
 An event is in the window while it is among the last `size` and, with `seconds`, while its clock is later than the
 present clock less `seconds`; events from before any clock was known leave as soon as one is.
@@ -31,8 +31,8 @@ from learners.figures import (
     tallied,
     tally,
 )
-from learners.jit import kernel
-from learners.ordered import Ordered, add, packed, remove, reserved, values
+from learners.jit import bare_kernel, inlined
+from learners.ordered import AT_ONCE, FEW, Ordered, Pending, enter, leave, opened, packed, settled, values
 from learners.ranges import MAX_COUNT, Issues, outside
 from learners.ranking_figures import ranking_figures
 
@@ -50,6 +50,16 @@ class WindowState(NamedTuple):
     span: Counts  # (2,) the number of the oldest event in the window, and the next number
 
 
+class _Waiting(NamedTuple):
+    """Scores that come to the order of each class, and go from it."""
+
+    negatives: Pending
+    positives: Pending
+
+
+_AT_ONCE = _Waiting(AT_ONCE, AT_ONCE)
+
+
 class _Sums(NamedTuple):
     """What is derived from the ring."""
 
@@ -61,8 +71,9 @@ class _Sums(NamedTuple):
     mass: NDArray[np.int64]  # (RELIABILITY_BINS, 2) tallies of their probabilities
 
 
-@kernel
+@inlined
 def _count(sums, label, probability, decision, sign):  # type: ignore[no-untyped-def]
+    # references to the rows are not counted: whoever calls holds the arrays
     sums.confusion[2 * label + decision] += sign
     tally(sums.losses[0], brier(probability, label), sign)
     tally(sums.losses[1], log_loss(probability, label), sign)
@@ -71,28 +82,28 @@ def _count(sums, label, probability, decision, sign):  # type: ignore[no-untyped
     tally(sums.mass[at], probability, sign)
 
 
-@kernel
-def _enter(state, sums, slot):  # type: ignore[no-untyped-def]
+@inlined
+def _enter(state, sums, waiting, slot):  # type: ignore[no-untyped-def]
     label = np.int64(state.labels[slot])
     if label == 1:
-        add(sums.positives, state.scores[slot])
+        enter(sums.positives, waiting.positives, state.scores[slot])
     else:
-        add(sums.negatives, state.scores[slot])
+        enter(sums.negatives, waiting.negatives, state.scores[slot])
     _count(sums, label, state.probabilities[slot], np.int64(state.decisions[slot]), 1)
 
 
-@kernel
-def _leave(state, sums, slot):  # type: ignore[no-untyped-def]
+@inlined
+def _leave(state, sums, waiting, slot):  # type: ignore[no-untyped-def]
     label = np.int64(state.labels[slot])
     if label == 1:
-        remove(sums.positives, state.scores[slot])
+        leave(sums.positives, waiting.positives, state.scores[slot])
     else:
-        remove(sums.negatives, state.scores[slot])
+        leave(sums.negatives, waiting.negatives, state.scores[slot])
     _count(sums, label, state.probabilities[slot], np.int64(state.decisions[slot]), -1)
 
 
-@kernel
-def _advance(state, sums, size, seconds, clock):  # type: ignore[no-untyped-def]
+@bare_kernel
+def _advance(state, sums, waiting, size, seconds, clock):  # type: ignore[no-untyped-def]
     """Events that are too old leave; `clock` is NaN while unknown."""
     if np.isnan(clock):
         return
@@ -101,42 +112,42 @@ def _advance(state, sums, size, seconds, clock):  # type: ignore[no-untyped-def]
         slot = state.span[0] % size
         if state.clocks[slot] > oldest:  # false for NaN
             break
-        _leave(state, sums, slot)
+        _leave(state, sums, waiting, slot)
         state.span[0] += 1
 
 
-@kernel
-def _learn(state, sums, size, seconds, scores, probabilities, y, decisions, clocks):  # type: ignore[no-untyped-def]
+@bare_kernel
+def _learn(state, sums, waiting, size, seconds, scores, probabilities, y, decisions, clocks):  # type: ignore[no-untyped-def]
     aging = seconds < np.inf
     for i in range(y.shape[0]):
+        slot = state.span[1] % size
         if state.span[1] - state.span[0] == size:
-            _leave(state, sums, state.span[0] % size)
+            _leave(state, sums, waiting, slot)
             state.span[0] += 1
         if aging:
-            _advance(state, sums, size, seconds, clocks[i])
+            _advance(state, sums, waiting, size, seconds, clocks[i])
         label = 1 if y[i] > 0.0 else 0
         # weights near overflow may say NaN, which has no place in an order: it counts as 0
         score = 0.0 if np.isnan(scores[i]) else scores[i]
-        slot = state.span[1] % size
         state.scores[slot] = score
         state.probabilities[slot] = probabilities[i]
         state.labels[slot] = label
         state.decisions[slot] = decisions[i]
         state.clocks[slot] = clocks[i]
         state.span[1] += 1
-        _enter(state, sums, slot)
+        _enter(state, sums, waiting, slot)
         if aging:  # the clock may not resolve the seconds: then the event leaves at once
-            _advance(state, sums, size, seconds, clocks[i])
+            _advance(state, sums, waiting, size, seconds, clocks[i])
 
 
-@kernel
-def _relabel(state, sums, slot, label):  # type: ignore[no-untyped-def]
-    _leave(state, sums, slot)
+@bare_kernel
+def _relabel(state, sums, waiting, slot, label):  # type: ignore[no-untyped-def]
+    _leave(state, sums, waiting, slot)
     state.labels[slot] = label
-    _enter(state, sums, slot)
+    _enter(state, sums, waiting, slot)
 
 
-@kernel
+@bare_kernel
 def _refill(state, sums, size):  # type: ignore[no-untyped-def]
     for number in range(state.span[0], state.span[1]):
         slot = number % size
@@ -196,12 +207,18 @@ class Window:
             longer[name][:held] = getattr(self.arrays, name)
         self.arrays = WindowState(**longer)
 
-    def _room_for(self, more: int) -> None:
-        """Room in the order of either class for so many events more."""
-        more = min(more, 2 * self.size + 2)  # what comes beyond the window takes the place of what goes
-        self._sums = self._sums._replace(
-            negatives=reserved(self._sums.negatives, more), positives=reserved(self._sums.positives, more)
-        )
+    def _open(self, come: int, gone: int) -> _Waiting:
+        """Room in the order of either class for so many events to come and to go."""
+        negatives, first = opened(self._sums.negatives, come, gone)
+        positives, second = opened(self._sums.positives, come, gone)
+        if negatives is not self._sums.negatives or positives is not self._sums.positives:
+            self._sums = self._sums._replace(negatives=negatives, positives=positives)
+        return _Waiting(first, second)
+
+    def _settle(self, waiting: _Waiting) -> None:
+        negatives = settled(self._sums.negatives, waiting.negatives)
+        positives = settled(self._sums.positives, waiting.positives)
+        self._sums = self._sums._replace(negatives=negatives, positives=positives)
 
     def learn(
         self,
@@ -215,22 +232,26 @@ class Window:
 
         `clocks` are those of the learner after each event, ascending, NaN while unknown.
         """
-        self.reserve(self.events + len(y))
-        self._room_for(len(y))
-        _learn(self.arrays, self._sums, self.size, self._age, scores, probabilities, y, decisions, clocks)
+        n = len(y)
+        held = self.events - int(self.arrays.span[0])
+        self.reserve(self.events + n)
+        waiting = self._open(n, n if self.seconds is None else held + n)
+        _learn(self.arrays, self._sums, waiting, self.size, self._age, scores, probabilities, y, decisions, clocks)
+        if n > FEW:
+            self._settle(waiting)
 
     def advance(self, clock: float) -> None:
         """The clock stands at `clock` (NaN: unknown): events that are too old leave."""
         if self.seconds is not None:
-            _advance(self.arrays, self._sums, self.size, self._age, float(clock))
+            _advance(self.arrays, self._sums, _AT_ONCE, self.size, self._age, float(clock))
 
     def correct(self, number: int, label: int) -> None:
         """The event of that number has the label 0 or 1, as if from the start. Nothing changes once it has left."""
         state = self.arrays
         slot = number % self.size
         if state.span[0] <= number < state.span[1] and state.labels[slot] != label:
-            self._room_for(1)
-            _relabel(state, self._sums, slot, label)
+            waiting = self._open(1, 1)
+            _relabel(state, self._sums, waiting, slot, label)
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """The arrays of the state."""

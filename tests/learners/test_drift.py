@@ -435,3 +435,20 @@ def test_a_restore_with_a_full_ring_has_room_for_what_comes() -> None:
     assert values(again._negatives).tolist() == np.sort(again.arrays.scores).tolist()
     blocks = again._negatives
     assert int(blocks.used[0]) < len(blocks.sizes)
+
+
+@pytest.mark.parametrize("share", [0.005, 0.3])
+@pytest.mark.parametrize("digits", [9, 0])
+def test_placements_are_the_same_whether_negatives_wait_or_not(share: float, digits: int) -> None:
+    random = np.random.default_rng(6)
+    events = drawn(0.8, 14_000, random, share=share, digits=digits)
+    events.scores[::40], events.scores[1::40], events.scores[2::40] = -0.0, np.inf, -np.inf
+    single, together = Drift(), Drift()
+    edges = [0, 30, 5000, 5100, 5124, 9000, 14_000]
+    for start, stop in pairwise(edges):
+        go_on(together, events.part(start, stop), start)
+        for i in range(start, stop, 7):  # so few that none waits
+            go_on(single, events.part(i, min(i + 7, stop)), i)
+        assert same(single, together)
+        assert values(single._negatives).tobytes() == values(together._negatives).tobytes()
+    assert single.arrays.placements[0] > 0

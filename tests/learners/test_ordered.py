@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners import ordered
+from learners.jit import kernel
 
 
 def members(held: ordered.Ordered) -> list[float]:
@@ -130,3 +131,109 @@ def test_selecting_while_members_come_and_go():
             assert ordered.select(held, rank) == model[rank]
             below, upto = ordered.counts(held, model[rank])
             assert below <= rank < upto
+
+
+@kernel
+def entered(held, waiting, x):
+    ordered.enter(held, waiting, x)
+
+
+@kernel
+def left(held, waiting, x):
+    ordered.leave(held, waiting, x)
+
+
+def exchanged(held: ordered.Ordered, come: np.ndarray, gone: np.ndarray) -> ordered.Ordered:
+    """With `come` and without `gone`, after they have waited for it if they are not few."""
+    held, waiting = ordered.opened(held, len(come), len(gone))
+    for x in come:
+        entered(held, waiting, x)
+    for x in gone:
+        left(held, waiting, x)
+    return ordered.settled(held, waiting)
+
+
+@pytest.fixture(params=["one by one", "by a pass", "by what is cheaper"])
+def way(request, monkeypatch):
+    """How what waited is worked in."""
+    if request.param != "by what is cheaper":
+        monkeypatch.setattr(ordered, "_PER_MOVE", 0 if request.param == "one by one" else 10**9)
+
+
+DRAWN = {
+    "distinct": lambda rng, n: rng.normal(size=n),
+    "heavy ties": lambda rng, n: rng.integers(0, 7, n) / 7.0,
+    "all equal": lambda rng, n: rng.choice([2.5], n),
+    "zeros": lambda rng, n: rng.choice([-0.0, 0.0, -5e-324, 5e-324], n),
+    "infinite": lambda rng, n: rng.choice([-np.inf, -1e308, 0.5, 1e308, np.inf], n),
+}
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("kind", DRAWN)
+@pytest.mark.parametrize("n", [0, 1, 383, 384, 385, 768, 3000])
+def test_many_that_come_and_go_leave_what_numpy_sorts(n, kind):
+    rng = np.random.default_rng(n)
+    model = np.sort(DRAWN[kind](rng, n))
+    held = ordered.packed(model)
+    for more, less in [(25, 0), (700, 90), (30, 700), (385, 385), (26, 26), (1, 1)]:
+        come = DRAWN[kind](rng, more)
+        together = rng.permutation(np.concatenate([model, come]))  # what comes may go along with the rest
+        gone, model = together[:less], np.sort(together[less:])
+        held = exchanged(held, come, gone)
+        check(held, model.tolist(), [*come[:9], *gone[:9], -np.inf, 0.0, np.inf])
+    assert not np.signbit(ordered.values(held)[model == 0.0]).any()
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("kind", DRAWN)
+@pytest.mark.parametrize("n", [1, 500, 3000])
+def test_all_that_was_goes(n, kind):
+    rng = np.random.default_rng(n)
+    old, come = DRAWN[kind](rng, n), DRAWN[kind](rng, 600)
+    check(exchanged(ordered.packed(np.sort(old)), come, old), np.sort(come).tolist(), [0.0, 2.5])
+    check(exchanged(ordered.packed(np.sort(old)), come, np.concatenate([come, old])), [], [0.0])
+    check(exchanged(ordered.packed(np.sort(old)), come, come), np.sort(old).tolist(), [0.0, 2.5])
+
+
+@pytest.mark.parametrize("kind", DRAWN)
+def test_members_come_and_go_singly_between_passes(kind, monkeypatch):
+    monkeypatch.setattr(ordered, "_PER_MOVE", 10**9)
+    rng = np.random.default_rng(3)
+    held, model = ordered.empty(), np.empty(0)
+    for round_ in range(12):
+        come = DRAWN[kind](rng, 400)
+        held = exchanged(held, come, model[::3])
+        model = np.delete(np.concatenate([model, come]), np.s_[: len(model) : 3])
+        for x in DRAWN[kind](rng, 150):
+            held = ordered.reserved(held, 1)
+            ordered.add(held, x)
+            model = np.append(model, x)
+        for x in model[: 60 * round_]:
+            ordered.remove(held, x)
+        model = rng.permutation(model[60 * round_ :])
+        check(held, np.sort(model).tolist(), model[:20].tolist())
+
+
+@pytest.mark.parametrize("kind", DRAWN)
+def test_what_waits_can_be_counted_in(kind):
+    rng = np.random.default_rng(8)
+    old, come = DRAWN[kind](rng, 900), DRAWN[kind](rng, 300)
+    held, waiting = ordered.opened(ordered.packed(np.sort(old)), 300, 300)
+    for i in range(300):
+        entered(held, waiting, come[i])
+        left(held, waiting, old[i])
+        if i % 29 == 0:
+            model = np.sort(np.concatenate([old[i + 1 :], come[: i + 1]])).tolist()
+            for x in (come[i], old[i], -np.inf, 0.0, np.inf):
+                both = np.array(ordered.counts(held, x)) + ordered.awaited(waiting, x)
+                assert tuple(both) == (bisect.bisect_left(model, x), bisect.bisect_right(model, x))
+
+
+def test_few_are_made_at_once():
+    held, waiting = ordered.opened(ordered.empty(), ordered.FEW, 0)
+    assert waiting is ordered.AT_ONCE
+    for x in range(ordered.FEW):
+        entered(held, waiting, float(x))
+    assert members(held) == [float(x) for x in range(ordered.FEW)]
+    assert ordered.settled(held, waiting) is held

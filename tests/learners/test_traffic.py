@@ -462,3 +462,27 @@ def test_a_state_that_is_not_refused_goes_on(data: st.DataObject) -> None:
     for scope in ("window", "since_start"):
         json.dumps(traffic.view().figures(scope), allow_nan=False)  # type: ignore[arg-type]
     assert list(traffic.problems(traffic.state())) == []
+
+
+@pytest.mark.parametrize(("size", "seconds"), [(5, None), (300, None), (300, 100.0), (2000, 700.0)])
+@pytest.mark.parametrize("known", [0.0, 0.1, 1.0])
+def test_delays_are_the_same_whether_they_wait_or_not(size: int, seconds: float | None, known: float) -> None:
+    random = np.random.default_rng(size)
+    n = 3000
+    clocks = np.cumsum(random.exponential(size=n)) + np.repeat([0.0, 1e6], [1800, n - 1800])  # then all before has left
+    delays = np.where(random.random(n) < known, np.round(random.exponential(9.0, n), 1), math.nan)
+    late, hashes = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.uint64)
+    single, together = Traffic(size, seconds), Traffic(size, seconds)
+    single.tick(clocks)
+    together.tick(clocks)
+    for start, stop in pairwise([0, 26, 1200, 1224, 1700, 2100, n]):
+        for traffic, step in ((together, stop - start), (single, 1)):
+            for i in range(start, stop, step):
+                cut = slice(i, i + step)
+                traffic.learn(clocks[cut], delays[cut], hashes[cut], late[cut])
+        assert same(single, together)
+        assert single.view().figures("window") == together.view().figures("window")
+        first, last = single.arrays.span.tolist()
+        inside = delays[first:last][~np.isnan(delays[first:last])]
+        median = together.view().figures("window")[0]["label_delay_median"]
+        assert median == (pytest.approx(np.median(inside), rel=1e-12) if len(inside) else None)

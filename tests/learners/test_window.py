@@ -299,3 +299,31 @@ def test_the_scores_of_a_class_come_in_order() -> None:
     held = events.part(2000, 5000)
     assert values(window.view().negatives).tolist() == np.sort(held.scores[held.y < 0]).tolist()
     assert values(window.view().frozen().positives).tolist() == np.sort(held.scores[held.y > 0]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("size", "seconds", "share"),
+    [(900, None, 0.3), (900, None, 0.0), (900, None, 1.0), (7, None, 0.5), (900, 400.0, 0.3), (50, 30.0, 0.02)],
+)
+@pytest.mark.parametrize("levels", [0, 3])
+def test_many_at_once_are_as_one_by_one(size: int, seconds: float | None, share: float, levels: int) -> None:
+    """Whether scores wait to be worked in or not: also those that come and go in one call, and all that were."""
+    n = 4000
+    events = stream(n, seed=size, share=share, levels=levels, clocked=1.0)
+    events.clocks[2100:] += 1e6  # with `seconds` nothing of before is left
+    events.scores[::50], events.scores[7::50], events.scores[9::50] = -0.0, np.inf, -np.inf
+    events.scores[11::50] = np.nan
+    single, together = Window(size, seconds), Window(size, seconds)
+    for start, stop in pairwise([0, 1, 40, 300, 1200, 1210, 1300, 3500, 3530, n]):
+        feed(together, events.part(start, stop))
+        for i in range(start, stop):
+            feed(single, events.part(i, i + 1))
+        for name, array in single.state().items():
+            assert array.tobytes() == together.state()[name].tobytes()
+        one, other = single.view(), together.view()
+        assert values(one.negatives).tobytes() == values(other.negatives).tobytes()
+        assert values(one.positives).tobytes() == values(other.positives).tobytes()
+        assert one.figures(SETTINGS) == other.figures(SETTINGS)
+        first, last = single.arrays.span.tolist()
+        held = np.nan_to_num(events.scores[first:last], posinf=np.inf, neginf=-np.inf)
+        assert values(other.positives).tolist() == np.sort(held[events.y[first:last] > 0]).tolist()
