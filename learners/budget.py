@@ -55,7 +55,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Counts, Matrix, Vector, exp, sigmoid
-from learners.jit import kernel
+from learners.jit import inlined, kernel
 from learners.objectives import BINS, REACH
 from learners.ranges import MAX_COUNT, Issues, counters, outside
 
@@ -200,7 +200,7 @@ def present(clock, unit):  # type: ignore[no-untyped-def]
     return slot, clock + 0.999 * max((slot + 1.0) / SLOTS - gone, 0.0) * unit
 
 
-@kernel
+@inlined
 def record(clock, spent, opening, traffic, credit, slot, unit, rate, alert):  # type: ignore[no-untyped-def]
     """Account for an event decided now, in this slot; 1 for an alert. `rate`: a share of all events, or 0."""
     if spent[0] == 0 and not math.isnan(clock[0]):

@@ -45,7 +45,7 @@ import functools
 import numpy as np
 
 from learners.arrays import Vector, sigmoid
-from learners.jit import kernel
+from learners.jit import inlined, kernel
 
 __all__ = [
     "ACCURACY",
@@ -81,7 +81,7 @@ def edges() -> Vector:
     return lowest
 
 
-@kernel
+@inlined
 def place(edges, p):  # type: ignore[no-untyped-def]
     """The bin of a probability: the last edge at or below it."""
     low, high = 0, edges.shape[0]  # it is in [low, high)
@@ -94,7 +94,7 @@ def place(edges, p):  # type: ignore[no-untyped-def]
     return low
 
 
-@kernel
+@inlined
 def memory_of(memory, events):  # type: ignore[no-untyped-def]
     """Events after which one counts 1/e, when so many were met; infinite where `memory` is."""
     return memory if memory == np.inf else min(memory, max(_YOUNG, _SHARE * events))

@@ -14,7 +14,7 @@ import numpy as np
 
 from learners import stages
 from learners.budget import EVERY, Account, allowed, lookback, present, quantile, record, tick
-from learners.jit import kernel
+from learners.jit import inlined, kernel
 from learners.objectives import ACCURACY, BINS, FPR, RECALL, led, memory_of, place, relaxed, search
 
 __all__ = ["BUDGET", "COST", "FIXED", "FOFO", "OFO", "Rule", "decide", "learn", "look", "refresh", "say"]
@@ -41,7 +41,7 @@ class Rule(NamedTuple):
     rate: float  # 0: no such budget
 
 
-@kernel
+@inlined
 def _reached(seen, called):  # type: ignore[no-untyped-def]
     """Half of the F that f1-ofo has reached."""
     calls = seen[1] + called[0]
@@ -75,7 +75,7 @@ def refresh(rule, state, edges):  # type: ignore[no-untyped-def]
         live[0] = search(rule.kind, aim, state.bins, edges)
 
 
-@kernel
+@inlined
 def say(kind, false_positive, false_negative, live, p, cost):  # type: ignore[no-untyped-def]
     """(threshold, decision) of an event by these three of a `Rule`, while `live` is the threshold."""
     if kind == COST:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 
-from learners.jit import kernel
+from learners.jit import inlined, kernel
 
 __all__ = ["advance", "stages"]
 
@@ -56,7 +56,7 @@ def stages(n):  # type: ignore[no-untyped-def]
     return m, n // m
 
 
-@kernel
+@inlined
 def advance(seen, mean, theta, centre, radius, block, stage, p, kappa):  # type: ignore[no-untyped-def]
     """A step of FOFO, after the event was counted in `seen`; `kappa` is 0 with a horizon."""
     pi = seen[1] / (seen[0] + seen[1])
