@@ -29,11 +29,11 @@ from learners.scorer import View
 from service.codec import unpack_snapshot
 from service.errors import Damaged, Invalid, QueueFull, ServiceError, SourceGap, StoreUnavailable, UnknownSnapshot
 from service.fits import Fits
-from service.logged import LARGE, Logged, settle
+from service.logged import Logged, settle
 from service.node import Node
 from service.serving import Labelled, Serving
 from service.store import Entry, SnapshotInfo
-from service.work import Pace, numbers_of, size_of
+from service.work import LARGE, Pace, numbers_of, size_of
 
 __all__ = ["Hosted", "Learnt"]
 
@@ -101,6 +101,11 @@ class Hosted(Logged[Learner, View]):
         limit = self.node.settings.queue_bytes
         if self.queued_bytes and self.queued_bytes + size > limit:
             raise QueueFull(f"{self.queued_events} events wait already; try again in a moment")
+        return await self._queued(batch, size)
+
+    async def _queued(self, batch: Batch, size: int) -> Learnt:
+        """As `update`, whatever waits already."""
+        self._check()
         done: asyncio.Future[Learnt] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Update(batch, size, done))
         self._wake.set()
@@ -120,7 +125,9 @@ class Hosted(Logged[Learner, View]):
     async def label(self, events: Labelled) -> Learnt:
         """As `update`, with events among them that carry no features but the id of one that was served.
 
-        Many of these become several records: what was served is read back in steps of a bounded size.
+        Many of these become several records: what was served is read back in steps of a bounded size. `QueueFull` is
+        raised before the first only, so that it always means that nothing was taken: the queue may go over its bound
+        by one record of each request that is under way.
         """
         self._check()
         n = len(events.labels)
@@ -129,7 +136,7 @@ class Hosted(Logged[Learner, View]):
         expired: list[NDArray[np.bool_]] = []
         for start in range(0, n, step):
             batch, late = await self.serving.joined(events.part(start, start + step) if step < n else events)
-            learnt.append(await self.update(batch))
+            learnt.append(await (self._queued(batch, size_of(batch)) if learnt else self.update(batch)))
             expired.append(late)
             await self.serving.labelled(batch, learnt[-1].outcome)
         outcome = joined([one.outcome for one in learnt])

@@ -20,13 +20,11 @@ from service import replies, wire
 from service.errors import Invalid
 from service.hosted import Hosted, Learnt
 from service.serving import Events, Labelled
+from service.work import apart
 
-__all__ = ["JSON", "Coding", "Operation", "answer"]
+__all__ = ["JSON", "Coding", "Operation", "answer", "labelled", "told"]
 
 Operation = Literal["update", "predict", "labels"]
-
-_LARGE = 2**18  # bytes of a body from which on a thread decodes it, so that the others' requests go on
-_apart = asyncio.to_thread
 
 
 class Coding(NamedTuple):
@@ -55,9 +53,8 @@ async def answer(
 ) -> bytes:
     """The reply to a body. Raises `ServiceError`; `explain`: contributions to give to each score of a predict."""
     config = learner.learner.config
-    large = len(body) >= _LARGE
     if operation == "predict":
-        events, carried = await _apart(read.decode_events, body, config) if large else read.decode_events(body, config)
+        events, carried = await apart(len(body), read.decode_events, body, config)
         explained, at = None, None
         if explain is not None:
             # frozen, so that the sums are those of the very scores that are served
@@ -70,14 +67,20 @@ async def answer(
             "remembered": said.remembered,
             "stale_seconds": learner.node.stale_seconds,
         }
-        told = said.scores, events.ids, head, explained
-        return await _apart(write.encode_scores, *told) if large else write.encode_scores(*told)
+        return await apart(len(body), write.encode_scores, said.scores, events.ids, head, explained)
+    came = await labelled(learner, operation, body, read)
+    return await told(await learner.label(came), came, len(body), write)
+
+
+async def labelled(learner: Hosted, operation: Operation, body: bytes, read: Coding) -> Labelled:
+    """The labelled events of the body of an update, or of labels. Raises `ServiceError`."""
     decode = read.decode_update if operation == "update" else read.decode_labels
-    labelled = await _apart(decode, body, config) if large else decode(body, config)
-    learnt = await learner.label(labelled)
-    if large:
-        return await _apart(write.encode_learnt, learnt, labelled.ids)
-    return write.encode_learnt(learnt, labelled.ids)
+    return await apart(len(body), decode, body, learner.learner.config)
+
+
+async def told(learnt: Learnt, events: Labelled, size: int, write: Coding) -> bytes:
+    """The reply to labelled events that came in a body of so many bytes."""
+    return await apart(size, write.encode_learnt, learnt, events.ids)
 
 
 async def _explained(view: View, carried: Any, most: int) -> list[Explanation]:

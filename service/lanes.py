@@ -20,14 +20,13 @@ import numpy as np
 from service.errors import BadBody, Invalid, ServiceError
 from service.frames import Request, joint
 from service.hosted import Hosted
-from service.hot import answer
+from service.hot import answer, labelled, told
 from service.joining import Part
 from service.serving import Labelled
 
 __all__ = ["Lane", "Owner"]
 
 _JOINED = 2**17  # bytes of messages that are made one body
-_LARGE = 2**18  # bytes of a body from which on a thread decodes it
 
 
 class Owner(Protocol):
@@ -118,20 +117,17 @@ class Lane:
                 await self._landed()
                 await self._owner.reply(requests, await _predicted(learner, requests))
                 return
-            coding = first.form.coding
-            decode = coding.decode_update if first.operation == "update" else coding.decode_labels
+            assert first.operation is not None  # or there would be an error
             body = joint(requests)
-            config = learner.learner.config
-            large = len(body) >= _LARGE
-            labelled = await asyncio.to_thread(decode, body, config) if large else decode(body, config)
-            plain = bool(labelled.carried.all())
+            events = await labelled(learner, first.operation, body, first.form.coding)
+            plain = bool(events.carried.all())
             if not plain:
                 await self._landed()
             held = False  # from here on the task holds it
         finally:
             if held:
                 learner.let_go()
-        self._last = self._begun(self._learnt(learner, requests, labelled, large, self._last))
+        self._last = self._begun(self._learnt(learner, requests, events, len(body), self._last))
         if not plain:
             await self._landed()
 
@@ -139,16 +135,14 @@ class Lane:
         self,
         learner: Hosted,
         requests: Sequence[Request],
-        labelled: Labelled,
-        large: bool,
+        events: Labelled,
+        size: int,
         before: asyncio.Task[None] | None,
     ) -> None:
-        """Learn, let go of the learner, and answer after those before."""
-        encode = requests[0].form.coding.encode_learnt
+        """Learn what came in a body of so many bytes, let go of the learner, and answer after those before."""
         failure = None
         try:
-            learnt = await learner.label(labelled)
-            reply = await asyncio.to_thread(encode, learnt, labelled.ids) if large else encode(learnt, labelled.ids)
+            reply = await told(await learner.label(events), events, size, requests[0].form.coding)
         except ServiceError as error:
             failure = error
         finally:

@@ -31,14 +31,14 @@ from service.errors import BehindLog, Damaged, LearnerGone, ServiceError, TooLar
 from service.node import Node
 from service.snapshots import Snapshots
 from service.store import Entry, SnapshotInfo
+from service.work import LARGE
 
-__all__ = ["LARGE", "Logged", "Machine", "Waiting", "settle"]
+__all__ = ["Logged", "Machine", "Waiting", "settle"]
 
 logger = logging.getLogger("rarestream.log")
 
 _READ_ENTRIES = 256  # per page while catching up
 _LAST_SECONDS = 5.0  # that a stop waits for what is being applied
-LARGE = 2**18  # bytes of a record from which on it is packed by a thread
 
 
 class Machine(Protocol):

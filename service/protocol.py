@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode
 from websockets.http11 import Request
 from websockets.protocol import State
 
@@ -102,6 +103,25 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         """What came is no frame, or too large a one. The messages before it have come all the same."""
         self.handle_events()
         super().handle_parser_exception()
+
+    def send_receive_event_to_app(self) -> None:
+        """A message is whole. A text that is none is the client's fault; uvicorn would log it as an error of ours."""
+        if self.curr_msg_data_type != "text" or self.close_sent:
+            super().send_receive_event_to_app()
+            return
+        data = b"".join(self.frames)
+        self.frames = []
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as error:
+            if self.conn.state is State.OPEN:  # else the client, or we, have begun to close it further on in what came
+                self.conn.send_close(CloseCode.INVALID_DATA, f"the text is not UTF-8 from byte {error.start} on")
+                self.handle_parser_exception()
+            return
+        self.queue.put_nowait({"type": "websocket.receive", "text": text})
+        if not self.read_paused:  # until the application has taken it
+            self.read_paused = True
+            self.transport.pause_reading()
 
     def keepalive_timeout(self) -> None:
         """No pong came in time."""

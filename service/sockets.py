@@ -13,7 +13,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Iterable, Sequence
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 from starlette.applications import Starlette
@@ -26,6 +26,7 @@ from service.errors import Invalid, LearnerGone, QueueFull, ServiceError, Unknow
 from service.frames import BINARY, Request, read
 from service.hosted import Hosted
 from service.lanes import Lane
+from service.names import check_name, check_parameters
 from service.protocol import EXTENSION, Transport
 
 __all__ = ["NO_LEARNER", "Connection", "Connections", "Sockets"]
@@ -65,7 +66,9 @@ class Sockets:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
-        found = _PATH.fullmatch(scope["path"]) if scope["type"] == "websocket" else None
+        found = None
+        if scope["type"] == "websocket":
+            found = _PATH.fullmatch(scope["path"].removeprefix(scope.get("root_path", "")))
         if found is None:
             await self.app(scope, receive, send)
         else:
@@ -84,6 +87,7 @@ class Connection:
         self._connections: Connections = application.state.websockets
         self._bodies: Bodies = application.state.bodies
         self._headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
+        self._query: bytes = scope.get("query_string", b"")
         self._transport: Transport | None = scope.get("extensions", {}).get(EXTENSION)
         self._receive = receive
         self._send = send
@@ -122,8 +126,8 @@ class Connection:
                     await self._take(message["bytes"] if text is None else text)
             self._over = self._leaving = True
             await self._idle()
-            self._bodies.bytes -= self._held  # of messages that an error of ours has left without an answer
         finally:
+            self._release(self._held)  # of messages that an error of ours has left without an answer
             watch.cancel()
             self._connections.open.discard(self)
 
@@ -133,6 +137,11 @@ class Connection:
             return _AWAY, "this node stops"
         if len(self._connections.open) >= self._settings.ws_connections:
             return _LATER, f"{len(self._connections.open)} websockets are open, this node's limit"
+        try:
+            check_parameters(dict(parse_qsl(self._query.decode("latin-1"), keep_blank_values=True)), ())
+        except Invalid as error:
+            where, detail = error.problems[0]
+            return _VIOLATION, f"{where} {detail}"
         if self._name is not None:
             try:
                 self._engine.check(self._name)
@@ -186,6 +195,12 @@ class Connection:
             name = request.learner
             if name is None:
                 request.refused(_invalid("/learner", "is missing; expected a name"))
+            elif name not in self._lanes:
+                try:
+                    check_name(name)
+                except Invalid as error:
+                    request.refused(_invalid("/learner", error.problems[0].detail))
+                    name = None
         elif request.learner is not None:
             request.refused(_invalid("/learner", "is not a member here; the path names the learner"))
         lane = self._lanes.get(name) if name is not None else None
@@ -214,8 +229,13 @@ class Connection:
         self._unanswered -= len(requests)
         for request in requests:
             self._seqs.discard(request.seq)
-            self._bodies.bytes -= request.size
-            self._held -= request.size
+            self._release(request.size)
+
+    def _release(self, size: int) -> None:
+        """So many bytes of messages are done with: those that are held, of which there are none after the end."""
+        size = min(size, self._held)
+        self._held -= size
+        self._bodies.bytes -= size
 
     async def refuse(self, requests: Sequence[Request], error: ServiceError) -> None:
         """Answer requests of one form with an error."""
@@ -267,7 +287,12 @@ def _same_origin(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Whether it is no browser that connects, or one on a page of ours: scripts of other pages must not."""
     found = dict(headers)
     origin = found.get(b"origin")
-    return origin is None or urlsplit(origin.decode("latin-1")).netloc.encode() == found.get(b"host")
+    if origin is None:
+        return True
+    try:
+        return urlsplit(origin.decode("latin-1")).netloc.encode() == found.get(b"host")
+    except ValueError:  # it is no URL
+        return False
 
 
 def _invalid(where: str, detail: str) -> Invalid:

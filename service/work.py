@@ -1,11 +1,25 @@
-"""How much a batch is, in memory and in work, and how long such work has taken lately."""
+"""How much a batch is, in memory and in work, and how long such work has taken lately; what a thread does instead."""
 
 from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar, TypeVarTuple
 
 from learners.arrays import Sparse
 from learners.batch import Batch, Outcome
 
-__all__ = ["Pace", "numbers_of", "size_of"]
+__all__ = ["LARGE", "Pace", "apart", "numbers_of", "size_of"]
+
+Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
+
+LARGE = 2**18  # bytes of a body or a record from which on a thread reads and writes it, so that others go on meanwhile
+
+
+async def apart(size: int, call: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+    """What a call gives that reads or writes about so many bytes, made in a thread where these are many."""
+    return await asyncio.to_thread(call, *arguments) if size >= LARGE else call(*arguments)
 
 
 def size_of(batch: Batch) -> int:

@@ -90,7 +90,7 @@ class AsyncClient:
     async def _send(self, request: Request) -> Response | Failure:
         try:
             response = await self._http.request(**self._connection.arguments(request))
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             return failed(error)
         return Response(response.status_code, response.headers, response.content)
 

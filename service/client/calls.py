@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from service.client.columns import Batch, Bounds, Columns, Source, labelled, served
+from service.client.columns import Batch, Bounds, Columns, Source, checked_source, labelled, served
 from service.client.errors import ClientError, Unanswered, Unreachable, error_of
 from service.client.replies import (
     Document,
@@ -128,9 +128,7 @@ class Calls:
 
     def delete(self, name: str) -> Call[None]:
         """Delete a learner. That there is none any more is what a repeat finds."""
-        response, repeats = yield from self._exchange(Request("DELETE", _path(name)), missing=True)
-        if response.status == 404 and repeats == 0:
-            raise error_of(response.status, response.headers, response.body)
+        yield from self._exchange(Request("DELETE", _path(name)), deleting=True)
 
     def change(self, name: str, settings: Mapping[str, Any]) -> Call[Document]:
         """Change settings."""
@@ -162,7 +160,7 @@ class Calls:
         operation = "labels" if columns.features is None else "update"
 
         def tell(response: Response, start: int, stop: int, repeats: int) -> None:
-            told(updated(response.body, columns.ids and columns.ids[start:stop], repeats))
+            told(updated(response.body, stop - start, columns.ids and columns.ids[start:stop], repeats))
 
         yield from self._in_parts(columns, _path(name, operation), columns.repeatable, tell)
 
@@ -171,7 +169,11 @@ class Calls:
         columns = served(X, ids, times)
         path = _path(name, "predict") + ("" if explain is None else f"?explain={explain}")
         parts: list[Predicted] = []
-        yield from self._in_parts(columns, path, True, lambda response, *_: parts.append(predicted(response.body)))
+
+        def tell(response: Response, start: int, stop: int, _: int) -> None:
+            parts.append(predicted(response.body, stop - start))
+
+        yield from self._in_parts(columns, path, True, tell)
         return parts[0] if len(parts) == 1 else join_predicted(parts)
 
     # Requests
@@ -198,18 +200,23 @@ class Calls:
         response, _ = yield from self._exchange(request)
         return document(response.body)
 
-    def _exchange(self, request: Request, missing: bool = False) -> Call[tuple[Response, int]]:
-        """The answer to a request and how often it was sent again; `missing`: 404 is an answer, too."""
+    def _exchange(self, request: Request, deleting: bool = False) -> Call[tuple[Response, int]]:
+        """The answer to a request and how often it was sent again.
+
+        `deleting`: 404 is one, too, after an attempt that may have been carried out.
+        """
         retries = self._retries
         failing_since: float | None = None
         bound = retries.first
         repeats = 0
+        deleted = False  # perhaps
         while True:
             answer = yield request
-            if isinstance(answer, Response) and (200 <= answer.status < 300 or (missing and answer.status == 404)):
+            if isinstance(answer, Response) and (200 <= answer.status < 300 or (deleted and answer.status == 404)):
                 return answer, repeats
             assert answer is not None
             error = _error(answer)
+            deleted = deleted or (deleting and isinstance(error, Unanswered))
             if not _passes(error, request.repeatable):
                 raise error
             now = retries.clock()
@@ -239,7 +246,7 @@ class Upload:
         self._calls = calls
         self._name = name
         self._ids = ids
-        self._source = source
+        self._source = checked_source(source)
         self._progress = progress
 
     def send(self, batch: Batch | tuple[Any, ...]) -> Call[None]:

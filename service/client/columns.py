@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from service.client.replies import Ids
 
-__all__ = ["DEFAULT_BOUNDS", "Batch", "Bounds", "Columns", "Part", "Source", "labelled", "served"]
+__all__ = ["DEFAULT_BOUNDS", "Batch", "Bounds", "Columns", "Part", "Source", "checked_source", "labelled", "served"]
 
 Source = tuple[str, int]  # name, and the number of the first event in it
 
@@ -104,6 +104,11 @@ class _Csr(_Features):
 class _Events(_Features):
     events: Sequence[Mapping[str, Any]]  # by event; what an event does not name is null, which means the same
 
+    def __post_init__(self) -> None:
+        for i, event in enumerate(self.events):
+            if not isinstance(event, Mapping):
+                raise ValueError(f"X[{i}] is a {type(event).__name__}; expected named features, as X[0] has")
+
     def __len__(self) -> int:
         return len(self.events)
 
@@ -150,7 +155,10 @@ class Columns:
         members |= {name: _column(column[start:stop]) for name, column in self.columns.items()}
         if self.source is not None:
             members["source"] = {"name": self.source[0], "offset": self.source[1] + start}
-        return _encoder.encode({**more, **members})
+        try:
+            return _encoder.encode({**more, **members})
+        except OverflowError as error:
+            raise ValueError(f"a number is too large to be sent: {error}") from None
 
     def parts(self, bounds: Bounds) -> Iterator[Part]:
         """Bodies of at most `bounds`, but of at least one event. Each is encoded when it is asked for."""
@@ -174,11 +182,21 @@ def labelled(batch: Batch, source: Source | None = None) -> Columns:
     columns = _columns(batch.X, batch.ids, batch.times, len(batch.y))
     if columns.features is None and source is not None:
         raise ValueError("labels by id alone carry no source: their ids tell a repeat")
-    columns.source = source
+    columns.source = checked_source(source)
     columns.columns["labels"] = _labels(batch.y)
     if batch.weights is not None:
         columns.columns["weights"] = _numbers(batch.weights)
     return _fitting(columns)
+
+
+def checked_source(source: Any) -> Source | None:
+    """The source, if there is one: a name and a whole number. Raises ValueError where it is something else."""
+    match source:
+        case None:
+            return None
+        case (str(name), int() | np.integer() as offset) if not isinstance(offset, bool):
+            return name, int(offset)
+    raise ValueError(f"source is {source!r}; expected a name and the number of the first event, as ('file', 0)")
 
 
 def served(X: Any, ids: Any, times: Any) -> Columns:
@@ -301,7 +319,7 @@ def _plain(value: Any) -> Any:
     """A NumPy number or string among Python's."""
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"a {type(value).__name__} cannot be sent: {value!r}")
+    raise ValueError(f"a {type(value).__name__} cannot be sent: {value!r}")
 
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=_plain)

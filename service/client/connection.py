@@ -83,8 +83,8 @@ class Connection:
         return f"ws{self._url.removeprefix('http')}/v1/learners/{quote(name, safe='')}/ws", options
 
 
-def failed(error: httpx.TransportError) -> Failure:
-    """There is no answer: whether anything was sent."""
+def failed(error: httpx.RequestError) -> Failure:
+    """There is no answer, or none that can be read: whether anything was sent."""
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     if isinstance(error, _NOT_SENT):
         return Failure(False, f"the service cannot be reached ({what})")

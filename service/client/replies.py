@@ -130,10 +130,13 @@ _updated_decoder = msgspec.msgpack.Decoder(_Updated)
 _predicted_decoder = msgspec.msgpack.Decoder(_Predicted)
 
 
-def updated(body: bytes | memoryview, ids: Ids | None, repeats: int) -> Updated:
-    """The reply to labelled events. Raises `Unanswered` where it is not one."""
+def updated(body: bytes | memoryview, count: int, ids: Ids | None, repeats: int) -> Updated:
+    """The reply to so many labelled events. Raises `Unanswered` where it is not one."""
     try:
         reply = _updated_decoder.decode(body)
+        status = _array(reply.status, count)
+        if count and status.min() < 0:  # an index from the end, to NumPy
+            raise ValueError(f"a status is {status.min()}; expected 0 to {len(reply.statuses) - 1}")
         return Updated(
             reply.applied,
             reply.duplicate,
@@ -142,12 +145,12 @@ def updated(body: bytes | memoryview, ids: Ids | None, repeats: int) -> Updated:
             reply.expired,
             reply.position,
             reply.class_counts,
-            np.array(reply.statuses)[_array(reply.status)],
-            _array(reply.scores),
-            _optional(reply.probabilities),
-            _optional(reply.thresholds),
-            _optional(reply.decisions),
-            _optional(reply.ranks),
+            np.array(reply.statuses)[status],
+            _array(reply.scores, count),
+            _optional(reply.probabilities, count),
+            _optional(reply.thresholds, count),
+            _optional(reply.decisions, count),
+            _optional(reply.ranks, count),
             ids,
             repeats,
         )
@@ -155,21 +158,23 @@ def updated(body: bytes | memoryview, ids: Ids | None, repeats: int) -> Updated:
         raise _strange(error) from None
 
 
-def predicted(body: bytes | memoryview) -> Predicted:
-    """The reply to a predict. Raises `Unanswered` where it is not one."""
+def predicted(body: bytes | memoryview, count: int) -> Predicted:
+    """The reply to a predict of so many events. Raises `Unanswered` where it is not one."""
     try:
         reply = _predicted_decoder.decode(body)
         explanations = reply.explanations
+        if explanations is not None and len(explanations) != count:
+            raise ValueError(f"{len(explanations)} explanations of {count} events")
         return Predicted(
             reply.position,
             reply.ready,
             reply.remembered,
             reply.stale_seconds,
-            _array(reply.scores),
-            _optional(reply.probabilities),
-            _optional(reply.thresholds),
-            _optional(reply.labels),
-            _optional(reply.ranks),
+            _array(reply.scores, count),
+            _optional(reply.probabilities, count),
+            _optional(reply.thresholds, count),
+            _optional(reply.labels, count),
+            _optional(reply.ranks, count),
             None if explanations is None else tuple(_explanation(one) for one in explanations),
         )
     except (msgspec.MsgspecError, ValueError) as error:
@@ -223,14 +228,17 @@ def join_predicted(parts: Sequence[Predicted]) -> Predicted:
     )
 
 
-def _array(told: _Array) -> NDArray[Any]:
-    """A copy, which the caller may write to."""
+def _array(told: _Array, count: int) -> NDArray[Any]:
+    """A copy, which the caller may write to. Raises ValueError where it has not an entry for each event."""
     dtype = np.dtype(told.dtype)
-    return np.frombuffer(told.data, dtype.newbyteorder("<")).astype(dtype).reshape(told.shape)
+    column = np.frombuffer(told.data, dtype.newbyteorder("<")).astype(dtype).reshape(told.shape)
+    if len(column) != count:
+        raise ValueError(f"a column has {len(column)} entries for {count} events")
+    return column
 
 
-def _optional(told: _Array | None) -> NDArray[Any] | None:
-    return None if told is None else _array(told)
+def _optional(told: _Array | None, count: int) -> NDArray[Any] | None:
+    return None if told is None else _array(told, count)
 
 
 def _joined(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:

@@ -109,12 +109,13 @@ class Session:
         """The message that has labelled events learnt, or takes labels by id."""
         columns = labelled(batch, source)
         operation = "update" if columns.features is not None else "labels"
-        return self._ask(operation, columns, lambda reply: updated(reply, columns.ids, 0))
+        return self._ask(operation, columns, lambda reply: updated(reply, columns.size, columns.ids, 0))
 
     def predict(self, X: Any, ids: Any, times: Any, explain: int | None) -> tuple[bytes, Pending[Predicted]]:
         """The message that has events scored."""
         more = {} if explain is None else {"explain": explain}
-        return self._ask("predict", served(X, ids, times), predicted, **more)
+        columns = served(X, ids, times)
+        return self._ask("predict", columns, lambda reply: predicted(reply, columns.size), **more)
 
     def _ask(
         self, operation: str, columns: Columns, read: Callable[[bytes], Result], **more: Any

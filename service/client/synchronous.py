@@ -100,7 +100,7 @@ class Client:
     def _send(self, request: Request) -> Response | Failure:
         try:
             response = self._http.request(**self._connection.arguments(request))
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             return failed(error)
         return Response(response.status_code, response.headers, response.content)
 

@@ -206,7 +206,13 @@ def test_calls_that_may_be_repeated_are(make: Callable[[Calls], Call[Any]]) -> N
 
 def test_a_delete_whose_answer_was_lost_finds_nothing_left() -> None:
     assert calling(lambda calls: calls.delete("a"), LOST, refusal(404, "unknown-learner"))[0] is None
-    assert calling(lambda calls: calls.delete("a"), refusal(404, "unknown-learner"))[0].code == "unknown-learner"
+    assert calling(lambda calls: calls.delete("a"), refusal(503), refusal(429), refusal(404))[0] is None
+
+
+@pytest.mark.parametrize("before", [[], [refusal(429)], [NOT_SENT], [NOT_SENT, refusal(429)]])
+def test_a_delete_of_a_learner_that_never_was_is_refused(before: list[Answer]) -> None:
+    error, sent = calling(lambda calls: calls.delete("a"), *before, refusal(404, "unknown-learner"))
+    assert (type(error), error.code, len(sent)) == (Refused, "unknown-learner", len(before) + 1)
 
 
 def test_names_are_quoted() -> None:
@@ -220,6 +226,40 @@ def test_answers_that_are_not_rarestreams(body: bytes) -> None:
     assert isinstance(updating([Response(200, {}, body)], ids=IDS)[0], Unanswered)
     error = updating([Response(404, {}, body)])[0]
     assert (type(error), error.code, str(error)) == (Refused, None, "the answer is 404, and not in rarestream's words")
+
+
+COUNTED: list[tuple[str, Any, str]] = [
+    ("status", array([0], "int8"), "1 entries for 3 events"),
+    ("status", array([0] * 4, "int8"), "4 entries for 3 events"),
+    ("status", array([0, -1, 0], "int8"), "a status is -1; expected 0 to 4"),
+    ("status", array([0, 5, 0], "int8"), "out of bounds"),
+    ("scores", array([], "float64"), "0 entries for 3 events"),
+    ("thresholds", array([0.5] * 2, "float64"), "2 entries for 3 events"),
+    ("ranks", array([1] * 4, "int8"), "4 entries for 3 events"),
+]
+
+
+@pytest.mark.parametrize(("name", "column", "said"), COUNTED)
+def test_a_reply_has_an_entry_for_each_event(name: str, column: Any, said: str) -> None:
+    body = msgspec.msgpack.decode(learnt(3).body) | {name: column}
+    error = updating([Response(200, {}, msgspec.msgpack.encode(body))])[0]
+    assert type(error) is Unanswered
+    assert said in str(error)
+
+
+@pytest.mark.parametrize("name", ["scores", "labels", "explanations"])
+def test_a_prediction_has_an_entry_for_each_event(name: str) -> None:
+    one = {"intercept": 0.0, "features": [], "rest": 0.0}
+    body = {"position": 1, "ready": True, "remembered": 0, "stale_seconds": 0.0, "scores": array([0.0] * 3, "float64")}
+    body |= {"labels": array([1] * 3, "int8"), "explanations": [one] * 3}
+    predict = Calls(Retries(0.0), Bounds()).predict
+    whole = Response(200, {}, msgspec.msgpack.encode(body))
+    assert carried_out(predict("a", X, None, None, 1), Time(), [whole])[0].labels.tolist() == [1, 1, 1]
+    few = {"scores": array([0.0], "float64"), "labels": array([1] * 4, "int8"), "explanations": [one]}[name]
+    answer = Response(200, {}, msgspec.msgpack.encode({**body, name: few}))
+    error = carried_out(predict("a", X, None, None, 1), Time(), [answer])[0]
+    assert type(error) is Unanswered
+    assert "3 events" in str(error)
 
 
 def test_a_call_in_parts_says_how_far_it_came() -> None:
@@ -266,6 +306,7 @@ def asked(kind: str, answer: Callable[[httpx.Request], httpx.Response]) -> Any:
         (httpx.ReadError("reset"), Unanswered),
         (httpx.WriteError("pipe"), Unanswered),
         (httpx.RemoteProtocolError("cut"), Unanswered),
+        (httpx.DecodingError("no gzip"), Unanswered),
     ],
 )
 def test_whether_anything_was_sent(kind: str, error: Exception, expected: type[ClientError]) -> None:

@@ -124,11 +124,42 @@ def test_named_features_by_event_and_by_column() -> None:
         (Batch({}, []), None, "at least one"),
         (Batch(None, Y), None, "neither X nor ids"),
         (Batch(None, Y, IDS), ("file", 0), "carry no source"),
+        (Batch(X, Y), "s", r"source is 's'; expected a name and the number"),
+        (Batch(X, Y), "st", "source is 'st'"),
+        (Batch(X, Y), ("s",), "source is"),
+        (Batch(X, Y), ("s", "0"), "source is"),
+        (Batch(X, Y), ("s", 0.5), "source is"),
+        (Batch(X, Y), ("s", True), "source is"),
+        (Batch(X, Y), (0, "s"), "source is"),
+        (Batch([{"a": 1}, None, {}], Y), None, r"X\[1\] is a NoneType; expected named features"),
+        (Batch([{}, "text", {}], Y), None, r"X\[1\] is a str"),
     ],
 )
 def test_arguments_that_do_not_fit_together(batch: Batch, source: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         labelled(batch, source)
+
+
+@pytest.mark.parametrize(
+    ("batch", "said"),
+    [
+        (Batch(X, [2**70, 1, 0]), "a number is too large to be sent"),
+        (Batch(X, Y, [1, 2, 2**64]), "a number is too large to be sent"),
+        (Batch(X, Y, [1, 2, -(2**64)]), "a number is too large to be sent"),
+        (Batch([{"a": 2**70}] * 3, Y), "a number is too large to be sent"),
+        (Batch([{"a": object()}] * 3, Y), "a object cannot be sent"),
+    ],
+)
+def test_values_that_cannot_be_sent(batch: Batch, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        list(labelled(batch).parts(Bounds()))
+
+
+@pytest.mark.parametrize("source", [("file", 7), ["file", 7], ("file", np.int64(7))])
+def test_a_source_goes_on_with_each_part(source: Any) -> None:
+    columns = labelled(Batch(X, Y), source)
+    assert columns.repeatable
+    assert msgspec.msgpack.decode(columns.body(1, 3))["source"] == {"name": "file", "offset": 8}
 
 
 def test_a_predict_needs_features() -> None:

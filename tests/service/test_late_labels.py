@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
@@ -15,6 +17,7 @@ from learners.learner import Learner
 from service.store import Store
 from service.store.memory import MemoryStore
 from tests.service.nodes import T0, digest, posted, replayed, serving
+from tests.service.websocket import Gated
 
 VECTOR = {"kind": "dense", "dim": 3}
 FIELDS = [{"name": "amount", "kind": "numeric"}, {"name": "shop", "kind": "categorical", "categories": 4}]
@@ -344,6 +347,41 @@ async def test_requests_that_threads_work_on(store: Store, monkeypatch: pytest.M
             found.add((await engine.get(name).digest())[1])
             assert await digest(http, name) == await replayed(store, name)
     assert len(found) == 1
+
+
+async def test_a_429_means_that_nothing_was_taken_of_labels_that_become_several_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("service.serving._JOINED", 10)
+    store = Gated()
+    async with serving(store, queue_bytes=4096, record_events=1) as (http, engine):
+        await http.put("/learners/a", json=SETUPS["dense"])
+        hosted = engine.get("a")
+        await posted(http, "/learners/a/predict", [event("dense", i) for i in range(30)])
+        first = store.shut("a")
+        known = [{**one, "time": T0 + 1000} for one in late("dense", 0, 30)]
+        labelling = asyncio.create_task(posted(http, "/learners/a/labels", known))
+        await store.asked.wait()
+        others: list[asyncio.Task[httpx.Response]] = []
+        while not any(one.done() for one in others):  # until the queue is full behind the first record
+            body = {"events": labelled("dense", 100 + len(others), 101 + len(others))}
+            others.append(asyncio.create_task(http.post("/learners/a/update", json=body)))
+            for _ in range(50):
+                await asyncio.sleep(0)
+        second = store.shut("a")
+        first.set()
+        while hosted.queued_events < len(others) - 2 + 10:  # until the second record waits behind the others
+            await asyncio.sleep(0)
+            assert not labelling.done()
+        assert hosted.queued_bytes > 4096
+        refused = await http.post("/learners/a/labels", json={"events": known})
+        assert (refused.status_code, refused.json()["code"]) == (429, "queue-full")
+        second.set()
+        assert (await labelling)["applied"] == 30
+        assert sorted({(await one).status_code for one in others}) == [200, 429]
+        assert (hosted.queued_events, hosted.queued_bytes) == (0, 0)
+        assert hosted.view.figures.counts.sum() == 30 + len(others) - 1
+        assert await digest(http) == await replayed(store)
 
 
 async def test_labels_that_complete_a_warm_up(store: Store) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -133,6 +134,61 @@ async def test_messages_before_one_that_is_too_large_are_read() -> None:
     (opcode, said), *others = frames(bytes(pipe.written))
     assert (opcode, int.from_bytes(said[:2], "big"), others) == (Opcode.CLOSE, 1009, [])
     ended(protocol)
+
+
+async def read_of(*given: Frame) -> tuple[list[Any], list[tuple[Opcode, bytes]], list[str]]:
+    """What an application reads of frames that come at once, what is written, and what uvicorn logs."""
+    read: list[Any] = []
+    logged: list[str] = []
+    done = asyncio.Event()
+
+    async def app(_: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        while not read or read[-1]["type"] == "websocket.receive":
+            read.append(await receive())
+        done.set()
+
+    class Noting(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            logged.append(record.getMessage())
+
+    protocol, pipe = await connected(app, ws_max_size=1000)
+    noting = Noting()
+    protocol.logger.addHandler(noting)
+    try:
+        protocol.data_received(b"".join(one.serialize(mask=True) for one in given))
+        await asyncio.wait_for(done.wait(), 60)
+        ended(protocol)
+    finally:
+        protocol.logger.removeHandler(noting)
+    return read, frames(bytes(pipe.written)), logged
+
+
+GOOD, BAD = Frame(Opcode.TEXT, "na\u00efve".encode()), Frame(Opcode.TEXT, b"na\xefve")
+PIECES = [Frame(Opcode.TEXT, b"na\xc3", fin=False), Frame(Opcode.CONT, b"\xafv", fin=False), Frame(Opcode.CONT, b"e")]
+
+
+async def test_a_text_that_is_not_utf8_ends_it_with_a_reason_and_no_error_of_ours() -> None:
+    read, written, logged = await read_of(GOOD, *PIECES, BAD, GOOD, Frame(Opcode.BINARY, b"late"), BAD)
+    assert [one.get("text") for one in read] == ["na\u00efve", "na\u00efve", None]
+    reason = "the text is not UTF-8 from byte 2 on"
+    assert read[-1] == {"type": "websocket.disconnect", "code": 1007, "reason": reason}
+    assert written == [(Opcode.CLOSE, (1007).to_bytes(2, "big") + reason.encode())]
+    assert logged == []
+
+
+@pytest.mark.parametrize(
+    ("last", "code"), [(Frame(Opcode.CLOSE, b"\x03\xe8"), 1000), (Frame(Opcode.BINARY, bytes(1001)), 1009)]
+)
+async def test_a_text_that_is_not_utf8_before_another_end_in_the_same_piece(last: Frame, code: int) -> None:
+    read, written, logged = await read_of(GOOD, BAD, last)
+    assert [(one["type"], one.get("text"), one.get("code")) for one in read] == [
+        ("websocket.receive", "na\u00efve", None),
+        ("websocket.disconnect", None, code),
+    ]
+    assert [(opcode, int.from_bytes(said[:2], "big")) for opcode, said in written] == [(Opcode.CLOSE, code)]
+    assert logged == []
 
 
 @pytest.mark.parametrize("how", ["closed by us", "closed by the peer", "lost"])

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from service import lanes
+from service import lanes, sockets
 from service.engine import Engine
 from service.errors import StoreUnavailable
 from service.sockets import NO_LEARNER
@@ -380,6 +380,18 @@ async def test_a_connection_to_all_learners_needs_a_name_in_each_message() -> No
         assert (good["status"], good["seq"]) == (200, 2)
 
 
+@pytest.mark.parametrize("name", ["", "no body", "a/b", "../a", "x" * 101, "x" * 100_000], ids=lambda name: name[:9])
+async def test_a_name_that_no_learner_may_have_is_told_at_its_member_and_in_short(name: str) -> None:
+    async with serving() as (app, _, _), websocket(app) as client:
+        client.send(*updates(1, learner=name), *updates(1, 1, learner="a"))
+        refused, good = await client.replies(2)
+        assert (refused["seq"], refused["status"], refused["code"]) == (0, 422, "invalid")
+        assert [one["pointer"] for one in refused["errors"]] == ["/learner"]
+        assert refused["errors"][0]["detail"].startswith("is ")
+        assert len(str(refused)) < 600
+        assert (good["status"], good["seq"]) == (200, 1)
+
+
 async def test_what_has_no_room_is_refused_with_a_time_to_try_again() -> None:
     store = Gated()
     async with serving(store, queue_bytes=1024, max_buffered_bytes=2048) as (app, _, _), websocket(app, ONE) as client:
@@ -526,7 +538,14 @@ async def test_connections_are_counted_and_bounded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("origin", "accepted"), [(b"http://rarestream:8000", True), (b"http://elsewhere", False), (b"null", False)]
+    ("origin", "accepted"),
+    [
+        (b"http://rarestream:8000", True),
+        (b"http://elsewhere", False),
+        (b"null", False),
+        (b"http://[x", False),  # no URL
+        (b"http://rarestream:8000\xe2\x84\x80", False),
+    ],
 )
 async def test_pages_of_other_origins_are_refused(origin: bytes, accepted: bool) -> None:
     headers = [(b"host", b"rarestream:8000"), (b"origin", origin)]
@@ -577,6 +596,55 @@ async def test_a_fault_of_our_own_closes_it(monkeypatch: pytest.MonkeyPatch, cap
             assert (code, "logged" in reason) == (1011, True)
             assert "broken on purpose" in caplog.text
         assert app.state.bodies.bytes == 0
+
+
+async def test_what_is_held_is_let_go_of_once_though_the_connection_ends_by_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = Gated()
+    async with serving(store) as (app, _, engine):
+        gate = store.shut("a")
+
+        async def broken() -> None:
+            async with websocket(app, ONE) as client:
+                client.send(*updates(3))
+                await store.asked.wait()
+                await settled()
+                assert app.state.bodies.bytes > 0
+                monkeypatch.delattr(sockets, "read")
+                client.send(*updates(1, 3))
+
+        with pytest.raises(NameError):
+            await broken()
+        assert app.state.bodies.bytes == 0
+        learner = engine.get("a")
+        with learner.watched() as changed:
+            gate.set()
+            while sum(learner.view.class_counts.values()) < 3:
+                await asyncio.wait_for(changed.wait(), 60)
+                changed.clear()
+        await settled()
+        assert not learner.uses  # each message has had its answer
+        assert app.state.bodies.bytes == 0
+
+
+@pytest.mark.parametrize("path", ["/v1/ws", ONE])
+async def test_it_stands_under_the_root_path_of_the_application(path: str) -> None:
+    async with serving() as (app, _, _), websocket(app, f"/under/here{path}", root="/under/here") as client:
+        client.send(*updates(1, **({} if path == ONE else {"learner": "a"})))
+        assert (await client.reply())["applied"] == 1
+
+
+@pytest.mark.parametrize("path", ["/v1/ws", ONE, "/v1/learners/nobody/ws"])
+@pytest.mark.parametrize(
+    ("query", "said"), [(b"b/c=1", "/b~1c is no parameter here; this request takes none"), (b"%C3%A9", "/\u00e9 is no")]
+)
+async def test_a_query_parameter_is_refused_and_named(path: str, query: bytes, said: str) -> None:
+    async with serving() as (app, _, _), websocket(app, path, query=query, greeted=False) as client:
+        assert (await client.event())["type"] == "websocket.accept"
+        code, reason = await client.closed()
+        assert (code, reason.startswith(said)) == (1008, True)
+        assert not app.state.websockets.open
 
 
 async def test_other_paths_are_no_websockets() -> None:

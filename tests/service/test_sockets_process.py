@@ -86,15 +86,17 @@ async def test_a_window_of_messages_in_both_forms_is_answered_in_order(url: str)
         assert len(json.loads(await client.recv())["results"]) == 1000  # a reply of more than 65,535 bytes
 
 
-async def test_a_message_may_come_in_pieces_and_has_to_be_utf8(url: str) -> None:
+async def test_a_message_may_come_in_pieces_and_has_to_be_utf8(url: str, log: Path) -> None:
     async with connect(url, proxy=None) as client:
         await greeted(client)
         text = json.dumps({"seq": 1, "op": "update", "events": events(40)})
         await client.send([text[:10], text[10:500], text[500:]])
         assert json.loads(await client.recv())["applied"] == 40
         await client.send(b'\xff"', text=True)
-        replies, code, _ = await ending(client)
-        assert (replies, code) == ([], 1007)
+        assert await ending(client) == ([], 1007, "the text is not UTF-8 from byte 0 on")
+    logged = await asyncio.to_thread(log.read_text)
+    assert "UTF-8" not in logged
+    assert "Traceback" not in logged
 
 
 async def test_a_message_that_is_too_large_ends_the_connection_and_those_before_it_count(url: str) -> None:

@@ -67,7 +67,13 @@ class Websocket:
 
 @asynccontextmanager
 async def websocket(
-    app: Any, path: str = "/v1/ws", headers: Sequence[tuple[bytes, bytes]] = (), *, greeted: bool = True
+    app: Any,
+    path: str = "/v1/ws",
+    headers: Sequence[tuple[bytes, bytes]] = (),
+    *,
+    query: bytes = b"",
+    root: str = "",
+    greeted: bool = True,
 ) -> AsyncIterator[Websocket]:
     """A connection; what it is greeted with has been read, unless that is left to the test."""
     end = Websocket()
@@ -77,8 +83,8 @@ async def websocket(
         if message["type"] == "websocket.close":
             end.leave()
 
-    scope = {"type": "websocket", "path": path, "raw_path": path.encode(), "query_string": b"", "headers": headers}
-    scope |= {"asgi": {"version": "3.0", "spec_version": "2.4"}, "subprotocols": [], "root_path": ""}
+    scope = {"type": "websocket", "path": path, "raw_path": path.encode(), "query_string": query, "headers": headers}
+    scope |= {"asgi": {"version": "3.0", "spec_version": "2.4"}, "subprotocols": [], "root_path": root}
     serving = asyncio.create_task(app(scope, end.to_server.get, send))
     if greeted:
         assert (await end.event())["type"] == "websocket.accept"
