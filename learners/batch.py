@@ -164,6 +164,9 @@ class Fitted:
     arrays: dict[str, NDArray[np.generic]]  # by part and name, like a state's
 
 
+_APPLIED, _BEYOND = int(Status.APPLIED), int(Status.BEYOND)  # NumPy compares with an enum's member far more slowly
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What became of each event of a batch, n entries each; NaN and 0 where nothing was said of it."""
@@ -177,13 +180,13 @@ class Outcome:
     @property
     def applied(self) -> NDArray[np.bool_]:
         """Which events were learnt."""
-        applied: NDArray[np.bool_] = self.status == Status.APPLIED
+        applied: NDArray[np.bool_] = self.status == _APPLIED
         return applied
 
     @property
     def beyond(self) -> NDArray[np.bool_]:
         """Which events were left out because they lie beyond a gap in their source."""
-        beyond: NDArray[np.bool_] = self.status == Status.BEYOND
+        beyond: NDArray[np.bool_] = self.status == _BEYOND
         return beyond
 
     def part(self, start: int, stop: int) -> Outcome:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar, TypeVarTuple
 
+import numpy as np
+
 from learners.arrays import Sparse
 from learners.batch import Batch, Outcome
 
@@ -49,7 +51,8 @@ class Pace:
 
     def note(self, numbers: int, seconds: float, outcome: Outcome) -> None:
         """Take in a measurement. Duplicates cost nothing and tell nothing."""
-        learnt = numbers * float(outcome.applied.mean()) if len(outcome.applied) else 0.0
+        events = len(outcome.status)
+        learnt = numbers * int(np.count_nonzero(outcome.applied)) / events if events else 0.0
         if learnt == 0.0:
             return
         self._notes += 1
