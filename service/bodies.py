@@ -13,7 +13,9 @@ from service.compression import expanded
 from service.errors import QueueFull, ServiceError, TooLarge, TooSlow, WrongType
 from service.settings import Settings
 
-__all__ = ["Bodies", "Disconnected", "Heading", "check_json", "heading_of", "pieces"]
+__all__ = ["Bodies", "Disconnected", "Heading", "check_json", "heading_of", "in_utf8", "pieces"]
+
+_DIGITS = 18  # of a length that is read
 
 
 class Disconnected(ServiceError):
@@ -38,7 +40,7 @@ def heading_of(headers: Iterable[tuple[bytes, bytes]]) -> Heading:
         elif name == b"accept":
             accept = accept + b"," + value if accept else value
         elif name == b"content-encoding":
-            encoding = value
+            encoding = encoding + b"," + value if encoding else value
         elif name == b"content-length":
             length = value
     return Heading(content_type, accept, encoding, length)
@@ -47,8 +49,17 @@ def heading_of(headers: Iterable[tuple[bytes, bytes]]) -> Heading:
 def check_json(heading: Heading) -> None:
     """Refuse what is no JSON in UTF-8. Raises `WrongType`."""
     kind, _, parameters = heading.content_type.decode("latin-1").lower().partition(";")
-    if kind.strip() not in ("", "application/json") or ("charset" in parameters and "utf-8" not in parameters):
+    if kind.strip() not in ("", "application/json") or not in_utf8(parameters):
         raise WrongType(f"the body is {(kind + parameters)[:100]}; expected application/json in UTF-8")
+
+
+def in_utf8(parameters: str) -> bool:
+    """Whether the parameters of a Content-Type, in lower case, say UTF-8, or nothing, of the characters."""
+    for one in parameters.split(";"):
+        name, _, value = one.partition("=")
+        if name.strip() == "charset" and value.strip().strip('"') not in ("utf-8", "utf8"):
+            return False
+    return True
 
 
 async def pieces(receive: Receive, first: Message | Generator[Any, Any, Message] | None = None) -> AsyncIterator[bytes]:
@@ -81,9 +92,8 @@ class Bodies:
         which costs more than all else here, is started only where the first message is not there yet, or is not the
         whole.
         """
-        if heading.length.isdigit() and int(heading.length) > self._most:
-            size = heading.length.decode()
-            raise TooLarge(f"the body has {size} bytes; at most {self._most} are taken: send smaller batches")
+        if heading.length.isdigit() and (told := _length(heading.length)) > self._most:
+            raise TooLarge(f"the body has {told} bytes; at most {self._most} are taken: send smaller batches")
         if heading.encoding not in (b"", b"identity"):
             return await self._gathered(expanded(pieces(receive), heading.encoding.decode("latin-1"), self._most))
         first: Coroutine[Any, Any, Message] = receive()  # type: ignore[assignment]  # as servers have it
@@ -129,9 +139,24 @@ class Bodies:
         if self.bytes > self._most_of_all and size < self.bytes:
             raise QueueFull("this node holds as many bytes of requests as it may; try again in a moment")
 
+    def hold(self, size: int) -> None:
+        """So many bytes of a body are read, beside those of `read`."""
+        self.bytes += size
+
+    def let_go(self, size: int) -> None:
+        """So many bytes that were held are answered, or nobody asks for them any more."""
+        self.bytes -= size
+
     def release(self, body: bytes) -> None:
         """The request with this body is answered."""
         self.bytes -= len(body)
+
+
+def _length(digits: bytes) -> int:
+    """A Content-Length; 10^18 where it is larger, for Python reads no more than 4,300 digits."""
+    if len(digits) > _DIGITS:
+        digits = digits.lstrip(b"0") or b"0"
+    return int(digits) if len(digits) <= _DIGITS else 10**_DIGITS
 
 
 @types.coroutine

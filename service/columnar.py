@@ -21,6 +21,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,13 +29,16 @@ from learners.arguments import MAX_TIME, MAX_WEIGHT
 from learners.arrays import Rows, Sparse, Vector
 from learners.batch import Segment
 from learners.config import Config
+from learners.features import MAX_NONZERO, MAX_PROBLEMS
 from learners.parameters import Refused, pointer, show
 from service.columnar_members import DTYPES, FLOATS, Members
 from service.columnar_replies import encode_learnt, encode_scores
+from service.errors import BadBody
 from service.hot import Coding
 from service.precise import good_id, source_problems
 from service.scan.events import MAX_ID
 from service.serving import Events, Labelled
+from service.unpacking import glance, length, members, opened
 from service.wire import latest_time, with_clock
 
 __all__ = ["MSGPACK", "decode_events", "decode_labels", "decode_update"]
@@ -43,6 +47,7 @@ _LABELS = ("int8", *FLOATS)
 _PLACES = ("int32", "int64")
 _MEMBERS = {"x": "x", "indices": "csr", "features": "features"}  # by what an event in JSON carries
 _MOST_NAMED = 2**22  # values of named features: a nil is one byte here, and a hundred in an event's object
+_MOST_NAMES = MAX_NONZERO  # of one event: a name makes a column
 _CSR = ("indptr", "indices", "values")
 
 
@@ -122,13 +127,13 @@ class _Body(Members):
 
     def size(self, name: str) -> int:
         """How many events there are by a column that has to be there; refuses the body where that cannot be told."""
-        column = self.members.get(name)
-        n = len(column) if isinstance(column, list) else 0
-        if isinstance(column, dict):
-            array = self.array(column, f"/{name}", ("uint64",), 1)
+        given = self.members.get(name)
+        kind, n = (None, 0) if given is None else length(given)
+        if kind == "map":
+            array = self.array(given, f"/{name}", ("uint64",), 1)
             n = 0 if array is None else len(array)
         if not self.problems:
-            self.bounded(n, f"/{name}", column)
+            self.bounded(n, f"/{name}", None if given is None else glance(given))
         self.check()
         return n
 
@@ -188,9 +193,10 @@ class _Body(Members):
 
     def segments(self, n: int) -> tuple[Segment, ...]:
         """Where the events come from."""
-        source = self.members.get("source")
-        if source is None:
+        given = self.members.get("source")
+        if given is None:
             return ()
+        source = opened(given)
         if problems := source_problems(source):
             for found in problems:
                 self.note(*found)
@@ -227,7 +233,7 @@ class _Body(Members):
                 self._note_feature(found, detail, carried)
         return _Features(n, rows, told, costs)
 
-    def _dense(self, given: Any) -> NDArray[Any] | None:
+    def _dense(self, given: msgspec.Raw) -> NDArray[Any] | None:
         x = self.array(given, "/x", FLOATS, 2)
         if x is None or not self.bounded(len(x), "/x/shape", list(x.shape)):
             return None
@@ -236,13 +242,14 @@ class _Body(Members):
             return None
         return x
 
-    def _sparse(self, given: Any) -> Sparse | None:
-        if not isinstance(given, dict):
-            self.note("/csr", f"is {show(given)}; expected a map of {', '.join(_CSR)}")
+    def _sparse(self, given: msgspec.Raw) -> Sparse | None:
+        parts = self._map(given, len(_CSR) + MAX_PROBLEMS)
+        if parts is None:
+            self.note("/csr", f"is {show(glance(given))}; expected a map of {', '.join(_CSR)}")
             return None
-        self.only(given, _CSR, "/csr")
+        self.only(parts, _CSR, "/csr")
         found = [
-            self.array(given.get(name), f"/csr/{name}", FLOATS if name == "values" else _PLACES, 1) for name in _CSR
+            self.array(parts.get(name), f"/csr/{name}", FLOATS if name == "values" else _PLACES, 1) for name in _CSR
         ]
         if any(one is None for one in found):
             return None
@@ -262,27 +269,36 @@ class _Body(Members):
             return Sparse(data, indices, indptr)
         return None
 
-    def _named(self, given: Any) -> list[dict[str, Any]] | None:
-        if not isinstance(given, dict) or not given:
-            self.note("/features", f"is {show(given)}; expected a map of at least one name to a column")
+    def _named(self, given: msgspec.Raw) -> list[dict[str, Any]] | None:
+        parts = self._map(given, _MOST_NAMES)
+        if not parts:
+            what = f"is {show(glance(given))}; expected a map of 1 to {_MOST_NAMES} names, each to a column"
+            self.note("/features", what)
             return None
-        names = list(given)
-        if odd := [name for name in names if not isinstance(name, str)]:
+        if odd := [name for name in parts if not isinstance(name, str)]:
             self.note("/features", f"has a column named {show(odd[0])}; expected text")
             return None
         columns: list[list[Any]] = []
         n = None
-        for name in names:
+        for name, one in parts.items():
             where = f"/features{pointer(name)}"
-            column = self.column(given[name], where, n, tuple(DTYPES))
+            column = self.column(one, where, n, tuple(DTYPES), named=True)
             if column is None or not self.bounded(len(column), where, column):
                 return None
             n = len(column)
-            if n * len(names) > _MOST_NAMED:
-                self.note("/features", f"has {n * len(names)} values; expected at most {_MOST_NAMED} at once")
+            if n * len(parts) > _MOST_NAMED:  # known after the first column: no other has been decoded
+                self.note("/features", f"has {n * len(parts)} values; expected at most {_MOST_NAMED} at once")
                 return None
             columns.append(column if isinstance(column, list) else column.tolist())
-        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+        return [dict(zip(parts, values, strict=True)) for values in zip(*columns, strict=True)]
+
+    @staticmethod
+    def _map(given: msgspec.Raw, most: int) -> dict[Any, msgspec.Raw] | None:
+        """The members of a map, at most so many. Raises `BadBody` for names that are neither text nor numbers."""
+        try:
+            return members(given, most)
+        except (msgspec.DecodeError, UnicodeError) as error:
+            raise BadBody(f"the body is not MessagePack: {error}") from None
 
     def _note_feature(self, found: str, detail: str, carried: Any) -> None:
         """Point into the columns at what was found wrong with an event's features."""

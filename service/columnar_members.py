@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -15,6 +15,7 @@ from learners.features import MAX_PROBLEMS
 from learners.parameters import Problem, pointer, show
 from service.errors import BadBody, Invalid
 from service.precise import MAX_EVENTS
+from service.unpacking import MAX_SIZE, NIL, Array, Cell, Entries, cells, glance, length, members, opened, scalars
 
 __all__ = ["DTYPES", "FLOATS", "Members"]
 
@@ -28,9 +29,12 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 FLOATS = ("float32", "float64")
 _NUMBERS = (int, float, type(None))
-_MOST = 2**31  # of one size of a shape
+_MEMBERS = 100  # of a body; the routes know eight
 
-_decode = msgspec.msgpack.Decoder().decode
+_whole = msgspec.msgpack.Decoder(msgspec.Raw).decode
+_array = msgspec.msgpack.Decoder(Array).decode
+_entries = msgspec.msgpack.Decoder(Array | Entries).decode
+_cells = msgspec.msgpack.Decoder(Array | Annotated[list[Cell], msgspec.Meta(max_length=MAX_EVENTS)]).decode
 
 
 class Members:
@@ -40,15 +44,20 @@ class Members:
         """Raises `BadBody` for what is not MessagePack, and `Invalid` for what is no map."""
         self.problems: list[Problem] = []
         try:
-            members = _decode(body)
-        except (msgspec.DecodeError, UnicodeError, ValueError) as error:
+            found = members(body, _MEMBERS)
+            if found is None:
+                kind, n = length(body)
+                what = f"has {n} members" if kind == "map" else f"is {show(glance(_whole(body)))}"
+                detail = f"{what}; expected a map of {', '.join(known)}"
+                raise Invalid("the body is not a map of a few members", [Problem("", detail)])
+        except (msgspec.DecodeError, UnicodeError) as error:
             raise BadBody(f"the body is not MessagePack: {error}") from None
         except RecursionError:
             raise BadBody("the body is nested too deeply") from None
-        if not isinstance(members, dict):
-            raise Invalid("the body is not a map", [Problem("", f"is {show(members)}; expected a map")])
-        self.members = members
-        self.only(members, known, "")
+        self.only(found, known, "")
+        if NIL in found.values():
+            found = {name: given for name, given in found.items() if given != NIL}
+        self.members = found  # as they came, but for those that are nil
 
     def note(self, where: str, detail: str) -> None:
         """Something is wrong with a member."""
@@ -84,9 +93,9 @@ class Members:
             for i in np.flatnonzero(~good)[:MAX_PROBLEMS].tolist():
                 self.note(f"{where}/{i}", f"is {show(values.item(i))}; expected {expected}")
 
-    def only(self, members: dict[Any, Any], known: Collection[str], where: str) -> None:
+    def only(self, found: dict[Any, Any], known: Collection[str], where: str) -> None:
         """Note every member that is not one of those known."""
-        for name in members:
+        for name in found:
             if name not in known:
                 self.note(where + pointer(name), f"is not a member here; expected {', '.join(known)}")
 
@@ -98,33 +107,75 @@ class Members:
         self.note(where, f"is {found}; expected 1 to {MAX_EVENTS} events")
         return False
 
-    def column(self, given: Any, where: str, n: int | None, dtypes: Collection[str]) -> NDArray[Any] | list[Any] | None:
-        """A list or a one-dimensional array, of n events where their number is known."""
-        column = given if isinstance(given, list) else self.array(given, where, dtypes, 1, "a list or ")
-        if column is not None and n is not None and len(column) != n:
-            self.note(where, f"has {len(column)} entries for {n} events")
-            return None
-        return column
+    def column(
+        self, given: msgspec.Raw, where: str, n: int | None, dtypes: Collection[str], named: bool = False
+    ) -> NDArray[Any] | list[Any] | None:
+        """A list or a one-dimensional array, of n events where their number is known.
 
-    def array(self, given: Any, where: str, dtypes: Collection[str], ndim: int, other: str = "") -> NDArray[Any] | None:
-        """An ARRAY as a read-only view of the body."""
-        if not isinstance(given, dict) or given.keys() != {"dtype", "shape", "data"}:
-            what = "missing" if given is None else show(given)
-            self.note(where, f"is {what}; expected {other}an array: a map of dtype, shape and data")
+        A list is of scalars, or, of features that have names, of scalars and lists of them. Whatever else is in it is
+        not decoded, and stands there as `Unread`. Raises `BadBody` for text that is not UTF-8.
+        """
+        column: Array | list[Any] | None = self._taken(_cells if named else _entries, given)
+        if column is None and length(given)[0] == "list":
+            count = length(given)[1]
+            if n is None and not self.bounded(count, where, glance(given)):
+                return None
+            if n is None or n == count:
+                column = self._taken(cells if named else scalars, given)
+            else:
+                self.note(where, f"has {count} entries for {n} events")
+                return None
+        values = column if isinstance(column, list) else self.array(given, where, dtypes, 1, "a list or ", column)
+        if values is not None and n is not None and len(values) != n:
+            self.note(where, f"has {len(values)} entries for {n} events")
             return None
-        dtype, shape, data = given["dtype"], given["shape"], given["data"]
+        return values
+
+    def array(
+        self,
+        given: msgspec.Raw | None,
+        where: str,
+        dtypes: Collection[str],
+        ndim: int,
+        other: str = "",
+        read: Array | None = None,
+    ) -> NDArray[Any] | None:
+        """An ARRAY as a read-only view of its bytes; it may have been `read`."""
+        if read is None and given is not None:
+            read = self._taken(_array, given)
+        if read is not None:
+            dtype, shape, data = read.dtype, read.shape, read.data
+        else:
+            found = None if given is None else opened(given)
+            if not isinstance(found, dict) or found.keys() != {"dtype", "shape", "data"}:
+                what = "missing" if found is None else show(found)
+                self.note(where, f"is {what}; expected {other}an array: a map of dtype, shape and data")
+                return None
+            dtype, shape, data = found["dtype"], found["shape"], found["data"]
         if not isinstance(dtype, str) or dtype not in dtypes:
             self.note(f"{where}/dtype", f"is {show(dtype)}; expected one of {', '.join(dtypes)}")
             return None
-        whole = isinstance(shape, list) and all(type(k) is int and 0 <= k < _MOST for k in shape)
+        whole = read is not None or (
+            isinstance(shape, list) and all(type(k) is int and 0 <= k < MAX_SIZE for k in shape)
+        )
         if not whole or len(shape) != ndim:
             self.note(f"{where}/shape", f"is {show(shape)}; expected {ndim} {'size' if ndim == 1 else 'sizes'}")
             return None
-        if not isinstance(data, bytes):
+        if not isinstance(data, (bytes, memoryview)):
             self.note(f"{where}/data", f"is {show(data)}; expected bytes")
             return None
-        if math.prod(shape) * DTYPES[dtype].itemsize != len(data):
-            size = math.prod(shape) * DTYPES[dtype].itemsize
+        size = math.prod(shape) * DTYPES[dtype].itemsize
+        if size != len(data):
             self.note(f"{where}/data", f"has {len(data)} bytes; {dtype} of shape {show(shape)} takes {show(size)}")
             return None
         return np.frombuffer(data, dtype=DTYPES[dtype]).reshape(shape)
+
+    @staticmethod
+    def _taken(decode: Callable[[msgspec.Raw], Any], given: msgspec.Raw) -> Any:
+        """What a decoder makes of a value; None where it does not take it. Raises `BadBody`: text is not UTF-8."""
+        try:
+            return decode(given)
+        except msgspec.DecodeError:
+            return None
+        except UnicodeError as error:
+            raise BadBody(f"the body is not MessagePack: {error}") from None

@@ -23,6 +23,7 @@ from service.errors import BadBody, TooLarge, WrongType
 __all__ = ["ENCODINGS", "expanded"]
 
 _PIECE = 2**16  # bytes that come out at a time
+_EMPTY = 10_000  # members or frames in a row that may hold nothing: they take time, and no bound on bytes counts it
 _WINDOW = 23  # log2 of the bytes that Zstandard may look back on: 8 MiB, as RFC 9659 has it for HTTP
 
 
@@ -110,15 +111,21 @@ async def _pieces(chunks: AsyncIterator[bytes], encoding: str) -> AsyncIterator[
         raise WrongType(f"the body's Content-Encoding is {encoding[:100]}; expected one of {', '.join(ENCODINGS)}")
     stream: _Stream | None = None
     met = False  # a member or a frame, whole
+    empty = 0  # of those, the last ones that held nothing
     async for rest in _cut(chunks):
         while rest:
             stream = stream or make()
             for piece in _out_of(stream, rest, encoding):
+                empty = -1  # so that it is 0 after this member
                 yield piece
                 await asyncio.sleep(0)
             rest = b""
             if stream.eof:
                 met, rest, stream = True, stream.unused_data, None
+                empty += 1
+                if empty > _EMPTY:
+                    raise BadBody(f"over {_EMPTY} parts of the {encoding} stream, one after the other, hold nothing")
+                await asyncio.sleep(0)  # members that hold nothing give no piece after which others have their turn
     if stream is not None or not met:
         raise BadBody(f"the body ends in the middle of its {encoding} stream")
 

@@ -9,13 +9,16 @@ FastAPI's router (`routes/events.py`), for the OpenAPI document and so that othe
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Annotated, get_args
 from urllib.parse import parse_qsl
 
 from pydantic import Field, TypeAdapter, ValidationError
 from starlette.datastructures import State
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from learners.explain import MAX_FEATURES
 from learners.parameters import Problem
@@ -32,6 +35,8 @@ from service.negotiation import negotiated
 from service.problems import internal_error, problem_reply, request_id
 
 __all__ = ["Edge", "hot_request"]
+
+logger = logging.getLogger("rarestream.edge")
 
 _PREFIX = "/v1/learners/"
 _OPERATIONS: dict[str, Operation] = {name: name for name in get_args(Operation)}
@@ -80,7 +85,7 @@ class Edge:
                 lines = replies(learner, operation, parts, self._bodies, explain, own_id)
                 first = await anext(lines)  # what is refused from the start has its own status
                 begun = True
-                await _lines(first, lines, own_id, send)
+                await _lines(first, lines, own_id, send, learner.node.settings.ws_stall_seconds)
                 return
             body = await self._bodies.read(receive, heading)
             reply = await answer(learner, operation, body, read, write, explain)
@@ -103,18 +108,29 @@ class Edge:
         await send({"type": "http.response.body", "body": reply})
 
 
-async def _lines(first: bytes, rest: AsyncIterator[bytes], own_id: str, send: Send) -> None:
+async def _lines(first: bytes, rest: AsyncGenerator[bytes], own_id: str, send: Send, seconds: float) -> None:
     """A reply that goes out while the request's body still comes in.
 
     Those who read the body find it where the client hangs up: what was answered by then stands. An error of ours ends
-    the reply without its end, which clients tell from a whole one.
+    the reply without its end, which clients tell from a whole one. So does a client that takes nothing of it for so
+    many seconds, for it would hold the learner in memory: it is dropped, and `Disconnected` raised.
     """
+
+    async def sent(message: Message) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await send(message)
+        except TimeoutError:
+            logger.warning("a reply in lines was dropped: nothing of it was read in %g s", seconds)
+            raise Disconnected("the client does not read its reply") from None
+
     headers = [_TYPES[NDJSON], (b"x-request-id", own_id.encode())]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": first, "more_body": True})
-    async for line in rest:
-        await send({"type": "http.response.body", "body": line, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
+    async with aclosing(rest):
+        await sent({"type": "http.response.start", "status": 200, "headers": headers})
+        await sent({"type": "http.response.body", "body": first, "more_body": True})
+        async for line in rest:
+            await sent({"type": "http.response.body", "body": line, "more_body": True})
+        await sent({"type": "http.response.body", "body": b""})
 
 
 async def _refuse(error: ServiceError, own_id: str, scope: Scope, receive: Receive, send: Send) -> None:

@@ -8,6 +8,7 @@ would be, by the same coding; nothing here knows what an event is.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, get_args
 
@@ -19,12 +20,18 @@ from service.columnar import MSGPACK
 from service.errors import BadBody, Invalid, ServiceError
 from service.hot import JSON, Coding, Operation
 from service.joining import COLUMNS, EVENTS, Columns, Joining
+from service.precise import MAX_EVENTS
+from service.unpacking import length
+from service.wire import decode_json
 
 __all__ = ["BINARY", "MAX_SEQ", "TEXT", "Form", "Request", "joint", "read"]
 
 MAX_SEQ = 2**53  # a whole number that every JSON parser reads exactly
 
 _HEAD = ("seq", "op", "learner", "explain")
+_GLANCE = 512  # bytes of a value of the head that is decoded whatever it is
+_MEMBERS = 100  # of a message in binary: a byte of them takes much memory
+_ENTRY = 64  # bytes that an event in text, or an entry of a list in binary, takes beside what the message itself does
 _OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
 
@@ -39,9 +46,31 @@ class Form:
         self.joining = joining
         self.what = what
         self.encode: Callable[[Any], bytes] = protocol.Encoder().encode
-        self.members: Callable[[Any], dict[str, msgspec.Raw]] = protocol.Decoder(dict[str, msgspec.Raw]).decode
-        self.value: Callable[[Any], Any] = protocol.Decoder().decode
+        self._members: Callable[[Any], dict[str, msgspec.Raw]] = protocol.Decoder(dict[str, msgspec.Raw]).decode
+        self._value: Callable[[Any], Any] = protocol.Decoder().decode
         self._headed = headed
+
+    def opened(self, message: str | bytes) -> tuple[dict[str, Any], bytes]:
+        """The members of a message's head, as values, and the rest, which is the body.
+
+        Raises `BadBody`. What the body holds is not looked at. Text with what no JSON may hold, such as NaN, is read by
+        the decoder that the precise way uses, so that what is wrong can be pointed at.
+        """
+        try:
+            if isinstance(message, bytes) and length(message)[1] > _MEMBERS:
+                raise BadBody(f"the message has over {_MEMBERS} members")
+            members = self._members(message)
+            head = {name: self._glance(members.pop(name)) for name in _HEAD if name in members}
+        except _UNUSUAL as error:
+            if isinstance(message, bytes):
+                raise BadBody(f"the message is not a map of {self.what}: {error}") from None
+            return _loosely(message)
+        return head, self.encode(members)
+
+    def _glance(self, raw: msgspec.Raw) -> Any:
+        """A value of the head; where no good one is as large, something that shows its size."""
+        size = len(memoryview(raw))
+        return self._value(raw) if size <= _GLANCE else _Large(size)
 
     def answered(self, seq: int | None, reply: bytes) -> bytes:
         """A reply of the coding as a message. In binary `status` is a column of the reply's own."""
@@ -60,6 +89,30 @@ class Form:
         if error.retry_after is not None:
             said["retry_after"] = error.retry_after
         return self.encode(said)
+
+
+class _Large:
+    """Stands for a value of so many bytes, and is none that a head may hold."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __repr__(self) -> str:
+        return f"a value of {self._size} bytes"
+
+
+def _loosely(message: str) -> tuple[dict[str, Any], bytes]:
+    """As `Form.opened`, of text that only Python takes for JSON."""
+    try:
+        members = decode_json(message.encode("utf-8", "surrogatepass"))
+        if not isinstance(members, dict):
+            raise BadBody(f"it is {show(members)}")
+        head = {name: members.pop(name) for name in _HEAD if name in members}
+        return head, json.dumps(members).encode()
+    except BadBody as error:
+        raise BadBody(f"the message is not a map of JSON: {error.detail}") from None
+    except RecursionError:
+        raise BadBody("the message is nested too deeply") from None
 
 
 def _headed_text(head: bytes, body: bytes) -> bytes:
@@ -85,7 +138,7 @@ class Request(msgspec.Struct):
     """One message that asks for an operation; one that is refused already has the error instead."""
 
     form: Form
-    size: int  # bytes (of text: characters) that it holds
+    size: int  # bytes that it holds, about, with what was made of them
     seq: int | None = None
     learner: str | None = None
     operation: Operation | None = None
@@ -118,7 +171,7 @@ class _Text(msgspec.Struct, forbid_unknown_fields=True):
 
     seq: Annotated[int, msgspec.Meta(ge=0, le=MAX_SEQ)]
     op: Operation
-    events: Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1)]
+    events: Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1, max_length=MAX_EVENTS)]
     learner: str | None = None
 
 
@@ -140,11 +193,14 @@ def read(message: str | bytes) -> Request:
     try:
         if isinstance(message, str):
             text = _text(message)
-            return Request(TEXT, len(message), text.seq, text.learner, text.op, text.op, len(text.events), text.events)
+            count = len(text.events)
+            size = len(message) + _ENTRY * count
+            return Request(TEXT, size, text.seq, text.learner, text.op, text.op, count, text.events)
         columns = _binary(message)
         if count := columns.count:
             make = (columns.op, *columns.make)
-            return Request(BINARY, len(message), columns.seq, columns.learner, columns.op, make, count, columns)
+            size = len(message) + _ENTRY * count * make.count(list)
+            return Request(BINARY, size, columns.seq, columns.learner, columns.op, make, count, columns)
     except _UNUSUAL:  # read with more patience
         pass
     return _members(message, TEXT if isinstance(message, str) else BINARY)
@@ -154,10 +210,9 @@ def _members(message: str | bytes, form: Form) -> Request:
     """A message member by member; all but the head's make the body."""
     request = Request(form, len(message))
     try:
-        members = form.members(message)
-        head = {name: form.value(members.pop(name)) for name in _HEAD if name in members}
-    except _UNUSUAL as error:
-        request.error = BadBody(f"the message is not a map of {form.what}: {error}")
+        head, body = form.opened(message)
+    except BadBody as error:
+        request.error = error
         return request
     problems = []
     seq, operation, learner, explain = (head.get(name) for name in _HEAD)
@@ -165,11 +220,11 @@ def _members(message: str | bytes, form: Form) -> Request:
         request.seq = seq
     else:
         problems.append(Problem("/seq", f"is {_shown(head, 'seq')}; expected a whole number from 0 to 2^53"))
-    if operation in _OPERATIONS:
+    if isinstance(operation, str) and operation in _OPERATIONS:
         request.operation = operation
     else:
         problems.append(Problem("/op", f"is {_shown(head, 'op')}; expected one of {', '.join(_OPERATIONS)}"))
-    if learner is None or isinstance(learner, str):
+    if learner is None or (isinstance(learner, str) and learner.isprintable()):  # a lone surrogate is not
         request.learner = learner
     else:
         problems.append(Problem("/learner", f"is {show(learner)}; expected a name"))
@@ -179,7 +234,7 @@ def _members(message: str | bytes, form: Form) -> Request:
         problems.append(Problem("/explain", f"is {show(explain)}; expected 1 to {MAX_FEATURES}, in a predict"))
     if problems:
         request.refused(Invalid("the message is refused; nothing was changed", problems))
-    request.body = form.encode(members)
+    request.body = body
     return request
 
 

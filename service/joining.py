@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 
 from service.replies import STATUSES
+from service.unpacking import Entries
 
 __all__ = ["COLUMNS", "EVENTS", "Array", "Columns", "Joining", "Part"]
 
@@ -137,7 +138,7 @@ class Array(msgspec.Struct, forbid_unknown_fields=True):
     """Numbers as they are in memory, little-endian."""
 
     dtype: Literal["float32", "float64", "int8", "uint64"]
-    shape: list[int]
+    shape: Annotated[list[int], msgspec.Meta(max_length=2)]
     data: memoryview
 
     def fits(self, *shape: int) -> bool:
@@ -145,7 +146,7 @@ class Array(msgspec.Struct, forbid_unknown_fields=True):
         return self.shape == [*shape] and len(self.data) == math.prod(shape) * _SIZES[self.dtype]
 
 
-_Column = Array | list[Any] | None
+_Column = Array | Entries | None
 
 
 class Columns(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):

@@ -16,7 +16,7 @@ is another matter: nothing has been answered by then, so the whole request is re
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -75,33 +75,36 @@ def _decode_events(body: bytes, config: Config) -> tuple[Events, Sequence[Any]]:
 def _decoded(decode: Callable[[bytes, Config], Made], body: bytes, config: Config) -> Made:
     """Lines, by way of the JSON body that has the same events. Raises `BadBody`, `Invalid`: of lines from 1 on."""
     lines = [(number, line) for number, line in enumerate(body.split(b"\n"), 1) if line and not line.isspace()]
+    odd = 0
     for number, line in lines:
         try:
             _one_value(line)  # each line is one value, so that none ends in the next one or holds two
         except (msgspec.DecodeError, RecursionError):
-            raise _broken(number, line) from None
+            _look(number, line)
+            odd = odd or number  # a value to this decoder, with NaN in it perhaps, which the precise way points at
     try:
         return decode(b'{"events":[' + b",".join([line for _, line in lines]) + b"]}", config)
-    except BadBody:  # what the look at the values passes over, such as text that is not UTF-8
+    except BadBody as error:  # what the first look passes over, such as text that is not UTF-8
         for number, line in lines:
-            try:
-                wire.decode_json(line)
-            except BadBody:
-                raise _broken(number, line) from None
+            _look(number, line)
+        if odd:  # nested too deeply only where it is the events of a body
+            raise _refused(odd, error.detail) from None
         raise
     except Invalid as error:
         problems = [Problem(_lined(one.pointer, lines), one.detail) for one in error.problems]
         raise Invalid(error.detail, problems) from None
 
 
-def _broken(number: int, line: bytes) -> BadBody:
+def _look(number: int, line: bytes) -> None:
+    """Refuse a line that is not one JSON value to the decoder that takes most. Raises `BadBody`."""
     try:
         wire.decode_json(line)
     except BadBody as error:
-        found = error.detail
-    else:
-        found = "the body is nested too deeply"  # for one decoder, if not for the other
-    return BadBody("a line is not JSON; nothing of its chunk was taken", [Problem(f"/lines/{number}", found)])
+        raise _refused(number, error.detail) from None
+
+
+def _refused(number: int, detail: str) -> BadBody:
+    return BadBody("a line is not JSON; nothing of its chunk was taken", [Problem(f"/lines/{number}", detail)])
 
 
 def _lined(pointer: str, lines: Sequence[tuple[int, bytes]]) -> str:
@@ -139,6 +142,42 @@ class Held(Protocol):
 
     bytes: int
 
+    def hold(self, size: int) -> None:
+        """So many more."""
+        ...
+
+    def let_go(self, size: int) -> None:
+        """So many fewer."""
+        ...
+
+
+class _Share:
+    """What one body has of the bytes that are held: of lines that are gathered, and of those that are answered."""
+
+    def __init__(self, held: Held, most: int) -> None:
+        """`most`: that may be held by all."""
+        self._held = held
+        self._most = most
+        self._bytes = 0
+        self.waits = False  # for room
+
+    async def take(self, size: int) -> None:
+        """Count so many more, once there is room. A body that is the only one has it."""
+        self.waits = True
+        while True:
+            if self._held.bytes <= self._bytes or self._held.bytes + size <= self._most:
+                break
+            await asyncio.sleep(_POLL)
+        self.waits = False
+        self._held.hold(size)
+        self._bytes += size
+
+    def give(self, size: int | None = None) -> None:
+        """Count so many fewer; None: all."""
+        size = self._bytes if size is None else size
+        self._held.let_go(size)
+        self._bytes -= size
+
 
 class _Chunk(NamedTuple):
     body: bytes  # of whole lines
@@ -160,24 +199,28 @@ async def replies(
     held: Held,
     explain: int | None = None,
     request_id: str = "",
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     """The reply to a body that comes in pieces, chunk by chunk: one line, or for predict one for each event.
 
     Raises the `ServiceError` of the first chunk; that of a later one is the last line. Each chunk has to come within
     the time that the node gives to a whole body otherwise, and a line may have as many bytes as a body. `held` counts
-    what is read and not answered: where that, or the learner's queue, is full, reading waits for as long.
+    what is read and not answered, from the first piece of a line on: where that, or the learner's queue, is full,
+    reading waits for as long, and then it is `QueueFull`. Close it, where not all of it is asked for.
     """
     settings = learner.node.settings
-    chunks = _chunks(pieces, settings.max_body_bytes)
+    share = _Share(held, settings.max_buffered_bytes)
+    chunks = _chunks(pieces, settings.max_body_bytes, share)
     taken = _Taken()
     begun = False  # with the reply
     try:
-        while (chunk := await _next(chunks, settings.body_seconds, taken.lines)) is not None:
+        while (chunk := await _next(chunks, share, settings.body_seconds, taken.lines)) is not None:
             if chunk.body.isspace():
                 said = b""
             else:
-                await _room(learner, operation, held, len(chunk.body))
-                said = await _answered(learner, operation, chunk, held, explain, taken.lines)
+                if operation != "predict":
+                    await _room(learner, len(chunk.body))
+                said = await _answered(learner, operation, chunk.body, explain, taken.lines)
+            share.give(len(chunk.body))
             taken.lines += chunk.lines
             taken.size += len(chunk.body)
             if said:
@@ -190,7 +233,13 @@ async def replies(
     except ServiceError as error:
         if not begun:
             raise
-        yield _encode({**error.document(request_id), "lines": taken.lines, "bytes": taken.size}) + b"\n"
+        document = {**error.document(request_id), "lines": taken.lines, "bytes": taken.size}
+        share.give()
+        if error.retry_after is not None:  # the header of a reply that has begun cannot say it
+            document["retry_after"] = error.retry_after
+        yield _encode(document) + b"\n"
+    finally:
+        share.give()
 
 
 def _placed(said: bytes, taken: _Taken) -> bytes:
@@ -198,26 +247,23 @@ def _placed(said: bytes, taken: _Taken) -> bytes:
     return b'{"lines":%d,"bytes":%d,' % (taken.lines, taken.size) + said[1:]
 
 
-async def _next(chunks: AsyncIterator[_Chunk], seconds: float, before: int) -> _Chunk | None:
+async def _next(chunks: AsyncIterator[_Chunk], share: _Share, seconds: float, before: int) -> _Chunk | None:
     try:
         async with asyncio.timeout(seconds):
             return await anext(chunks, None)
     except TimeoutError:
+        if share.waits:
+            raise _no_room(seconds) from None
         raise TooSlow(f"what follows line {before} was not complete after {seconds:g} s") from None
 
 
-async def _answered(
-    learner: Hosted, operation: Operation, chunk: _Chunk, held: Held, explain: int | None, before: int
-) -> bytes:
+async def _answered(learner: Hosted, operation: Operation, body: bytes, explain: int | None, before: int) -> bytes:
     """The reply to one chunk; its refusal counts lines from the beginning of the body."""
-    held.bytes += len(chunk.body)
     try:
-        return await answer(learner, operation, chunk.body, NDJSON, NDJSON, explain)
+        return await answer(learner, operation, body, NDJSON, NDJSON, explain)
     except (BadBody, Invalid) as error:
         problems = [Problem(_moved(one.pointer, before), one.detail) for one in error.problems]
         raise type(error)(error.detail, problems) from None
-    finally:
-        held.bytes -= len(chunk.body)
 
 
 def _moved(pointer: str, before: int) -> str:
@@ -228,31 +274,33 @@ def _moved(pointer: str, before: int) -> str:
     return f"/lines/{before + int(number)}" + (f"/{rest}" if rest else "")
 
 
-async def _room(learner: Hosted, operation: Operation, held: Held, size: int) -> None:
-    """Wait until a chunk can be taken. Raises `QueueFull` where it cannot for too long."""
+async def _room(learner: Hosted, size: int) -> None:
+    """Wait until the learner's queue can take a chunk. Raises `QueueFull` where it cannot for too long."""
     settings = learner.node.settings
     ends = asyncio.get_running_loop().time() + settings.body_seconds
-    while True:
-        waiting = learner.queued_bytes if operation != "predict" else 0
-        behind = waiting and waiting + _GROWS * size > settings.queue_bytes
-        if not behind and not (held.bytes and held.bytes + size > settings.max_buffered_bytes):
-            return
+    while (waiting := learner.queued_bytes) and waiting + _GROWS * size > settings.queue_bytes:
         if asyncio.get_running_loop().time() > ends:
-            raise QueueFull(f"no room for more lines within {settings.body_seconds:g} s; try again in a moment")
+            raise _no_room(settings.body_seconds)
         await asyncio.sleep(_POLL)
 
 
+def _no_room(seconds: float) -> QueueFull:
+    return QueueFull(f"no room for more lines within {seconds:g} s; try again in a moment")
+
+
 async def _chunks(
-    pieces: AsyncIterator[bytes], longest: int, lines: int = _LINES, size: int = _BYTES
+    pieces: AsyncIterator[bytes], longest: int, share: _Share, lines: int = _LINES, size: int = _BYTES
 ) -> AsyncIterator[_Chunk]:
     """Whole lines: so many `lines`, or a `size` in bytes and the rest of the last one; at the end what is left.
 
-    Raises `TooLarge` for a line of more than `longest` bytes.
+    What is read is taken of the `share`; whoever asks for the chunks gives it back. Raises `TooLarge` for a line of
+    more than `longest` bytes.
     """
     buffer = bytearray()
     number = held = 0  # whole lines: of the body, of the buffer
     end = seen = 0  # of the last whole line in the buffer, of what was looked through for ends of lines
     async for piece in pieces:
+        await share.take(len(piece))
         buffer += piece
         while cut := buffer.find(b"\n", seen) + 1:
             number, held = number + 1, held + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from service.bodies import in_utf8
 from service.columnar import MSGPACK
 from service.errors import NotAcceptable, WrongType
 from service.hot import JSON, Coding
@@ -24,7 +25,7 @@ def negotiated(content_type: bytes, accept: bytes) -> tuple[Coding, Coding]:
     sent, wanted = content_type.decode("latin-1"), accept.decode("latin-1")
     kind, _, parameters = sent.lower().partition(";")
     read = _CODINGS.get(kind.strip() or JSON.media_type)
-    if read is None or ("charset" in parameters and "utf-8" not in parameters):
+    if read is None or not in_utf8(parameters):
         raise WrongType(f"the body is {sent[:100]}; expected one of {', '.join(_CODINGS)}, text in UTF-8")
     offered = [read] if read is NDJSON else [read, *(one for one in (JSON, MSGPACK) if one is not read)]
     weights = [_weight(wanted, one.media_type) for one in offered]

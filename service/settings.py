@@ -45,7 +45,9 @@ class Settings(BaseSettings):
     ws_credit: int = Field(default=1024, ge=1, description="messages of one websocket that may be unanswered")
     ws_message_bytes: int = Field(default=4 * 2**20, ge=1024, description="of one message of a websocket")
     ws_stall_seconds: float = Field(
-        default=10.0, gt=0, description="after which a websocket whose client reads nothing is dropped"
+        default=10.0,
+        gt=0,
+        description="after which a client that reads nothing of a websocket, or of a reply in lines, is dropped",
     )
     webhook: str | None = Field(default=None, description="address that drift alarms are posted to, as JSON")
     threads: int = Field(default=2, ge=1, description="threads that learn batches of over a millisecond")

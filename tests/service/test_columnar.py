@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import re
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -384,11 +385,77 @@ def test_labels_by_id_need_an_id_each(members, pointers):
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"\x81", b"\xc1", b"\x80\x80", b"\x81\x80\x01", b"\xa1\xff", b"\x91" * 5000 + b"\xc0", b'{"events": []}'],
+    [
+        b"",
+        b"\x81",
+        b"\xc1",
+        b"\x80\x80",
+        b"\x81\x80\x01",
+        b"\x81\xa1\xff\x01",
+        b"\x91" * 5000 + b"\xc0",
+        b'{"events": []}',
+    ],
 )
 def test_what_is_not_messagepack_is_a_bad_body(data):
     with pytest.raises(BadBody):
         columnar.decode_update(data, Config.of(DENSE))
+
+
+BOMB = b"\xdd" + (2**20).to_bytes(4, "big") + b"\x90" * 2**20  # a list of lists: 64 times as large once it is decoded
+PLAIN = b"\x82\xa5dtype\xa7float32\xa5shape" + BOMB
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "pointers"),
+    [
+        ("dense", BOMB, [""]),
+        ("dense", b"\x81\xa3odd" + BOMB, ["/odd", "/x"]),
+        ("dense", b"\x81\xa1x" + BOMB, ["/x"]),
+        ("dense", b"\x81\xa1x" + PLAIN, ["/x"]),
+        ("dense", b"\x81\xa1x\x83\xa4data\xc0" + PLAIN[1:], ["/x/shape"]),
+        ("dense", body({**without("labels"), "labels": None})[:-1] + BOMB, ["/labels"]),
+        ("dense", body({**GOOD, "source": None})[:-1] + BOMB, ["/source"]),
+        ("dense", body({**without("ids"), "ids": None})[:-1] + BOMB, ["/ids"]),
+        ("sparse", b"\x81\xa3csr\x81\xa6indptr" + BOMB, ["/csr/indptr", "/csr/indices", "/csr/values"]),
+        ("named", b"\x81\xa8features\x81\xa1v" + BOMB, ["/features/v"]),
+        ("named", b"\x81\xa8features" + BOMB, ["/features"]),
+        (
+            "named",
+            b"\x81\xa8features\xdf\x00\x04\x00\x00"
+            + b"".join(b"\xce%b\x01" % i.to_bytes(4, "big") for i in range(2**18)),
+            ["/features"],
+        ),
+    ],
+)
+def test_what_is_refused_takes_less_memory_than_its_body(kind, data, pointers):
+    config = Config.of(LEARNERS[kind])
+    tracemalloc.start()
+    try:
+        with pytest.raises(Invalid) as refused:
+            columnar.decode_update(data, config)
+        assert tracemalloc.get_traced_memory()[1] < 2**19
+    finally:
+        tracemalloc.stop()
+    assert [one.pointer for one in refused.value.problems] == pointers
+
+
+def test_an_entry_that_is_no_scalar_is_pointed_at_and_not_decoded():
+    deep = [[[0] * 1000] * 1000]
+    for name in ("labels", "weights", "ids"):
+        with pytest.raises(Invalid) as refused:
+            columnar.decode_update(body({**GOOD, name: [1, deep]}), Config.of(DENSE))
+        (found,) = refused.value.problems
+        assert (found.pointer, "a list of 1;" in found.detail) == (f"/{name}/1", True)
+    with pytest.raises(BadBody):
+        columnar.decode_update(
+            body({**GOOD, "ids": None}).replace(b"\xa3ids\xc0", b"\xa3ids\x92\x01\xa1\xff"), Config.of(DENSE)
+        )
+
+
+def test_a_body_has_few_members():
+    with pytest.raises(Invalid) as refused:
+        columnar.decode_update(body({str(i): i for i in range(101)}), Config.of(DENSE))
+    assert refused.value.problems[0].detail.startswith("has 101 members;")
 
 
 async def test_a_refused_body_changes_nothing():

@@ -102,6 +102,28 @@ def test_members_of_nothing_are_bounded_by_what_goes_in():
         run(read(gzip.compress(b"") * 1000, "gzip", limit=10_000))
 
 
+SKIPPED = b"\x50\x2a\x4d\x18\0\0\0\0"  # a frame of Zstandard that stands for nothing
+
+
+@pytest.mark.parametrize(("encoding", "member"), [("gzip", gzip.compress(b"")), ("zstd", zstd.compress(b""))])
+def test_after_each_member_of_nothing_others_have_their_turn(encoding, member):
+    coroutine = read(member * 500, encoding)
+    for _ in range(500):
+        coroutine.send(None)
+    with pytest.raises(StopIteration):
+        coroutine.send(None)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "member"), [("gzip", gzip.compress(b"")), ("zstd", zstd.compress(b"")), ("zstd", SKIPPED)]
+)
+def test_members_of_nothing_in_a_row_are_bounded(encoding, member):
+    some = COMPRESS[encoding](b"some")
+    assert run(read((member * 6000 + some) * 2, encoding)) == b"somesome"
+    with pytest.raises(BadBody, match="hold nothing"):
+        run(read(some + member * 10_001 + some, encoding))
+
+
 def test_a_frame_that_looks_back_further_than_is_allowed_is_refused():
     frame = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: 27})
     with pytest.raises(BadBody, match="memory"):

@@ -129,6 +129,43 @@ async def stuck(app: Application, parts: list[bytes]) -> None:
     await app(scope_of(f"{URL}/predict"), receive, send)
 
 
+async def test_a_client_that_does_not_read_a_reply_in_lines_is_dropped(caplog):
+    async with application(ws_stall_seconds=0.05) as app:
+        learner = app.state.engine.get("fraud")
+        uses, sent = learner.uses, []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b'{"x":[1,2,3]}\n' * 1500, "more_body": True}
+
+        async def send(message: Any) -> None:
+            if len(sent) == 3:
+                await asyncio.Event().wait()
+            sent.append(message)
+
+        scope = scope_of(f"{URL}/predict") | {"headers": [(b"content-type", b"application/x-ndjson")]}
+        await asyncio.wait_for(app(scope, receive, send), 60)
+        assert len(sent) == 3
+        assert all(message["more_body"] for message in sent[1:])  # a reply without its end
+        assert (learner.uses, app.state.bodies.bytes) == (uses, 0)
+        assert "nothing of it was read in 0.05 s" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("length", "status"), [(b"9" * 5000, 413), (b"9" * 19, 413), (b"0" * 5000 + b"7", 200), (b"0" * 5000, 200)]
+)
+async def test_a_length_of_any_number_of_digits_is_read(length, status):
+    async with application() as app:
+        scope = scope_of(f"{URL}/predict") | {"headers": [(b"content-length", length)]}
+        assert (await ask(app, scope, [PREDICT]))[0] == status
+
+
+async def test_encodings_of_several_headers_are_taken_together():
+    async with application() as app:
+        headers = [(b"content-encoding", b"identity"), (b"content-encoding", b"gzip")]
+        status, _, body = await ask(app, scope_of(f"{URL}/predict") | {"headers": headers}, [PREDICT])
+        assert (status, "identity,gzip" in json.loads(body)["detail"]) == (415, True)
+
+
 async def test_a_fault_of_ours_is_answered_with_its_id_and_raised_for_the_log(monkeypatch):
     async with application() as app:
 

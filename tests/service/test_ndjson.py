@@ -54,6 +54,10 @@ async def pieces(data: bytes, size: int = 10_000) -> AsyncIterator[bytes]:
         yield data[start : start + size]
 
 
+def share() -> Any:
+    return ndjson._Share(Bodies(Settings()), 2**30)
+
+
 @pytest.mark.parametrize("kind", LEARNERS)
 async def test_lines_give_the_state_that_json_gives(kind):
     sent = made(kind, 2300)
@@ -107,7 +111,7 @@ def test_chunks_are_whole_lines_wherever_the_body_is_cut(lines, cuts, ended):
             for start, stop in zip([0, *ends], ends, strict=False):
                 yield data[start:stop]
 
-        return [one async for one in ndjson._chunks(cut(), 30, lines=4, size=50)]
+        return [one async for one in ndjson._chunks(cut(), 30, share(), lines=4, size=50)]
 
     found = run(chunks())
     assert b"".join(one.body for one in found) == data
@@ -138,6 +142,15 @@ def _plain(chunk: Any) -> Any:
         ("update", b'{"x":[1,2,3],"label":1}]}, {"events": [{"x":[1,2,3],"label":1}\n', 400, ["/lines/1"]),
         ("update", b'{"x":[1,2,3],"label":1}\n{"x":[1,2,3],"id":"\xff","label":1}\n', 400, ["/lines/2"]),
         ("update", b"[" * 5000 + b"]" * 5000, 400, ["/lines/1"]),
+        ("update", b'{"x":[1,2,3],"label":1}\n\n{"x":[1,NaN,3],"label":1}\n', 422, ["/lines/3/x/1"]),
+        (
+            "update",
+            b'{"x":[1,2,Infinity],"label":1}\n{"x":[1,2,3],"label":NaN}\n',
+            422,
+            ["/lines/1/x/2", "/lines/2/label"],
+        ),
+        ("update", b'{"x":[1,2,3],"label":1,"id":"\\ud800"}\n', 422, ["/lines/1/id"]),
+        ("update", b'{"x":[1,2,NaN],"label":1}\n{"x":[1\n', 400, ["/lines/2"]),
         ("labels", b'{"id":"a","label":1}\n{"label":1}\n', 422, ["/lines/2/id"]),
         ("predict", b'{"x":[1,2,3],"label":1}\n', 422, ["/lines/1/label"]),
     ],
@@ -223,7 +236,8 @@ async def test_a_long_body_is_read_no_faster_than_it_is_learnt():
         async for line in ndjson.replies(learner, "update", counted(), held):
             taken.append(json.loads(line))
             most = max(most, sent - taken[-1]["bytes"])
-            assert held.bytes == 0  # of what is answered nothing is kept
+            assert held.bytes == sent - taken[-1]["bytes"]  # of what is answered nothing is kept
+        assert held.bytes == 0
         assert [one["lines"] for one in taken] == list(range(1000, EVENTS + 1, 1000))
         assert sum(one["applied"] for one in taken) == learner.view.figures.counts.sum() == EVENTS
         assert most <= 2**16  # read ahead of what is answered: a piece
@@ -290,6 +304,54 @@ async def test_there_is_an_end_to_waiting_for_room(full):
         learner.queued_bytes = 0
 
 
+async def test_lines_that_are_gathered_count_as_held_and_wait_for_room():
+    begun, gone, held = asyncio.Event(), asyncio.Event(), Bodies(Settings())
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield b" " * 3000
+        begun.set()  # asked for more, once these are counted
+        await gone.wait()
+        yield b"\n"
+
+    async with hosted(max_buffered_bytes=2**12, body_seconds=60) as learner:
+        first = asyncio.ensure_future(_all(ndjson.replies(learner, "update", slowly(), held)))
+        await begun.wait()
+        text = lines_of(events(20))
+        assert 3000 + len(text) > 2**12 > held.bytes == 3000
+        second = asyncio.ensure_future(_all(ndjson.replies(learner, "update", pieces(text), held)))
+        await asyncio.wait([second], timeout=0.05)
+        assert not second.done()
+        assert held.bytes == 3000
+        gone.set()
+        with pytest.raises(Invalid, match="no lines"):
+            await first
+        assert [one["applied"] for one in await second] == [20]
+        assert held.bytes == 0
+
+
+async def test_lines_that_nobody_waits_for_any_more_are_not_held():
+    held = Bodies(Settings())
+    text = lines_of(events(1500, ids=False))
+    async with hosted() as learner:
+        reply = ndjson.replies(learner, "update", pieces(text, len(text)), held)
+        taken = json.loads(await anext(reply))
+        assert held.bytes == len(text) - taken["bytes"] > 0
+        await reply.aclose()
+        assert held.bytes == 0
+
+
+async def test_an_error_in_the_last_line_says_when_to_try_again():
+    held = Bodies(Settings())
+    async with hosted(queue_bytes=2**16, body_seconds=0.05) as learner:
+        reply = ndjson.replies(learner, "update", pieces(lines_of(events(1500, ids=False))), held)
+        assert json.loads(await anext(reply))["lines"] == 1000
+        learner.queued_bytes += 2**16
+        last = json.loads(await anext(reply))
+        learner.queued_bytes -= 2**16
+        assert (last["code"], last["retry_after"], last["lines"]) == ("queue-full", QueueFull.retry_after, 1000)
+        assert held.bytes == 0
+
+
 @pytest.mark.parametrize("before", [0, 1000])
 async def test_a_bomb_in_a_line_is_refused_where_the_line_is_too_long(before):
     body = lines_of(events(before)) + b" " * 2**24
@@ -309,7 +371,7 @@ def test_a_line_is_no_longer_than_a_body_may_be():
             for one in data:
                 yield one
 
-        return [one async for one in ndjson._chunks(each(), 10)]
+        return [one async for one in ndjson._chunks(each(), 10, share())]
 
     assert run(chunks([b"123456789\n", b"12345", b"67890"]))[0].lines == 2
     for data in ([b"1\n2\n12345", b"678901"], [b"1\n2\n12345678901\n"]):

@@ -28,6 +28,8 @@ NAMES = {"application/json": JSON, "application/msgpack": MSGPACK, "application/
         ("application/json", "application/msgpack", JSON, MSGPACK),
         ("application/json", "APPLICATION/MSGPACK ; Q=0.9 , application/json;q=0.8", JSON, MSGPACK),
         ("application/json", "application/json;q=odd", JSON, JSON),
+        ('application/json; charset="utf8"', "", JSON, JSON),
+        ("application/json; q=1 ; CHARSET = utf8", "", JSON, JSON),
         ("application/x-ndjson", "", NDJSON, NDJSON),
         ("application/x-ndjson", "application/json, */*;q=0.1", NDJSON, NDJSON),
     ],

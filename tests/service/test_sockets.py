@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -311,7 +312,13 @@ MALFORMED: list[tuple[str | bytes, int, int | None, str]] = [
     ("", 400, None, ""),
     ("nonsense", 400, None, ""),
     ("[1, 2]", 400, None, ""),
-    ('{"seq": 1, "op": "update", "events": [NaN]}', 400, None, ""),
+    ('{"seq": 5, "op": "update", "events": [NaN]}', 422, 5, "/events/0"),
+    ('{"seq": 5, "op": "update", "events": [{"x": [1, NaN, 3], "label": 1}]}', 422, 5, "/events/0/x/1"),
+    ('{"seq": 5, "op": "predict", "events": [{"x": [1, 2, -Infinity]}]}', 422, 5, "/events/0/x/2"),
+    ('{"seq": 5, "op": "predict", "events": [{"x": [1, 2, 3], "id": "\\ud800"}]}', 422, 5, "/events/0/id"),
+    ('{"seq": NaN, "op": "predict", "events": [{}]}', 422, None, "/seq"),
+    ("NaN", 400, None, ""),
+    ('{"seq": %s, "op": "predict", "events": [{}]}' % ([0] * 1000), 422, None, "/seq"),
     ("{}", 422, None, "/seq"),
     ('{"seq": "1", "op": "update", "events": [{}]}', 422, None, "/seq"),
     ('{"seq": -1, "op": "update", "events": [{}]}', 422, None, "/seq"),
@@ -331,7 +338,7 @@ MALFORMED: list[tuple[str | bytes, int, int | None, str]] = [
     ('{"seq": 5, "op": "predict", "events": [{"x": [1, 2, 3]}], "a/b": 0}', 422, 5, "/a~1b"),
     ('{"seq": 5, "op": "update", "events": ' + "[" * 100_000, 400, None, ""),
     ('{"seq": 5, "op": "update", "events": [' + "[" * 100_000 + "]" * 100_000 + "]}", 400, None, ""),
-    ('{"seq": 5, "op": "update", "learner": "\\ud800", "events": [{}]}', 400, None, ""),
+    ('{"seq": 5, "op": "update", "learner": "\\ud800", "events": [{}]}', 422, 5, "/learner"),
     (b"\x91" * 100_000, 400, None, ""),
     (b"\x82\xa3seq\x05\xa6source" + b"\x91" * 100_000 + b"\xc0", 400, None, ""),
     (b"", 400, None, ""),
@@ -340,7 +347,27 @@ MALFORMED: list[tuple[str | bytes, int, int | None, str]] = [
     (b"\x82\xa3seq\x05\xa2op\xa7predict\x00", 400, None, ""),
     (b"\x82\xa3seq\x05\xa2op\xa7predict", 422, 5, "/x"),
     (b"\x82\xa3seq\xa15\xa2op\xa7predict", 422, None, "/seq"),
+    (b"\x82\xa3seq\xdc\x10\x00" + b"\x90" * 4096 + b"\xa2op\xa7predict", 422, None, "/seq"),
+    (msgspec.msgpack.encode({"seq": 5, "op": "predict", **{str(i): i for i in range(100)}}), 400, None, ""),
+    (msgspec.msgpack.encode({"seq": 5, "op": "labels", "ids": ["a", []], "labels": [1, 1]}), 422, 5, "/ids/1"),
+    (msgspec.msgpack.encode({"seq": 5, "op": "labels", "ids": [[]] * 200_000}), 422, 5, "/ids"),
 ]
+
+
+async def test_what_waits_counts_with_what_was_made_of_it() -> None:
+    store = Gated()
+    async with serving(store) as (app, _, _), websocket(app, ONE) as client:
+        gate = store.shut("a")
+        client.send(*updates(1))
+        await store.asked.wait()
+        ids = [""] * 1000
+        client.send({"seq": 7, "op": "labels", "ids": ids, "labels": array([1] * 1000, "int8")}, binary=True)
+        client.send({"seq": 8, "op": "predict", "events": [0] * 1000})
+        await settled()
+        assert app.state.bodies.bytes > 2 * 1000 * sys.getsizeof("")
+        gate.set()
+        assert [one["status"] for one in await client.replies(3)] == [200, 422, 422]
+        assert app.state.bodies.bytes == 0
 
 
 ROWS: list[tuple[dict[str, Any], str]] = [

@@ -1,0 +1,69 @@
+"""MessagePack that is not decoded: what its first bytes tell, what is quoted of it, and what is left alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.unpacking import NIL, Unread, cells, glance, length, members, opened, scalars
+
+pack = msgspec.msgpack.encode
+
+
+def raw(value: Any) -> msgspec.Raw:
+    return msgspec.Raw(pack(value))
+
+
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 31, 255, 256, 65_535, 65_536])
+def test_lengths_are_told_by_the_first_bytes(n: int) -> None:
+    assert length(raw([None] * n)) == ("list", n)
+    assert length(raw(dict.fromkeys(range(n)))) == ("map", n)
+    assert length(raw("a" * n)) == length(raw(bytes(n))) == length(raw(n)) == (None, 0)
+
+
+@given(
+    value=st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**64 - 1), st.floats(allow_nan=False), st.text())
+)
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_scalars_are_read_as_they_are(value: Any) -> None:
+    assert length(raw(value)) == (None, 0)
+    assert (glance(raw(value)), scalars(raw([value])), cells(raw([[value], value]))) == (
+        value,
+        [value],
+        [[value], value],
+    )
+    assert (raw(value) == NIL) == (value is None)
+
+
+@pytest.mark.parametrize(
+    "value", ["a" * 40, "a" * 200, "a" * 5000, "a" * 70_000, bytes(600), bytes(5000), bytes(70_000)]
+)
+def test_text_and_bytes_are_read_however_long(value: Any) -> None:
+    assert glance(raw(value)) == value
+
+
+def test_what_is_small_is_read_and_what_is_not_is_told() -> None:
+    assert glance(raw({"a": [1, {}]})) == {"a": [1, {}]}
+    assert repr(glance(raw([[]] * 600))) == "a list of 600"
+    assert repr(glance(raw({str(i): i for i in range(600)}))) == "a map of 600"
+    assert repr(glance(raw(msgspec.msgpack.Ext(7, bytes(600))))) == "604 bytes"
+    assert isinstance(glance(msgspec.Raw(b"\xa1\xff")), Unread)
+    assert isinstance(glance(msgspec.Raw(b"\x81\x80\x01")), Unread)
+
+
+def test_maps_are_opened_within_bounds() -> None:
+    found = opened(raw({"name": "a" * 600, "offset": [0] * 600}))
+    assert (found["name"], repr(found["offset"])) == ("a" * 600, "a list of 600")
+    assert repr(opened(raw({str(i): "a" * 90 for i in range(17)}))) == "a map of 17"
+    assert isinstance(opened(msgspec.Raw(b"\x81\x90\x01")), Unread)
+    assert members(raw({"a": 1, 2: None}), 2) == {"a": raw(1), 2: NIL}
+    assert members(raw({"a": 1, 2: None}), 1) == members(raw([1]), 9) == members(b"", 9) is None
+
+
+def test_entries_of_another_make_are_left_alone() -> None:
+    assert list(map(repr, scalars(raw([1, [2], {}, b"abc"])))) == ["1", "a list of 1", "a map of 0", "5 bytes"]
+    assert list(map(repr, cells(raw([[2, "a"], [[]], {3: 4}])))) == ["[2, 'a']", "a list of 1", "a map of 1"]
