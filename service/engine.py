@@ -420,7 +420,9 @@ class Engine:
             fresh_heads = await self.node.reached(self.node.store.heads())
             for name in gone - fresh_heads.keys() - self._moving.keys():
                 self.asleep.pop(name, None)
-        for name, head in sorted(heads.items()):
+        for name, head in heads.items() if self.ready else sorted(heads.items()):
+            if self._sleeps(name, head):  # of thousands most do
+                continue
             try:
                 await self._meet(name, head)
             except StoreUnavailable:
@@ -453,24 +455,27 @@ class Engine:
     async def _meet(self, log: str, head: Head) -> None:
         hosted = self._find(log)
         if hosted is None:
-            if log in self._moving or self.asleep.get(log) == head.birth:
+            if self._sleeps(log, head):
                 return
-            if len(self.hosted) >= self.node.settings.max_resident and not log.startswith(_GROUP):
-                if log not in self.asleep:
-                    self._room()
-                if not self.ready or await self._still(log, head):
-                    self.asleep[log] = head.birth
-                return
-            self.asleep.pop(log, None)
-            async with self._creating:
+            async with self._creating:  # what is created here just now is in the store, and not found yet
                 hosted = self._find(log)
+                if hosted is None and self._sleeps(log, head):
+                    return
                 if hosted is None:
+                    self.asleep.pop(log, None)  # of another birth
                     self._room()
+                    if len(self.hosted) >= self.node.settings.max_resident and not log.startswith(_GROUP):
+                        if not self.ready or await self._still(log, head):
+                            self.asleep[log] = head.birth
+                        return
                     hosted = await self._host(log, head.birth)
                     self._take_in(hosted)
             hosted.follow()
         elif hosted.position < head.position and hosted.failed is None and not hosted.busy:
             hosted.follow()
+
+    def _sleeps(self, log: str, head: Head) -> bool:
+        return log in self._moving or self.asleep.get(log) == head.birth
 
     async def _still(self, log: str, head: Head) -> bool:
         """Whether the store has this log yet: the heads were read a while ago."""
