@@ -37,7 +37,7 @@ async def update(name: Name) -> Response:
     An event may carry no features but the id of one that was served: then it is a label that comes late, as for
     `/labels`. An id that was learnt before with another label is a correction.
     """
-    raise AssertionError(_ANSWERED)
+    raise NotImplementedError(_ANSWERED)
 
 
 @router.post(
@@ -50,7 +50,7 @@ async def update(name: Name) -> Response:
 )
 async def labels(name: Name) -> Response:
     """Learn from what was served, in the order of the labels; the figures count the score that was served."""
-    raise AssertionError(_ANSWERED)
+    raise NotImplementedError(_ANSWERED)
 
 
 @router.post(
@@ -68,4 +68,4 @@ async def predict(
     ] = None,
 ) -> Response:
     """Score each event; waits for no learning. An event with an id is remembered: its label may come weeks later."""
-    raise AssertionError(_ANSWERED)
+    raise NotImplementedError(_ANSWERED)
