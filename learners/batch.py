@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
@@ -28,6 +29,7 @@ __all__ = [
     "part_of",
     "spread",
     "take",
+    "woven",
 ]
 
 
@@ -191,8 +193,11 @@ class Outcome:
 
     def part(self, start: int, stop: int) -> Outcome:
         """The outcome of some neighbouring events."""
-        cut = slice(start, stop)
-        return Outcome(*(None if column is None else column[cut] for column in _columns(self)))  # type: ignore[arg-type]
+        return self.of(slice(start, stop))
+
+    def of(self, chosen: slice | NDArray[np.int64]) -> Outcome:
+        """The outcome of some events."""
+        return Outcome(*(None if column is None else column[chosen] for column in _columns(self)))  # type: ignore[arg-type]
 
 
 def _columns(outcome: Outcome) -> list[NDArray[Any] | None]:
@@ -301,6 +306,38 @@ def join(batches: Sequence[Batch]) -> Batch:
         costs=_column([batch.costs for batch in batches], sizes, 1.0),
         late=_late(batches),
     )
+
+
+def woven(batch: Batch, others: Batch, places: NDArray[np.int64]) -> tuple[Batch, NDArray[np.int64]]:
+    """One batch of both, and where the n events of `batch` stand in it, (n,).
+
+    Each of the k `others`, which are of no source, comes before the event of `batch` whose number `places` (k,) says,
+    or after all of them where that is n; those of one place in the order they have. O(n + k) and a sort.
+    """
+    n, k = len(batch), len(others)
+    order = np.argsort(np.concatenate([2 * np.arange(n) + 1, 2 * places]), kind="stable")
+    at = np.empty(n + k, dtype=np.int64)
+    at[order] = np.arange(n + k)
+    whole = join([batch, others])
+    has = np.ones(n + k, dtype=np.bool_) if whole.late is None else ~whole.late.bare
+    row = np.cumsum(has[order]) - 1  # of each event of the new order that has one
+    segments = []
+    for one in batch.segments:
+        moved = at[one.start : one.stop]
+        runs = np.concatenate([[0], 1 + np.flatnonzero(np.diff(moved) != 1), [len(moved)]]).tolist()
+        for start, stop in itertools.pairwise(runs):
+            first = int(moved[start])
+            segments.append(Segment(first, first + stop - start, one.name, one.offset + start))
+    return Batch(
+        spread([(whole.rows, row[at[has]])], int(np.count_nonzero(has)), whole.rows),
+        whole.labels[order],
+        None if whole.weights is None else whole.weights[order],
+        None if whole.times is None else whole.times[order],
+        None if whole.ids is None else tuple(whole.ids[i] for i in order.tolist()),
+        tuple(segments),
+        None if whole.costs is None else whole.costs[order],
+        None if whole.late is None else Late._make(column[order] for column in whole.late),
+    ), at[:n]
 
 
 def _late(batches: Sequence[Batch]) -> Late | None:

@@ -186,8 +186,24 @@ class Learner:
                 if late.served[stop]:
                     self.metrics.label(int(hashes[stop]))
             start = stop + 1
-        self.metrics.skip(int(np.count_nonzero(status == _DUPLICATE)))
+        repeated = status == _DUPLICATE  # an assumption that comes too late repeats nothing
+        self.metrics.skip(int(np.count_nonzero(repeated if late is None else repeated & ~late.assumed)))
         return outcome
+
+    def clocks(self, batch: Batch) -> Vector:
+        """The clock after each of a batch's n events as they come, (n,), duplicates by id among them; nothing changes.
+
+        Those that their source leaves out do not move it. NaN while no time is known.
+        """
+        met = np.full(len(batch), np.nan) if batch.times is None else batch.times
+        if batch.late is not None:
+            met = np.where(np.isnan(batch.late.labelled), met, batch.late.labelled)
+        if batch.segments:
+            status = np.zeros(len(batch), dtype=np.int8)
+            self._sources.copy().admit(batch.segments, status)
+            met = np.where(status == _APPLIED, met, np.nan)
+        clocks: Vector = np.fmax.accumulate(np.concatenate([[self.metrics.clock], met]))[1:]
+        return clocks
 
     def _nothing_said(self, n: int) -> Outcome:
         nan = np.full(n, np.nan)

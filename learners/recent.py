@@ -215,6 +215,12 @@ class Sources:
     def __init__(self) -> None:
         self.next: dict[str, int] = {}  # in order of use, the latest last
 
+    def copy(self) -> Sources:
+        """One that goes its own way."""
+        other = Sources()
+        other.next = dict(self.next)
+        return other
+
     def admit(self, segments: Sequence[Segment], status: NDArray[np.int8]) -> None:
         """Say in `status` (n,) which events are not next in their source, and move the offsets on.
 

@@ -232,8 +232,9 @@ class Hosted(Logged[Learner, View]):
     def _applied(self, entry: Entry, record: Any, own: bool) -> None:
         if isinstance(record, Fitted):
             self.fits.applied()
+        if not (own and isinstance(record, Batch)):  # the clock has moved, and in a batch of ours what was due is there
+            self.serving.tick()
         own = self.serving.applied(entry.token) or own
-        self.serving.tick()  # the clock has moved: labels may be due that never came
         figures = self.view.figures
         if own and figures.alarm_count > self._alarms:
             for alarm in figures.alarms(self._alarms):
@@ -276,7 +277,7 @@ class Hosted(Logged[Learner, View]):
                 settle(update.done, self.failed)
             return
         try:
-            outcome = await self._log(join([update.batch for update in updates]))
+            outcome = await self.serving.learn(join([update.batch for update in updates]))
         except ServiceError as error:
             self._notice(error)
             for update in updates:
@@ -293,8 +294,11 @@ class Hosted(Logged[Learner, View]):
                 update.done.set_result(Learnt(part, self.position, counts))
             start = stop
 
-    async def _log(self, batch: Batch) -> Outcome:
-        """Append a batch and learn it: as one record, but for one that goes on beyond the end of a warm-up."""
+    async def log_batch(self, batch: Batch) -> Outcome:
+        """Append a batch and learn it: as one record, but for one that goes on beyond the end of a warm-up.
+
+        Only in what was `put`, or in turn.
+        """
         outcomes: list[Outcome] = []
         while len(batch) or not outcomes:
             warming = self.learner.urgent and not self.learner.due
@@ -316,10 +320,6 @@ class Hosted(Logged[Learner, View]):
     async def log_fit(self, fitted: Fitted) -> None:
         """Append what was fitted, and apply everything up to it; only in what was `put`."""
         await self.append(fitted)
-
-    async def log_batch(self, batch: Batch) -> None:
-        """Append a batch and learn it; only in what was `put`."""
-        await self._log(batch)
 
     async def _move(self, record: LearnerRecord) -> Outcome | None:
         """Apply a record: here if that is short work, else piece by piece in a thread.

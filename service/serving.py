@@ -2,7 +2,8 @@
 
     predict with ids -> score by the present view -> record and remembered events, one durable step -> reply
     labels by id     -> recall what was served -> a batch like any other
-    no label in time -> where the learner is to take that for a negative: a batch of such labels
+    no label in time -> where the learner is to take that for a negative: such labels, before the event that moves the
+                        clock past their time, in its batch
 
 Scoring waits for no learning: the record of what was served is appended past the learner's task, which then follows
 the log. A decision that has an account to keep (a budget of alerts) is made on a copy of it, which knows of what was
@@ -24,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.arrays import Rows, Vector
-from learners.batch import Batch, Late, Outcome, Segment, Served, Status, length, part_of, spread, take
+from learners.batch import Batch, Late, Outcome, Segment, Served, Status, joined, length, part_of, spread, take, woven
 from learners.decision import Decision
 from learners.ids import hashes_of
 from learners.learner import Learner
@@ -41,7 +42,7 @@ logger = logging.getLogger("rarestream.serving")
 
 _INLINE_WORK = 2**23  # multiplications of a request to score, some milliseconds, above which a thread makes them
 _LARGE = 2**10  # events of a request from which on a thread packs what is to be remembered
-_ASSUMED = 1000  # labels of one record
+_ASSUMED = 5000  # labels of one record at most that never came
 _JOINED = 5_000  # late labels of one record at most,
 _JOINED_BYTES = 2**25  # and of dense rows so many bytes
 _UNDER_WAY = 10_000  # requests that are served and not applied yet
@@ -94,6 +95,15 @@ class Predicted(NamedTuple):
     remembered: int  # events whose labels may come by id
 
 
+class _Due(NamedTuple):
+    """Events of which no label has come in time."""
+
+    labels: Batch  # that they are negative
+    latest: Vector  # the greatest time of each and those before it: it waits for these
+    upto: int  # where the store settles once they are learnt
+    more: bool  # whether others may be due besides
+
+
 class Owner(Protocol):
     """What serving needs of the learner's host."""
 
@@ -121,8 +131,8 @@ class Owner(Protocol):
         """Apply what other nodes have appended. Only in what was `put`."""
         ...
 
-    async def log_batch(self, batch: Batch) -> None:
-        """Append a batch and learn it. Only in what was `put`."""
+    async def log_batch(self, batch: Batch) -> Outcome:
+        """Append a batch and learn it. Only in what was `put`, or in turn."""
         ...
 
 
@@ -271,12 +281,15 @@ class Serving:
         return max(1, min(_JOINED, _JOINED_BYTES // (8 * (1 if features.sparse else features.columns))))
 
     async def labelled(self, batch: Batch, outcome: Outcome) -> None:
-        """Labels have come: where they would be assumed otherwise, their events are not kept for that any longer."""
+        """Labels have come: where they would be assumed otherwise, their events are not kept for that any longer.
+
+        Whether features came with them or not: when the time is over, the learner may have forgotten the id.
+        """
         owner = self._owner
-        if batch.late is None or batch.ids is None or owner.learner.config.late.unlabelled == "nothing":
+        if batch.ids is None or owner.learner.config.late.unlabelled == "nothing":
             return
-        known = batch.late.served & np.isin(outcome.status, (Status.APPLIED, Status.DUPLICATE, Status.RELABELLED))
-        ids = [batch.ids[i] or "" for i in np.flatnonzero(known).tolist()]
+        known = np.isin(outcome.status, (Status.APPLIED, Status.DUPLICATE, Status.RELABELLED))
+        ids = [id for i in np.flatnonzero(known).tolist() if (id := batch.ids[i])]
         if ids:
             self.pending = await owner.node.reached(owner.node.store.forget(owner.name, owner.birth, ids))
 
@@ -313,12 +326,10 @@ class Serving:
         now = time.time()
         labelled = np.where(events.carried, math.nan, np.where(np.isnan(given), now, given))
         policy = self._owner.learner.config.late
-        clock = self._owner.view.figures.clock
         known: list[tuple[int, Remembered]] = []
         for place, one in zip(places.tolist(), found, strict=True):
             if isinstance(one, Remembered):
-                age = np.fmax(clock, labelled[place]) - one.time
-                if policy.unlabelled == "negative" or age <= policy.label_ttl:
+                if policy.unlabelled == "negative" or labelled[place] - one.time <= policy.label_ttl:
                     known.append((place, one))
                     continue
             expired[place] = one is not None
@@ -358,28 +369,59 @@ class Serving:
             self._assuming = self._owner.put(self._assume)
 
     async def _assume(self) -> None:
+        """Learn what is due although no event comes that it could be learnt before."""
         owner = self._owner
-        ttl, clock = owner.learner.config.late.label_ttl, float(owner.learner.metrics.clock)
-        if math.isnan(clock):
+        due = await self._due(float(owner.learner.metrics.clock))
+        if due is None:
             return
-        store = owner.node.store
-        before = clock - ttl
-        upto, found = await owner.node.reached(store.expired(owner.name, owner.birth, before, min(_ASSUMED, self.step)))
-        if not found:
-            return
-        await owner.read_on()  # another node may have assumed them already
-        known = owner.learner.known([one.id for one in found])
-        missing = [one for one, learnt in zip(found, known, strict=True) if not learnt]
-        if missing:
-            await owner.log_batch(self._assumed(missing, ttl))
-        await owner.node.reached(store.settle(owner.name, owner.birth, upto))  # they stay: a label may come after all
+        await owner.log_batch(due.labels)
+        await self._settle(due)
         self._assuming = owner.put(self._assume)  # after whatever else waits
 
-    def _assumed(self, missing: Sequence[Remembered], ttl: float) -> Batch:
-        n = len(missing)
+    async def learn(self, batch: Batch) -> Outcome:
+        """Append a batch and learn it, and before each of its events what is due by its time. Only in turn.
+
+        So how events are cut into batches changes nothing. The outcome is that of the batch alone.
+        """
+        owner = self._owner
+        outcomes: list[Outcome] = []
+        if owner.learner.config.late.unlabelled == "negative":
+            while (due := await self._due(float(owner.learner.clocks(batch)[-1]))) is not None:
+                await owner.read_on()  # another node may have moved the clock, or learnt these
+                before = owner.learner.clocks(batch) - owner.learner.config.late.label_ttl
+                places = np.searchsorted(np.fmax(before, -math.inf), due.latest, side="right")
+                stop = int(places[-1]) if due.more else len(batch)  # what comes behind may find others due
+                whole, at = woven(batch.part(0, stop), due.labels, places)
+                outcomes.append((await owner.log_batch(whole)).of(at))
+                await self._settle(due)
+                batch = batch.part(stop, len(batch))
+                if not len(batch):
+                    return joined(outcomes)
+        return joined([*outcomes, await owner.log_batch(batch)])
+
+    async def _due(self, clock: float) -> _Due | None:
+        """What has waited for its label too long by the time `clock`, if anything has; NaN: the time is not known."""
+        if math.isnan(clock):
+            return None
+        owner = self._owner
+        store, ttl = owner.node.store, owner.learner.config.late.label_ttl
+        limit = min(_ASSUMED, self.step)
+        found = await owner.node.reached(store.expired(owner.name, owner.birth, clock - ttl, limit))
+        if not found.events:
+            return None
+        latest = np.maximum.accumulate([one.time for one in found.events])
+        return _Due(self._assumed(found.events, ttl), latest, found.upto, found.more)
+
+    async def _settle(self, due: _Due) -> None:
+        """They are learnt. They stay remembered: a label may come after all."""
+        owner = self._owner
+        await owner.node.reached(owner.node.store.settle(owner.name, owner.birth, due.upto))
+
+    def _assumed(self, events: Sequence[Remembered], ttl: float) -> Batch:
+        n = len(events)
         like = self._owner.learner.config.encode([])
-        told = unpack_served([one.data for one in missing], like, f"what was remembered of {self._owner.name}")
-        times = np.array([one.time for one in missing])
+        told = unpack_served([one.data for one in events], like, f"what was remembered of {self._owner.name}")
+        times = np.array([one.time for one in events])
         late = Late(
             np.ones(n, dtype=np.bool_),
             np.zeros(n, dtype=np.bool_),
@@ -390,7 +432,7 @@ class Serving:
             told.decisions,
             times + ttl,
         )
-        ids = tuple(one.id for one in missing)
+        ids = tuple(one.id for one in events)
         return Batch(told.rows, np.full(n, -1.0), None, times, ids, costs=told.costs, late=late)
 
 

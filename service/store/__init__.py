@@ -73,6 +73,7 @@ class Expired(NamedTuple):
 
     upto: int  # where to settle once they are dealt with; numbers ascend in served order, and none is used twice
     events: list[Remembered]
+    more: bool = False  # whether the next ones may have expired, too: these are as many as were asked for, or large
 
 
 class Pending(NamedTuple):

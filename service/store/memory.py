@@ -98,15 +98,17 @@ class _Served:
     def oldest(self, before: float, limit: int) -> Expired:
         """What has expired after the cursor, from the oldest on: as many as one reply carries."""
         found: list[Remembered] = []
-        size = 0
+        size, large = 0, False
         for event in self.events.values():
             if self.numbers[event.id] <= self.settled:
                 continue
             size += len(event.data)
-            if not event.time < before or len(found) >= limit or (found and size > REPLY_BYTES):
+            large = bool(found) and size > REPLY_BYTES
+            if large or len(found) >= limit or not event.time < before:
                 break
             found.append(event)
-        return Expired(self.numbers[found[-1].id] if found else self.settled, found)
+        upto = self.numbers[found[-1].id] if found else self.settled
+        return Expired(upto, found, large or len(found) == limit)
 
 
 @dataclass

@@ -295,7 +295,7 @@ class RedisStore:
     async def expired(self, learner: str, birth: bytes, before: float, limit: int) -> Expired:
         with self._call():
             reply = await _twice(lambda: self._run(EXPIRED, learner, birth, pack_time(before), REPLY_BYTES, limit))
-        return expired_in(_present(reply, learner))
+        return expired_in(_present(reply, learner), limit)
 
     async def settle(self, learner: str, birth: bytes, upto: int) -> None:
         with self._call():

@@ -167,21 +167,25 @@ return found
 """,
 )
 
-# birth, before, bytes, limit -> upto, then id, and time and data, of each
+# birth, before, bytes, limit -> upto, 1 where the next one was too large, then id, and time and data, of each
 EXPIRED = Script(
     PRESENT,
     NUMBER,
     """
 local before, most, limit = cmsgpack.unpack(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local upto = tonumber(redis.call('HGET', KEYS[1], 'settled') or 0)
-local found, start, sum, step = {upto}, number(upto + 1) .. '-0', 0, 1
+local found, start, sum, step = {upto, 0}, number(upto + 1) .. '-0', 0, 1
 while limit > 0 do
   local oldest = redis.call('XRANGE', KEYS[5], start, '+', 'COUNT', math.min(step, limit))
   if #oldest == 0 then break end
   for _, entry in ipairs(oldest) do
     local id, data = entry[2][2], entry[2][4]
     sum = sum + #data - 8
-    if not (struct.unpack('<d', data) < before) or (#found > 1 and sum > most) then return found end
+    if #found > 2 and sum > most then
+      found[2] = 1
+      return found
+    end
+    if not (struct.unpack('<d', data) < before) then return found end
     found[#found + 1] = id
     found[#found + 1] = data
     found[1] = tonumber(string.match(entry[1], '^%d+'))
@@ -257,10 +261,11 @@ def recalled_in(reply: list[Any], ids: Sequence[str]) -> list[Remembered | bool 
     ]
 
 
-def expired_in(reply: list[Any]) -> Expired:
+def expired_in(reply: list[Any], limit: int) -> Expired:
     """What the reply of EXPIRED holds."""
-    upto, *flat = reply
-    return Expired(upto, [_remembered(id.decode(), found) for id, found in zip(flat[::2], flat[1::2], strict=True)])
+    upto, large, *flat = reply
+    events = [_remembered(id.decode(), found) for id, found in zip(flat[::2], flat[1::2], strict=True)]
+    return Expired(upto, events, bool(large) or len(events) == limit)
 
 
 def _remembered(id: str, found: bytes) -> Remembered:

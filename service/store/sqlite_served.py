@@ -121,7 +121,7 @@ def recall(db: sqlite3.Connection, learner: int, ids: Sequence[str]) -> list[Rem
 def expired(db: sqlite3.Connection, learner: int, before: float, limit: int) -> Expired:
     """What has expired after the cursor, from the oldest on: as many as one reply carries."""
     found: list[Remembered] = []
-    size = 0
+    size, large = 0, False
     (upto,) = db.execute("SELECT settled FROM learner WHERE id = ?", (learner,)).fetchone()
     query = (
         "SELECT number, id, time, data FROM served WHERE learner = ? AND dropped IS NULL AND number > ?"
@@ -131,11 +131,12 @@ def expired(db: sqlite3.Connection, learner: int, before: float, limit: int) -> 
         for number, *row in rows:
             event = _remembered(*row)
             size += len(event.data)
-            if not event.time < before or (found and size > REPLY_BYTES):
+            large = bool(found) and size > REPLY_BYTES
+            if large or not event.time < before:
                 break
             found.append(event)
             upto = number
-    return Expired(upto, found)
+    return Expired(upto, found, large or len(found) == limit)
 
 
 def settle(db: sqlite3.Connection, learner: int, upto: int) -> None:

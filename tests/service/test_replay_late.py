@@ -349,13 +349,13 @@ def test_labels_from_the_future_are_left_for_later(server: Process, tmp_path: Pa
 
 
 def test_labels_that_come_too_late_are_told_of(server: Process, tmp_path: Path) -> None:
-    """Rows far out of order: by the time of the largest so far, some are forgotten before their labels come."""
-    path = tmp_path / "disorder.jsonl"
-    times = [START, START + 10_000, START + 20, START + 20_000]
-    path.write_text("".join(json.dumps({**row, "time": at}) + "\n" for at, row in zip(times, rows()[:4], strict=True)))
-    create(server, "disorder", "--label-ttl", "2h")
-    result = run(server, "replay", path, "--learner", "disorder", *LATE)
-    assert "labels came too late: their events are not remembered any more" in result.stderr
+    """There is room for one event, so that the others are forgotten before their labels come."""
+    path = tmp_path / "crowd.jsonl"
+    path.write_text("".join(json.dumps({**row, "time": START + i}) + "\n" for i, row in enumerate(rows()[:4])))
+    config = {"algorithm": "fofo", "features": {"kind": "named"}, "late": {"max_events": 1}}
+    httpx.put(f"{server.url}/v1/learners/crowd", json=config).raise_for_status()
+    result = run(server, "replay", path, "--learner", "crowd", "--batch", "1", *LATE)
+    assert "3 labels came too late: their events are not remembered any more" in result.stderr
 
 
 def test_what_is_not_remembered_is_scored_again() -> None:

@@ -192,9 +192,9 @@ async def test_what_is_settled_stays_but_is_not_given_again(store: Store) -> Non
         assert second.events == [event(3)]
         assert second.upto > first.upto
     await store.settle("a", BIRTH, second.upto)
-    assert await store.expired("a", BIRTH, 4.0, 2) == (second.upto, [])
+    assert await store.expired("a", BIRTH, 4.0, 2) == (second.upto, [], False)
     await store.settle("a", BIRTH, first.upto)  # a node that is late
-    assert await store.expired("a", BIRTH, 4.0, 2) == (second.upto, [])
+    assert await store.expired("a", BIRTH, 4.0, 2) == (second.upto, [], False)
     assert await store.recall("a", BIRTH, ids(0, 6)) == [event(0), True, *events(2, 6)]
     assert await store.pending("a", BIRTH) == Pending(5, 55, 0, 0)
     assert await store.forget("a", BIRTH, ["0", "5"]) == Pending(3, 33, 0, 0)
@@ -212,7 +212,7 @@ async def test_an_id_that_is_served_again_is_not_settled(store: Store) -> None:
         assert found.upto > upto
         upto = found.upto
         await store.settle("a", BIRTH, upto)
-        assert await store.expired("a", BIRTH, 99.0, 9) == (upto, [])
+        assert await store.expired("a", BIRTH, 99.0, 9) == (upto, [], False)
         await serve(store, number, [event(2, size=number)])
         assert (await store.expired("a", BIRTH, 99.0, 9)).events == [event(2, size=number)]
     await serve(store, 6, [], bounds(events=0))

@@ -37,19 +37,20 @@ async def figures(http: Any, name: str = "a") -> dict[str, Any]:
     return found
 
 
-async def test_an_event_waits_for_label_ttl_by_the_learners_clock(store: Store) -> None:
+async def test_a_label_is_late_by_its_own_time_and_an_event_goes_by_the_learners_clock(store: Store) -> None:
     async with serving(store) as (http, engine):
         await http.put("/learners/a", json=config())
         await posted(http, "/learners/a/predict", [event("dense", i) for i in range(10)])
         in_time = await posted(http, "/learners/a/labels", [{"id": "e0", "label": 1, "time": T0 + TTL}])
         assert in_time["applied"] == 1
-        await posted(http, "/learners/a/update", labelled("dense", 104, 105))  # the clock is past e1 to e3 by now
-        answer = await posted(http, "/learners/a/labels", [{**one, "time": T0} for one in late("dense", 1, 10)])
+        await posted(http, "/learners/a/update", labelled("dense", 300, 301))  # whose time says nothing of the labels
+        labels = [{**one, "time": T0 + TTL + 35} for one in late("dense", 1, 10)]
+        answer = await posted(http, "/learners/a/labels", labels)
         assert [one["status"] for one in answer["results"]] == ["expired"] * 3 + ["applied"] * 6
         assert (await pending(engine)).expired == 0  # the store drops them with what is served next
-        await posted(http, "/learners/a/predict", [event("dense", 105)])
+        await posted(http, "/learners/a/predict", [event("dense", 301)])
         found = await pending(engine)
-        assert (found.events, found.expired) == (6, 5)
+        assert (found.events, found.expired) == (1, 10)
         assert (await http.get("/learners/a")).json()["pending"] == found._asdict()
         answer = await posted(http, "/learners/a/labels", [{"id": "e1", "label": 1, "time": T0}])
         assert answer["expired"] == 1  # known by its tombstone
@@ -128,6 +129,53 @@ async def test_many_are_assumed_in_turns(store: Store, monkeypatch: pytest.Monke
         await until(lambda: assumed(engine) == 20)
         await until(lambda: _waiting(engine, 1))
         assert await digest(http) == await replayed(store)
+
+
+def _stream(setup: str) -> list[dict[str, Any]]:
+    """Labelled events and labels by id whose times make those served fall due, one by one and several at once."""
+    labels = {one["id"]: one for one in late(setup, 0, 40, 2 * TTL)}
+    return [
+        *labelled(setup, 95, 110),
+        {**labels["e20"], "time": T0 + 1150},  # in time
+        {**labels["e3"], "time": T0 + 1150},  # positive is wrong for it; too late, so a correction or a duplicate
+        {**labels["e5"], "label": 1, "time": T0 + 1200},
+        *labelled(setup, 107, 109),  # again
+        *labelled(setup, 130, 132),
+        {"id": "never", "label": 1, "time": T0 + 1330},
+        labels["e36"],  # its time moves the clock past all the others'
+        *[{**one, "time": T0} for one in labelled(setup, 200, 205)],  # late themselves
+        {**labels["e37"], "label": 1, "time": T0 + 1000},
+        event(setup, 38, label=1),  # one that was served comes with its features
+        *labelled(setup, 400, 404),
+    ]
+
+
+@pytest.mark.parametrize("setup", [one for one in SETUPS if one != "ordinal"])
+@pytest.mark.parametrize("policy", ["negative", "nothing"])
+async def test_how_a_stream_is_cut_into_requests_changes_nothing(
+    store: Store, setup: str, policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor how many may be assumed in one record."""
+    events = _stream(setup)
+    found = set()
+    statuses = []
+    async with serving(store) as (http, engine):
+        for name, size, most in [("a", 1, 5000), ("b", 3, 5000), ("c", 8, 2), ("d", len(events), 5), ("e", 100, 5000)]:
+            monkeypatch.setattr("service.serving._ASSUMED", most)
+            await http.put(f"/learners/{name}", json=config(setup, unlabelled=policy))
+            await posted(http, f"/learners/{name}/predict", [event(setup, i) for i in range(40)])
+            said: list[str] = []
+            for start in range(0, len(events), size):
+                answer = await posted(http, f"/learners/{name}/update", events[start : start + size])
+                said += [one["status"] for one in answer["results"]]
+            assert len(said) == len(events)
+            statuses.append(said)
+            hosted = engine.get(name)
+            found.add(hosted.learner.digest())
+            told = await figures(http, name)
+            assert told["assumed"] == (39 if policy == "negative" else 0)  # all but e20
+    assert len(found) == 1
+    assert all(said == statuses[0] for said in statuses)
 
 
 async def _waiting(engine: Engine, events: int) -> bool:

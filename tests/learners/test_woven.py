@@ -1,0 +1,79 @@
+"""One batch of two: the events of the other before those whose numbers were said."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from learners.arrays import Rows, Sparse
+from learners.batch import Batch, Late, Segment, join, woven
+
+
+def rows(n: int, base: float, sparse: bool) -> Rows:
+    dense = base + np.arange(3.0 * n).reshape(n, 3)
+    if not sparse:
+        return dense
+    return Sparse(dense.ravel(), np.tile(np.arange(3), n), 3 * np.arange(n + 1))
+
+
+def batch(n: int, base: float, sparse: bool, bare: list[bool] | None = None, segments: int = 0) -> Batch:
+    late = None
+    if bare is not None:
+        late = Late.none(n)._replace(bare=np.array(bare, dtype=np.bool_), labelled=base + np.arange(n) / 4)
+    cuts = np.linspace(0, n, segments + 1).astype(int).tolist()
+    return Batch(
+        rows(n - sum(bare or ()), base, sparse),
+        base + np.arange(n),
+        weights=np.full(n, base) if base else None,
+        times=base + np.arange(n) / 2,
+        ids=tuple(f"{base}/{i}" for i in range(n)),
+        segments=tuple(
+            Segment(a, b, f"source {j}", 100 * j + a) for j, (a, b) in enumerate(itertools.pairwise(cuts)) if b > a
+        ),
+        late=late,
+    )
+
+
+def numbered(whole: Batch) -> list[tuple[str, int] | None]:
+    """Of each event, its source and number."""
+    found: list[tuple[str, int] | None] = [None] * len(whole)
+    for one in whole.segments:
+        for i in range(one.start, one.stop):
+            assert found[i] is None
+            found[i] = (one.name, one.offset + i - one.start)
+    return found
+
+
+@settings(deadline=None)
+@given(st.data())
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_woven_batch_is_its_events_joined_in_that_order(sparse: bool, data: st.DataObject) -> None:
+    n, k = data.draw(st.integers(0, 6)), data.draw(st.integers(1, 5))
+    bare = data.draw(st.none() | st.lists(st.booleans(), min_size=n, max_size=n))
+    places = sorted(data.draw(st.lists(st.integers(0, n), min_size=k, max_size=k)))
+    one, other = batch(n, 0.0, sparse, bare, data.draw(st.integers(0, 3))), batch(k, 1000.0, sparse, [False] * k)
+    found, at = woven(one, other, np.array(places))
+    parts = []
+    for i in range(n + 1):
+        parts += [other.part(j, j + 1) for j in range(k) if places[j] == i]
+        parts += [one.part(i, i + 1)] if i < n else []
+    expected = join(parts)
+    assert len(found) == n + k
+    for name in ("labels", "weights", "times"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    assert found.ids == expected.ids
+    assert found.late is not None
+    assert expected.late is not None
+    for column, wanted in zip(found.late, expected.late, strict=True):
+        np.testing.assert_array_equal(column, wanted)
+    assert numbered(found) == numbered(expected)
+    assert [found.labels[i] for i in at] == one.labels.tolist()
+    if isinstance(found.rows, Sparse) and isinstance(expected.rows, Sparse):
+        for column, wanted in zip(found.rows, expected.rows, strict=True):
+            np.testing.assert_array_equal(column, wanted)
+    else:
+        np.testing.assert_array_equal(found.rows, expected.rows)
