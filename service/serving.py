@@ -326,13 +326,13 @@ class Serving:
         now = time.time()
         labelled = np.where(events.carried, math.nan, np.where(np.isnan(given), now, given))
         policy = self._owner.learner.config.late
+        assumed = policy.unlabelled == "negative"  # then a label that is late corrects
         known: list[tuple[int, Remembered]] = []
         for place, one in zip(places.tolist(), found, strict=True):
-            if isinstance(one, Remembered):
-                if policy.unlabelled == "negative" or labelled[place] - one.time <= policy.label_ttl:
-                    known.append((place, one))
-                    continue
-            expired[place] = one is not None
+            if isinstance(one, Remembered) and (assumed or labelled[place] - one.time <= policy.label_ttl):
+                known.append((place, one))
+            else:
+                expired[place] = one is not None
         at = np.array([place for place, _ in known], dtype=np.int64)
         config = self._owner.learner.config
         like = config.encode([])
