@@ -169,6 +169,9 @@ class Learner:
 
     def _learn(self, batch: Batch) -> Outcome:
         n = len(batch)
+        if n and batch.ids is None and not batch.segments:  # then they are all new: the same as below, sooner
+            said = self._learn_new(batch, batch.rows, slice(0, n), np.zeros(n, dtype=np.uint64))
+            return Outcome(np.zeros(n, dtype=np.int8), *said)
         outcome = self._nothing_said(n)
         status = outcome.status
         self._sources.admit(batch.segments, status)
@@ -229,11 +232,20 @@ class Learner:
             mask = np.zeros(len(batch), dtype=np.bool_)
             mask[new] = True
             rows, chosen = batch.rows_at(mask), new
+        number = self.metrics.events
+        said = self._learn_new(batch, rows, chosen, hashes[chosen])
+        nan = np.full(len(new), np.nan) if said.probabilities is None else said.probabilities
+        self._ids.note(slots[chosen], number, said.scores, nan, said.decisions)
+        outcome.scores[chosen], outcome.decisions[chosen] = said.scores, said.decisions
+        if outcome.probabilities is not None and outcome.thresholds is not None:
+            outcome.probabilities[chosen], outcome.thresholds[chosen] = said.probabilities, said.thresholds
+
+    def _learn_new(self, batch: Batch, rows: Rows, chosen: slice | Counts, hashes: Words) -> Scores:
+        """Learn the `chosen` events, with their rows and the hashes of their ids; what was said of each before."""
         y = batch.labels[chosen]
         times = _column(batch.times, chosen, len(y), np.nan)
         weights = _column(batch.weights, chosen, len(y), 1.0)
         costs = _column(batch.costs, chosen, len(y), 1.0)
-        number = self.metrics.events
         if batch.late is None:
             clocks = self.metrics.tick(times)
             no = np.zeros(len(y), dtype=np.bool_)
@@ -248,12 +260,8 @@ class Learner:
             delays = np.where(late.assumed, np.nan, late.labelled - times)
             self.metrics.assume(int(np.count_nonzero(late.assumed)))
         scores, decisions, probabilities, thresholds = said
-        self.metrics.learn(scores, probabilities, thresholds, y, decisions, clocks, delays, hashes[chosen], known)
-        nan = np.full(len(y), np.nan) if probabilities is None else probabilities
-        self._ids.note(slots[chosen], number, scores, nan, decisions)
-        outcome.scores[chosen], outcome.decisions[chosen] = scores, decisions
-        if outcome.probabilities is not None and outcome.thresholds is not None:
-            outcome.probabilities[chosen], outcome.thresholds[chosen] = probabilities, thresholds
+        self.metrics.learn(scores, probabilities, thresholds, y, decisions, clocks, delays, hashes, known)
+        return said
 
     def _advance(
         self,
@@ -386,6 +394,11 @@ class Learner:
     def threshold(self) -> float | None:
         """The live threshold on the probability; None for an ordinal learner."""
         return self._decision.threshold
+
+    @property
+    def class_counts(self) -> dict[str, int]:
+        """Labelled events learnt, by class."""
+        return dict(zip(self.config.labels.classes, self.metrics.counts.tolist(), strict=True))
 
     def view(self) -> View:
         """What readers see, right until the next `apply`; `frozen()` makes it last."""

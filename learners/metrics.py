@@ -129,6 +129,11 @@ class Metrics:
         """The largest time of an event or a label so far; NaN before there was one."""
         return self._traffic.clock
 
+    @property
+    def alarm_count(self) -> int:
+        """Drift alarms so far."""
+        return int(self._drift.count.sum())
+
     # What happens
 
     def tick(self, times: Vector) -> Vector:
@@ -156,7 +161,8 @@ class Metrics:
         """
         self._view = None
         n, first = len(y), self.events
-        scores = np.where(np.isnan(scores), 0.0, scores)
+        if np.isnan(scores).any():
+            scores = np.where(np.isnan(scores), 0.0, scores)
         start = 0
         while start < n:
             stop = min(n, start + self._history.due(self.steps))

@@ -43,7 +43,7 @@ __all__ = [
 
 WIDTH = 512
 _FILLED = 384  # of a block that a pass over all members makes: room for some additions until it has to be split
-FEW = 24  # additions: as many or fewer are made at once, see `opened`
+FEW = 64  # additions: as many or fewer are made at once, see `opened`
 _PER_MOVE = 120  # members that a pass goes over in the time of one addition or removal
 _PASS = 4000  # members: likewise, in the time that a pass takes whatever it goes over
 

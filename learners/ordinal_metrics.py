@@ -165,6 +165,16 @@ class OrdinalMetrics:
         """The largest time so far, in seconds; NaN before there was one."""
         return self._traffic.clock
 
+    @property
+    def counts(self) -> Counts:
+        """Labelled events learnt, (ranks,)."""
+        return self.arrays.counts
+
+    @property
+    def alarm_count(self) -> int:
+        """Drift alarms so far."""
+        return int(self._drift.count.sum())
+
     def _rebuild(self) -> None:
         self._derived = _Window(np.zeros((self.ranks, self.ranks), dtype=np.int64), np.zeros(3, dtype=np.int64))
         _refill(self.arrays, self._derived, self.size)

@@ -358,18 +358,17 @@ class Traffic:
         self._rebuild()
 
     def view(self) -> TrafficView:
-        """What is known as it stands: right until the next change, or for good once `frozen()`. O(size / 512)."""
+        """What is known as it stands: right until the next change, or for good once `frozen()`. O(1)."""
         arrays, derived = self.arrays, self._derived
         first, following = arrays.span.tolist()
         timed = int(arrays.timed[0])
         from_ = max(first, following - timed)  # the first one in the window that has a clock: all after it have
-        known = int(derived.known[0])
         since = float(arrays.clocks[from_ % self.size]) if from_ < following else math.nan
         return TrafficView(
             self.clock,
             _Events(following - from_, since),
             _Events(timed, float(arrays.start[0])),
-            tuple(quantile(derived.delays, known, tenths) for tenths in _TENTHS),
+            _Delays(derived.delays, int(derived.known[0])),
             arrays.histogram,
             (min(int(arrays.served[0]), self.size), *derived.flagged.tolist()),
             tuple(arrays.served.tolist()),
@@ -383,27 +382,45 @@ class _Events(NamedTuple):
     since: float  # the clock at the first of them
 
 
+class _Delays(NamedTuple):
+    """Those in the window that are known."""
+
+    ordered: Ordered | None
+    known: int
+    told: tuple[float, ...] = ()  # their quantiles, worked out already
+
+    def quantiles(self) -> tuple[float, ...]:
+        """Median and 90th percentile; NaN where no delay is known. O(known / 512)."""
+        if self.ordered is None:
+            return self.told
+        return tuple(quantile(self.ordered, self.known, tenths) for tenths in _TENTHS)
+
+    def frozen(self) -> _Delays:
+        """What stays as it is."""
+        return self if self.ordered is None else _Delays(None, self.known, self.quantiles())
+
+
 class TrafficView(NamedTuple):
     """What a reader of the figures needs."""
 
     clock: float
     window: _Events
     since_start: _Events
-    delays: tuple[float, ...]  # in the window: median, 90th percentile; NaN where no delay is known
+    delays: _Delays  # in the window
     histogram: Counts  # of delays since the start
     served_window: tuple[int, ...]  # of the last `size`: events, called positive, labelled
     served: tuple[int, ...]  # the same since the start
 
     def frozen(self) -> TrafficView:
-        """A copy that stays as it is. O(1): some 32 KB."""
-        return self._replace(histogram=self.histogram.copy())
+        """A copy that stays as it is: some 32 KB. O(size / 512)."""
+        return self._replace(histogram=self.histogram.copy(), delays=self.delays.frozen())
 
     def figures(self, scope: Scope) -> tuple[dict[str, Any], dict[str, str]]:
-        """The figures of a scope, and by pointer why those that are None are undefined. O(1)."""
+        """The figures of a scope, and by pointer why those that are None are undefined. O(size / 512)."""
         undefined = Undefined(scope, {})
         within = scope == "window"
         figures: dict[str, Any] = {}
-        delays = self.delays if within else tuple(histogram_quantile(self.histogram, tenths) for tenths in _TENTHS)
+        delays = self.delays.quantiles() if within else tuple(histogram_quantile(self.histogram, tenths) for tenths in _TENTHS)
         names = ("label_delay_median", "label_delay_p90") + (() if within else ("label_delay_error",))
         for name, value in zip(names, (*delays, DELAY_ERROR), strict=False):
             figures[name] = None if math.isnan(delays[0]) else value

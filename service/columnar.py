@@ -31,6 +31,7 @@ from learners.batch import Segment
 from learners.config import Config
 from learners.features import MAX_NONZERO, MAX_PROBLEMS
 from learners.parameters import Refused, pointer, show
+from service.columnar_dense import are_ids, dense_events
 from service.columnar_members import DTYPES, FLOATS, Members
 from service.columnar_replies import encode_learnt, encode_scores
 from service.errors import BadBody
@@ -53,6 +54,11 @@ _CSR = ("indptr", "indices", "values")
 
 def decode_update(body: bytes, config: Config) -> Labelled:
     """Labelled events as columns. Raises `BadBody` or `Invalid`, which points at what is wrong."""
+    dense = dense_events(body, config)
+    if dense is not None and dense.labels is not None:
+        n = len(dense.labels)
+        carried, times = np.ones(n, dtype=np.bool_), with_clock(None, n, config)
+        return Labelled(dense.rows, carried, dense.labels, None, times, dense.ids, (), dense.costs)
     read = _Body(body, config, "labels", "weights", "times", "ids", "source")
     features = read.features()
     return read.labelled(features, features.n)
@@ -66,6 +72,10 @@ def decode_labels(body: bytes, config: Config) -> Labelled:
 
 def decode_events(body: bytes, config: Config) -> tuple[Events, Sequence[Any]]:
     """Unlabelled events as columns, and what each carries for its features. Raises as `decode_update`."""
+    dense = dense_events(body, config)
+    if dense is not None and dense.labels is None:
+        rows: Any = dense.rows
+        return Events(rows, dense.ids or (None,) * len(rows), None, dense.costs), rows
     read = _Body(body, config, "times", "ids")
     features = read.features()
     ids, times = read.ids(features.n), read.times(features.n)
@@ -180,8 +190,7 @@ class _Body(Members):
         if not isinstance(column, list):
             return tuple(map(str, column.tolist()))
         kinds = set(map(type, column))
-        sizes = list(map(len, column)) if kinds == {str} else [0]
-        if 0 < min(sizes) <= max(sizes) <= MAX_ID and "".join(column).isprintable():
+        if kinds == {str} and are_ids(column):
             return tuple(column)
         expected = f"1 to {MAX_ID} printable characters, or a whole number"
         for i, one in enumerate(column):

@@ -26,7 +26,7 @@ from learners.scorer import Scores
 from service.hosted import Learnt
 from service.replies import STATUSES, explanation
 
-__all__ = ["NONE", "counted", "encode_learnt", "encode_scores", "statuses"]
+__all__ = ["NONE", "counted", "encode_learnt", "encode_scores", "learnt_in_parts", "statuses"]
 
 NONE = -128  # a decision or a rank where there is none
 
@@ -36,6 +36,15 @@ _DTYPES: dict[str, tuple[str, np.dtype[Any]]] = {  # to ask NumPy for a name tak
 }
 _encode = msgspec.msgpack.Encoder().encode
 
+
+class _Array(msgspec.Struct):
+    """An ARRAY."""
+
+    dtype: str
+    shape: tuple[int]
+    data: memoryview | bytes
+
+
 _PLACE = np.full(len(Status), NONE, dtype=np.int8)  # of each status in STATUSES; BEYOND never reaches a reply
 for _one, _name in {
     Status.APPLIED: "applied",
@@ -44,6 +53,10 @@ for _one, _name in {
     Status.UNKNOWN: "unknown",
 }.items():
     _PLACE[_one] = STATUSES.index(_name)
+_MAP16 = 0xDE  # how MessagePack begins a map of up to 2^16 members; those of up to 15 begin with one byte
+_SEQ = _encode("seq")
+# the counts of one event, by its place in STATUSES: the members of a map without its first byte
+_SINGLE = [_encode({name: int(name == one) for name in STATUSES})[1:] for one in STATUSES]
 _APPLIED, _RELABELLED, _UNKNOWN, _EXPIRED = map(STATUSES.index, ("applied", "relabelled", "unknown", "expired"))
 
 
@@ -62,23 +75,63 @@ def counted(status: NDArray[np.int8]) -> dict[str, int]:
 
 def encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes:  # noqa: ARG001 - the caller has them
     """The reply to labelled events, in their order: what became of each. O(events)."""
-    outcome = learnt.outcome
-    status = statuses(learnt)
-    said = (status == _APPLIED) | (status == _RELABELLED)
+    columns = _columns(learnt)
     reply: dict[str, Any] = {
-        **counted(status),
+        **counted(columns["status"]),
         "position": learnt.position,
         "class_counts": learnt.class_counts,
         "statuses": STATUSES,
-        "status": _array_of(status),
-        "scores": _array_of(np.where(said, outcome.scores, math.nan)),
     }
-    decisions = _array_of(np.where(said, outcome.decisions, NONE).astype(np.int8))
+    return _encode({**reply, **{name: _array_of(column) for name, column in columns.items()}})
+
+
+def learnt_in_parts(learnt: Learnt, parts: Sequence[tuple[int, int]]) -> list[bytes]:
+    """The same for each of the parts that the events came in, (seq, events), with its `seq`."""
+    columns = _columns(learnt)
+    alike = {"position": learnt.position, "class_counts": learnt.class_counts, "statuses": STATUSES}
+    shared = _encode(alike)[1:]
+    size = 1 + len(STATUSES) + len(alike) + len(columns)
+    head = bytes([_MAP16, 0, size])
+    numbers = [(column.itemsize, column.tobytes()) for column in columns.values()]
+    begins: dict[int, list[bytes]] = {}  # of each column of so many events, up to its numbers
+    status = columns["status"]
+    replies = []
+    start = 0
+    for seq, n in parts:
+        stop = start + n
+        if n not in begins:
+            begins[n] = [_begin(name, column[:n]) for name, column in columns.items()]
+        reply = [
+            head,
+            _SEQ,
+            _encode(seq),
+            _SINGLE[status[start]] if n == 1 else _encode(counted(status[start:stop]))[1:],
+        ]
+        reply.append(shared)
+        for begin, (width, data) in zip(begins[n], numbers, strict=True):
+            reply += (begin, data[start * width : stop * width])
+        replies.append(b"".join(reply))
+        start = stop
+    return replies
+
+
+def _begin(name: str, column: NDArray[Any]) -> bytes:
+    """A member that is an ARRAY as long as this one, up to its numbers."""
+    return _encode(name) + _encode(_array_of(column))[: -column.nbytes]
+
+
+def _columns(learnt: Learnt) -> dict[str, NDArray[Any]]:
+    """What a reply to labelled events says of each, by columns of (n,)."""
+    outcome = learnt.outcome
+    status = statuses(learnt)
+    said = (status == _APPLIED) | (status == _RELABELLED)
+    decisions = np.where(said, outcome.decisions, NONE).astype(np.int8)
+    columns: dict[str, NDArray[Any]] = {"status": status, "scores": np.where(said, outcome.scores, math.nan)}
     if outcome.probabilities is None or outcome.thresholds is None:
-        return _encode({**reply, "ranks": decisions})
-    reply["probabilities"] = _array_of(np.where(said, outcome.probabilities, math.nan))
-    reply["thresholds"] = _array_of(np.where(said, outcome.thresholds, math.nan))
-    return _encode({**reply, "decisions": decisions})
+        return {**columns, "ranks": decisions}
+    columns["probabilities"] = np.where(said, outcome.probabilities, math.nan)
+    columns["thresholds"] = np.where(said, outcome.thresholds, math.nan)
+    return {**columns, "decisions": decisions}
 
 
 def encode_scores(
@@ -101,7 +154,7 @@ def encode_scores(
     return _encode(reply)
 
 
-def _array_of(values: NDArray[Any]) -> dict[str, Any]:
+def _array_of(values: NDArray[Any]) -> _Array:
     """An ARRAY of what is a vector of float64 or int8."""
     name, dtype = _DTYPES[values.dtype.char]
-    return {"dtype": name, "shape": [len(values)], "data": np.ascontiguousarray(values, dtype=dtype).data}
+    return _Array(name, (len(values),), np.ascontiguousarray(values, dtype=dtype).data)

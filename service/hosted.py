@@ -82,7 +82,7 @@ class Hosted(Logged[Learner, View]):
         self.uses = 0  # requests that it is in the hands of just now
         self.used = time.monotonic()  # when the last one let go of it
         self._pace = Pace()
-        self._alarms = machine.metrics.view().alarm_count
+        self._alarms = machine.metrics.alarm_count
         super().__init__(name, birth, machine, position, node, gone, snapshot)
         self.fits = Fits(self)
         self.serving = Serving(self)
@@ -235,15 +235,15 @@ class Hosted(Logged[Learner, View]):
         if not (own and isinstance(record, Batch)):  # the clock has moved, and in a batch of ours what was due is there
             self.serving.tick()
         own = self.serving.applied(entry.token) or own
-        figures = self.view.figures
-        if own and figures.alarm_count > self._alarms:
-            for alarm in figures.alarms(self._alarms):
+        alarms = self.machine.metrics.alarm_count
+        if own and alarms > self._alarms:
+            for alarm in self.view.figures.alarms(self._alarms):
                 self.node.webhook.tell(self.name, alarm)
-        self._alarms = figures.alarm_count
+        self._alarms = alarms
 
     def _jumped(self) -> None:
         self.serving.jumped()
-        self._alarms = self.view.figures.alarm_count
+        self._alarms = self.machine.metrics.alarm_count
 
     def _weight(self, record: LearnerRecord) -> int:
         return len(record) if isinstance(record, (Batch, Served)) else 1
@@ -283,11 +283,11 @@ class Hosted(Logged[Learner, View]):
             for update in updates:
                 settle(update.done, error)
             return
-        counts = self.view.class_counts
+        counts = self.machine.class_counts
         start = 0
         for update in updates:
             stop = start + len(update.batch)
-            part = outcome.part(start, stop)
+            part = outcome if len(updates) == 1 else outcome.part(start, stop)
             if part.beyond.any():
                 settle(update.done, self._gap(update.batch.segments))
             elif not update.done.done():

@@ -13,7 +13,9 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol
 import msgspec
 import numpy as np
 
-from service.replies import STATUSES
+from service.columnar_replies import learnt_in_parts
+from service.hosted import Learnt
+from service.replies import STATUSES, became
 from service.unpacking import Entries
 
 __all__ = ["COLUMNS", "EVENTS", "Array", "Columns", "Joining", "Part"]
@@ -34,7 +36,7 @@ class Joining(Protocol):
         """One body of them all."""
         ...
 
-    def labelled(self, parts: Sequence[Part], reply: bytes) -> list[bytes]:
+    def labelled(self, parts: Sequence[Part], learnt: Learnt, ids: tuple[str | None, ...] | None) -> list[bytes]:
         """The replies to labelled events."""
         ...
 
@@ -68,10 +70,6 @@ def _counted(statuses: Sequence[str]) -> dict[str, int]:
 # Text: a content is a list of events as they stand
 
 
-class _Status(msgspec.Struct):
-    status: str
-
-
 class _Named(msgspec.Struct):
     id: str | int | None = None
     time: float | None = None
@@ -80,7 +78,6 @@ class _Named(msgspec.Struct):
 _encode = msgspec.json.Encoder().encode
 _members_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _list_of = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_statuses_of = msgspec.json.Decoder(list[_Status]).decode
 _named_of = msgspec.json.Decoder(list[_Named]).decode
 _REPLY = b'{"seq":%d,"status":200,%b,%b,"results":[%b]}'
 _SINGLE = {name: _encode(_counted([name]))[1:-1] for name in STATUSES}
@@ -92,16 +89,15 @@ class _Events:
     def body(self, contents: Sequence[list[msgspec.Raw]]) -> bytes:
         return b'{"events":[%b]}' % b",".join([event for content in contents for event in content])
 
-    def labelled(self, parts: Sequence[Part], reply: bytes) -> list[bytes]:
-        members = _members_of(reply)
-        results, statuses = _list_of(members["results"]), [one.status for one in _statuses_of(members["results"])]
-        tail = _shared(members, *STATUSES, "results")
+    def labelled(self, parts: Sequence[Part], learnt: Learnt, ids: tuple[str | None, ...] | None) -> list[bytes]:
+        statuses, results = became(learnt, ids)
+        tail = _encode({"position": learnt.position, "class_counts": learnt.class_counts})[1:-1]
         replies = []
         start = 0
         for seq, size, _ in parts:
             stop = start + size
             counts = _SINGLE[statuses[start]] if size == 1 else _encode(_counted(statuses[start:stop]))[1:-1]
-            replies.append(_REPLY % (seq, counts, tail, b",".join(results[start:stop])))
+            replies.append(_REPLY % (seq, counts, tail, _encode(results[start:stop])[1:-1]))
             start = stop
         return replies
 
@@ -202,19 +198,8 @@ class _Columns:
         labels, weights, times, ids = map(_together, zip(*(one.others for one in contents), strict=True))
         return _pack(Columns(x=rows, labels=labels, weights=weights, times=times, ids=ids))
 
-    def labelled(self, parts: Sequence[Part], reply: bytes) -> list[bytes]:
-        members = msgspec.msgpack.decode(reply)
-        names = members["statuses"]
-        statuses = [names[one] for one in members["status"]["data"]]
-        single = {name: _counted([name]) for name in names}
-        replies = []
-        start = 0
-        for seq, size, _ in parts:
-            stop = start + size
-            counts = single[statuses[start]] if size == 1 else _counted(statuses[start:stop])
-            replies.append(_pack({"seq": seq, **_cut(members, start, stop), **counts}))
-            start = stop
-        return replies
+    def labelled(self, parts: Sequence[Part], learnt: Learnt, ids: tuple[str | None, ...] | None) -> list[bytes]:  # noqa: ARG002
+        return learnt_in_parts(learnt, [(part.seq, part.size) for part in parts])
 
     def predicted(self, parts: Sequence[Part], reply: bytes, standing: Callable[[Any], int]) -> list[bytes]:
         members = msgspec.msgpack.decode(reply)

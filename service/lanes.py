@@ -19,7 +19,7 @@ import numpy as np
 
 from service.errors import BadBody, Invalid, ServiceError
 from service.frames import Request, joint
-from service.hosted import Hosted
+from service.hosted import Hosted, Learnt
 from service.hot import answer, labelled, told
 from service.joining import Part
 from service.serving import Labelled
@@ -140,9 +140,10 @@ class Lane:
         before: asyncio.Task[None] | None,
     ) -> None:
         """Learn what came in a body of so many bytes, let go of the learner, and answer after those before."""
-        failure = None
+        failure, replies = None, []
         try:
-            reply = await told(await learner.label(events), events, size, requests[0].form.coding)
+            learnt = await learner.label(events)
+            replies = await self._told(learnt, requests, events, size)
         except ServiceError as error:
             failure = error
         finally:
@@ -151,10 +152,15 @@ class Lane:
             await asyncio.wait([before])
         if failure is not None:
             await self._owner.refuse(requests, failure)
-        elif len(requests) > 1:
-            await self._owner.reply(requests, requests[0].form.joining.labelled(_parts(requests), reply))
         else:
-            await self._owner.reply(requests, [requests[0].form.answered(requests[0].seq, reply)])
+            await self._owner.reply(requests, replies)
+
+    @staticmethod
+    async def _told(learnt: Learnt, requests: Sequence[Request], events: Labelled, size: int) -> list[bytes]:
+        form = requests[0].form
+        if len(requests) > 1:
+            return form.joining.labelled(_parts(requests), learnt, events.ids)
+        return [form.answered(requests[0].seq, await told(learnt, events, size, form.coding))]
 
 
 async def _predicted(learner: Hosted, requests: Sequence[Request]) -> list[bytes]:

@@ -106,7 +106,7 @@ class Logged(ABC, Generic[MachineT, ViewT]):
         self.position = position
         self.node = node
         self.failed: ServiceError | None = None  # why it cannot move on; a restart may help, deleting always does
-        self.view: ViewT = machine.view()
+        self._view: ViewT | None = None
         self.abandon = asyncio.Event()  # set when a long record or fit is to be given up half-way
         self.snapshots = Snapshots(self, snapshot)
         self._gone = gone
@@ -142,6 +142,17 @@ class Logged(ABC, Generic[MachineT, ViewT]):
     def _considered(self) -> None:
         """Nothing moves for a moment: is anything due?"""
         self.snapshots.consider()
+
+    @property
+    def view(self) -> ViewT:
+        """What readers see: of the present moment, or a copy of an earlier one while the machine moves in a thread."""
+        if self._view is None:  # made for the first who asks after a record: most records of many have no reader
+            self._view = self.machine.view()
+        return self._view
+
+    @view.setter
+    def view(self, view: ViewT) -> None:
+        self._view = view
 
     @property
     def busy(self) -> bool:
@@ -349,7 +360,7 @@ class Logged(ABC, Generic[MachineT, ViewT]):
                 found = await self.node.recover(self.name, self.birth)
                 machine, self.position, self.snapshots.newest = found
                 self.machine = cast(MachineT, machine)  # of the same log, so of the same kind
-                self.view = self.machine.view()
+                self._view = None
                 self._jumped()
                 continue
             if not entries:
@@ -373,7 +384,7 @@ class Logged(ABC, Generic[MachineT, ViewT]):
         outcome = await self._move(record)
         self.snapshots.note(self._weight(record))
         self.position = entry.position
-        self.view = self.machine.view()
+        self._view = None
         self._applied(entry, record, known is not None)
         self._tell()
         return outcome

@@ -57,6 +57,13 @@ _STATUS |= {Status.UNKNOWN: "unknown", Status.BEYOND: "beyond"}  # the last neve
 
 def encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes:
     """The reply to labelled events: what became of each."""
+    status, results = became(learnt, ids)
+    counts = {name: status.count(name) for name in STATUSES}
+    return _encode({**counts, "position": learnt.position, "class_counts": learnt.class_counts, "results": results})
+
+
+def became(learnt: Learnt, ids: tuple[str | None, ...] | None) -> tuple[list[str], list[Any]]:
+    """What became of each event: the status, and the result that a reply has."""
     outcome = learnt.outcome
     status = [_STATUS[one] for one in outcome.status.tolist()]
     if learnt.expired is not None:
@@ -75,14 +82,7 @@ def encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes:
         result(name, one, *values) if one in ("applied", "relabelled") else result(name, one, *nothing)
         for name, one, *values in zip(names, status, *(column.tolist() for column in said), strict=True)
     ]
-    return _encode(
-        {
-            **{name: status.count(name) for name in STATUSES},
-            "position": learnt.position,
-            "class_counts": learnt.class_counts,
-            "results": results,
-        }
-    )
+    return status, results
 
 
 def encode_scores(

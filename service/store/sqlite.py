@@ -17,7 +17,7 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -151,16 +151,16 @@ class SqliteStore:
             log = _reaching(db, learner, birth, after)
             if after > log.head:
                 raise StoreUnavailable(AHEAD.format(learner=learner, after=after, head=log.head))
-            rows = db.execute("SELECT token FROM entry WHERE learner = ? AND position > ?", (log.id, after))
-            standing = {token for (token,) in rows}
-            head = log.head
+            tokens = "SELECT token FROM entry WHERE learner = ? AND position > ?"
+            standing = {token for (token,) in db.execute(tokens, (log.id, after))} if log.head > after else set()
+            added: list[Entry] = []
             for token, data in records:
                 if token not in standing:
                     standing.add(token)
-                    head += 1
-                    db.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (log.id, head, token, data))
-            db.execute("UPDATE learner SET head = ? WHERE id = ?", (head, log.id))
-            return _entries(db, log.id, after)
+                    added.append(Entry(log.head + len(added) + 1, token, data))
+                    db.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (log.id, *added[-1]))
+            db.execute("UPDATE learner SET head = ? WHERE id = ?", (log.head + len(added), log.id))
+            return _carried(added) if log.head == after else _entries(db, log.id, after)
 
         with self._call():
             return await self._write(work)
@@ -325,17 +325,21 @@ def _reaching(db: sqlite3.Connection, learner: str, birth: bytes, after: int) ->
 
 def _entries(db: sqlite3.Connection, log: int, after: int, limit: int = -1) -> list[Entry]:
     """Entries after `after`, as many as one reply carries; a negative limit is none."""
-    entries: list[Entry] = []
-    size = 0
     query = "SELECT position, token, data FROM entry WHERE learner = ? AND position > ? ORDER BY position LIMIT ?"
     with closing(db.execute(query, (log, after, limit))) as rows:
-        for row in rows:
-            entry = Entry(*row)
-            size += len(entry.data)
-            if entries and size > REPLY_BYTES:
-                break
-            entries.append(entry)
-    return entries
+        return _carried(Entry(*row) for row in rows)
+
+
+def _carried(entries: Iterable[Entry]) -> list[Entry]:
+    """As many as one reply carries, from the first on."""
+    carried: list[Entry] = []
+    size = 0
+    for entry in entries:
+        size += len(entry.data)
+        if carried and size > REPLY_BYTES:
+            break
+        carried.append(entry)
+    return carried
 
 
 def _retain(db: sqlite3.Connection, learner: str, birth: bytes, id: int, position: int, keep: int, trim: bool) -> None:

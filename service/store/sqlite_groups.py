@@ -70,8 +70,9 @@ def commit(db: sqlite3.Connection, group: list[Write]) -> None:
         return
     try:
         for write in group:
-            _attempt(db, write)
-        db.execute("COMMIT")
+            _attempt(db, write, alone=len(group) == 1)
+        if db.in_transaction:
+            db.execute("COMMIT")
     except sqlite3.Error as error:
         with suppress(sqlite3.Error):
             db.rollback()  # nothing to do where SQLite has rolled back by itself
@@ -82,18 +83,23 @@ def commit(db: sqlite3.Connection, group: list[Write]) -> None:
                 commit(db, [write])
 
 
-def _attempt(db: sqlite3.Connection, write: Write) -> None:
-    """Run one piece of work; if it fails, undo it alone. Raises where the whole transaction is lost."""
+def _attempt(db: sqlite3.Connection, write: Write, alone: bool) -> None:
+    """Run one piece of work; if it fails, undo it alone. Raises where the whole transaction is lost.
+
+    Work that is `alone` in its transaction needs no savepoint: to undo it ends the transaction.
+    """
     write.error = None
-    db.execute("SAVEPOINT work")
+    if not alone:
+        db.execute("SAVEPOINT work")
     try:
         write.result = write.work(db)
     except Exception as error:  # whatever it is, it is the caller's, who gets it from the future
         if isinstance(error, sqlite3.Error) and not db.in_transaction:
             raise
-        db.execute("ROLLBACK TO work")
+        db.execute("ROLLBACK" if alone else "ROLLBACK TO work")
         write.error = _unavailable(error) if isinstance(error, sqlite3.Error) else error
-    db.execute("RELEASE work")
+    if not alone:
+        db.execute("RELEASE work")
 
 
 def deliver(group: list[Write]) -> None:

@@ -1,0 +1,97 @@
+"""MessagePack bodies of the usual make, in one typed pass: dense rows, with ids and int8 labels or without.
+
+What is not of that make, or not as it may be, is None here: `columnar.py` reads it member by member, and says what is
+wrong with it. So nothing is refused here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Annotated, NamedTuple
+
+import msgspec
+import numpy as np
+
+from learners.arrays import Matrix, Vector
+from learners.config import Config
+from learners.features import LARGEST, Dense
+from learners.parameters import Refused
+from service.columnar_members import DTYPES, FLOATS
+from service.precise import MAX_EVENTS
+from service.scan.events import MAX_ID
+from service.unpacking import Array
+
+__all__ = ["DenseEvents", "are_ids", "dense_events"]
+
+
+class DenseEvents(NamedTuple):
+    """n events."""
+
+    rows: Matrix
+    costs: Vector | None
+    labels: Vector | None  # as a learner's log has them
+    ids: tuple[str, ...] | None
+
+
+class _Body(msgspec.Struct, forbid_unknown_fields=True):
+    x: Array
+    labels: Array | None = None
+    ids: Array | Annotated[list[str], msgspec.Meta(max_length=MAX_EVENTS)] | None = None
+
+
+_body = msgspec.msgpack.Decoder(_Body).decode
+
+
+def dense_events(body: bytes, config: Config) -> DenseEvents | None:
+    """The events of a body. O(bytes)."""
+    if not isinstance(config.features, Dense):
+        return None
+    try:
+        given = _body(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    n = given.x.shape[0] if given.x.shape else 0
+    rows = _rows(given.x, config.features.dim)
+    labels = None if given.labels is None else _labels(given.labels, n, config)
+    ids = None if given.ids is None else _ids(given.ids, n)
+    if rows is None or (labels is None) != (given.labels is None) or (ids is None) != (given.ids is None):
+        return None
+    try:
+        return DenseEvents(rows, config.costs(rows), labels, ids)
+    except Refused:
+        return None
+
+
+def are_ids(ids: Sequence[str]) -> bool:
+    """Whether all of these, at least one, can be ids."""
+    return 0 < min(map(len, ids)) <= max(map(len, ids)) <= MAX_ID and "".join(ids).isprintable()
+
+
+def _fits(array: Array, dtypes: Collection[str], *shape: int) -> bool:
+    size = math.prod(shape) * DTYPES[array.dtype].itemsize
+    return array.dtype in dtypes and array.shape == [*shape] and len(array.data) == size
+
+
+def _rows(x: Array, dim: int) -> Matrix | None:
+    n = x.shape[0] if x.shape else 0
+    if not 0 < n <= MAX_EVENTS or not _fits(x, FLOATS, n, dim):
+        return None
+    numbers = np.frombuffer(x.data, DTYPES[x.dtype]).astype(np.float64)  # a copy: aligned, and to be written to
+    # then none is NaN or too large; where it does not hold they may still be good
+    return numbers.reshape(n, dim) if numbers.dot(numbers) <= LARGEST**2 else None
+
+
+def _labels(labels: Array, n: int, config: Config) -> Vector | None:
+    if not _fits(labels, ("int8",), n):
+        return None
+    y = np.frombuffer(labels.data, np.int8).astype(np.float64)
+    return config.labels.columns(y) if config.labels.good(y).all() else None
+
+
+def _ids(ids: Array | list[str], n: int) -> tuple[str, ...] | None:
+    if isinstance(ids, list):
+        return tuple(ids) if len(ids) == n and are_ids(ids) else None
+    if not _fits(ids, ("uint64",), n):
+        return None
+    return tuple(map(str, np.frombuffer(ids.data, DTYPES["uint64"]).tolist()))
