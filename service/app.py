@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from learners.parameters import Problem
 from service import __version__, columnar_schemas, pages, routes, schemas
-from service.bodies import Bodies
+from service.bodies import Bodies, heading_of
 from service.edge import Edge, hot_request
 from service.engine import Engine
 from service.errors import Invalid, ServiceError
@@ -49,7 +49,7 @@ class RequestIds:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        own_id = request_id(scope["headers"])
+        own_id = request_id(heading_of(scope["headers"]).request_id)
         scope.setdefault("state", {})["request_id"] = own_id
 
         async def send_with_id(message: Message) -> None:

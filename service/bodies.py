@@ -23,17 +23,18 @@ class Disconnected(ServiceError):
 
 
 class Heading(NamedTuple):
-    """What a request's headers say of its body, and of the reply's; b"" where they say nothing."""
+    """What a request's headers say of its body, of the reply's, and of its id; b"" where they say nothing."""
 
     content_type: bytes
     accept: bytes
     encoding: bytes
     length: bytes
+    request_id: bytes
 
 
 def heading_of(headers: Iterable[tuple[bytes, bytes]]) -> Heading:
     """What these headers say."""
-    content_type = accept = encoding = length = b""
+    content_type = accept = encoding = length = given_id = b""
     for name, value in headers:
         if name == b"content-type":
             content_type = value
@@ -43,7 +44,9 @@ def heading_of(headers: Iterable[tuple[bytes, bytes]]) -> Heading:
             encoding = encoding + b"," + value if encoding else value
         elif name == b"content-length":
             length = value
-    return Heading(content_type, accept, encoding, length)
+        elif name == b"x-request-id":
+            given_id = value
+    return Heading(content_type, accept, encoding, length, given_id)
 
 
 def check_json(heading: Heading) -> None:

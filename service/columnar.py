@@ -334,4 +334,12 @@ class _Body(Members):
         self.note(where, detail)
 
 
-MSGPACK = Coding("application/msgpack", decode_update, decode_labels, decode_events, encode_learnt, encode_scores)
+MSGPACK = Coding(
+    "application/msgpack",
+    (b"content-type", b"application/msgpack"),
+    decode_update,
+    decode_labels,
+    decode_events,
+    encode_learnt,
+    encode_scores,
+)

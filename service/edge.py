@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import lru_cache
 from typing import Annotated, get_args
 from urllib.parse import parse_qsl
 
@@ -23,12 +24,11 @@ from starlette.types import Message, Receive, Scope, Send
 from learners.explain import MAX_FEATURES
 from learners.parameters import Problem
 from service.bodies import Bodies, Disconnected, heading_of, pieces
-from service.columnar import MSGPACK
 from service.compression import expanded
 from service.engine import Engine
 from service.errors import Invalid, ServiceError
 from service.hosted import Hosted
-from service.hot import JSON, Operation, answer
+from service.hot import Operation, answer
 from service.names import check_name, check_parameters
 from service.ndjson import NDJSON, replies
 from service.negotiation import negotiated
@@ -40,7 +40,6 @@ logger = logging.getLogger("rarestream.edge")
 
 _PREFIX = "/v1/learners/"
 _OPERATIONS: dict[str, Operation] = {name: name for name in get_args(Operation)}
-_TYPES = {coding: (b"content-type", coding.media_type.encode()) for coding in (JSON, MSGPACK, NDJSON)}
 _explain = TypeAdapter(Annotated[int, Field(ge=1, le=MAX_FEATURES)])
 
 
@@ -51,6 +50,11 @@ def hot_request(scope: Scope) -> tuple[str, Operation] | None:
     path: str = scope["path"]
     if root := scope.get("root_path"):
         path = path.removeprefix(root)
+    return _asked(path)
+
+
+@lru_cache(maxsize=1024)  # a client asks the same of the same learner each time
+def _asked(path: str) -> tuple[str, Operation] | None:
     if not path.startswith(_PREFIX):
         return None
     name, _, rest = path[len(_PREFIX) :].partition("/")
@@ -67,7 +71,8 @@ class Edge:
 
     async def answer(self, name: str, operation: Operation, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer what `hot_request` found; a fault of ours is answered too, and raised for the server to log."""
-        own_id = request_id(scope["headers"])
+        heading = heading_of(scope["headers"])
+        own_id = request_id(heading.request_id)
         learner: Hosted | None = None
         body, begun = b"", False  # with a reply
         try:
@@ -77,7 +82,6 @@ class Edge:
                 learner = await engine.hold(check_name(name))
             else:
                 learner.uses += 1
-            heading = heading_of(scope["headers"])
             read, write = negotiated(heading.content_type, heading.accept)
             explain = _explanations(scope["query_string"], operation) if scope["query_string"] else None
             if read is NDJSON:
@@ -103,7 +107,7 @@ class Edge:
             self._bodies.release(body)
             if learner is not None:
                 learner.let_go()
-        sent = [_TYPES[write], (b"content-length", b"%d" % len(reply)), (b"x-request-id", own_id.encode())]
+        sent = [write.content_type, (b"content-length", b"%d" % len(reply)), (b"x-request-id", own_id.encode())]
         await send({"type": "http.response.start", "status": 200, "headers": sent})
         await send({"type": "http.response.body", "body": reply})
 
@@ -124,7 +128,7 @@ async def _lines(first: bytes, rest: AsyncGenerator[bytes], own_id: str, send: S
             logger.warning("a reply in lines was dropped: nothing of it was read in %g s", seconds)
             raise Disconnected("the client does not read its reply") from None
 
-    headers = [_TYPES[NDJSON], (b"x-request-id", own_id.encode())]
+    headers = [NDJSON.content_type, (b"x-request-id", own_id.encode())]
     async with aclosing(rest):
         await sent({"type": "http.response.start", "status": 200, "headers": headers})
         await sent({"type": "http.response.body", "body": first, "more_body": True})

@@ -20,7 +20,7 @@ from service import replies, wire
 from service.errors import Invalid
 from service.hosted import Hosted, Learnt
 from service.serving import Events, Labelled
-from service.work import apart
+from service.work import LARGE, apart
 
 __all__ = ["JSON", "Coding", "Operation", "answer", "labelled", "told"]
 
@@ -31,6 +31,7 @@ class Coding(NamedTuple):
     """A way to write bodies and replies."""
 
     media_type: str
+    content_type: tuple[bytes, bytes]  # the header that says so
     decode_update: Callable[[bytes, Config], Labelled]
     decode_labels: Callable[[bytes, Config], Labelled]
     decode_events: Callable[[bytes, Config], tuple[Events, Any]]
@@ -40,6 +41,7 @@ class Coding(NamedTuple):
 
 JSON = Coding(
     "application/json",
+    (b"content-type", b"application/json"),
     wire.decode_update,
     wire.decode_labels,
     wire.decode_events,
@@ -54,7 +56,10 @@ async def answer(
     """The reply to a body. Raises `ServiceError`; `explain`: contributions to give to each score of a predict."""
     config = learner.learner.config
     if operation == "predict":
-        events, carried = await apart(len(body), read.decode_events, body, config)
+        small = len(body) < LARGE  # as most are: then not even a coroutine is made to decide it
+        events, carried = (
+            read.decode_events(body, config) if small else await apart(len(body), read.decode_events, body, config)
+        )
         explained, at = None, None
         if explain is not None:
             # frozen, so that the sums are those of the very scores that are served
@@ -67,6 +72,8 @@ async def answer(
             "remembered": said.remembered,
             "stale_seconds": learner.node.stale_seconds,
         }
+        if small:
+            return write.encode_scores(said.scores, events.ids, head, explained)
         return await apart(len(body), write.encode_scores, said.scores, events.ids, head, explained)
     came = await labelled(learner, operation, body, read)
     return await told(await learner.label(came), came, len(body), write)

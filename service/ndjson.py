@@ -131,7 +131,15 @@ def _encode_scores(
     return b"".join([bytes(one) + b"\n" for one in results])
 
 
-NDJSON = Coding("application/x-ndjson", _decode_update, _decode_labels, _decode_events, _encode_learnt, _encode_scores)
+NDJSON = Coding(
+    "application/x-ndjson",
+    (b"content-type", b"application/x-ndjson"),
+    _decode_update,
+    _decode_labels,
+    _decode_events,
+    _encode_learnt,
+    _encode_scores,
+)
 
 
 # The stream

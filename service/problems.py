@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable
 
 from fastapi.responses import JSONResponse
 
@@ -16,14 +15,12 @@ _own = f"{os.urandom(10).hex()}{{:012x}}".format  # of this process, then the ho
 _next = itertools.count(1).__next__
 
 
-def request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """The id of a request: that of its `X-Request-ID` where it is a sane one, else a new one."""
-    for name, value in headers:
-        if name == b"x-request-id":
-            given = value.decode("latin-1")
-            if 0 < len(given) <= 64 and given.isascii() and given.isprintable():
-                return given
-            break
+def request_id(given: bytes) -> str:
+    """The id of a request: what its `X-Request-ID` gives where that is a sane one, else a new one."""
+    if given:
+        told = given.decode("latin-1")
+        if len(told) <= 64 and told.isascii() and told.isprintable():
+            return told
     return _own(_next())
 
 
