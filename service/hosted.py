@@ -33,12 +33,14 @@ from service.logged import Logged, settle
 from service.node import Node
 from service.serving import Labelled, Serving
 from service.store import Entry, SnapshotInfo
-from service.work import LARGE, Pace, numbers_of, size_of
+from service.work import Pace, numbers_of, size_of
 
 __all__ = ["Hosted", "Learnt"]
 
 _INLINE_SECONDS = 1e-3  # work expected to be shorter than this stays on the event loop,
 _INLINE_NUMBERS = 2**17  # unless it is of more feature values than this, whatever is expected
+_PACKED_BYTES = 2**21  # of a record's columns, which take less than half a millisecond to pack
+_FROZEN = 2**16  # numbers of a view, which take about as long to copy as a thread takes to begin
 _INLINE_SERVED = 2**10  # events of a record of what was served, of which more are counted by a thread
 _PIECE_SECONDS = 0.2  # of a long record, after which others have their turn
 
@@ -303,7 +305,7 @@ class Hosted(Logged[Learner, View]):
         while len(batch) or not outcomes:
             warming = self.learner.urgent and not self.learner.due
             part = batch.part(0, self.learner.step(batch)) if warming else batch
-            outcome: Outcome = await self.append(part, small=size_of(part) < LARGE)
+            outcome: Outcome = await self.append(part, small=size_of(part) < _PACKED_BYTES)
             outcomes.append(outcome)
             batch = batch.part(len(part), len(batch))
             if self.learner.urgent:
@@ -330,13 +332,13 @@ class Hosted(Logged[Learner, View]):
         if isinstance(record, Served) and len(record) <= _INLINE_SERVED:
             return self._apply_record(record)
         if not isinstance(record, Batch):
-            self.view = await self.node.in_thread(self.view.frozen)
+            await self._freeze()
             await self.node.in_thread(lambda: self._apply_record(record))
             return None
         numbers = numbers_of(record)
         if numbers <= _INLINE_NUMBERS and self._pace.seconds(numbers) < _INLINE_SECONDS:
             return self._apply_timed(record)
-        self.view = await self.node.in_thread(self.view.frozen)  # nothing moves while it is copied
+        await self._freeze()
         outcomes = []
         start = 0
         while start < len(record):
@@ -349,6 +351,12 @@ class Hosted(Logged[Learner, View]):
             outcomes.append(await self.node.in_thread(functools.partial(self._apply_timed, piece)))
             start = stop
         return joined(outcomes)
+
+    async def _freeze(self) -> None:
+        """Let readers see the present moment while the learner moves in a thread; nothing moves while it is copied."""
+        view = self.view
+        small = view.figures.size + sum(array.size for array in view.scorer.weights) <= _FROZEN
+        self.view = view.frozen() if small else await self.node.in_thread(view.frozen)
 
     def _apply_timed(self, batch: Batch) -> Outcome:
         """Apply a batch, and note its pace: by the thread's own clock, as a busy machine's waits are no work."""
