@@ -41,6 +41,7 @@ __all__ = ["Events", "Labelled", "Owner", "Predicted", "Serving"]
 logger = logging.getLogger("rarestream.serving")
 
 _INLINE_WORK = 2**23  # multiplications of a request to score, some milliseconds, above which a thread makes them
+_SERVED = 10_000  # events of one record of what was served: a store does all of them in one step
 _LARGE = 2**10  # events of a request from which on a thread packs what is to be remembered
 _ASSUMED = 5000  # labels of one record at most that never came
 _JOINED = 5_000  # late labels of one record at most,
@@ -174,6 +175,31 @@ class Serving:
         places = np.array([i for i, one in enumerate(events.ids) if one is not None])
         times = np.full(len(events.ids), math.nan) if events.times is None else events.times
         times = np.where(np.isnan(times), time.time(), times)[places]
+        ids = [one for one in events.ids if one is not None]
+        _ = view.not_ready  # known by now, for the parts that come when the view may have moved on
+        done = 0
+        try:
+            while done < len(ids):
+                part = slice(done, done + _SERVED)
+                await self._served(view, events, scores, places[part], ids[part], times[part], position)
+                done += len(ids[part])
+        except StoreUnavailable as error:  # scoring goes on without a store; the reply says how much is remembered
+            logger.warning("%s does not remember what it served: %s", owner.name, error.detail)
+        if done:
+            owner.follow()
+        return Predicted(view, scores, position, self.standing(ids[:done], times[:done]) if done else 0)
+
+    async def _served(
+        self,
+        view: View,
+        events: Events,
+        scores: Scores,
+        places: NDArray[np.int64],
+        ids: Sequence[str],
+        times: Vector,
+        position: int,
+    ) -> None:
+        """Log and remember the events at these places, (k,), with these ids and times; `scores` get what is decided."""
         told = Scores._make(None if column is None else column[places] for column in scores)
         costs = None if events.costs is None else events.costs[places]
         token = uuid.uuid4().bytes
@@ -183,21 +209,15 @@ class Serving:
             for column, decided in zip(scores, told, strict=True):
                 if column is not None and decided is not None:
                     column[places] = decided
-        elif view.not_ready is not None and owner.learner.config.labels.ranks is None:
+        elif view.not_ready is not None and self._owner.learner.config.labels.ranks is None:
             told = told._replace(decisions=np.zeros_like(told.decisions))  # nothing was called anything
-        ids = [one for one in events.ids if one is not None]
         standing = False
         try:
             await self._remember(events.rows, places, ids, times, told, costs, position, token, view.not_ready is None)
             standing = True
-        except StoreUnavailable as error:  # scoring goes on without a store; the reply says that nothing is remembered
-            logger.warning("%s does not remember what it served: %s", owner.name, error.detail)
-            return Predicted(view, scores, position, 0)
         finally:  # also where the caller has hung up: what never comes into the log must not stay on the account
             if not standing:
                 self._given_up(token)
-        owner.follow()
-        return Predicted(view, scores, position, self.standing(ids, times))
 
     def standing(self, ids: Sequence[str], times: Vector) -> int:
         """How many of the events just served are remembered: the last of each id, no older and no more than may be."""

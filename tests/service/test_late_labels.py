@@ -396,3 +396,29 @@ async def test_labels_that_complete_a_warm_up(store: Store) -> None:
         assert a.view.fitted_events == b.view.fitted_events == 30
         assert same(model_of(a.learner), model_of(b.learner))
         assert await digest(http) == await replayed(store)
+
+
+async def test_many_events_are_served_in_several_records(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reply is that of one; so is what a budget spends."""
+    monkeypatch.setattr("service.serving._SERVED", 7)
+    budget = {"threshold": {"objective": "budget", "alerts": 3, "unit_seconds": 1000}}
+    events = [event("dense", i) for i in range(40, 70)] + [event("dense", 41), {"x": [0.0, 0.0, 0.0]}]
+    async with serving(store) as (http, engine):
+        for name, size in ("a", 7), ("b", 100):
+            monkeypatch.setattr("service.serving._SERVED", size)
+            await http.put(f"/learners/{name}", json={**SETUPS["dense"], **budget})
+            await posted(http, f"/learners/{name}/update", labelled("dense", 0, 40))
+            before = engine.get(name).position
+            answer = await posted(http, f"/learners/{name}/predict", events)
+            await engine.get(name).catch_up()
+            assert engine.get(name).position - before == (5 if name == "a" else 1)
+            assert answer["remembered"] == 30
+            if name == "a":
+                told = answer["results"]
+        assert answer["results"] == told
+        assert sum(one["label"] for one in told) == 3
+        digests = [engine.get(name).learner.digest() for name in "ab"]
+        assert digests[0] == digests[1]
+        joined = await posted(http, "/learners/a/labels", late("dense", 40, 70))
+        assert joined["applied"] == 30
+        assert await digest(http) == await replayed(store)
