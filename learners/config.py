@@ -23,6 +23,7 @@ __all__ = ["CHANGEABLE", "KINDS", "MAX_BUFFERED", "MAX_PLANES", "MAX_RETAINED", 
 
 MAX_BUFFERED = 2**20  # numbers in the buffer of one class: stored events times columns, or times non-zeros
 MAX_RETAINED = 2**24  # numbers in the events that a learner retains for fits, also once they are embedded
+LEAST_IDS = 2**17  # remembered, where labels are assumed: more than one record has, or a restart meets again
 MAX_PLANES = 2**25  # numbers in the planes of an ordinal learner
 
 KINDS: dict[str, type[Features]] = {one.KIND: one for one in (Dense, SparseColumns, Named, Table)}
@@ -123,6 +124,9 @@ class Config:
         problems = []
         if self.late.unlabelled == "negative" and self.labels.ranks is not None:
             problems.append(Problem("/late/unlabelled", "is negative, but the labels are ranks"))
+        if self.late.unlabelled == "negative" and self.remembered_ids < LEAST_IDS:
+            few = f"is negative, which asks for remembered_ids of at least {LEAST_IDS}; they are {self.remembered_ids}"
+            problems.append(Problem("/late/unlabelled", few))
         field = None if self.threshold is None else self.threshold.field
         if field is not None and (detail := misfit(self.features, field)):
             problems.append(Problem("/threshold/field", detail))

@@ -420,7 +420,11 @@ class TrafficView(NamedTuple):
         undefined = Undefined(scope, {})
         within = scope == "window"
         figures: dict[str, Any] = {}
-        delays = self.delays.quantiles() if within else tuple(histogram_quantile(self.histogram, tenths) for tenths in _TENTHS)
+        delays = (
+            self.delays.quantiles()
+            if within
+            else tuple(histogram_quantile(self.histogram, tenths) for tenths in _TENTHS)
+        )
         names = ("label_delay_median", "label_delay_p90") + (() if within else ("label_delay_error",))
         for name, value in zip(names, (*delays, DELAY_ERROR), strict=False):
             figures[name] = None if math.isnan(delays[0]) else value

@@ -36,8 +36,8 @@ class DenseEvents(NamedTuple):
 
 class _Body(msgspec.Struct, forbid_unknown_fields=True):
     x: Array
-    labels: Array | None = None
-    ids: Array | Annotated[list[str], msgspec.Meta(max_length=MAX_EVENTS)] | None = None
+    labels: Array | msgspec.UnsetType = msgspec.UNSET
+    ids: Array | Annotated[list[str], msgspec.Meta(max_length=MAX_EVENTS)] | msgspec.UnsetType = msgspec.UNSET
 
 
 _body = msgspec.msgpack.Decoder(_Body).decode
@@ -51,11 +51,13 @@ def dense_events(body: bytes, config: Config) -> DenseEvents | None:
         given = _body(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    n = given.x.shape[0] if given.x.shape else 0
     rows = _rows(given.x, config.features.dim)
-    labels = None if given.labels is None else _labels(given.labels, n, config)
-    ids = None if given.ids is None else _ids(given.ids, n)
-    if rows is None or (labels is None) != (given.labels is None) or (ids is None) != (given.ids is None):
+    if rows is None:
+        return None
+    labels = ids = None
+    if given.labels is not msgspec.UNSET and (labels := _labels(given.labels, len(rows), config)) is None:
+        return None
+    if given.ids is not msgspec.UNSET and (ids := _ids(given.ids, len(rows))) is None:
         return None
     try:
         return DenseEvents(rows, config.costs(rows), labels, ids)

@@ -26,6 +26,7 @@ from learners.config import CHANGEABLE, Config
 from learners.learner import Learner, check_state
 from learners.parameters import Refused
 from learners.scorer import View
+from service.assuming import Assuming
 from service.codec import unpack_snapshot
 from service.errors import Damaged, Invalid, QueueFull, ServiceError, SourceGap, StoreUnavailable, UnknownSnapshot
 from service.fits import Fits
@@ -88,6 +89,7 @@ class Hosted(Logged[Learner, View]):
         super().__init__(name, birth, machine, position, node, gone, snapshot)
         self.fits = Fits(self)
         self.serving = Serving(self)
+        self.assuming = Assuming(self, lambda: self.serving.step)
 
     @property
     def learner(self) -> Learner:
@@ -140,7 +142,6 @@ class Hosted(Logged[Learner, View]):
             batch, late = await self.serving.joined(events.part(start, start + step) if step < n else events)
             learnt.append(await (self._queued(batch, size_of(batch)) if learnt else self.update(batch)))
             expired.append(late)
-            await self.serving.labelled(batch, learnt[-1].outcome)
         outcome = joined([one.outcome for one in learnt])
         return learnt[-1]._replace(outcome=outcome, expired=np.concatenate(expired))
 
@@ -223,7 +224,7 @@ class Hosted(Logged[Learner, View]):
     def tick(self) -> None:
         """Called now and then: besides its snapshot, labels that never came are assumed."""
         super().tick()
-        self.serving.tick()
+        self.assuming.tick()
 
     # The task
 
@@ -234,8 +235,12 @@ class Hosted(Logged[Learner, View]):
     def _applied(self, entry: Entry, record: Any, own: bool) -> None:
         if isinstance(record, Fitted):
             self.fits.applied()
+        elif isinstance(record, Batch):
+            self.assuming.learnt(record)
+        elif isinstance(record, Restored):
+            self.assuming.rolled_back()
         if not (own and isinstance(record, Batch)):  # the clock has moved, and in a batch of ours what was due is there
-            self.serving.tick()
+            self.assuming.tick()
         own = self.serving.applied(entry.token) or own
         alarms = self.machine.metrics.alarm_count
         if own and alarms > self._alarms:
@@ -243,8 +248,13 @@ class Hosted(Logged[Learner, View]):
                 self.node.webhook.tell(self.name, alarm)
         self._alarms = alarms
 
+    async def settle_up(self) -> None:
+        """See to what has to be in the store before a snapshot. Only in what was `put`."""
+        await self.assuming.settle_up()
+
     def _jumped(self) -> None:
         self.serving.jumped()
+        self.assuming.jumped()
         self._alarms = self.machine.metrics.alarm_count
 
     def _weight(self, record: LearnerRecord) -> int:
@@ -279,7 +289,7 @@ class Hosted(Logged[Learner, View]):
                 settle(update.done, self.failed)
             return
         try:
-            outcome = await self.serving.learn(join([update.batch for update in updates]))
+            outcome = await self.assuming.learn(join([update.batch for update in updates]))
         except ServiceError as error:
             self._notice(error)
             for update in updates:

@@ -154,6 +154,9 @@ class Logged(ABC, Generic[MachineT, ViewT]):
     def view(self, view: ViewT) -> None:
         self._view = view
 
+    async def settle_up(self) -> None:
+        """See to what has to be in the store before a snapshot. Only in what was `put`."""
+
     @property
     def busy(self) -> bool:
         """Whether something waits that will bring it up to date anyway."""

@@ -1,13 +1,11 @@
-"""What a learner's host says of events whose label may come later, and what it does when it comes, or never comes.
+"""What a learner's host says of events whose label may come later, and what it does when that comes.
 
     predict with ids -> score by the present view -> record and remembered events, one durable step -> reply
     labels by id     -> recall what was served -> a batch like any other
-    no label in time -> where the learner is to take that for a negative: such labels, before the event that moves the
-                        clock past their time, in its batch
 
 Scoring waits for no learning: the record of what was served is appended past the learner's task, which then follows
 the log. A decision that has an account to keep (a budget of alerts) is made on a copy of it, which knows of what was
-served here and is not applied yet.
+served here and is not applied yet. What becomes of events whose label never comes is in `assuming.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ import logging
 import math
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -25,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.arrays import Rows, Vector
-from learners.batch import Batch, Late, Outcome, Segment, Served, Status, joined, length, part_of, spread, take, woven
+from learners.batch import Batch, Late, Segment, Served, length, part_of, spread, take
 from learners.decision import Decision
 from learners.ids import hashes_of
 from learners.learner import Learner
@@ -43,7 +41,6 @@ logger = logging.getLogger("rarestream.serving")
 _INLINE_WORK = 2**23  # multiplications of a request to score, some milliseconds, above which a thread makes them
 _SERVED = 10_000  # events of one record of what was served: a store does all of them in one step
 _LARGE = 2**10  # events of a request from which on a thread packs what is to be remembered
-_ASSUMED = 5000  # labels of one record at most that never came
 _JOINED = 5_000  # late labels of one record at most,
 _JOINED_BYTES = 2**25  # and of dense rows so many bytes
 _UNDER_WAY = 10_000  # requests that are served and not applied yet
@@ -96,15 +93,6 @@ class Predicted(NamedTuple):
     remembered: int  # events whose labels may come by id
 
 
-class _Due(NamedTuple):
-    """Events of which no label has come in time."""
-
-    labels: Batch  # that they are negative
-    latest: Vector  # the greatest time of each and those before it: it waits for these
-    upto: int  # where the store settles once they are learnt
-    more: bool  # whether others may be due besides
-
-
 class Owner(Protocol):
     """What serving needs of the learner's host."""
 
@@ -120,20 +108,8 @@ class Owner(Protocol):
         """What serves."""
         ...
 
-    def put(self, run: Callable[[], Awaitable[None]], first: bool = False) -> asyncio.Future[None]:
-        """Have something done while the learner is at rest."""
-        ...
-
     def follow(self) -> None:
         """Start catching up with the log."""
-        ...
-
-    async def read_on(self) -> None:
-        """Apply what other nodes have appended. Only in what was `put`."""
-        ...
-
-    async def log_batch(self, batch: Batch) -> Outcome:
-        """Append a batch and learn it. Only in what was `put`, or in turn."""
         ...
 
 
@@ -147,7 +123,6 @@ class Serving:
         self._own: set[bytes] = set()  # tokens of what was served here and is not applied yet
         self._account: Decision | None = None  # the decision stage after those
         self._account_of: View | None = None
-        self._assuming: asyncio.Future[None] | None = None
 
     # Scoring
 
@@ -300,19 +275,6 @@ class Serving:
         features = self._owner.learner.config.features
         return max(1, min(_JOINED, _JOINED_BYTES // (8 * (1 if features.sparse else features.columns))))
 
-    async def labelled(self, batch: Batch, outcome: Outcome) -> None:
-        """Labels have come: where they would be assumed otherwise, their events are not kept for that any longer.
-
-        Whether features came with them or not: when the time is over, the learner may have forgotten the id.
-        """
-        owner = self._owner
-        if batch.ids is None or owner.learner.config.late.unlabelled == "nothing":
-            return
-        known = np.isin(outcome.status, (Status.APPLIED, Status.DUPLICATE, Status.RELABELLED))
-        ids = [id for i in np.flatnonzero(known).tolist() if (id := batch.ids[i])]
-        if ids:
-            self.pending = await owner.node.reached(owner.node.store.forget(owner.name, owner.birth, ids))
-
     async def joined(self, events: Labelled) -> tuple[Batch, NDArray[np.bool_]]:
         """The batch of labelled events, those without features joined with what was served; which have expired, (n,).
 
@@ -379,81 +341,6 @@ class Serving:
         if events.costs is not None:
             costs[own] = events.costs
         return rows, times, late, costs if (costs != 1.0).any() else None
-
-    # Labels that never come
-
-    def tick(self) -> None:
-        """Called now and then: what has waited too long for its label is taken for negative, if it is to be."""
-        waits = self._assuming is not None and not self._assuming.done()
-        if self._owner.learner.config.late.unlabelled == "negative" and not waits:
-            self._assuming = self._owner.put(self._assume)
-
-    async def _assume(self) -> None:
-        """Learn what is due although no event comes that it could be learnt before."""
-        owner = self._owner
-        due = await self._due(float(owner.learner.metrics.clock))
-        if due is None:
-            return
-        await owner.log_batch(due.labels)
-        await self._settle(due)
-        self._assuming = owner.put(self._assume)  # after whatever else waits
-
-    async def learn(self, batch: Batch) -> Outcome:
-        """Append a batch and learn it, and before each of its events what is due by its time. Only in turn.
-
-        So how events are cut into batches changes nothing. The outcome is that of the batch alone.
-        """
-        owner = self._owner
-        outcomes: list[Outcome] = []
-        if owner.learner.config.late.unlabelled == "negative":
-            while (due := await self._due(float(owner.learner.clocks(batch)[-1]))) is not None:
-                await owner.read_on()  # another node may have moved the clock, or learnt these
-                before = owner.learner.clocks(batch) - owner.learner.config.late.label_ttl
-                places = np.searchsorted(np.fmax(before, -math.inf), due.latest, side="right")
-                stop = int(places[-1]) if due.more else len(batch)  # what comes behind may find others due
-                whole, at = woven(batch.part(0, stop), due.labels, places)
-                outcomes.append((await owner.log_batch(whole)).of(at))
-                await self._settle(due)
-                batch = batch.part(stop, len(batch))
-                if not len(batch):
-                    return joined(outcomes)
-        return joined([*outcomes, await owner.log_batch(batch)])
-
-    async def _due(self, clock: float) -> _Due | None:
-        """What has waited for its label too long by the time `clock`, if anything has; NaN: the time is not known."""
-        if math.isnan(clock):
-            return None
-        owner = self._owner
-        store, ttl = owner.node.store, owner.learner.config.late.label_ttl
-        limit = min(_ASSUMED, self.step)
-        found = await owner.node.reached(store.expired(owner.name, owner.birth, clock - ttl, limit))
-        if not found.events:
-            return None
-        latest = np.maximum.accumulate([one.time for one in found.events])
-        return _Due(self._assumed(found.events, ttl), latest, found.upto, found.more)
-
-    async def _settle(self, due: _Due) -> None:
-        """They are learnt. They stay remembered: a label may come after all."""
-        owner = self._owner
-        await owner.node.reached(owner.node.store.settle(owner.name, owner.birth, due.upto))
-
-    def _assumed(self, events: Sequence[Remembered], ttl: float) -> Batch:
-        n = len(events)
-        like = self._owner.learner.config.encode([])
-        told = unpack_served([one.data for one in events], like, f"what was remembered of {self._owner.name}")
-        times = np.array([one.time for one in events])
-        late = Late(
-            np.ones(n, dtype=np.bool_),
-            np.zeros(n, dtype=np.bool_),
-            np.ones(n, dtype=np.bool_),
-            told.scores,
-            told.probabilities,
-            told.thresholds,
-            told.decisions,
-            times + ttl,
-        )
-        ids = tuple(one.id for one in events)
-        return Batch(told.rows, np.full(n, -1.0), None, times, ids, costs=told.costs, late=late)
 
 
 def _rows_at(rows: Rows, places: NDArray[np.int64]) -> Rows:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from service.codec import pack_snapshot
-from service.errors import ServiceError
+from service.errors import ServiceError, StoreUnavailable
 from service.node import Node
 from service.store import SnapshotInfo
 
@@ -32,6 +32,10 @@ class Owner(Protocol):
     @property
     def machine(self) -> Any:
         """What has `config` and `state()`."""
+        ...
+
+    async def settle_up(self) -> None:
+        """See to what has to be in the store before a snapshot."""
         ...
 
     def put(self, run: Callable[[], Awaitable[None]], first: bool = False) -> asyncio.Future[None]:
@@ -71,6 +75,7 @@ class Snapshots:
 
     async def save(self) -> None:
         """Take one now; written on return. Only in what was `put`."""
+        await self._owner.settle_up()
         await self._write(*await self._copy())
 
     async def close(self) -> None:
@@ -79,16 +84,26 @@ class Snapshots:
             await asyncio.wait([self._saving])
 
     async def _begin(self) -> None:
+        try:
+            await self._owner.settle_up()
+        except StoreUnavailable as error:
+            self._failed(error)
+            return
         copy = await self._copy()
 
         async def write() -> None:
             try:
                 await self._write(*copy)
-            except ServiceError as error:  # nothing is lost: the log has it all
-                self._changed += 1  # so that the next one is tried
-                logger.warning("no snapshot of %s: %s", self._owner.name, error.detail)
+            except ServiceError as error:
+                self._failed(error)
 
         self._saving = asyncio.create_task(write(), name=f"snapshot of {self._owner.name}")
+
+    def _failed(self, error: ServiceError) -> None:
+        """Nothing is lost: the log has it all. The next one is tried when it is due by time."""
+        self._changed = 1
+        self._due = time.monotonic() + self._owner.node.settings.snapshot_seconds
+        logger.warning("no snapshot of %s: %s", self._owner.name, error.detail)
 
     async def _copy(self) -> tuple[int, Callable[[], bytes]]:
         owner = self._owner

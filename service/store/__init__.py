@@ -73,7 +73,8 @@ class Expired(NamedTuple):
 
     upto: int  # where to settle once they are dealt with; numbers ascend in served order, and none is used twice
     events: list[Remembered]
-    more: bool = False  # whether the next ones may have expired, too: these are as many as were asked for, or large
+    labelled: list[bool]  # which of them have their label
+    more: bool  # whether the next ones may have expired, too: these are as many as were asked for, or large
 
 
 class Pending(NamedTuple):
@@ -179,13 +180,14 @@ class Store(Protocol):
         """
         ...
 
-    async def expired(self, learner: str, birth: bytes, before: float, limit: int) -> Expired:
-        """Up to `limit` remembered events after the learner's cursor whose time is earlier than `before`, oldest served
-        first, up to the first that has not expired, and fewer where they are large.
+    async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> Expired:
+        """Up to `limit` remembered events after the learner's cursor, and after number `after`, whose time is earlier
+        than `before`, oldest served first, up to the first that has not expired, and fewer where they are large.
 
-        `upto` is the number of the last one, or the cursor where there is none. Nothing is dropped and the cursor
-        stays: the caller deals with them (assumes their labels), then lets the store `settle`. So what is dealt with
-        twice, after a crash or by two nodes, is known to the caller alone. What was dropped is passed over.
+        Those that have their label are among them: also for these the ones behind wait. `upto` is the number of the
+        last one, or where the search began if there is none. Nothing is dropped and the cursor stays: the caller deals
+        with them (assumes the labels that lack), then lets the store `settle`. So what is dealt with twice, after a
+        crash or by two nodes, is known to the caller alone. What was dropped is passed over.
 
         Time is linear in the events given, however many are settled (but in the store in memory).
         """
@@ -194,16 +196,19 @@ class Store(Protocol):
     async def settle(self, learner: str, birth: bytes, upto: int) -> None:
         """Move the learner's cursor to `upto`, as `expired` gave it, and never back; durable on return.
 
-        What was served up to there is not given by `expired` any more. It stays remembered until `bounds` or `forget`
-        drop it; an id that is served again comes after the cursor, being remembered anew. Idempotent.
+        What was served up to there is not given by `expired` any more. It stays remembered until `bounds` drop it; an
+        id that is served again comes after the cursor, being remembered anew. Idempotent.
         """
         ...
 
-    async def forget(self, learner: str, birth: bytes, ids: Sequence[str]) -> Pending:
-        """Drop these, durable on return; they count neither as expired nor as evicted: the caller is done with them.
+    async def reopen(self, learner: str, birth: bytes) -> None:
+        """Move the learner's cursor back to the beginning; durable on return. Idempotent."""
+        ...
 
-        An id that is not remembered is passed over. The others leave tombstones, as many as there are; the next `serve`
-        bounds them. `IDS` at a time are one atomic step.
+    async def labelled(self, learner: str, birth: bytes, ids: Sequence[str]) -> None:
+        """The labels of these have come: `expired` says so from now on; durable on return.
+
+        They stay remembered. An id that is not is passed over. `IDS` at a time are one atomic step. Idempotent.
         """
         ...
 

@@ -38,12 +38,12 @@ class _Served:
 
     events: OrderedDict[str, Remembered] = field(default_factory=OrderedDict)
     numbers: dict[str, int] = field(default_factory=dict)  # id -> the how manieth event ever served it was
+    labelled: set[str] = field(default_factory=set)  # those whose label has come
     count: int = 0  # ever served
     settled: int = 0  # the cursor, a number
     bytes: int = 0
     expired: int = 0
     evicted: int = 0
-    forgotten: int = 0
     tombstones: OrderedDict[str, int] = field(default_factory=OrderedDict)  # id -> the how manieth drop it was
     removed: int = 0  # drops whose tombstones have gone
 
@@ -53,7 +53,7 @@ class _Served:
     @property
     def dropped(self) -> int:
         """Ever."""
-        return self.expired + self.evicted + self.forgotten
+        return self.expired + self.evicted
 
     def take(self, id: str) -> bool:
         """Whether it was remembered; it is not any more."""
@@ -61,6 +61,7 @@ class _Served:
         if event is None:
             return False
         del self.numbers[id]
+        self.labelled.discard(id)
         self.bytes -= _size(event)
         return True
 
@@ -95,20 +96,22 @@ class _Served:
         """Leave a tombstone for what was dropped and counted."""
         self.tombstones[id] = self.dropped
 
-    def oldest(self, before: float, limit: int) -> Expired:
+    def oldest(self, before: float, limit: int, after: int) -> Expired:
         """What has expired after the cursor, from the oldest on: as many as one reply carries."""
         found: list[Remembered] = []
         size, large = 0, False
+        upto = max(self.settled, after)
         for event in self.events.values():
-            if self.numbers[event.id] <= self.settled:
+            number = self.numbers[event.id]
+            if number <= max(self.settled, after):
                 continue
             size += len(event.data)
             large = bool(found) and size > REPLY_BYTES
             if large or len(found) >= limit or not event.time < before:
                 break
             found.append(event)
-        upto = self.numbers[found[-1].id] if found else self.settled
-        return Expired(upto, found, large or len(found) == limit)
+            upto = number
+        return Expired(upto, found, [event.id in self.labelled for event in found], large or len(found) == limit)
 
 
 @dataclass
@@ -236,20 +239,19 @@ class MemoryStore:
         served = self._log(learner, birth).served
         return [served.events.get(id, True if id in served.tombstones else None) for id in ids]
 
-    async def expired(self, learner: str, birth: bytes, before: float, limit: int) -> Expired:
-        return self._log(learner, birth).served.oldest(before, limit)
+    async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> Expired:
+        return self._log(learner, birth).served.oldest(before, limit, after)
 
     async def settle(self, learner: str, birth: bytes, upto: int) -> None:
         served = self._log(learner, birth).served
         served.settled = max(served.settled, upto)
 
-    async def forget(self, learner: str, birth: bytes, ids: Sequence[str]) -> Pending:
+    async def reopen(self, learner: str, birth: bytes) -> None:
+        self._log(learner, birth).served.settled = 0
+
+    async def labelled(self, learner: str, birth: bytes, ids: Sequence[str]) -> None:
         served = self._log(learner, birth).served
-        for id in ids:
-            if served.take(id):
-                served.forgotten += 1
-                served.bury(id)
-        return served.pending()
+        served.labelled.update(served.events.keys() & set(ids))
 
     async def pending(self, learner: str, birth: bytes) -> Pending:
         return self._log(learner, birth).served.pending()

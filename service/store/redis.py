@@ -57,9 +57,10 @@ from service.store import (
 from service.store.redis_scripts import APPEND, CREATE, DELETE, READ, RETAIN, RETAINED, Script
 from service.store.redis_served import (
     EXPIRED,
-    FORGET,
+    LABELLED,
     PENDING,
     RECALL,
+    REOPEN,
     SERVE,
     SETTLE,
     expired_in,
@@ -82,8 +83,9 @@ SNAPSHOTS = "rarestream:{}:snapshots"  # hash: position -> "<id> <parts> <size> 
 SERVED = "rarestream:{}:served"  # stream: <number>-0, i = id, d = time (a double, little-endian) and data
 IDS = "rarestream:{}:ids"  # hash: id -> its number among the served; of a tombstone too
 DROPPED = "rarestream:{}:dropped"  # list: <number>:<id> of each tombstone, in the order of dropping
+LABELS = "rarestream:{}:labels"  # set: the numbers of those served whose label has come
 PART = "rarestream:{}:part:"  # then <id>:<number>: up to SNAPSHOT_PART bytes of a snapshot
-KEYS = (META, LOG, TOKENS, SNAPSHOTS, SERVED, IDS, DROPPED)
+KEYS = (META, LOG, TOKENS, SNAPSHOTS, SERVED, IDS, DROPPED, LABELS)
 
 CONNECT_SECONDS = 2.0
 REPLY_SECONDS = 5.0  # for one command, and for a free connection
@@ -292,9 +294,10 @@ class RedisStore:
                 found += recalled_in(_present(reply, learner), step)
         return found
 
-    async def expired(self, learner: str, birth: bytes, before: float, limit: int) -> Expired:
+    async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> Expired:
         with self._call():
-            reply = await _twice(lambda: self._run(EXPIRED, learner, birth, pack_time(before), REPLY_BYTES, limit))
+            arguments = pack_time(before), REPLY_BYTES, limit, after
+            reply = await _twice(lambda: self._run(EXPIRED, learner, birth, *arguments))
         return expired_in(_present(reply, learner), limit)
 
     async def settle(self, learner: str, birth: bytes, upto: int) -> None:
@@ -302,11 +305,16 @@ class RedisStore:
             reply = await _twice(lambda: self._run(SETTLE, learner, birth, upto))
         _present(reply, learner)
 
-    async def forget(self, learner: str, birth: bytes, ids: Sequence[str]) -> Pending:
+    async def reopen(self, learner: str, birth: bytes) -> None:
+        with self._call():
+            reply = await _twice(lambda: self._run(REOPEN, learner, birth))
+        _present(reply, learner)
+
+    async def labelled(self, learner: str, birth: bytes, ids: Sequence[str]) -> None:
         with self._call():
             for step in in_steps(ids):
-                reply = await _twice(partial(self._run, FORGET, learner, birth, pack_ids(step)))
-        return Pending(*_present(reply, learner))
+                reply = await _twice(partial(self._run, LABELLED, learner, birth, pack_ids(step)))
+                _present(reply, learner)
 
     async def pending(self, learner: str, birth: bytes) -> Pending:
         with self._call():

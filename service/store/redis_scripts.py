@@ -1,8 +1,8 @@
 """The atomic steps of the Redis store, in Lua. Nothing in them is newer than Redis 6.2.
 
-Each works on one learner's keys, in the order of `redis.KEYS`: meta, log, tokens, snapshots, served, ids, dropped.
-ARGV[1] is the birth that the caller knows, and where it is not the present one the script changes nothing and replies
-nil. Those that work on served events are in `redis_served`.
+Each works on one learner's keys, in the order of `redis.KEYS`: meta, log, tokens, snapshots, served, ids, dropped,
+labels. ARGV[1] is the birth that the caller knows, and where it is not the present one the script changes nothing and
+replies nil. Those that work on served events are in `redis_served`.
 
 Redis refuses a script's first write when it is out of memory, read-only or cannot write its disk; after a first write
 it refuses none. So each script stands or falls as a whole. Positions are doubles in Lua, exact to 2^53.
@@ -65,7 +65,7 @@ CREATE = Script("""
 local meta = redis.call('HMGET', KEYS[1], 'birth', 'head')
 if meta[1] then return {meta[1], tonumber(meta[2])} end
 redis.call('XADD', KEYS[2], '1-0', 't', ARGV[1], 'd', ARGV[2])
-redis.call('UNLINK', KEYS[5], KEYS[6], KEYS[7])
+redis.call('UNLINK', KEYS[5], KEYS[6], KEYS[7], KEYS[8])
 redis.call('ZADD', KEYS[3], 1, ARGV[1])
 redis.call('HSET', KEYS[1], 'birth', ARGV[1], 'head', 1, 'trimmed', 0)
 return {ARGV[1], 1}

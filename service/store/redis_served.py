@@ -3,10 +3,11 @@
 An event is an entry of a stream, in served order, `<number>-0`: in a stream, entries stand packed by the dozen. A hash
 leads from the event's id to its number. What is dropped goes from the stream but not from the hash: a number there
 without an entry here is a tombstone. A list of `<number>:<id>`, in the order of dropping, says which tombstone goes
-next; where the hash has another number for the id, it was served again since, and stays.
+next; where the hash has another number for the id, it was served again since, and stays. A set holds the numbers of
+those entries whose label has come.
 
 An event takes some 170 bytes beside its id and data. One that is taken out of the middle, because its id was served
-again or forgotten out of order, leaves its bytes unused until its neighbours, up to 4 KB of them, have gone too.
+again, leaves its bytes unused until its neighbours, up to 4 KB of them, have gone too.
 
 A call's events come as one argument for their data and one, MessagePack, for all else: Redis reads two arguments faster
 than two hundred thousand. The scripts hand up to `CHUNK` values at a time to one command, which `unpack` can carry.
@@ -25,9 +26,10 @@ from service.store.redis_scripts import NUMBER, PRESENT, Script
 
 __all__ = [
     "EXPIRED",
-    "FORGET",
+    "LABELLED",
     "PENDING",
     "RECALL",
+    "REOPEN",
     "SERVE",
     "SETTLE",
     "expired_in",
@@ -61,6 +63,7 @@ local function take(at)
   local entry = redis.call('XRANGE', KEYS[5], at .. '-0', at .. '-0')[1]
   if not entry then return false end
   redis.call('XDEL', KEYS[5], entry[1])
+  redis.call('SREM', KEYS[8], at)
   bytes = bytes - size(entry)
   return true
 end
@@ -109,7 +112,7 @@ local function drop()
   local over = false
   while not over and dropped < most do
     local oldest = redis.call('XRANGE', KEYS[5], start, '+', 'COUNT', math.min(step, most - dropped))
-    local gone = {}
+    local gone, ats = {}, {}
     over = #oldest == 0
     for _, entry in ipairs(oldest) do
       if struct.unpack('<d', entry[2][4]) < before then
@@ -123,8 +126,12 @@ local function drop()
       local at = string.match(entry[1], '^%d+')
       standing, bytes, start = standing - 1, bytes - size(entry), number(tonumber(at) + 1) .. '-0'
       gone[#gone + 1] = at .. ':' .. entry[2][2]
+      ats[#ats + 1] = at
     end
-    if #gone > 0 then redis.call('RPUSH', KEYS[7], unpack(gone)) end
+    if #gone > 0 then
+      redis.call('RPUSH', KEYS[7], unpack(gone))
+      redis.call('SREM', KEYS[8], unpack(ats))
+    end
     dropped, step = dropped + #gone, math.min(2 * step, CHUNK)
   end
   if dropped > 0 then redis.call('XTRIM', KEYS[5], 'MINID', start) end
@@ -167,13 +174,13 @@ return found
 """,
 )
 
-# birth, before, bytes, limit -> upto, 1 where the next one was too large, then id, and time and data, of each
+# birth, before, bytes, limit, after -> upto, 1 where the next one was too large, then id, time and data, label of each
 EXPIRED = Script(
     PRESENT,
     NUMBER,
     """
 local before, most, limit = cmsgpack.unpack(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local upto = tonumber(redis.call('HGET', KEYS[1], 'settled') or 0)
+local upto = math.max(tonumber(redis.call('HGET', KEYS[1], 'settled') or 0), tonumber(ARGV[5]))
 local found, start, sum, step = {upto, 0}, number(upto + 1) .. '-0', 0, 1
 while limit > 0 do
   local oldest = redis.call('XRANGE', KEYS[5], start, '+', 'COUNT', math.min(step, limit))
@@ -188,7 +195,9 @@ while limit > 0 do
     if not (struct.unpack('<d', data) < before) then return found end
     found[#found + 1] = id
     found[#found + 1] = data
-    found[1] = tonumber(string.match(entry[1], '^%d+'))
+    local at = string.match(entry[1], '^%d+')
+    found[#found + 1] = redis.call('SISMEMBER', KEYS[8], at)
+    found[1] = tonumber(at)
   end
   start = number(found[1] + 1) .. '-0'
   limit, step = limit - #oldest, math.min(2 * step, 100)
@@ -208,24 +217,25 @@ return 1
 """,
 )
 
-# birth, ids -> as PENDING
-FORGET = Script(
+# birth -> 1
+REOPEN = Script(
     PRESENT,
-    NUMBER,
-    _COUNTS,
-    _CHANGES,
+    """
+redis.call('HDEL', KEYS[1], 'settled')
+return 1
+""",
+)
+
+# birth, ids -> 1
+LABELLED = Script(
+    PRESENT,
     """
 local ids = cmsgpack.unpack(ARGV[2])
-if #ids == 0 then return pending() end
-local gone = {}
-for i, at in ipairs(redis.call('HMGET', KEYS[6], unpack(ids))) do
-  if at and take(at) then gone[#gone + 1] = at .. ':' .. ids[i] end
+if #ids == 0 then return 1 end
+for _, at in ipairs(redis.call('HMGET', KEYS[6], unpack(ids))) do
+  if at and #redis.call('XRANGE', KEYS[5], at .. '-0', at .. '-0') > 0 then redis.call('SADD', KEYS[8], at) end
 end
-if #gone > 0 then
-  redis.call('RPUSH', KEYS[7], unpack(gone))
-  write()
-end
-return pending()
+return 1
 """,
 )
 
@@ -244,7 +254,7 @@ def pack_events(remembered: Sequence[Remembered], bounds: Bounds) -> tuple[bytes
 
 
 def pack_ids(ids: Sequence[str]) -> bytes:
-    """The last argument of RECALL and FORGET."""
+    """The last argument of RECALL and LABELLED."""
     return msgspec.msgpack.encode(list(ids))
 
 
@@ -264,8 +274,8 @@ def recalled_in(reply: list[Any], ids: Sequence[str]) -> list[Remembered | bool 
 def expired_in(reply: list[Any], limit: int) -> Expired:
     """What the reply of EXPIRED holds."""
     upto, large, *flat = reply
-    events = [_remembered(id.decode(), found) for id, found in zip(flat[::2], flat[1::2], strict=True)]
-    return Expired(upto, events, bool(large) or len(events) == limit)
+    events = [_remembered(id.decode(), found) for id, found in zip(flat[::3], flat[1::3], strict=True)]
+    return Expired(upto, events, [has == 1 for has in flat[2::3]], bool(large) or len(events) == limit)
 
 
 def _remembered(id: str, found: bytes) -> Remembered:

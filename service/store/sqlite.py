@@ -285,20 +285,25 @@ class SqliteStore:
         with self._call():
             return [found for step in in_steps(ids) for found in await self._read(work(step))]
 
-    async def expired(self, learner: str, birth: bytes, before: float, limit: int) -> Expired:
+    async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> Expired:
         with self._call():
-            return await self._read(lambda db: served.expired(db, _log(db, learner, birth).id, before, limit))
+            return await self._read(lambda db: served.expired(db, _log(db, learner, birth).id, before, limit, after))
 
     async def settle(self, learner: str, birth: bytes, upto: int) -> None:
         with self._call():
             await self._write(lambda db: served.settle(db, _log(db, learner, birth).id, upto))
 
-    async def forget(self, learner: str, birth: bytes, ids: Sequence[str]) -> Pending:
-        def work(step: Sequence[str]) -> Work[Pending]:
-            return lambda db: served.forget(db, _log(db, learner, birth).id, step)
+    async def reopen(self, learner: str, birth: bytes) -> None:
+        with self._call():
+            await self._write(lambda db: served.reopen(db, _log(db, learner, birth).id))
+
+    async def labelled(self, learner: str, birth: bytes, ids: Sequence[str]) -> None:
+        def work(step: Sequence[str]) -> Work[None]:
+            return lambda db: served.labelled(db, _log(db, learner, birth).id, step)
 
         with self._call():
-            return [await self._write(work(step)) for step in in_steps(ids)][-1]
+            for step in in_steps(ids):
+                await self._write(work(step))
 
     async def pending(self, learner: str, birth: bytes) -> Pending:
         with self._call():

@@ -79,8 +79,8 @@ SERVED = (  # added by schema version 2; no cascade: millions of rows go in step
         removed INTEGER NOT NULL              -- drops whose tombstones have gone
     )""",
 )
-FORGOTTEN = (  # added by schema version 3: until then they were counted among the expired
-    "ALTER TABLE pending ADD COLUMN forgotten INTEGER NOT NULL DEFAULT 0",
+LABELLED = (  # added by schema version 3: whether the label has come
+    "ALTER TABLE served ADD COLUMN labelled INTEGER NOT NULL DEFAULT 0",
 )
 
 
@@ -118,7 +118,7 @@ def _prepare(db: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
         db.execute("BEGIN IMMEDIATE")
         with db:  # COMMIT, or ROLLBACK on an error
             schema = _schema(db, path)  # another process may have been first
-            for statements in (FIRST, SERVED, FORGOTTEN)[schema:]:
+            for statements in (FIRST, SERVED, LABELLED)[schema:]:
                 for statement in statements:
                     db.execute(statement)
             db.execute(f"PRAGMA application_id = {APPLICATION}")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from service.store import DROPS, REPLY_BYTES, Bounds, Expired, Pending, Remembered, latest
 
-__all__ = ["clear", "expired", "forget", "pending", "recall", "remember", "settle"]
+__all__ = ["clear", "expired", "labelled", "pending", "recall", "remember", "reopen", "settle"]
 
 CLEARED = 50_000  # rows of a deleted learner that go in one transaction: a third of a second at most
 
@@ -28,18 +28,17 @@ class _Counts:
     expired: int = 0
     evicted: int = 0
     removed: int = 0  # drops whose tombstones have gone
-    forgotten: int = 0
 
     @classmethod
     def of(cls, db: sqlite3.Connection, learner: int) -> _Counts:
         """The learner's counts; all 0 before its first event."""
-        query = "SELECT events, bytes, expired, evicted, removed, forgotten FROM pending WHERE learner = ?"
+        query = "SELECT events, bytes, expired, evicted, removed FROM pending WHERE learner = ?"
         return cls(*db.execute(query, (learner,)).fetchone() or ())
 
     def put(self, db: sqlite3.Connection, learner: int) -> Pending:
         """Write them, and tell them."""
-        row = (learner, self.events, self.bytes, self.expired, self.evicted, self.removed, self.forgotten)
-        db.execute("INSERT OR REPLACE INTO pending VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        row = (learner, self.events, self.bytes, self.expired, self.evicted, self.removed)
+        db.execute("INSERT OR REPLACE INTO pending VALUES (?, ?, ?, ?, ?, ?)", row)
         return self.told()
 
     def told(self) -> Pending:
@@ -48,7 +47,7 @@ class _Counts:
     @property
     def dropped(self) -> int:
         """Ever."""
-        return self.expired + self.evicted + self.forgotten
+        return self.expired + self.evicted
 
     def drop(self, size: int) -> int:
         """One event of so many bytes has gone and was counted: the how manieth drop that is."""
@@ -118,25 +117,28 @@ def recall(db: sqlite3.Connection, learner: int, ids: Sequence[str]) -> list[Rem
     return found
 
 
-def expired(db: sqlite3.Connection, learner: int, before: float, limit: int) -> Expired:
+def expired(db: sqlite3.Connection, learner: int, before: float, limit: int, after: int) -> Expired:
     """What has expired after the cursor, from the oldest on: as many as one reply carries."""
     found: list[Remembered] = []
+    known: list[bool] = []
     size, large = 0, False
-    (upto,) = db.execute("SELECT settled FROM learner WHERE id = ?", (learner,)).fetchone()
+    (settled,) = db.execute("SELECT settled FROM learner WHERE id = ?", (learner,)).fetchone()
+    upto = max(settled, after)
     query = (
-        "SELECT number, id, time, data FROM served WHERE learner = ? AND dropped IS NULL AND number > ?"
+        "SELECT number, labelled, id, time, data FROM served WHERE learner = ? AND dropped IS NULL AND number > ?"
         " ORDER BY number LIMIT ?"
     )
     with closing(db.execute(query, (learner, upto, limit))) as rows:
-        for number, *row in rows:
+        for number, has_label, *row in rows:
             event = _remembered(*row)
             size += len(event.data)
             large = bool(found) and size > REPLY_BYTES
             if large or not event.time < before:
                 break
             found.append(event)
+            known.append(bool(has_label))
             upto = number
-    return Expired(upto, found, large or len(found) == limit)
+    return Expired(upto, found, known, large or len(found) == limit)
 
 
 def settle(db: sqlite3.Connection, learner: int, upto: int) -> None:
@@ -144,18 +146,14 @@ def settle(db: sqlite3.Connection, learner: int, upto: int) -> None:
     db.execute("UPDATE learner SET settled = max(settled, ?) WHERE id = ?", (upto, learner))
 
 
-def forget(db: sqlite3.Connection, learner: int, ids: Sequence[str]) -> Pending:
-    """Drop these, which are done with."""
-    counts = _Counts.of(db, learner)
-    query = "SELECT number, length(data) FROM served WHERE learner = ? AND id = ? AND dropped IS NULL"
-    for id in ids:
-        row = db.execute(query, (learner, id)).fetchone()
-        if row is not None:
-            number, length = row
-            counts.forgotten += 1
-            drop = (counts.drop(len(id.encode()) + length), number)
-            db.execute("UPDATE served SET dropped = ?, data = NULL WHERE number = ?", drop)
-    return counts.put(db, learner)
+def reopen(db: sqlite3.Connection, learner: int) -> None:
+    """Move the cursor to the beginning."""
+    db.execute("UPDATE learner SET settled = 0 WHERE id = ?", (learner,))
+
+
+def labelled(db: sqlite3.Connection, learner: int, ids: Sequence[str]) -> None:
+    """The labels of these have come."""
+    db.executemany("UPDATE served SET labelled = 1 WHERE learner = ? AND id = ?", [(learner, id) for id in ids])
 
 
 def clear(db: sqlite3.Connection) -> bool:

@@ -77,7 +77,7 @@ async def at_rest(engine: Engine) -> None:
     hosted = engine.get("a")
     assert engine._following is not None
     engine._following.cancel()
-    await until(lambda: hosted.serving._assuming is None or hosted.serving._assuming.done())
+    await until(lambda: hosted.assuming._assuming is None or hosted.assuming._assuming.done())
     await hosted.catch_up()
 
 

@@ -89,8 +89,9 @@ async def assert_gone(store: Store, birth: bytes) -> None:
         store.recall("a", birth, []),
         store.expired("a", birth, 0.0, 10),
         store.settle("a", birth, 1),
-        store.forget("a", birth, ["1"]),
-        store.forget("a", birth, []),
+        store.reopen("a", birth),
+        store.labelled("a", birth, ["1"]),
+        store.labelled("a", birth, []),
         store.pending("a", birth),
         store.delete("a", birth),
     ]:

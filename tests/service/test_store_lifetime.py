@@ -56,7 +56,8 @@ async def test_a_closed_store_is_unavailable(store: Store) -> None:
         store.recall("a", BIRTH, ["1"]),
         store.expired("a", BIRTH, 0.0, 10),
         store.settle("a", BIRTH, 1),
-        store.forget("a", BIRTH, ["1"]),
+        store.reopen("a", BIRTH),
+        store.labelled("a", BIRTH, ["1"]),
         store.pending("a", BIRTH),
     ]:
         with pytest.raises(StoreUnavailable, match="closed"):

@@ -58,7 +58,8 @@ step = st.one_of(
     st.tuples(st.just("recall"), learners, births, ids),
     st.tuples(st.just("expired"), learners, births, times, st.integers(0, 5)),
     st.tuples(st.just("settle"), learners, births, times, st.lists(st.integers(0, 5), max_size=3)),
-    st.tuples(st.just("forget"), learners, births, ids),
+    st.tuples(st.just("labelled"), learners, births, ids),
+    st.tuples(st.just("reopen"), learners, births),
 )
 
 
@@ -71,7 +72,7 @@ async def outcome(call: Awaitable[Any]) -> Any:
     if isinstance(result, list) and result and isinstance(result[0], SnapshotInfo):
         return [(snapshot.position, snapshot.size) for snapshot in result]
     if isinstance(result, Expired):
-        return result.events  # the numbers are each store's own
+        return result.events, result.labelled, result.more  # the numbers are each store's own
     return result
 
 

@@ -33,8 +33,9 @@ async def test_all_keys_of_a_learner_are_in_one_slot(
         await filled(store, 5, name)
         await store.save(name, BIRTH, 4, b"in parts", 2, trim=False)
         await store.serve(name, BIRTH, record(6), events(0, 5), Bounds(3, 99, -math.inf))
+        await store.labelled(name, BIRTH, ["4"])
         own = redis_server.key_names() - {LEARNERS}
-        assert len(own) == 7 + 3
+        assert len(own) == 8 + 3
         assert len({key_slot(key.encode()) for key in own}) == 1
         await store.delete(name, BIRTH)
         assert redis_server.key_names() == set()
@@ -65,28 +66,20 @@ async def test_what_has_no_tombstone_takes_no_memory(store: RedisStore, redis_se
     await store.create("a", BIRTH, b"")
     for number in range(100):
         await store.serve("a", BIRTH, record(number + 2), events(number, number + 3), Bounds(5, 999, -math.inf))
-    held = [("XLEN", "served"), ("HLEN", "ids"), ("LLEN", "dropped")]
-    assert [redis_server.command(command, f"rarestream:{{a}}:{key}") for command, key in held] == [5, 10, 5]
-    await store.forget("a", BIRTH, [str(number) for number in range(102)])
+    held = [("XLEN", "served"), ("HLEN", "ids"), ("LLEN", "dropped"), ("SCARD", "labels")]
+    assert [redis_server.command(command, f"rarestream:{{a}}:{key}") for command, key in held] == [5, 10, 5, 0]
+    await store.labelled("a", BIRTH, [str(number) for number in range(102)])
+    assert redis_server.command("SCARD", "rarestream:{a}:labels") == 5
     await store.serve("a", BIRTH, record(200), [], Bounds(0, 999, -math.inf))
-    assert [redis_server.command(command, f"rarestream:{{a}}:{key}") for command, key in held] == [0, 0, 0]
-
-
-async def test_forgetting_makes_room_where_memory_is_out(store: RedisStore, redis_server: RedisServer) -> None:
-    await served(store, events(0, 5))
-    try:
-        redis_server.command("CONFIG", "SET", "maxmemory", 1)
-        assert (await store.forget("a", BIRTH, ["0", "1"])).events == 3
-    finally:
-        redis_server.command("CONFIG", "SET", "maxmemory", 0)
-    assert await store.recall("a", BIRTH, ["0", "1", "2"]) == [True, True, event(2)]
+    assert [redis_server.command(command, f"rarestream:{{a}}:{key}") for command, key in held] == [0, 0, 0, 0]
 
 
 async def test_what_an_older_release_left_of_a_deleted_learner_is_not_a_new_ones(
     store: RedisStore, redis_server: RedisServer
 ) -> None:
     await served(store, events(0, 5))
-    await store.forget("a", BIRTH, ["1"])
+    await store.labelled("a", BIRTH, ["1"])
+    await store.serve("a", BIRTH, record(9), [], Bounds(4, 999, -math.inf))
     redis_server.command("DEL", *(f"rarestream:{{a}}:{key}" for key in ("meta", "log", "tokens", "snapshots")))
     await served(store, events(3, 6))
     assert await store.recall("a", BIRTH, ["0", "1", "5"]) == [None, None, event(5)]

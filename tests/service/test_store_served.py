@@ -48,13 +48,13 @@ async def test_recall_answers_in_the_order_of_the_question(store: Store) -> None
     assert await store.recall("a", BIRTH, asked) == [event(3), None, event(0), event(3), None, None, event(4)]
 
 
-async def test_recall_and_forget_take_many_ids_in_steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_ids_are_taken_in_steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stores, "IDS", 3)
     await served(store, events(0, 20))
     for count in (2, 3, 4, 20):
         assert await store.recall("a", BIRTH, ids(0, count)) == events(0, count)
-    assert await store.forget("a", BIRTH, ids(0, 7)) == Pending(13, 23 + 130, 0, 0)
-    assert await store.recall("a", BIRTH, ids(0, 20)) == [True] * 7 + events(7, 20)
+    await store.labelled("a", BIRTH, ids(0, 7))
+    assert (await store.expired("a", BIRTH, 99.0, 99)).labelled == [True] * 7 + [False] * 13
 
 
 ODD = [
@@ -84,10 +84,9 @@ async def test_any_text_is_an_id_and_any_bytes_are_data(store: Store) -> None:
     assert await store.recall("a", BIRTH, [one.id for one in odd]) == odd
     assert (await store.pending("a", BIRTH)).bytes == sum(len(one.id.encode()) + len(one.data) for one in odd)
     assert (await store.expired("a", BIRTH, math.inf, 100)).events == odd
-    for tombstones in (await store.forget("a", BIRTH, ODD), await serve(store, 3, [], bounds(events=len(ODD)))):
-        assert tombstones == Pending(1, 5, 0, 0)
-        assert await store.recall("a", BIRTH, ODD) == [True] * len(ODD)
-    await serve(store, 4, [], bounds(events=1))
+    await store.labelled("a", BIRTH, ODD)
+    assert (await store.expired("a", BIRTH, math.inf, 100)).labelled == [True] * len(ODD) + [False]
+    await serve(store, 3, [], bounds(events=1))
     assert await store.recall("a", BIRTH, ODD) == [None] * (len(ODD) - 1) + [True]
 
 
@@ -174,7 +173,7 @@ async def test_expired_carries_so_many_bytes(store: Store, monkeypatch: pytest.M
         monkeypatch.setattr(module, "REPLY_BYTES", 40)
     await served(store, [*events(0, 6), event(6, size=50), event(7)])
     assert (await store.expired("a", BIRTH, 99.0, 9)).events == events(0, 4)  # to the byte
-    await store.forget("a", BIRTH, ids(0, 4))
+    await store.settle("a", BIRTH, (await store.expired("a", BIRTH, 99.0, 9)).upto)
     found = await store.expired("a", BIRTH, 99.0, 9)
     assert found.events == events(4, 6)
     await store.settle("a", BIRTH, found.upto)
@@ -183,24 +182,25 @@ async def test_expired_carries_so_many_bytes(store: Store, monkeypatch: pytest.M
 
 async def test_what_is_settled_stays_but_is_not_given_again(store: Store) -> None:
     await served(store, events(0, 6))
-    await store.forget("a", BIRTH, ["1"])  # passed over
-    first = await store.expired("a", BIRTH, 4.0, 2)
-    assert first.events == [event(0), event(2)] == (await store.expired("a", BIRTH, 4.0, 2)).events
+    first = await store.expired("a", BIRTH, 4.0, 3)
+    assert first.events == events(0, 3) == (await store.expired("a", BIRTH, 4.0, 3)).events
+    assert (await store.expired("a", BIRTH, 4.0, 9, first.upto)).events == [event(3)]
     for _ in range(2):
         await store.settle("a", BIRTH, first.upto)
         second = await store.expired("a", BIRTH, 4.0, 2)
         assert second.events == [event(3)]
         assert second.upto > first.upto
     await store.settle("a", BIRTH, second.upto)
-    assert await store.expired("a", BIRTH, 4.0, 2) == (second.upto, [], False)
+    assert await store.expired("a", BIRTH, 4.0, 2) == (second.upto, [], [], False)
     await store.settle("a", BIRTH, first.upto)  # a node that is late
-    assert await store.expired("a", BIRTH, 4.0, 2) == (second.upto, [], False)
-    assert await store.recall("a", BIRTH, ids(0, 6)) == [event(0), True, *events(2, 6)]
-    assert await store.pending("a", BIRTH) == Pending(5, 55, 0, 0)
-    assert await store.forget("a", BIRTH, ["0", "5"]) == Pending(3, 33, 0, 0)
-    assert (await store.expired("a", BIRTH, 99.0, 9)).events == [event(4)]
-    assert await serve(store, 3, [], bounds(events=1)) == Pending(1, 11, 0, 2)  # the bounds reach what is settled
-    assert await store.recall("a", BIRTH, ids(2, 5)) == [None, True, event(4)]
+    assert await store.expired("a", BIRTH, 4.0, 2) == (second.upto, [], [], False)
+    assert await store.recall("a", BIRTH, ids(0, 6)) == events(0, 6)
+    assert await store.pending("a", BIRTH) == Pending(6, 66, 0, 0)
+    assert (await store.expired("a", BIRTH, 99.0, 9, 1)).events == events(4, 6)  # the cursor is further than that
+    assert await serve(store, 3, [], bounds(events=4)) == Pending(4, 44, 0, 2)  # the bounds reach what is settled
+    for _ in range(2):
+        await store.reopen("a", BIRTH)
+        assert (await store.expired("a", BIRTH, 99.0, 9)).events == events(2, 6)
 
 
 async def test_an_id_that_is_served_again_is_not_settled(store: Store) -> None:
@@ -212,7 +212,7 @@ async def test_an_id_that_is_served_again_is_not_settled(store: Store) -> None:
         assert found.upto > upto
         upto = found.upto
         await store.settle("a", BIRTH, upto)
-        assert await store.expired("a", BIRTH, 99.0, 9) == (upto, [], False)
+        assert await store.expired("a", BIRTH, 99.0, 9) == (upto, [], [], False)
         await serve(store, number, [event(2, size=number)])
         assert (await store.expired("a", BIRTH, 99.0, 9)).events == [event(2, size=number)]
     await serve(store, 6, [], bounds(events=0))
@@ -220,15 +220,22 @@ async def test_an_id_that_is_served_again_is_not_settled(store: Store) -> None:
     assert (await store.expired("a", BIRTH, 99.0, 9)).events == events(0, 1)
 
 
-async def test_forget_drops_what_it_is_told_and_counts_it_neither_as_expired_nor_as_evicted(store: Store) -> None:
+async def test_whose_label_has_come_is_told_and_stays(store: Store) -> None:
     await served(store, events(0, 6))
-    assert await store.forget("a", BIRTH, []) == Pending(6, 66, 0, 0)
-    assert await store.forget("a", BIRTH, ["3", "none", "1", "3"]) == Pending(4, 44, 0, 0)
-    assert await store.forget("a", BIRTH, ["3", "1"]) == Pending(4, 44, 0, 0) == await store.pending("a", BIRTH)
-    assert await store.recall("a", BIRTH, ids(0, 6)) == [event(0), True, event(2), True, event(4), event(5)]
-    assert (await store.expired("a", BIRTH, 99.0, 9)).events == [event(0), event(2), event(4), event(5)]
-    assert await serve(store, 3, [], bounds(events=2)) == Pending(2, 22, 0, 2)
-    assert await store.recall("a", BIRTH, ids(0, 6)) == [True, None, True, None, event(4), event(5)]
+    for marked in ([], ["3", "none", "1", "3"], ["3", "1"]):
+        await store.labelled("a", BIRTH, marked)
+    assert await store.recall("a", BIRTH, ids(0, 6)) == events(0, 6)
+    assert await store.pending("a", BIRTH) == Pending(6, 66, 0, 0)
+    found = await store.expired("a", BIRTH, 4.5, 9)
+    assert (found.events, found.labelled, found.more) == (events(0, 5), [False, True, False, True, False], False)
+    assert (await store.expired("a", BIRTH, 4.5, 2)).labelled == [False, True]
+    await serve(store, 3, [event(3)])  # again: then its label is yet to come
+    found = await store.expired("a", BIRTH, 99.0, 9)
+    assert (found.events[-1], found.labelled) == (event(3), [False, True, False, False, False, False])
+    await serve(store, 4, [], bounds(events=4))
+    await store.labelled("a", BIRTH, ["1"])  # dropped meanwhile
+    await serve(store, 5, [event(1)])
+    assert (await store.expired("a", BIRTH, 99.0, 9)).labelled == [False] * 5
 
 
 async def test_so_many_of_the_last_dropped_leave_a_tombstone(store: Store) -> None:
@@ -236,23 +243,20 @@ async def test_so_many_of_the_last_dropped_leave_a_tombstone(store: Store) -> No
     for number in range(0, 12, 2):
         await serve(store, 2 + number, events(number, number + 2), bounds(events=3))
     assert await store.recall("a", BIRTH, ids(0, 13)) == [None] * 6 + [True] * 3 + events(9, 12) + [None]
-    await store.forget("a", BIRTH, ["11", "9"])  # leaves as many more
-    assert await store.recall("a", BIRTH, ids(6, 12)) == [True, True, True, True, event(10), True]
-    await serve(store, 20, [], bounds(events=3))
-    assert await store.recall("a", BIRTH, ids(6, 12)) == [None, None, True, True, event(10), True]
+    await serve(store, 20, [], bounds(events=1))
+    assert await store.recall("a", BIRTH, ids(6, 12)) == [None] * 4 + [True, event(11)]
     await serve(store, 21, [], bounds(events=0))
     assert await store.recall("a", BIRTH, ids(6, 12)) == [None] * 6
 
 
 async def test_a_tombstone_ends_where_its_id_is_served_again(store: Store) -> None:
     await served(store, events(0, 3))
-    await store.forget("a", BIRTH, ids(0, 3))
-    assert await serve(store, 3, [event(1), event(7)]) == Pending(2, 22, 0, 0)
+    await serve(store, 3, [], bounds(before=99.0))
+    assert await serve(store, 4, [event(1), event(7)]) == Pending(2, 22, 3, 0)
     assert await store.recall("a", BIRTH, ids(0, 3)) == [True, event(1), True]
-    assert await serve(store, 4, [], bounds(events=2)) == Pending(2, 22, 0, 0)
+    assert await serve(store, 5, [], bounds(events=2)) == Pending(2, 22, 3, 0)
     assert await store.recall("a", BIRTH, ids(0, 3)) == [None, event(1), True]
-    await store.forget("a", BIRTH, ["1"])
-    await serve(store, 5, [], bounds(events=1))
+    await serve(store, 6, [], bounds(events=1))
     assert await store.recall("a", BIRTH, ids(0, 3)) == [None, True, None]
 
 
@@ -292,7 +296,7 @@ async def test_many_events_in_one_call(store: Store) -> None:
 
 async def test_a_learner_created_anew_remembers_nothing(store: Store) -> None:
     await served(store, events(0, 5))
-    await store.forget("a", BIRTH, ["1"])
+    await store.labelled("a", BIRTH, ["1"])
     await store.settle("a", BIRTH, (await store.expired("a", BIRTH, 3.0, 9)).upto)
     await store.delete("a", BIRTH)
     anew = token(50)

@@ -179,7 +179,8 @@ async def test_what_was_served_goes_in_steps_and_leaves_no_row(
     monkeypatch.setattr(sqlite_served, "CLEARED", 4)
     await served(store, events(0, 15), "a")
     await served(store, events(0, 5), "b")
-    await store.forget("a", BIRTH, ["3", "7"])
+    await store.labelled("a", BIRTH, ["3", "7"])
+    await store.serve("a", BIRTH, record(99), [], Bounds(13, 2**53, -math.inf))
     statements: list[str] = []
     await store._write(lambda db: db.set_trace_callback(statements.append))
     await store.delete("a", BIRTH)
@@ -344,11 +345,11 @@ async def test_a_file_of_the_second_version_keeps_what_it_remembers(path: Path) 
     store = await SqliteStore.open(path)
     try:
         assert await store.pending("a", BIRTH) == Pending(3, 33, 1, 0)
-        assert await store.forget("a", BIRTH, ["2"]) == Pending(2, 22, 1, 0)
-        assert await store.recall("a", BIRTH, ["0", "1", "2", "3"]) == [True, event(1), True, event(3)]
+        await store.labelled("a", BIRTH, ["2"])
+        assert (await store.expired("a", BIRTH, 99.0, 9)).labelled == [False, True, False]
         bounds = Bounds(events=1, bytes=2**53, before=-math.inf)
-        assert await store.serve("a", BIRTH, record(3), [], bounds) == Pending(1, 11, 1, 1)
-        assert await store.recall("a", BIRTH, ["0", "1", "2", "3"]) == [None, True, None, event(3)]
+        assert await store.serve("a", BIRTH, record(3), [], bounds) == Pending(1, 11, 1, 2)
+        assert await store.recall("a", BIRTH, ["0", "1", "2", "3"]) == [None, None, True, event(3)]
     finally:
         await store.close()
 

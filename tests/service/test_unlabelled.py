@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from service.engine import Engine
+from service.errors import StoreUnavailable
 from service.store import Store
 from tests.service.nodes import T0, digest, posted, replayed, serving
 from tests.service.test_engine import until
@@ -94,7 +95,7 @@ async def test_after_label_ttl_it_is_learnt_as_negative(store: Store) -> None:
         told = await figures(http)
         assert (told["assumed"], told["events"], told["class_counts"]["positive"]) == (9, 40, 7)
         found = await pending(engine)
-        assert found.events == 10  # what was assumed stays: a label may come after all
+        assert found.events == 11  # what was assumed stays: a label may come after all; so does what has its label
         assert found.expired == 0  # the one that got its label was forgotten for that, not for its age
         assert (await http.get("/learners/a")).json()["pending"] == found._asdict()
         assert told["window"]["label_delay_median"] == 0.0  # nobody gave the others a label: no delay, no coverage
@@ -116,12 +117,12 @@ async def test_after_label_ttl_it_is_learnt_as_negative(store: Store) -> None:
         assert confirmed["duplicate"] == 2
         assert {**await figures(http), "position": 0} == {**again, "duplicates": again["duplicates"] + 2, "position": 0}
         found = await pending(engine)
-        assert (found.events, found.expired) == (remembered - 2, 0)
+        assert (found.events, found.expired) == (remembered, 0)
         assert await digest(http) == await replayed(store)
 
 
 async def test_many_are_assumed_in_turns(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.serving._ASSUMED", 3)
+    monkeypatch.setattr("service.assuming._ASSUMED", 3)
     async with serving(store, follow_seconds=0.02) as (http, engine):
         await http.put("/learners/a", json=config(unlabelled="negative"))
         await posted(http, "/learners/a/predict", [event("dense", i) for i in range(20)])
@@ -142,28 +143,35 @@ def _stream(setup: str) -> list[dict[str, Any]]:
         *labelled(setup, 107, 109),  # again
         *labelled(setup, 130, 132),
         {"id": "never", "label": 1, "time": T0 + 1330},
+        {**labels["e5"], "label": 0, "time": T0 + 1340},  # back again: learnt anew from what was served
+        {**labels["e7"], "label": 1, "time": T0 + 1340},
+        {**labels["e7"], "label": 0, "time": T0 + 1345},
         labels["e36"],  # its time moves the clock past all the others'
         *[{**one, "time": T0} for one in labelled(setup, 200, 205)],  # late themselves
         {**labels["e37"], "label": 1, "time": T0 + 1000},
         event(setup, 38, label=1),  # one that was served comes with its features
+        {**labels["e38"], "label": 0},
         *labelled(setup, 400, 404),
     ]
 
 
 @pytest.mark.parametrize("setup", [one for one in SETUPS if one != "ordinal"])
-@pytest.mark.parametrize("policy", ["negative", "nothing"])
+@pytest.mark.parametrize(
+    ("policy", "first", "assumed"), [("negative", 0, 39), ("negative", 30, 37), ("nothing", 0, 0)], ids=str
+)
 async def test_how_a_stream_is_cut_into_requests_changes_nothing(
-    store: Store, setup: str, policy: str, monkeypatch: pytest.MonkeyPatch
+    store: Store, setup: str, policy: str, first: int, assumed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor how many may be assumed in one record."""
+    """Nor how many may be assumed in one record. The others wait for the one that was served `first`."""
     events = _stream(setup)
+    served = [event(setup, first), *[event(setup, i) for i in range(40) if i != first]]
     found = set()
     statuses = []
     async with serving(store) as (http, engine):
         for name, size, most in [("a", 1, 5000), ("b", 3, 5000), ("c", 8, 2), ("d", len(events), 5), ("e", 100, 5000)]:
-            monkeypatch.setattr("service.serving._ASSUMED", most)
+            monkeypatch.setattr("service.assuming._ASSUMED", most)
             await http.put(f"/learners/{name}", json=config(setup, unlabelled=policy))
-            await posted(http, f"/learners/{name}/predict", [event(setup, i) for i in range(40)])
+            await posted(http, f"/learners/{name}/predict", served)
             said: list[str] = []
             for start in range(0, len(events), size):
                 answer = await posted(http, f"/learners/{name}/update", events[start : start + size])
@@ -173,15 +181,72 @@ async def test_how_a_stream_is_cut_into_requests_changes_nothing(
             hosted = engine.get(name)
             found.add(hosted.learner.digest())
             told = await figures(http, name)
-            assert told["assumed"] == (39 if policy == "negative" else 0)  # all but e20
+            assert told["assumed"] == assumed  # all but e20, and what had its label by the time of the first
     assert len(found) == 1
     assert all(said == statuses[0] for said in statuses)
+
+
+async def test_another_nodes_change_is_met_before_labels_are_assumed(store: Store, open_again: Any) -> None:
+    second = await open_again()
+    for name, change in (("a", {"label_ttl": 1e7}), ("b", {"unlabelled": "nothing"})):
+        async with serving(store) as (here, _), serving(second) as (there, other):
+            await here.put(f"/learners/{name}", json=config(unlabelled="negative"))
+            await there.put(f"/learners/{name}", json=config(unlabelled="negative"))
+            await posted(here, f"/learners/{name}/predict", [event("dense", i) for i in range(10)])
+            reply = await here.patch(f"/learners/{name}", json={"late": change})
+            assert reply.status_code == 200
+            await posted(there, f"/learners/{name}/update", labelled("dense", 300, 310))
+            assert (await figures(there, name))["assumed"] == 0
+            assert other.get(name).learner.config.late.to_json().items() >= change.items()
+
+
+async def test_a_roll_back_takes_back_what_was_assumed_since(store: Store) -> None:
+    async with serving(store, trim_log=False) as (http, engine):
+        await http.put("/learners/a", json=config(unlabelled="negative"))
+        await posted(http, "/learners/a/update", labelled("dense", 0, 5))
+        await posted(http, "/learners/a/predict", [event("dense", i) for i in range(10, 30)])
+        await posted(http, "/learners/a/update", labelled("dense", 115, 116))  # e10 to e14 are assumed
+        before = (await figures(http))["assumed"]
+        assert before == 5
+        position = (await http.post("/learners/a/snapshots")).json()["position"]
+        for _ in range(2):
+            came = await posted(http, "/learners/a/labels", late("dense", 15, 17, 0.0))
+            assert came["applied"] == 2
+            await posted(http, "/learners/a/update", labelled("dense", 300, 301))
+            assert (await figures(http))["assumed"] == 18
+            assert (await http.post(f"/learners/a/snapshots/{position}/restore")).status_code == 200
+            assert (await figures(http))["assumed"] == before
+        assert await digest(http) == await replayed(store)
+        engine.get("a").tick()
+
+
+async def test_a_store_that_cannot_settle_fails_nobody(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it was not told it gives again, and that is known."""
+
+    async def away(*_: Any) -> None:
+        raise StoreUnavailable("away")
+
+    async with serving(store, follow_seconds=0.02) as (http, engine):
+        await http.put("/learners/a", json=config(unlabelled="negative"))
+        monkeypatch.setattr(store, "settle", away)
+        await posted(http, "/learners/a/predict", [event("dense", i) for i in range(10)])
+        await posted(http, "/learners/a/update", labelled("dense", 300, 301))
+        monkeypatch.undo()
+        told = await figures(http)
+        assert (told["assumed"], told["events"]) == (10, 11)
+    async with serving(store) as (http, engine):  # as after a crash
+        await posted(http, "/learners/a/update", labelled("dense", 400, 401))
+        engine.get("a").tick()
+        await engine.get("a").catch_up()
+        told = await figures(http)
+        assert (told["assumed"], told["events"], told["duplicates"]) == (10, 12, 0)
+        assert await digest(http) == await replayed(store)
 
 
 async def _waiting(engine: Engine, events: int) -> bool:
     """Whether so many events are remembered whose labels may still be assumed."""
     found = await engine.node.store.expired("a", engine.get("a").birth, math.inf, 1000)
-    return len(found.events) == events
+    return found.labelled.count(False) == events
 
 
 async def test_a_label_in_time_and_the_assumption_meet(store: Store) -> None:

@@ -1,0 +1,220 @@
+"""Labels that never come: where a learner is to take that for a negative, its host learns so.
+
+    the clock goes past an event's time + label_ttl -> was its label given? -> a batch of labels, before the event that
+                                                                              moved the clock, in the same record
+
+What is due is a matter of the log alone: an event waits for those that were served before it, whatever their labels;
+where the store does not know yet that a label has come, the learner does. So it makes no difference to what is learnt
+how a stream is cut into requests. What the store is told (whose labels have come, up to where labels have been assumed)
+goes out now and then, and before each snapshot: after a crash, what the log has beyond that is met again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.batch import Batch, Late, Outcome, joined, woven
+from learners.learner import Learner
+from service.node import Node
+from service.remembering import unpack_served
+from service.store import Remembered
+
+__all__ = ["Assuming", "Owner"]
+
+_ASSUMED = 5000  # labels of one record at most
+
+
+class _Due(NamedTuple):
+    """Events of which no label has come in time."""
+
+    labels: Batch  # that they are negative
+    places: NDArray[np.int64]  # (n,) before which event of the batch each is due
+    stop: int  # up to which event of the batch no others are due
+    upto: int  # where the store settles once they are learnt
+    more: bool  # whether others may be due besides
+
+
+class Owner(Protocol):
+    """What it needs of the learner's host."""
+
+    name: str
+    birth: bytes
+    position: int
+    node: Node
+
+    @property
+    def learner(self) -> Learner:
+        """What learns."""
+        ...
+
+    def put(self, run: Callable[[], Awaitable[None]], first: bool = False) -> asyncio.Future[None]:
+        """Have something done while the learner is at rest."""
+        ...
+
+    async def read_on(self) -> None:
+        """Apply what other nodes have appended. Only in what was `put`."""
+        ...
+
+    async def log_batch(self, batch: Batch) -> Outcome:
+        """Append a batch and learn it. Only in what was `put`, or in turn."""
+        ...
+
+
+class Assuming:
+    """What becomes of the events that one learner has served, where no label comes."""
+
+    def __init__(self, owner: Owner, step: Callable[[], int]) -> None:
+        """`step`: events of one record whose rows are held in memory together."""
+        self._owner = owner
+        self._step = step
+        self._assuming: asyncio.Future[None] | None = None
+        self._upto = 0  # what was served up to this number has been seen to: assumed, or labelled before
+        self._settled = 0  # as far as the store knows
+        self._since = -math.inf  # what was due by this time has been seen to before
+        self._reopened = False  # the learner has been rolled back, and the store does not know yet
+        self._labelled: list[str] = []  # ids whose labels have come, and the store does not know yet
+
+    @property
+    def _assumes(self) -> bool:
+        return self._owner.learner.config.late.unlabelled == "negative"
+
+    def tick(self) -> None:
+        """Called now and then: what has waited too long for its label is taken for negative, if it is to be."""
+        waits = self._assuming is not None and not self._assuming.done()
+        if self._assumes and not waits:
+            self._assuming = self._owner.put(self._assume)
+
+    def learnt(self, batch: Batch) -> None:
+        """A batch of the log has been applied: the store is to know whose labels have come."""
+        if not self._assumes or batch.ids is None:
+            return
+        given = [id for id in batch.ids if id is not None]
+        if batch.late is not None:
+            given = [id for id, guess in zip(batch.ids, batch.late.assumed.tolist(), strict=True) if id and not guess]
+        known = self._owner.learner.known(given)  # neither those of nobody nor those beyond a gap
+        self._labelled += [id for id, learnt in zip(given, known.tolist(), strict=True) if learnt]
+
+    def jumped(self) -> None:
+        """The learner has come to where it is by another node's snapshot: the store knows how far that had come."""
+        self._upto = self._settled = 0
+
+    def rolled_back(self) -> None:
+        """What has been assumed since is not any more: it is looked for from the beginning.
+
+        What was due by the clock of the snapshot had been assumed before that was taken, see `settle_up`.
+        """
+        learner = self._owner.learner
+        self._reopened, self._upto = True, 0
+        self._since = float(np.fmax(learner.metrics.clock - learner.config.late.label_ttl, -math.inf))
+
+    async def settle_up(self) -> None:
+        """Assume all that is due, and tell the store: before a snapshot, for what is behind that is not met again."""
+        if self._assumes:
+            while await self._assumed_some():
+                pass
+            await self._tell()
+
+    async def _tell(self) -> None:
+        """Tell the store whose labels have come, and how far labels have been assumed."""
+        owner, store = self._owner, self._owner.node.store
+        if self._labelled:
+            ids = self._labelled
+            await owner.node.reached(store.labelled(owner.name, owner.birth, ids))
+            self._labelled = self._labelled[len(ids) :]
+        await self._reopen()
+        if self._upto > self._settled:
+            await owner.node.reached(store.settle(owner.name, owner.birth, self._upto))
+            self._settled = self._upto
+
+    async def _assume(self) -> None:
+        if await self._assumed_some():
+            self._assuming = self._owner.put(self._assume)  # after whatever else waits
+        else:
+            await self._tell()
+
+    async def _assumed_some(self) -> bool:
+        """Learn what is due although no event comes that it could be learnt before; whether there was any."""
+        due = await self._due(None)
+        if due is None:
+            return False
+        if len(due.labels):
+            await self._owner.log_batch(due.labels)
+        self._upto = due.upto
+        return True
+
+    async def learn(self, batch: Batch) -> Outcome:
+        """Append a batch and learn it, and before each of its events what is due by its time. Only in turn.
+
+        So how events are cut into batches changes nothing. The outcome is that of the batch alone.
+        """
+        outcomes: list[Outcome] = []
+        while len(batch) and (due := await self._due(batch)) is not None:
+            stop = due.stop if due.more else len(batch)  # what comes behind may find others due
+            part, at = batch.part(0, stop), np.arange(stop)
+            if len(due.labels):
+                part, at = woven(part, due.labels, due.places)
+            if len(part):
+                outcomes.append((await self._owner.log_batch(part)).of(at))
+            self._upto = due.upto
+            batch = batch.part(stop, len(batch))
+        if len(batch) or not outcomes:
+            outcomes.append(await self._owner.log_batch(batch))
+        return joined(outcomes)
+
+    async def _reopen(self) -> None:
+        owner = self._owner
+        if self._reopened:
+            await owner.node.reached(owner.node.store.reopen(owner.name, owner.birth))
+            self._reopened, self._settled = False, 0
+
+    async def _due(self, batch: Batch | None) -> _Due | None:
+        """What has waited for its label too long by the end of a batch, or by now, if anything has."""
+        owner = self._owner
+        while self._assumes:
+            learner, ttl = owner.learner, owner.learner.config.late.label_ttl
+            clocks = np.array([learner.metrics.clock]) if batch is None else learner.clocks(batch)
+            if math.isnan(clocks[-1]):
+                return None
+            await self._reopen()
+            limit, position = min(_ASSUMED, self._step()), owner.position
+            store = owner.node.store
+            asked = store.expired(owner.name, owner.birth, float(clocks[-1]) - ttl, limit, self._upto)
+            found = await owner.node.reached(asked)
+            if not found.events:
+                return None
+            await owner.read_on()
+            if owner.position != position:  # another node has moved the clock, changed the policy, or learnt these
+                continue
+            # an event waits for those served before it, whether they have their labels or not
+            latest = np.maximum.accumulate([one.time for one in found.events])
+            before = np.fmax(clocks - ttl, -math.inf)
+            places = np.searchsorted(before, latest, side="right")
+            missing = ~np.array(found.labelled) & ~learner.known([one.id for one in found.events])
+            missing &= latest >= self._since
+            events = [found.events[i] for i in np.flatnonzero(missing).tolist()]
+            return _Due(self._labels(events, ttl), places[missing], int(places[-1]), found.upto, found.more)
+        return None
+
+    def _labels(self, events: Sequence[Remembered], ttl: float) -> Batch:
+        n = len(events)
+        like = self._owner.learner.config.encode([])
+        told = unpack_served([one.data for one in events], like, f"what was remembered of {self._owner.name}")
+        times = np.array([one.time for one in events])
+        late = Late(
+            np.ones(n, dtype=np.bool_),
+            np.zeros(n, dtype=np.bool_),
+            np.ones(n, dtype=np.bool_),
+            told.scores,
+            told.probabilities,
+            told.thresholds,
+            told.decisions,
+            times + ttl,
+        )
+        ids = tuple(one.id for one in events)
+        return Batch(told.rows, np.full(n, -1.0), None, times, ids, costs=told.costs, late=late)
