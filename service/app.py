@@ -15,15 +15,19 @@ from fastapi.responses import JSONResponse
 from fastapi_offline import FastAPIOffline
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from learners.parameters import Problem
 from service import __version__, columnar_schemas, pages, routes, schemas
-from service.bodies import Bodies, heading_of
+from service.access import Access
+from service.bodies import Bodies
+from service.copies import bounds
 from service.edge import Edge, hot_request
 from service.engine import Engine
 from service.errors import Invalid, ServiceError
-from service.problems import internal_error, problem_reply, request_id
+from service.exposition import Exposition
+from service.logs import LineWriter
+from service.problems import internal_error, problem_reply
 from service.settings import Settings
 from service.sockets import Connections, Sockets
 from service.store import open_store
@@ -38,30 +42,9 @@ A 200 from `/update` means that every event of the request is in the log. Every 
 Errors are `application/problem+json` (RFC 9457) with a `code` and, under `errors`, a pointer to each bad value."""
 
 
-class RequestIds:
-    """Gives each request an id: taken from `X-Request-ID` where it is a sane one, and sent back."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        own_id = request_id(heading_of(scope["headers"]).request_id)
-        scope.setdefault("state", {})["request_id"] = own_id
-
-        async def send_with_id(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], (b"x-request-id", own_id.encode())]
-            await send(message)
-
-        await self.app(scope, receive, send_with_id)
-
-
 def _problem(request: Request, error: ServiceError) -> JSONResponse:
-    return problem_reply(error, request.scope.get("state", {}).get("request_id", ""))
+    request.scope["state"]["problem"] = error.code  # for the line in the log
+    return problem_reply(error, request.scope["state"]["request_id"])
 
 
 async def _on_service_error(request: Request, error: Exception) -> JSONResponse:
@@ -116,14 +99,19 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
         found = hot_request(scope)
-        if found is None:
-            await self.api(scope, receive, send)
-        else:
+        if found is not None:
             await self._edge.answer(*found, scope, receive, send)
+        elif scope["type"] == "http":
+            await self.state.access(self.api, scope, receive, send)
+        else:
+            await self.api(scope, receive, send)
 
 
-def create_app(settings: Settings | None = None) -> Application:
-    """The ASGI application. The store is opened and the learners are loaded when it starts."""
+def create_app(settings: Settings | None = None, lines: LineWriter | None = None) -> Application:
+    """The ASGI application. The store is opened and the learners are loaded when it starts.
+
+    `lines`: what writes a line for each request; None: another server may have a log of its own.
+    """
     settings = settings or Settings()
 
     @asynccontextmanager
@@ -137,12 +125,14 @@ def create_app(settings: Settings | None = None) -> Application:
     app = FastAPIOffline(title="rarestream", version=__version__, description=_ABOUT, lifespan=lifespan)
     app.state.settings = settings
     app.state.bodies = Bodies(settings)
+    app.state.access = Access(settings, lines)
+    app.state.exposition = Exposition(settings)
+    app.state.imports = Bodies(bounds(settings))
     app.state.closing = asyncio.Event()
     app.state.streams = 0
     app.state.websockets = Connections()
     app.include_router(routes.router)
     app.include_router(pages.router)
-    app.add_middleware(RequestIds)
     app.add_middleware(Sockets)
     app.add_exception_handler(ServiceError, _on_service_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)

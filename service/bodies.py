@@ -21,6 +21,8 @@ _DIGITS = 18  # of a length that is read
 class Disconnected(ServiceError):
     """The client went away before its body was complete; nobody is there to be answered."""
 
+    status, code, title = 499, "gone", "The client went away"  # for the log: nginx's status
+
 
 class Heading(NamedTuple):
     """What a request's headers say of its body, of the reply's, and of its id; b"" where they say nothing."""

@@ -92,9 +92,14 @@ class _SnapshotParts(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Created(msgspec.Struct, frozen=True):
-    """The first record of a log: the configuration of a learner or a group, as JSON; see `config_of`."""
+    """The first record of a log: the configuration of a learner or a group, as JSON; see `config_of`.
+
+    A learner that begins as a copy of another has that one's `state`: its record is a snapshot at position 1, so that
+    the copy is there whole or not at all.
+    """
 
     config: dict[str, Any]
+    state: dict[str, NDArray[np.generic]] | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -158,7 +163,11 @@ def _numpy(array: _Array, what: str, dtypes: Set[str] = _DTYPES) -> NDArray[Any]
     if any(size < 0 for size in array.shape) or math.prod(array.shape) * dtype.itemsize != len(array.data):
         raise Damaged(f"{what} has an array whose size is not its shape's")
     # a writable copy: a read-only array would make numba compile each kernel a second time
-    return np.frombuffer(bytearray(array.data), dtype=dtype).reshape(array.shape)
+    flat: NDArray[Any] = np.frombuffer(bytearray(array.data), dtype=dtype)
+    try:
+        return flat.reshape(array.shape)
+    except (ValueError, OverflowError) as error:  # too many axes; one that is too long, beside one of no length
+        raise Damaged(f"{what} has an array of a shape that there is not: {error}") from error
 
 
 def _state(state: dict[str, NDArray[np.generic]]) -> dict[str, _Array]:
@@ -231,6 +240,8 @@ def _served(parts: _ServedParts, what: str) -> Served:
 def pack_record(record: Record) -> bytes:
     """The bytes of a record. O(bytes)."""
     if isinstance(record, Created):
+        if record.state is not None:
+            return _frame(_SNAPSHOT, _encoder.encode(_SnapshotParts(1, record.config, _state(record.state))))
         return _frame(_CREATED, _encoder.encode(record.config))
     if isinstance(record, Restored):
         restored = _RestoredParts(record.position, _state(record.state), record.parts)
@@ -254,6 +265,10 @@ def unpack_record(data: bytes, what: str) -> Record:
     try:
         if kind == _CREATED:
             return Created(msgspec.msgpack.decode(body, type=dict[str, Any]))
+        if kind == _SNAPSHOT:
+            copied = msgspec.msgpack.decode(body, type=_SnapshotParts)
+            if copied.position == 1:  # any other snapshot has no place in a log
+                return Created(copied.config, {name: _numpy(one, what) for name, one in copied.state.items()})
         if kind == _RESTORED:
             restored = msgspec.msgpack.decode(body, type=_RestoredParts)
             state = {name: _numpy(one, what) for name, one in restored.state.items()}
@@ -296,6 +311,6 @@ def unpack_snapshot(data: bytes, what: str) -> Snapshot:
     try:
         parts = msgspec.msgpack.decode(body, type=_SnapshotParts)
         config = config_of(parts.config)
-    except (msgspec.DecodeError, Refused) as error:
+    except (msgspec.DecodeError, Refused, RecursionError) as error:
         raise Damaged(f"{what} is not readable: {error}") from error
     return Snapshot(parts.position, config, {name: _numpy(one, what) for name, one in parts.state.items()})

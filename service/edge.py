@@ -14,6 +14,7 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import lru_cache
+from time import perf_counter
 from typing import Annotated, get_args
 from urllib.parse import parse_qsl
 
@@ -23,6 +24,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from learners.explain import MAX_FEATURES
 from learners.parameters import Problem
+from service.access import GONE, Access
 from service.bodies import Bodies, Disconnected, heading_of, pieces
 from service.compression import expanded
 from service.engine import Engine
@@ -68,13 +70,16 @@ class Edge:
     def __init__(self, state: State) -> None:
         self._state = state
         self._bodies: Bodies = state.bodies
+        self._access: Access = state.access
 
     async def answer(self, name: str, operation: Operation, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer what `hot_request` found; a fault of ours is answered too, and raised for the server to log."""
+        began = perf_counter()
         heading = heading_of(scope["headers"])
         own_id = request_id(heading.request_id)
         learner: Hosted | None = None
         body, begun = b"", False  # with a reply
+        counted: list[int] = []  # events, once they are known
         try:
             engine: Engine = self._state.engine
             learner = engine.hosted.get(name)
@@ -90,18 +95,21 @@ class Edge:
                 first = await anext(lines)  # what is refused from the start has its own status
                 begun = True
                 await _lines(first, lines, own_id, send, learner.node.settings.ws_stall_seconds)
+                self._access.hot(operation, 200, began, scope, own_id, name)
                 return
             body = await self._bodies.read(receive, heading)
-            reply = await answer(learner, operation, body, read, write, explain)
+            reply = await answer(learner, operation, body, read, write, explain, counted)
         except Disconnected:
+            self._access.hot(operation, GONE, began, scope, own_id, name)
             return
         except ServiceError as error:
             await _refuse(error, own_id, scope, receive, send)
+            self._access.hot(operation, error.status, began, scope, own_id, name, len(body) or None, code=error.code)
             return
         except Exception as error:
-            if begun:
-                raise
-            await _refuse(internal_error(error), own_id, scope, receive, send)
+            if not begun:
+                await _refuse(internal_error(error), own_id, scope, receive, send)
+            self._access.hot(operation, 500, began, scope, own_id, name, len(body) or None, code="internal")
             raise
         finally:
             self._bodies.release(body)
@@ -110,6 +118,7 @@ class Edge:
         sent = [write.content_type, (b"content-length", b"%d" % len(reply)), (b"x-request-id", own_id.encode())]
         await send({"type": "http.response.start", "status": 200, "headers": sent})
         await send({"type": "http.response.body", "body": reply})
+        self._access.hot(operation, 200, began, scope, own_id, name, len(body), counted[0])
 
 
 async def _lines(first: bytes, rest: AsyncGenerator[bytes], own_id: str, send: Send, seconds: float) -> None:

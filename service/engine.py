@@ -16,6 +16,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from numpy import generic
+from numpy.typing import NDArray
+
 from learners.comparison import Comparison, GroupConfig
 from learners.config import Config
 from learners.parameters import Problem, pointer, show
@@ -27,6 +30,7 @@ from service.errors import (
     NameTaken,
     ServiceError,
     StoreUnavailable,
+    TooLarge,
     UnknownGroup,
     UnknownLearner,
 )
@@ -41,6 +45,7 @@ __all__ = ["Engine"]
 logger = logging.getLogger("rarestream.engine")
 
 _GROUP = "@"  # before a group's name, as the name of its log
+_LARGEST = 2**29 - 2**16  # bytes of a creation record: Redis takes no longer string, nor SQLite one twice as long
 _ABREAST = 8  # learners that fall asleep side by side: the store commits their snapshots together
 
 
@@ -187,6 +192,27 @@ class Engine:
             raise NameTaken(f"{name} exists with another configuration; {remedy}", problems)
         return hosted, new
 
+    def check_free(self, name: str) -> None:
+        """That there is no learner of this name, asleep or awake, here. Raises `NameTaken`."""
+        if any(name in known for known in (self.hosted, self.asleep, self._moving, self.unavailable)):
+            raise NameTaken(f"there is a learner named {name}; delete it first, or choose another name")
+
+    async def copy(self, name: str, config: Config, state: Mapping[str, NDArray[generic]]) -> Hosted:
+        """A new learner that begins with this state, which has been checked against the configuration.
+
+        There is no objecting to the configuration: a learner has lived by it. Raises `NameTaken`, `LimitReached`,
+        `TooLarge`, or a `StoreError`.
+        """
+        async with self._creating:
+            self.check_free(name)
+            self._room()
+            await self._space()
+            found, new = await self._created(name, config, state)
+        assert isinstance(found, Hosted)
+        if not new:  # another node was quicker
+            raise NameTaken(f"there is a learner named {name}; delete it first, or choose another name")
+        return found
+
     async def create_group(self, name: str, config: GroupConfig) -> tuple[HostedGroup, bool]:
         """The group of this name and configuration, and whether it is new.
 
@@ -234,10 +260,18 @@ class Engine:
         """How many there are on this node, asleep or awake."""
         return len(self.hosted) + len(self.asleep)
 
-    async def _created(self, log: str, config: Config | GroupConfig) -> tuple[Hosted | HostedGroup, bool]:
-        """What the log of this name is of, which begins with this configuration if it is new; and whether it is."""
+    async def _created(
+        self, log: str, config: Config | GroupConfig, state: Mapping[str, NDArray[generic]] | None = None
+    ) -> tuple[Hosted | HostedGroup, bool]:
+        """What the log of this name is of, which begins with this configuration if it is new; and whether it is.
+
+        With a `state`, which is that of a copy, it begins with that, too.
+        """
         token = uuid.uuid4().bytes
-        data = pack_record(Created(config.to_json()))
+        record = Created(config.to_json(), None if state is None else dict(state))
+        data = pack_record(record) if state is None else await self.node.in_thread(lambda: pack_record(record))
+        if len(data) > _LARGEST:
+            raise TooLarge(f"the state of {len(data)} bytes is more than a store takes as one record, {_LARGEST}")
         head = await self.node.reached(self.node.store.create(log, token, data))
         found = await self._host(log, head.birth)
         self._take_in(found)

@@ -6,7 +6,7 @@ ServiceError
 |- UnknownLearner         404  unknown-learner
 |- UnknownGroup           404  unknown-group
 |- UnknownSnapshot        404  unknown-snapshot
-|- NameTaken              409  name-taken           the name exists with another configuration
+|- NameTaken              409  name-taken           the name exists with another configuration, or at all
 |- TooLarge               413  too-large            the body is over the limit
 |- NotAcceptable          406  not-acceptable       no reply is written as the request's Accept wants it
 |- WrongType              415  unsupported-type     a Content-Type or Content-Encoding that the route does not read
@@ -108,7 +108,7 @@ class UnknownSnapshot(ServiceError):
 
 
 class NameTaken(ServiceError):
-    """The name exists with another configuration."""
+    """The name exists with another configuration, or, where a copy is made, at all."""
 
     status, code, title = 409, "name-taken", "The name is taken"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["CHANGE", "CREATE", "GROUP", "LABELS", "PREDICT", "UPDATE"]
+__all__ = ["CHANGE", "CLONE", "CREATE", "GROUP", "LABELS", "PREDICT", "UPDATE"]
 
 CREATE: dict[str, Any] = {
     "named features": {
@@ -70,5 +70,7 @@ CHANGE: dict[str, Any] = {
     "at least 90 % precision": {"threshold": {"objective": "precision", "target": 0.9}},
     "no label means negative": {"late": {"label_ttl": 2592000, "unlabelled": "negative"}},
 }
+
+CLONE: dict[str, Any] = {"a copy to try things on": {"to": "fraud-trial"}}
 
 GROUP: dict[str, Any] = {"two learners": {"learners": ["fraud", "fraud-new"]}}

@@ -1,60 +1,175 @@
-"""Figures of this node in the form that Prometheus scrapes, at /metrics."""
+"""Figures of this node in the text form that Prometheus scrapes, at /metrics.
+
+    learners   `learner_series.py`   as many as the settings allow, those used last
+    requests   `access.py`           by route and status, and the log's lines
+    node       `node.py`             calls of the store, records applied, what is open and held
+    process    prometheus_client     memory, CPU time, file descriptors, garbage collection
+
+Every application has its own figures: there is no registry of the process, where two would share theirs. A scrape works
+on the event loop, as the figures of learners may be read there only, and lets others have their turn every millisecond.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import platform
+import time
 from collections.abc import Iterator
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
+from starlette.datastructures import State
 
+from service import __version__
+from service.access import Access
 from service.engine import Engine
+from service.learner_series import LearnerSeries
+from service.settings import Settings
+from service.timings import histograms
 
-__all__ = ["CONTENT_TYPE", "exposed"]
+__all__ = ["CONTENT_TYPE", "Exposition"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-
-class _Learners(Collector):
-    """What the learners of a node have met. Only what is counted anyway: a scrape computes nothing."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def collect(self) -> Iterator[Metric]:
-        """One sample per learner, and class or kind."""
-        events = CounterMetricFamily("rarestream_events", "Labelled events learnt.", labels=["learner", "class"])
-        alarms = CounterMetricFamily("rarestream_drift_alarms", "Drift alarms.", labels=["learner", "kind"])
-        position = GaugeMetricFamily("rarestream_position", "Records of the log applied.", labels=["learner"])
-        queued = GaugeMetricFamily("rarestream_queued_events", "Events that wait to be learnt.", labels=["learner"])
-        learners = GaugeMetricFamily("rarestream_learners", "Learners of this node.", labels=["state"])
-        learners.add_metric(["resident"], len(self._engine.hosted))
-        learners.add_metric(["asleep"], len(self._engine.asleep))
-        for name, hosted in sorted(self._engine.hosted.items()):
-            view = hosted.view
-            for which, count in view.class_counts.items():
-                events.add_metric([name, which], count)
-            for kind, count in view.figures.alarm_counts.items():
-                alarms.add_metric([name, kind], count)
-            position.add_metric([name], hosted.position)
-            queued.add_metric([name], hosted.queued_events)
-        yield from (learners, events, alarms, position, queued)
+_SLICE = 1e-3  # seconds of work, after which others have their turn
+_LINES = 100  # samples that are written in one go
 
 
-class _Node(Collector):
-    """What the node itself has open."""
+class _One(Collector):
+    """A family as the encoder takes it."""
 
-    def __init__(self, websockets: int) -> None:
-        self._websockets = websockets
+    def __init__(self, family: Metric) -> None:
+        self._family = family
 
     def collect(self) -> Iterator[Metric]:
-        """One sample each."""
-        yield GaugeMetricFamily("rarestream_websockets", "Websockets that are open.", self._websockets)
+        """The family."""
+        yield self._family
 
 
-def exposed(engine: Engine, websockets: int) -> bytes:
-    """The text of one scrape; `websockets`: how many are open."""
-    registry = CollectorRegistry()
-    registry.register(_Learners(engine))
-    registry.register(_Node(websockets))
-    return generate_latest(registry)
+class _Turns:
+    """Lets others have theirs, now and then."""
+
+    def __init__(self) -> None:
+        self._since = time.perf_counter()
+
+    async def give(self) -> None:
+        """If it is time."""
+        if time.perf_counter() - self._since > _SLICE:
+            await asyncio.sleep(0)
+            self._since = time.perf_counter()
+
+
+class Exposition:
+    """The figures of one application."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._series = LearnerSeries(settings.metrics_learners)
+        self._process = CollectorRegistry()
+        ProcessCollector(registry=self._process)
+        GCCollector(registry=self._process)
+
+    async def text(self, state: State) -> bytes:
+        """One scrape of the application that has this state: its engine, its requests and what is open."""
+        turns = _Turns()
+        parts = []
+        for family in await self.families(state):
+            for part in _parts(family):
+                parts.append(part)
+                await turns.give()
+        return b"".join(parts)
+
+    async def families(self, state: State) -> list[Metric]:
+        """Every family that has a sample."""
+        engine: Engine = state.engine
+        turns = _Turns()
+        learners = self._series.families()
+        told, now = self._series.chosen(engine), time.time()
+        for hosted in told:
+            self._series.tell(hosted, learners, now)
+            await turns.give()
+        left_out = len(engine.hosted) - len(told)
+        found = [*_node(state, engine, left_out), *learners.values(), *_requests(state.access), *_timings(engine)]
+        return [family for family in [*found, *self._process.collect()] if family.samples]
+
+
+def _parts(family: Metric) -> Iterator[bytes]:
+    """The text of a family in parts, of which only the first has the heading: its first two lines."""
+    for start in range(0, len(family.samples), _LINES):
+        part = Metric(family.name, family.documentation, family.type)
+        part.samples = family.samples[start : start + _LINES]
+        text = generate_latest(_One(part))
+        yield text if start == 0 else text.split(b"\n", 2)[2]
+
+
+def _gauge(name: str, documentation: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, documentation, value)
+
+
+def _node(state: State, engine: Engine, left_out: int) -> Iterator[Metric]:
+    """What the node is, has open, and holds."""
+    build = {
+        "version": __version__,
+        "python": platform.python_version(),
+        "implementation": platform.python_implementation(),
+    }
+    yield InfoMetricFamily("rarestream_build", "Which release this is, and what runs it.", build)
+    learners = GaugeMetricFamily("rarestream_learners", "Learners of this node.", labels=["state"])
+    learners.add_metric(["resident"], len(engine.hosted))
+    learners.add_metric(["asleep"], len(engine.asleep))
+    learners.add_metric(["unavailable"], len(engine.left_out(groups=False)))
+    yield learners
+    yield _gauge("rarestream_learners_left_out", "Learners in memory that have no series here.", left_out)
+    yield _gauge("rarestream_groups", "Groups of this node.", len(engine.groups))
+    yield _gauge("rarestream_node_ready", "1 once every learner is here, and while the store answers.", _ready(engine))
+    yield _gauge("rarestream_store_up", "1 while the store answers.", float(engine.node.unreachable is None))
+    yield _gauge("rarestream_store_stale_seconds", "How long the store has not answered.", engine.node.stale_seconds)
+    yield _gauge("rarestream_websockets", "Websockets that are open.", len(state.websockets.open))
+    yield _gauge("rarestream_streams", "Streams of live figures that are open.", state.streams)
+    yield _gauge("rarestream_body_bytes", "Bytes of bodies that are not answered yet.", state.bodies.bytes)
+    settings: Settings = state.settings
+    yield _gauge("rarestream_body_limit_bytes", "Bytes of bodies that may be held.", settings.max_buffered_bytes)
+    yield _gauge("rarestream_queue_limit_bytes", "Bytes that may wait in one learner's queue.", settings.queue_bytes)
+
+
+def _ready(engine: Engine) -> float:
+    return float(engine.ready and engine.node.unreachable is None)
+
+
+def _requests(access: Access) -> Iterator[Metric]:
+    yield histograms(
+        "rarestream_request_seconds",
+        "Time from a request to the end of its reply (of a stream of events: to its head).",
+        ["method", "route", "status"],
+        (((method, route, str(status)), one) for (method, route, status), one in sorted(access.requests.items())),
+    )
+    yield histograms(
+        "rarestream_websocket_message_seconds",
+        "Time from a message of a websocket to its answer.",
+        ["operation", "status"],
+        (((operation, str(status)), one) for (operation, status), one in sorted(access.messages.items())),
+    )
+    lines = access.lines
+    if lines is not None:
+        yield CounterMetricFamily("rarestream_log_lines", "Lines that were logged.", lines.written)
+        dropped = CounterMetricFamily("rarestream_log_lines_dropped", "Lines that were not.", labels=["reason"])
+        dropped.add_metric(["rate"], access.left_out)  # more requests in a second than have lines
+        dropped.add_metric(["full"], lines.dropped)  # nobody read them in time, or at all
+        yield dropped
+
+
+def _timings(engine: Engine) -> Iterator[Metric]:
+    timings = engine.node.timings
+    yield histograms(
+        "rarestream_store_seconds",
+        "Time of a call of the store; of `append` until the record is durable.",
+        ["operation"],
+        (((operation,), one) for operation, one in timings.store.items()),
+    )
+    errors = CounterMetricFamily("rarestream_store_errors", "Calls that the store failed.", labels=["operation"])
+    for operation, count in timings.store_errors.items():
+        errors.add_metric([operation], count)
+    yield errors
+    yield histograms("rarestream_apply_seconds", "Time to learn a record of the log.", (), [((), timings.apply)])

@@ -51,15 +51,26 @@ JSON = Coding(
 
 
 async def answer(
-    learner: Hosted, operation: Operation, body: bytes, read: Coding, write: Coding, explain: int | None = None
+    learner: Hosted,
+    operation: Operation,
+    body: bytes,
+    read: Coding,
+    write: Coding,
+    explain: int | None = None,
+    counted: list[int] | None = None,
 ) -> bytes:
-    """The reply to a body. Raises `ServiceError`; `explain`: contributions to give to each score of a predict."""
+    """The reply to a body. Raises `ServiceError`; `explain`: contributions to give to each score of a predict.
+
+    How many events the body has is added to `counted` as soon as that is known.
+    """
     config = learner.learner.config
     if operation == "predict":
         small = len(body) < LARGE  # as most are: then not even a coroutine is made to decide it
         events, carried = (
             read.decode_events(body, config) if small else await apart(len(body), read.decode_events, body, config)
         )
+        if counted is not None:
+            counted.append(len(events.ids))
         explained, at = None, None
         if explain is not None:
             # frozen, so that the sums are those of the very scores that are served
@@ -76,6 +87,8 @@ async def answer(
             return write.encode_scores(said.scores, events.ids, head, explained)
         return await apart(len(body), write.encode_scores, said.scores, events.ids, head, explained)
     came = await labelled(learner, operation, body, read)
+    if counted is not None:
+        counted.append(len(came.labels))
     return await told(await learner.label(came), came, len(body), write)
 
 

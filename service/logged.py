@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 import msgspec
@@ -384,7 +385,9 @@ class Logged(ABC, Generic[MachineT, ViewT]):
         if isinstance(record, Created):
             self.position = entry.position
             return None
+        began = perf_counter()
         outcome = await self._move(record)
+        self.node.timings.apply.observe(perf_counter() - began)
         self.snapshots.note(self._weight(record))
         self.position = entry.position
         self._view = None

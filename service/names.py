@@ -14,11 +14,11 @@ PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 _LISTED = 100  # problems of one query
 
 
-def check_name(name: str) -> str:
-    """The name, where it is one that a learner may have. Raises `Invalid`."""
+def check_name(name: str, at: str = "/name") -> str:
+    """The name, where it is one that a learner may have. Raises `Invalid`, which points `at` it."""
     if not re.fullmatch(PATTERN, name):
         detail = f"is {name[:120]!r}; expected 1 to 100 of letters, digits, '.', '_', '-', a letter or digit first"
-        raise Invalid("the name is not one a learner may have", [Problem("/name", detail)])
+        raise Invalid("the name is not one a learner may have", [Problem(at, detail)])
     return name
 
 

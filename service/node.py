@@ -7,9 +7,9 @@ import functools
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from learners.comparison import Comparison, GroupConfig
 from learners.learner import Learner
@@ -18,6 +18,7 @@ from service.codec import Created, Snapshot, config_of, unpack_record, unpack_sn
 from service.errors import BehindLog, Damaged, StoreUnavailable
 from service.settings import Settings
 from service.store import Entry, SnapshotInfo, Store
+from service.timings import NodeTimings
 from service.webhooks import Webhook
 
 __all__ = ["BACKGROUND", "Node"]
@@ -36,6 +37,7 @@ class Node:
         self.store = store
         self.settings = settings
         self.webhook = Webhook(settings.webhook)
+        self.timings = NodeTimings()
         self._reached = time.monotonic()
         self._unreachable: str | None = None
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="learn")
@@ -47,8 +49,10 @@ class Node:
         await self.store.close()
         self._threads.shutdown()
 
-    async def reached(self, call: Awaitable[Result]) -> Result:
-        """Await a call of the store, and note whether it answered."""
+    async def reached(self, call: Coroutine[Any, Any, Result]) -> Result:
+        """Await a call of the store, and note whether it answered, and how long it took."""
+        operation: str = getattr(call, "__name__", "")  # a coroutine has the name of its method
+        began = time.perf_counter()
         try:
             result = await call
         except BehindLog:
@@ -56,7 +60,10 @@ class Node:
             raise
         except StoreUnavailable as error:
             self._unreachable = error.detail
+            self.timings.failed(operation)
             raise
+        finally:
+            self.timings.called(operation, began)
         self._reached, self._unreachable = time.monotonic(), None
         return result
 
@@ -146,9 +153,12 @@ class Node:
             config = config_of(record.config)
             if isinstance(config, GroupConfig):
                 return Comparison(config)
+            state = record.state
+            if state is not None:  # a copy of another learner
+                return _primed(name, lambda: Learner.restored(config, state))
             return _primed(name, lambda: Learner(config))
         except Refused as error:
-            raise Damaged(f"the configuration of {name} is not one this release knows: {error}") from error
+            raise Damaged(f"the creation of {name} is not one this release knows: {error}") from error
 
     def _passed_over(self, reasons: list[str]) -> None:
         for reason in reasons:

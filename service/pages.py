@@ -16,7 +16,7 @@ from pathlib import Path
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, Response
 
-from service.exposition import CONTENT_TYPE, exposed
+from service.exposition import CONTENT_TYPE, Exposition
 
 __all__ = ["router"]
 
@@ -116,4 +116,5 @@ async def plotly(v: str = "") -> Response:
 @router.get("/metrics")
 async def metrics(request: Request) -> Response:
     """Figures of this node, for Prometheus."""
-    return Response(exposed(request.app.state.engine, len(request.app.state.websockets.open)), media_type=CONTENT_TYPE)
+    exposition: Exposition = request.app.state.exposition
+    return Response(await exposition.text(request.app.state), media_type=CONTENT_TYPE)

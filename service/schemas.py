@@ -228,6 +228,29 @@ class LearnerChange(_Document):
     late: dict[str, Any] | None = None
 
 
+class CloneBody(_Document):
+    """What a copy is to be called."""
+
+    to: str = Field(description="the new learner's name: 1 to 100 of letters, digits, '.', '_', '-'")
+
+
+class Weight(_Document):
+    """One weight of a linear learner."""
+
+    name: str = Field(description="of the feature; `column 4711` where a hashed one's is not known")
+    weight: float | None = Field(description="of the feature as scored, after scaling; null where it has overflowed")
+
+
+class Weights(_Document):
+    """What a linear learner scores by: intercept, and a weight for each feature as scored, after scaling."""
+
+    position: int
+    intercept: float | None = Field(description="null where there are no weights")
+    weights: list[Weight] = Field(description="largest absolute value first")
+    total: int = Field(description="how many there are")
+    reason: str | None = Field(description="why there are none: an embedding, several planes, nothing fitted yet")
+
+
 class PendingDocument(_Document):
     """Served events that wait for their labels, or for corrections, in the store."""
 
@@ -587,6 +610,7 @@ MODELS: list[type[BaseModel]] = [
     LabelsBody,
     LearnerConfig,
     LearnerChange,
+    CloneBody,
     GroupBody,
     ProblemDocument,
     UpdateReply,

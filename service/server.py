@@ -12,8 +12,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import unquote_plus, urlsplit
 
@@ -22,11 +22,14 @@ import uvicorn
 from service.app import create_app
 from service.commands.failure import CommandFailed
 from service.errors import ServiceError
+from service.logs import LineWriter, configure
 from service.node import BACKGROUND
 from service.protocol import HttpProtocol, WebSocketProtocol
 from service.settings import Settings
 
 __all__ = ["CannotListen", "CannotServe", "Server", "listen", "process_age", "serve", "shown"]
+
+logger = logging.getLogger("rarestream.server")
 
 _IMPORTED = time.monotonic()
 _LOOK_EVERY = 0.1  # seconds
@@ -64,19 +67,32 @@ def process_age() -> float:
     return uptime - started
 
 
-def serve(settings: Settings, *, log_level: str) -> None:
-    """Serve until Ctrl-C, which is a clean end, or SIGTERM, which ends the process by that signal once all is saved."""
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+def serve(settings: Settings, warnings: Sequence[str] = ()) -> None:
+    """Serve until Ctrl-C, which is a clean end, or SIGTERM, which ends the process by that signal once all is saved.
+
+    `warnings` are told first.
+    """
+    in_json = settings.log_format == "json"  # then every line is, as both streams may go to one place
+    if not in_json:
+        for one in warnings:
+            print(f"warning: {one}", file=sys.stderr, flush=True)
     listener = listen(settings.host, settings.port)
+    lines = configure(sys.stderr.buffer, settings.log_format, settings.log_level)
+    if in_json:
+        for one in warnings:
+            logger.warning(one)
 
     def ready() -> None:
-        print(
+        told = (
             f"rarestream is ready in {process_age():.1f} s: {server.url} (dashboard), {server.url}/docs, "
-            f"store {shown(settings.store)}",
-            flush=True,
+            f"store {shown(settings.store)}"
         )
+        if in_json:
+            logger.info(told)
+        else:
+            print(told, flush=True)
 
-    server = Server(settings, listener, ready=ready, log_level=log_level)
+    server = Server(settings, listener, ready=ready, lines=lines)
     with suppress(KeyboardInterrupt):  # uvicorn repeats the signal after its clean shutdown
         server.run()
     if any(thread.name == BACKGROUND for thread in threading.enumerate()):
@@ -105,11 +121,18 @@ class Server(uvicorn.Server):
     """
 
     def __init__(
-        self, settings: Settings, listener: socket.socket, *, ready: Callable[[], None], log_level: str
+        self,
+        settings: Settings,
+        listener: socket.socket,
+        *,
+        ready: Callable[[], None],
+        lines: LineWriter | None = None,
     ) -> None:
-        self._app = create_app(settings)
+        """`lines`: what writes a line for each request, if anything."""
+        self._app = create_app(settings, lines)
         self._running = AsyncExitStack()  # the app between its start and its end
         self._listener = listener
+        self._lines = lines
         self._ready = ready
         host, port = listener.getsockname()[:2]
         reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
@@ -118,8 +141,9 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 self._app,
                 lifespan="off",  # `startup` and `shutdown` below run it, to report its errors in plain words
-                log_level=log_level,
-                access_log=False,  # one line per request would cost more than many requests do
+                log_level="warning",  # the rest of it repeats ours, and shows paths with their queries
+                log_config=None,  # its loggers write as ours do
+                access_log=False,  # the application has its own: `access.py`
                 http=HttpProtocol,
                 ws=WebSocketProtocol,
                 ws_max_size=settings.ws_message_bytes,
@@ -151,12 +175,24 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish the open requests, then end the app: last snapshots, the store closed."""
+        logger.info("stopping: open requests are finished, then what has changed is saved")
         self._app.state.closing.set()  # streams would go on for ever
         await self._app.state.websockets.close(_GRACE)  # uvicorn would cut them off
         await super().shutdown(sockets)
         self._telling.cancel()
         if not self.force_exit:
             await self._running.aclose()
+        logger.info("stopped")
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """uvicorn repeats a signal when all is done, and the process may end by it: the last lines come before."""
+        with super().capture_signals():
+            try:
+                yield
+            finally:
+                if self._lines is not None:
+                    self._lines.close()
 
     async def _tell(self) -> None:
         """Call `ready` once every learner is here: at once, but for a store that is away when we start."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -23,6 +25,9 @@ class Settings(BaseSettings):
         default=1000, ge=1, description="learners in memory; those used longest ago are swapped out to the store"
     )
     max_body_bytes: int = Field(default=16 * 2**20, ge=1024, description="of one request")
+    max_import_bytes: int = Field(
+        default=256 * 2**20, ge=1024, le=512 * 10**6, description="of one imported state, and of all at once"
+    )
     max_buffered_bytes: int = Field(
         default=128 * 2**20, ge=1024, description="of request bodies that are not answered yet"
     )
@@ -50,4 +55,17 @@ class Settings(BaseSettings):
         description="after which a client that reads nothing of a websocket, or of a reply in lines, is dropped",
     )
     webhook: str | None = Field(default=None, description="address that drift alarms are posted to, as JSON")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="least level that is logged, on stderr: debug, info, warning or error"
+    )
+    log_format: Literal["text", "json"] = Field(default="text", description="how lines are written: text or json")
+    log_requests: Literal["all", "errors"] = Field(
+        default="all", description="which requests have a line in the log: all, or only errors"
+    )
+    log_lines_per_second: int = Field(
+        default=1000, ge=1, description="lines a second: of hot requests, of others, and of those that fail, each"
+    )
+    metrics_learners: int = Field(
+        default=500, ge=0, description="learners that `/metrics` has series of: of those in memory the last used"
+    )
     threads: int = Field(default=2, ge=1, description="threads that learn batches of over a millisecond")

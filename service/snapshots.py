@@ -54,6 +54,11 @@ class Snapshots:
         self._saving: asyncio.Task[None] | None = None
 
     @property
+    def unsaved(self) -> int:
+        """Events, and other records, since the newest one."""
+        return self._changed
+
+    @property
     def changed(self) -> bool:
         """Whether anything has happened since the newest one."""
         return self._changed > 0

@@ -13,6 +13,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Iterable, Sequence
+from time import perf_counter
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -20,6 +21,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from learners.parameters import Problem
+from service.access import Access
 from service.bodies import Bodies
 from service.engine import Engine
 from service.errors import Invalid, LearnerGone, QueueFull, ServiceError, UnknownLearner
@@ -86,6 +88,8 @@ class Connection:
         self._settings = self._engine.node.settings
         self._connections: Connections = application.state.websockets
         self._bodies: Bodies = application.state.bodies
+        self._access: Access = application.state.access
+        self._scope = scope
         self._headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
         self._query: bytes = scope.get("query_string", b"")
         self._transport: Transport | None = scope.get("extensions", {}).get(EXTENSION)
@@ -94,8 +98,10 @@ class Connection:
         self._write = self._write_each if self._transport is None else self._transport.write
         self._lanes: dict[str, Lane] = {}
         self._unanswered = 0  # messages
-        self._seqs: set[int | None] = set()  # of those,
+        self._seqs: dict[int | None, float] = {}  # of those, with the `perf_counter()` when they came,
         self._held = 0  # and their bytes
+        self._answered = 0  # messages,
+        self._refused = 0  # and of these with an error
         self._leaving = False  # no more messages are taken
         self._over = False  # nothing is sent any more
         self._sending = 0  # writes that wait until the client has read
@@ -106,14 +112,17 @@ class Connection:
 
     async def serve(self) -> None:
         """Carry out what comes."""
+        began = perf_counter()
         await self._receive()
         if not _same_origin(self._headers):
             await self._send({"type": "websocket.close", "code": _VIOLATION})  # before it is accepted: 403
+            self._access.websocket(self._scope, self._name, began, status=403)
             return
         await self._send({"type": "websocket.accept"})
         refusal = self._refusal()
         if refusal is not None:
             await self.close(*refusal)
+            self._access.websocket(self._scope, self._name, began, closed=refusal[0])
             return
         self._connections.open.add(self)
         watch = asyncio.create_task(self._watch(), name="watch over a websocket")
@@ -130,6 +139,7 @@ class Connection:
             self._release(self._held)  # of messages that an error of ours has left without an answer
             watch.cancel()
             self._connections.open.discard(self)
+            self._access.websocket(self._scope, self._name, began, self._answered, self._refused)
 
     def _refusal(self) -> tuple[int, str] | None:
         """The code and the reason to close with at once, if there are any."""
@@ -184,7 +194,7 @@ class Connection:
             await self.close(_VIOLATION, f"seq {request.seq} is that of a message that is not answered yet")
             return
         self._unanswered += 1
-        self._seqs.add(request.seq)
+        self._seqs[request.seq] = perf_counter()
         if 0 < self._bodies.bytes > self._settings.max_buffered_bytes - request.size:
             request.refused(QueueFull("this node holds as many bytes of requests as it may; try again in a moment"))
             request.size, request.body = 0, b""
@@ -222,13 +232,15 @@ class Connection:
         """The learner of this name, awake until it is let go of. Raises `ServiceError`."""
         return await self._engine.hold(name)
 
-    async def reply(self, requests: Sequence[Request], replies: Sequence[bytes]) -> None:
-        """Answer requests of one form, in their order."""
+    async def reply(self, requests: Sequence[Request], replies: Sequence[bytes], status: int = 200) -> None:
+        """Answer requests of one form and one operation, in their order."""
         if not self._over:
             await self._written(self._write(replies, requests[0].form is BINARY))
         self._unanswered -= len(requests)
+        self._answered += len(requests)
+        timed, now = self._access.messages_of(requests[0].operation, status), perf_counter()
         for request in requests:
-            self._seqs.discard(request.seq)
+            timed.observe(now - self._seqs.pop(request.seq, now))
             self._release(request.size)
 
     def _release(self, size: int) -> None:
@@ -239,7 +251,8 @@ class Connection:
 
     async def refuse(self, requests: Sequence[Request], error: ServiceError) -> None:
         """Answer requests of one form with an error."""
-        await self.reply(requests, [one.form.refused(one.seq, error) for one in requests])
+        self._refused += len(requests)
+        await self.reply(requests, [one.form.refused(one.seq, error) for one in requests], error.status)
         if self._name is not None and isinstance(error, (UnknownLearner, LearnerGone)):
             await self.close(NO_LEARNER, error.detail)
 

@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
-from service.commands.durations import spoken
+from service.commands.durations import roughly, spoken
 
 __all__ = ["LearnersDisplay", "ReplayDisplay", "behind", "figures_table", "fit_of", "so_far"]
 
@@ -33,6 +33,7 @@ class ReplayDisplay:
         self._console = console
         self._clock = clock
         self._printed = clock()
+        self._began: tuple[float, float] | None = None  # when the first batch was through, and what part of the file
         self._bar: Progress | None = None
         if console.is_terminal:
             self._bar = Progress(
@@ -40,10 +41,11 @@ class ReplayDisplay:
                 TaskProgressColumn(),
                 TextColumn("{task.fields[rows]:,} rows"),
                 TextColumn("{task.fields[speed]:,.0f} events/s"),
+                TextColumn("{task.fields[left]}"),
                 TextColumn("{task.fields[figures]}"),
                 console=console,
             )
-            self._task = self._bar.add_task("", total=1.0, rows=0, speed=0.0, figures="")
+            self._task = self._bar.add_task("", total=1.0, rows=0, speed=0.0, left="", figures="")
 
     def __enter__(self) -> Self:
         if self._bar:
@@ -58,11 +60,23 @@ class ReplayDisplay:
 
     def show(self, rows: int, fraction: float, speed: float, figures: str) -> None:
         """Rows of the file that have been learnt, what part of it that is, and what `so_far` says of the learner."""
+        left = self._left(fraction)
         if self._bar:
-            self._bar.update(self._task, completed=fraction, rows=rows, speed=speed, figures=figures)
+            self._bar.update(self._task, completed=fraction, rows=rows, speed=speed, left=left, figures=figures)
         elif self._clock() - self._printed >= _PLAIN_EVERY:
             self._printed = self._clock()
-            self._console.print(f"{rows:,} rows ({fraction:.0%}), {speed:,.0f} events/s, {figures}")
+            said = [f"{rows:,} rows ({fraction:.0%})", f"{speed:,.0f} events/s", *([left] if left else []), figures]
+            self._console.print(", ".join(said))
+
+    def _left(self, fraction: float) -> str:
+        """How long the rest takes at the pace so far; nothing where that cannot be told."""
+        now = self._clock()
+        if self._began is None:
+            self._began = now, fraction
+        since, done = now - self._began[0], fraction - self._began[1]
+        if done <= 0 or since <= 0 or fraction >= 1:
+            return ""
+        return f"{roughly(since / done * (1 - fraction))} left"
 
 
 def so_far(metrics: Figures, learner: Document) -> str:
@@ -106,8 +120,11 @@ def behind(learner: Document) -> list[str]:
     return said
 
 
-def figures_table(metrics: Figures, speed: float) -> Table:
-    """A learner's figures, over its window and since the start; of labels that come late where there are any."""
+def figures_table(metrics: Figures, speed: float | None = None) -> Table:
+    """A learner's figures, over its window and since the start; of labels that come late where there are any.
+
+    `speed`: of a replay, in events per second.
+    """
     window, start = metrics["window"], metrics["since_start"]
     table = Table(title=f"{metrics['name']}: {metrics['events']:,} events")
     table.add_column("")
@@ -145,7 +162,8 @@ def figures_table(metrics: Figures, speed: float) -> Table:
             table.add_row(label, shown(window[key]), shown(start[key]))
     if not _ordinal(metrics):
         table.add_row("threshold now", _figure(metrics["threshold"]), "")
-    table.add_row("events/s of this run", f"{speed:,.0f}", "")
+    if speed is not None:
+        table.add_row("events/s of this run", f"{speed:,.0f}", "")
     return table
 
 

@@ -121,7 +121,7 @@ class _Serving:
     def __init__(self, settings: Settings, listener: socket.socket, interruption: Interruption) -> None:
         self._ready = threading.Event()
         self._interruption = interruption
-        self._server = Server(settings, listener, ready=self._ready.set, log_level="warning")
+        self._server = Server(settings, listener, ready=self._ready.set)
         self._thread = threading.Thread(target=self._serve, name="server")
         self._failure: CannotServe | None = None
         self.complaints: list[str] = []  # what the service had to say while it stopped

@@ -33,7 +33,7 @@ from scipy.sparse import csr_array
 from service.commands.cells import Columns, Labels, Ranks, is_number, number
 from service.commands.rows import GZIP, Event, ReadError, Rows, Shape, TextRows
 
-__all__ = ["FORMATS", "check_regular", "format_of", "open_rows"]
+__all__ = ["FORMATS", "check_regular", "form_of", "format_of", "open_rows"]
 
 FORMATS = ("csv", "tsv", "jsonl", "npz", "libsvm")
 _SUFFIXES = {
@@ -78,12 +78,16 @@ def open_rows(
     declared: Mapping[str, bool] | None = None,
     format: str = "",
     labels: Labels | Ranks | None = None,
+    *,
+    labelled: bool = True,
+    stream: io.BufferedReader | None = None,
 ) -> Rows[Any]:
     """Open a file of labelled rows.
 
     `declared` tells of columns whose type is known beforehand whether they are numeric, `labels` what the labels mean:
-    two classes by `columns.positive` if it is not given. Raises `ReadError` where the file cannot be opened, lacks a
-    column that is asked for, or has labels that `labels` refuses.
+    two classes by `columns.positive` if it is not given. Not `labelled`, a CSV or TSV file needs no label, and one that
+    it has is left out. `stream` is read in the place of the file, if it is text. Raises `ReadError` where the file
+    cannot be opened, lacks a column that is asked for, or has labels that `labels` refuses.
     """
     format = format or format_of(path)
     if labels is None:
@@ -95,12 +99,15 @@ def open_rows(
     try:
         match format:
             case "csv" | "tsv":
-                return _CsvRows(path, columns, labels, declared or {}, "," if format == "csv" else "\t")
+                delimiter = "," if format == "csv" else "\t"
+                return _CsvRows(path, columns, labels, declared or {}, delimiter, labelled, stream)
             case "jsonl":
-                return _JsonRows(path, columns, labels)
+                return _JsonRows(path, columns, labels, stream)
             case "libsvm":
-                return _LibsvmRows(path, columns, labels)
+                return _LibsvmRows(path, columns, labels, stream)
             case "npz":
+                if stream is not None:
+                    raise ReadError(f"{path}: npz is read from files only")
                 return _ArrayRows(path, columns, labels)
     except OSError as error:
         raise ReadError(f"{path}: {error.strerror or error}") from None
@@ -109,11 +116,19 @@ def open_rows(
 
 class _CsvRows(TextRows[list[str]]):
     def __init__(
-        self, path: Path, columns: Columns, labels: Labels | Ranks, declared: Mapping[str, bool], delimiter: str
+        self,
+        path: Path,
+        columns: Columns,
+        labels: Labels | Ranks,
+        declared: Mapping[str, bool],
+        delimiter: str,
+        labelled: bool,
+        stream: io.BufferedReader | None,
     ) -> None:
         self._declared = declared
         self._delimiter = delimiter
-        super().__init__(path, columns, labels)
+        self._labelled = labelled
+        super().__init__(path, columns, labels, stream)
 
     def _read(self) -> Iterator[tuple[int, list[str]]]:
         reader = csv.reader(self._lines(), delimiter=self._delimiter, strict=True)
@@ -131,12 +146,13 @@ class _CsvRows(TextRows[list[str]]):
         if twice:
             raise ReadError(f"{self.path}: the header names {', '.join(sorted(twice))} twice")
         place = {name: k for k, name in enumerate(header)}
-        for name in (asked.label, *asked.named):
+        for name in (*([asked.label] if self._labelled else []), *asked.named):
             if name not in place:
                 raise ReadError(f"{self.path}: there is no column {name!r}; the columns are {', '.join(header)[:500]}")
         whole = [row for _, row in head if len(row) == len(header)]
-        self._label = place[asked.label]
-        self._check_labels(row[self._label] for row in whole)
+        self._label = place[asked.label] if self._labelled else None
+        if self._label is not None:
+            self._check_labels(row[self._label] for row in whole)
         aside = {asked.label, *asked.named}
         self._features = [
             (k, name, self._declared.get(name, all(is_number(row[k]) for row in whole)))
@@ -163,7 +179,9 @@ class _CsvRows(TextRows[list[str]]):
                     raise ValueError(f"column {name}: {error}; {why}") from None
             else:
                 features[name] = record[k] or None
-        event: Event = {"features": features, "label": self.labels(record[self._label])}
+        event: Event = {"features": features}
+        if self._label is not None:
+            event["label"] = self.labels(record[self._label])
         for member, k, read in self._about:
             value = read(record[k])
             if value is not None:
@@ -172,9 +190,9 @@ class _CsvRows(TextRows[list[str]]):
 
 
 class _JsonRows(TextRows[str]):
-    def __init__(self, path: Path, columns: Columns, labels: Labels | Ranks) -> None:
+    def __init__(self, path: Path, columns: Columns, labels: Labels | Ranks, stream: io.BufferedReader | None) -> None:
         self._decode = msgspec.json.Decoder().decode
-        super().__init__(path, columns, labels)
+        super().__init__(path, columns, labels, stream)
 
     def _read(self) -> Iterator[tuple[int, str]]:
         return ((place, line) for place, line in enumerate(self._lines(), 1) if not line.isspace())
@@ -187,7 +205,7 @@ class _JsonRows(TextRows[str]):
             except ValueError as error:
                 raise self._at(place, error) from None
         self._check_labels(row.get(self._columns.label) for row in rows)
-        self._form = _form(rows[0])
+        self._form = form_of(rows[0])
         flat = self._form == "flat"
         self._about = [(member, name or member, read) for member, name, read in self._columns.about if name or not flat]
         self._aside = {self._columns.label, *self._columns.named} if flat else set(self._columns.drop)
@@ -201,7 +219,7 @@ class _JsonRows(TextRows[str]):
 
     def _event(self, record: str) -> Event:
         row = self._object(record)
-        form = _form(row)
+        form = form_of(row)
         if form != self._form:
             raise ValueError(f"the features are given as {form}; those of the first row as {self._form}")
         label = self._columns.label
@@ -232,7 +250,7 @@ class _JsonRows(TextRows[str]):
         return {name: value for name, value in given.items() if name not in self._aside}
 
 
-def _form(row: dict[str, Any]) -> str:
+def form_of(row: dict[str, Any]) -> str:
     """Which member of an API event holds the features; "flat" where the row is its own features."""
     if isinstance(row.get("features"), dict):
         return "features"

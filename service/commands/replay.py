@@ -31,7 +31,7 @@ from rich.console import Console
 from service.commands.api import Api, ApiError, Document, Stopped
 from service.commands.cells import Columns, Labels
 from service.commands.console import ReplayDisplay, so_far
-from service.commands.failure import CommandFailed
+from service.commands.failure import CommandFailed, ExitStatus
 from service.commands.fit import adapter, declared, labels_for, suitable
 from service.commands.late import Delay, check, late_source, needed, schedule
 from service.commands.pacing import Interruption, Meter, Pace
@@ -39,7 +39,7 @@ from service.commands.readers import check_regular, format_of, open_rows
 from service.commands.rows import ReadError, Rows
 from service.commands.sources import Batch, batches, earlier_rows, source_name
 
-__all__ = ["Outcome", "Plan", "Replayed", "ahead", "replay", "replay_file"]
+__all__ = ["Outcome", "Plan", "Replayed", "ahead", "by_row", "replay", "replay_file"]
 
 Item = TypeVar("Item")
 
@@ -98,7 +98,7 @@ def replay(
             except Stopped:
                 return done
             except ApiError as error:
-                raise _by_row(error, batch.offset) from None
+                raise by_row(error, batch.offset) from None
             if interruption:
                 return done
     done.complete = True
@@ -121,10 +121,12 @@ def _send(api: Api, learner: str, batch: Batch, done: Replayed) -> None:
     done.next = after
 
 
-def _by_row(error: ApiError, offset: int) -> ApiError:
-    """The error with the file's row numbers in the place of the request's."""
-    text = re.sub(r"(?m)^  /events/(\d+)", lambda found: f"  row {offset + int(found[1]):,} ", str(error))
-    return ApiError(text, error.status, code=error.code)
+def by_row(error: ApiError, offset: int, what: str = "row") -> ApiError:
+    """The error with the file's row numbers, or the numbers of what else, in the place of the request's."""
+    text = re.sub(r"(?m)^  /events/(\d+)", lambda found: f"  {what} {offset + int(found[1]):,} ", str(error))
+    said = ApiError(text, error.status, code=error.code)
+    said.exit_status = error.exit_status
+    return said
 
 
 @dataclass(frozen=True)
@@ -203,7 +205,9 @@ def replay_file(plan: Plan, api: Api, interruption: Interruption, notes: Console
                 except (ApiError, ReadError) as error:
                     if isinstance(error, ApiError) and error.code == _GONE:
                         raise
-                    raise CommandFailed(f"{error}\n{_how_to_go_on(error, progress.next, plan)}") from None
+                    failed = CommandFailed(f"{error}\n{_how_to_go_on(error, progress.next, plan)}")
+                    failed.exit_status = ExitStatus.PARTLY if progress.next > start else error.exit_status
+                    raise failed from None
             unmet = _unmet(done, plan, rows.labels.unmet())
         seconds = time.monotonic() - began
         if not done.complete:

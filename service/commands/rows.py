@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import sys
 import zlib
 from abc import ABC, abstractmethod
 from collections import deque
@@ -18,7 +19,7 @@ from typing import Any, Generic, Literal, Self, TypeVar
 from service.commands.cells import Columns, Labels, Ranks
 from service.commands.failure import CommandFailed
 
-__all__ = ["GZIP", "Event", "ReadError", "Rows", "Shape", "TextRows"]
+__all__ = ["GZIP", "Event", "ReadError", "Rows", "Shape", "TextRows", "standard_input"]
 
 Event = dict[str, Any]  # as the API takes it, with its label
 Record = TypeVar("Record")
@@ -46,6 +47,31 @@ class Shape:
         if self.kind == "named":
             return f"{len(self.columns)} named features"
         return f"{self.kind} rows" if self.width is None else f"{self.kind} rows of {self.width:,} columns"
+
+
+class _Counting(io.RawIOBase):
+    """A stream that cannot be sought, such as a pipe, which tells nevertheless how much was read of it."""
+
+    def __init__(self, stream: io.BufferedReader) -> None:
+        self._stream = stream
+        self._read = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read1(len(buffer))
+        buffer[: len(data)] = data
+        self._read += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._read
+
+
+def standard_input() -> io.BufferedReader:
+    """Standard input, for the readers of files."""
+    return io.BufferedReader(_Counting(sys.stdin.buffer))  # type: ignore[arg-type]
 
 
 class Rows(ABC, Generic[Record]):
@@ -102,15 +128,18 @@ class Rows(ABC, Generic[Record]):
 class TextRows(Rows[Text]):
     """A text file, gzipped or not, whose first rows are looked at before any is given out."""
 
-    def __init__(self, path: Path, columns: Columns, labels: Labels | Ranks) -> None:
+    def __init__(
+        self, path: Path, columns: Columns, labels: Labels | Ranks, stream: io.BufferedReader | None = None
+    ) -> None:
+        """`stream`: what is read instead of the file at `path`, which then is only what messages call it."""
         super().__init__(path, labels)
         self._columns = columns
-        self._raw = path.open("rb")
+        self._raw = path.open("rb") if stream is None else stream
         try:
-            self._size = max(1, os.fstat(self._raw.fileno()).st_size)
+            self._size = max(1, os.fstat(self._raw.fileno()).st_size) if stream is None else 0
             packed = self._raw.peek(2)[:2] == GZIP
-            stream = gzip.GzipFile(fileobj=self._raw) if packed else self._raw
-            self._text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+            source: Any = gzip.GzipFile(fileobj=self._raw) if packed else self._raw
+            self._text = io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
             self._rest: Iterator[tuple[int, Text]] = self._read()
             self._head: deque[tuple[int, Text, int]] = deque(
                 (place, record, self._raw.tell()) for place, record in self._first()
@@ -124,6 +153,8 @@ class TextRows(Rows[Text]):
             raise
 
     def fraction(self) -> float:
+        if not self._size:  # of a stream nobody knows
+            return 0.0
         return (self._raw.tell() if self._given is None else self._given) / self._size
 
     def close(self) -> None:

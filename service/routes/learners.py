@@ -1,19 +1,22 @@
-"""Learners: create, show, list, change, delete; their digests and snapshots."""
+"""Learners: create, show, list, change, delete, copy; their digests, weights and snapshots."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from learners.config import Config
 from learners.parameters import Refused
-from service import examples, schemas
-from service.errors import Invalid
+from service import copies, examples, schemas
+from service.bodies import Bodies, heading_of
+from service.errors import Invalid, TooLarge, WrongType
 from service.hosted import Hosted
 from service.routes.common import BODY, TheBody, TheEngine, TheLearner, TheName, problems
+from service.weights import MAX_TOP, largest, taken
 from service.wire import decode_json
 
 __all__ = ["router"]
@@ -137,6 +140,102 @@ async def digest(learner: TheLearner) -> dict[str, Any]:
     """The position and a hash of the whole state there."""
     position, value = await learner.digest()
     return {"position": position, "digest": value}
+
+
+@router.get(
+    "/learners/{name}/weights",
+    tags=["learners"],
+    summary="The largest weights",
+    response_model=schemas.Weights,
+    responses=problems(404, 422, 500, 503),
+)
+async def weights(
+    learner: TheLearner, top: Annotated[int, Query(ge=1, le=MAX_TOP, description="weights to give at most")] = 20
+) -> JSONResponse:
+    """What a linear learner scores by, the largest absolute weight first.
+
+    Weights are of the features as scored, which is after scaling: under standard scaling, what the score moves by for
+    one standard deviation. Names of hashed features and of categories are kept nowhere: `?explain=` of `/predict`
+    names those of an event.
+    """
+    found = taken(learner.view, learner.position)  # copied here, where nothing moves
+    return JSONResponse(await asyncio.to_thread(largest, found, top))
+
+
+# Copies
+
+
+@router.post(
+    "/learners/{name}/clone",
+    tags=["learners"],
+    summary="Make another learner of the same state",
+    status_code=201,
+    response_model=schemas.LearnerDocument,
+    responses=problems(*BODY, 404, 409, 500, 503),
+    openapi_extra=schemas.request_body(schemas.CloneBody, examples.CLONE),
+)
+async def clone(learner: TheLearner, engine: TheEngine, body: TheBody) -> JSONResponse:
+    """Begin a new learner with this one's configuration and exact state; from there on it goes its own way.
+
+    The ids that were learnt go along, and stay duplicates. Events that were served and wait for their labels do not:
+    a label by id alone goes to the learner that served the event.
+    """
+    return JSONResponse(_document(await copies.clone(engine, learner, decode_json(body))), status_code=201)
+
+
+_FILE: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
+
+
+@router.get(
+    "/learners/{name}/export",
+    tags=["learners"],
+    summary="The state as a file",
+    response_class=Response,
+    responses={
+        200: {"description": "The file", "content": {copies.MEDIA_TYPE: _FILE}},
+        **problems(404, 422, 500, 503),
+    },
+)
+async def export(learner: TheLearner) -> Response:
+    """Configuration and state in one file, with a checksum, as it stands; `/import` makes a learner of it, anywhere."""
+    position, data = await copies.exported(learner)
+    disposition = f'attachment; filename="{copies.file_name(learner.name, position)}"'
+    return Response(data, media_type=copies.MEDIA_TYPE, headers={"content-disposition": disposition})
+
+
+async def the_file(request: Request) -> AsyncIterator[bytes]:
+    """The body as it is, within the node's bounds for imports."""
+    imports: Bodies = request.app.state.imports
+    heading = heading_of(request.scope["headers"])
+    kind = heading.content_type.decode("latin-1").partition(";")[0].strip().lower()
+    if kind not in ("", copies.MEDIA_TYPE):
+        raise WrongType(f"the body is {kind[:100]}; expected {copies.MEDIA_TYPE}")
+    try:
+        body = await imports.read(request.receive, heading)
+    except TooLarge:
+        most = request.app.state.settings.max_import_bytes
+        raise TooLarge(f"the file is over {most} bytes; the setting max_import_bytes bounds it") from None
+    try:
+        yield body
+    finally:
+        imports.release(body)
+
+
+@router.post(
+    "/learners/{name}/import",
+    tags=["learners"],
+    summary="Make a learner of an exported file",
+    status_code=201,
+    response_model=schemas.LearnerDocument,
+    responses=problems(*BODY, 409, 500, 503),
+    openapi_extra={"requestBody": {"required": True, "content": {copies.MEDIA_TYPE: _FILE}}},
+)
+async def import_file(name: TheName, engine: TheEngine, body: Annotated[bytes, Depends(the_file)]) -> JSONResponse:
+    """Begin a learner with the configuration and the state in a file that `/export` gave, of equal digest.
+
+    Everything in the file is checked before anything is created.
+    """
+    return JSONResponse(_document(await copies.imported(engine, name, body)), status_code=201)
 
 
 # Snapshots

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -56,3 +57,18 @@ async def open_again(kind: str, tmp_path: Path, request: pytest.FixtureRequest) 
 async def store(open_again: Opener) -> Store:
     """An empty store of each kind."""
     return await open_again()
+
+
+@pytest.fixture
+def root_logger() -> Iterator[None]:
+    """Puts the standard library's logging back to what it was."""
+    root, own = logging.getLogger(), logging.getLogger("rarestream")
+    handlers, levels = root.handlers[:], (root.level, own.level)
+    yield
+    for handler in root.handlers[:]:
+        root.removeHandler(handler)
+    for handler in handlers:
+        root.addHandler(handler)
+    root.setLevel(levels[0])
+    own.setLevel(levels[1])
+    logging.captureWarnings(False)

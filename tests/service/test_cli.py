@@ -86,7 +86,7 @@ def test_create_a_table_learner(server: Process) -> None:
     assert kinds == ("maxabs", "platt", "f1")
     assert (found["window"], found["seed"]) == (500, 3)
     assert run(server, *options).stdout.startswith("table exists already, with this configuration\n")
-    assert "error: " in run(server, *options[:-2], "--threshold", "fixed", status=1).stderr
+    assert "error: " in run(server, *options[:-2], "--threshold", "fixed", status=5).stderr
 
 
 def test_create_a_named_learner(server: Process) -> None:
@@ -127,7 +127,7 @@ def test_create_a_learner_that_is_fitted_now_and_then(server: Process) -> None:
 
 def test_what_the_service_refuses_is_readable(server: Process) -> None:
     options = ["--algorithm", "cbr", "--features", "dense", "--dim", 0, "--param", "C=-1", "--param", "eta=high"]
-    lines = run(server, "create", "wrong", *options, status=1).stderr.splitlines()
+    lines = run(server, "create", "wrong", *options, status=5).stderr.splitlines()
     assert lines[0].startswith("error: ")
     assert [line.split(":")[0] for line in lines[1:]] == ["  /features/dim", "  /params/C", "  /params/eta"]
 
@@ -135,7 +135,7 @@ def test_what_the_service_refuses_is_readable(server: Process) -> None:
 def test_an_embedding_that_is_refused_is_readable(server: Process) -> None:
     space = ["--embedding", "fourier", "--components", 0, "--warmup", 1, "--width", -1]
     options = ["--algorithm", "loam-ada", "--features", "dense", "--dim", 3, *space]
-    lines = run(server, "create", "wrong", *options, status=1).stderr.splitlines()
+    lines = run(server, "create", "wrong", *options, status=5).stderr.splitlines()
     assert lines[1:] == [
         "  /embedding/components: components is 0; expected at least 1",
         "  /embedding/warmup: warmup is 1; expected at least 2",
@@ -145,7 +145,7 @@ def test_an_embedding_that_is_refused_is_readable(server: Process) -> None:
 
 def test_a_parameter_that_belongs_elsewhere_comes_with_its_place(server: Process) -> None:
     options = ["--algorithm", "nsauc", "--features", "dense", "--dim", 3, "--param", "warmup=30", "--param", "C=-1"]
-    lines = run(server, "create", "wrong", *options, status=1).stderr.splitlines()
+    lines = run(server, "create", "wrong", *options, status=5).stderr.splitlines()
     assert lines[1].startswith("  /params/warmup: is not a setting here; ")
     assert lines[-1] == "warmup is a setting of the embedding: use --warmup 30"
 
@@ -203,8 +203,9 @@ def test_a_service_that_is_not_there() -> None:
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     listener.close()
     result = CliRunner().invoke(app, ["create", "x", "--algorithm", "cbr", "--url", url])
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert f"error: cannot reach {url}: " in result.stderr
+    assert "`rarestream serve` starts one" in result.stderr
 
 
 # threshold
@@ -283,16 +284,18 @@ def test_a_budget_may_change_its_kind(server: Process) -> None:
 )
 def test_a_threshold_that_is_refused_is_readable(server: Process, options: list[object], said: str) -> None:
     run(server, "create", "refuses", "--algorithm", "loam-ada", "--features", "dense", "--dim", 2)
-    text = run(server, "threshold", "refuses", *options, status=1).stderr
+    text = run(server, "threshold", "refuses", *options, status=5).stderr
     assert text.startswith("error: ")
     assert f"  {said}" in text
     dense = ["--algorithm", "loam-ada", "--features", "dense", "--dim", 2]
-    text = run(server, "create", "wrong", *dense, "--threshold", *options, status=1).stderr
+    text = run(server, "create", "wrong", *dense, "--threshold", *options, status=5).stderr
     assert f"  {said}" in text
 
 
 def test_a_threshold_of_a_learner_that_is_not_there(server: Process) -> None:
-    assert run(server, "threshold", "nobody", "f1", status=1).stderr == "error: there is no learner named nobody\n"
+    assert run(server, "threshold", "nobody", "f1", status=4).stderr == (
+        "error: there is no learner named nobody\n`rarestream list` shows the learners.\n"
+    )
 
 
 # replay
@@ -352,14 +355,14 @@ def test_rows_read_otherwise_are_another_source(server: Process, tmp_path: Path)
 
 
 def test_replay_to_a_learner_that_is_not_there(server: Process, arrays: Path) -> None:
-    text = run(server, "replay", arrays, "--learner", "nobody", status=1).stderr
+    text = run(server, "replay", arrays, "--learner", "nobody", status=4).stderr
     assert "there is no learner named nobody" in text
     assert "rarestream create nobody --algorithm ALGORITHM --features dense --dim 3" in text
 
 
 def test_replay_to_a_url_at_which_there_is_no_service(server: Process, arrays: Path) -> None:
     url = f"{server.url}/path"
-    text = run(server, "replay", arrays, "--learner", "nobody", "--url", url, status=1).stderr
+    text = run(server, "replay", arrays, "--learner", "nobody", "--url", url, status=3).stderr
     assert text.startswith(f"error: no rarestream service answers at {url}: ")
     assert "create it first" not in text
 
@@ -398,7 +401,9 @@ def start(*arguments: object, **environment: str) -> subprocess.Popen[str]:
 
 def test_serve_says_when_it_is_ready_and_where(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'here.db'}"
-    process = start("serve", "--port", 0, "--store", store, RARESTREAM_STORE="sqlite:///elsewhere.db")
+    process = start(
+        "serve", "--port", 0, "--store", store, "--log-level", "warning", RARESTREAM_STORE="sqlite:///elsewhere.db"
+    )
     assert process.stdout is not None
     found = re.fullmatch(
         r"rarestream is ready in (\d+\.\d) s: (http://127\.0\.0\.1:\d+) \(dashboard\), \2/docs, store (.*)\n",
@@ -414,7 +419,12 @@ def test_serve_says_when_it_is_ready_and_where(tmp_path: Path) -> None:
 
 def test_serve_tells_of_variables_that_are_no_settings(tmp_path: Path) -> None:
     unknown = {"RARESTREAM_STOER": "sqlite:///a.db", "RARESTREAM_PROT": "0"}
-    known = {"RARESTREAM_URL": "http://127.0.0.1:1", "RARESTREAM_THREADS": "1", "rarestream_max_learners": "7"}
+    known = {
+        "RARESTREAM_URL": "http://127.0.0.1:1",
+        "RARESTREAM_KEY": "k",
+        "RARESTREAM_LOG_LEVEL": "warning",
+        "rarestream_max_learners": "7",
+    }
     process = start("serve", "--port", 0, "--store", f"sqlite:///{tmp_path / 'a.db'}", **unknown, **known)
     assert process.stdout is not None
     assert "is ready" in process.stdout.readline()
@@ -508,12 +518,15 @@ def test_the_help_says_what_it_is_for() -> None:
 
 def test_help_is_quick() -> None:
     """`--help` must not wait for the compiler, the web framework or the charts."""
-    heavy = "{'numba', 'numpy', 'fastapi', 'plotly', 'httpx', 'uvicorn', 'redis'}"
+    heavy = "{'numba', 'numpy', 'fastapi', 'plotly', 'httpx', 'msgspec', 'uvicorn', 'redis'}"
     code = f"""
 import sys
+import typer
 from typer.testing import CliRunner
 from service.cli import app
-for command in ("replay", "create", "threshold"):
+for command in typer.main.get_command(app).commands:
+    if command in ("serve", "demo", "warm"):
+        continue
     result = CliRunner().invoke(app, [command, "--help"])
     assert result.exit_code == 0 and "--url" in result.output, result.output
 print(sorted({heavy} & set(sys.modules)))

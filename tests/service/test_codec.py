@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -37,6 +38,7 @@ LATE = Late.none(3)._replace(
 SPARSE = Sparse(np.array([1.5, np.nan]), np.array([7, 2**24 - 1]), np.array([0, 0, 2, 2]))
 RECORDS: dict[str, Record] = {
     "creation": Created(Config.of(SETUPS["table"]).to_json()),
+    "creation of a copy": Created(Config.of(SETUPS["table"]).to_json(), {"a.b": np.zeros((2, 0, 3)), "ids.ring": ODD}),
     "creation of a group": Created(GROUP.to_json()),
     "batch": Batch(np.arange(6.0).reshape(3, 2), np.array([1.0, -1.0, 3.0])),
     "batch with everything": Batch(
@@ -71,6 +73,8 @@ def same(one: Any, other: Any) -> bool:
         return False
     if is_dataclass(one):
         return all(same(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
+    if isinstance(one, msgspec.Struct):
+        return same(msgspec.structs.asdict(one), msgspec.structs.asdict(other))
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
     if isinstance(one, tuple):

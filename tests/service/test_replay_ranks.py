@@ -138,7 +138,7 @@ def test_replay_says_that_an_embedding_is_waited_for(server: Process, arrays: Pa
 
 
 def test_replay_of_ranks_to_a_learner_that_is_not_there(server: Process, grades: Path) -> None:
-    text = run(server, "replay", grades, "--learner", "nobody", status=1).stderr
+    text = run(server, "replay", grades, "--learner", "nobody", status=4).stderr
     assert "rarestream create nobody --algorithm ALGORITHM --features named" in text
-    text = run(server, "replay", grades, "--learner", "nobody", "--ranks", "poor,fair,good", status=1).stderr
+    text = run(server, "replay", grades, "--learner", "nobody", "--ranks", "poor,fair,good", status=4).stderr
     assert "rarestream create nobody --algorithm ALGORITHM --features named --param ranks=3" in text

@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from service.commands.api import Api, ApiError, Stopped
+from service.commands.failure import ExitStatus
 
 REPLY = {"applied": 2, "duplicate": 0, "position": 7, "class_counts": {"negative": 1, "positive": 1}, "results": []}
 
@@ -201,3 +202,35 @@ def test_a_url_at_which_there_is_no_service(time: Time, answer: httpx.Response) 
 def test_what_is_not_a_url(url: str) -> None:
     with pytest.raises(ApiError, match="is not"):
         Api(url)
+
+
+def test_a_password_in_the_url_is_not_shown() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert request.headers["authorization"].startswith("Basic ")
+        return httpx.Response(200 if request.method == "GET" else 404, text="hello")
+
+    with Api("http://user:s3cret@service:81/path/", transport=httpx.MockTransport(answer)) as client:
+        assert client.url == "http://service:81/path"
+        for call in (lambda: client.learner("a"), lambda: client.delete("a")):
+            with pytest.raises(ApiError) as error:
+                call()
+            assert "s3cret" not in str(error.value)
+            assert "http://service:81/path/v1/learners/a" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (httpx.ConnectError("refused"), ExitStatus.UNREACHABLE),
+        (httpx.Response(404, text="nothing here"), ExitStatus.UNREACHABLE),
+        (httpx.Response(404, json={"detail": "no", "code": "unknown-learner"}), ExitStatus.NOT_FOUND),
+        (httpx.Response(409, json={"detail": "no", "code": "name-taken"}), ExitStatus.REFUSED),
+        (httpx.Response(429, json={"detail": "no", "code": "queue-full"}), ExitStatus.REFUSED),
+        (httpx.Response(500, json={"detail": "no", "code": "damaged"}), ExitStatus.FAILED),
+        (httpx.Response(503, json={"detail": "no", "code": "store-unavailable"}), ExitStatus.FAILED),
+    ],
+)
+def test_what_a_command_ends_with(time: Time, answer: httpx.Response | Exception, status: ExitStatus) -> None:
+    with api(time, answer, patience=0.0) as client, pytest.raises(ApiError) as error:
+        client.learner("a")
+    assert error.value.exit_status == status

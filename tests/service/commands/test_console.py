@@ -27,8 +27,8 @@ def test_a_replay_elsewhere_prints_a_line_now_and_then() -> None:
             time.now += 0.5
             display.show(row * 1000, row / 22, 2000.0, "AUC so far -")
     assert out.getvalue().splitlines() == [
-        "10,000 rows (45%), 2,000 events/s, AUC so far -",
-        "20,000 rows (91%), 2,000 events/s, AUC so far -",
+        "10,000 rows (45%), 2,000 events/s, 6 s left, AUC so far -",
+        "20,000 rows (91%), 2,000 events/s, 1 s left, AUC so far -",
     ]
 
 

@@ -262,7 +262,7 @@ def test_a_bad_row_stops_the_replay_after_those_before_it(server: Process, tmp_p
     path.write_text("x,label\n" + "1,0\n" * 250 + "1\n" + "1,0\n" * 250)
     create(server, "bad")
     process = replay(server, path, "bad", "--batch", "100")
-    text = finish(process, status=1)
+    text = finish(process, status=6)
     assert f"error: {path}, line 252: has 1 cells; the header names 2 columns" in text
     assert get(server, "bad")["events"] == 200
     assert "rows 0 to 200 are learnt; a repaired file counts as a new one and is learnt from its first row: " in text
@@ -273,7 +273,7 @@ def test_after_a_bad_row_ids_keep_a_repaired_file_from_being_learnt_twice(server
     rows = [f"k{i},1,{i % 2}\n" for i in range(300)]
     path.write_text("key,x,label\n" + "".join(rows[:250]) + "k250,1\n")
     create(server, "ids")
-    text = finish(replay(server, path, "ids", "--id", "key", "--batch", "100"), status=1)
+    text = finish(replay(server, path, "ids", "--id", "key", "--batch", "100"), status=6)
     assert "rows 0 to 200 are learnt; " in text
     assert "learnt from its first row, but for the rows whose id the learner has met" in text
     path.write_text("key,x,label\n" + "".join(rows))
@@ -355,6 +355,6 @@ def test_a_value_that_the_service_refuses_is_named_by_its_row(server: Process, t
     path.write_text("x,label\n" + "1,0\n" * 250 + "1e300,0\n")
     create(server, "large")
     process = replay(server, path, "large", "--batch", "100")
-    text = finish(process, status=1)
+    text = finish(process, status=6)
     assert "  row 250 /features/x: is 1e+300" in text
     assert "rows 0 to 200 are learnt; a repaired file counts as a new one" in text

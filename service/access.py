@@ -1,0 +1,279 @@
+"""Every request as operators see it: how long it took, by route and status, and a line in the log.
+
+    hot request   -> Edge       -> Access.hot      what the edge knows is handed over
+    other request -> FastAPI    -> Access.__call__ what passes by is looked at
+    websocket     -> Connection -> Access.messages_of, Access.websocket
+
+The route is its template, never the path: so there are as many series as there are routes, whatever clients ask for.
+
+Of the lines so many a second are written as the settings allow: of hot requests, of others, and of those that fail,
+so that none of them crowds out the rest. What is left out is counted, and told by a line once a second. The lines of
+probes and scrapes that succeed are for debugging.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from time import perf_counter, time
+from typing import get_args
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.bodies import heading_of
+from service.hot import Operation
+from service.logs import Entry, LineWriter, current_request
+from service.problems import request_id
+from service.settings import Settings
+from service.timings import Histogram
+
+__all__ = ["GONE", "Access"]
+
+GONE = 499  # the status of a request whose client went away before it was answered: nginx's
+
+_PREFIX = "/v1"
+_OTHER = "other"  # the route of what has none, the method of what is none of these
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_QUIET = frozenset({"/metrics", "/v1/health/live", "/v1/health/ready"})
+_LONGEST = 100  # characters of a name that is shown: as many as a learner's may have
+_SECOND = 1.0
+
+logger = logging.getLogger("rarestream.requests")
+
+
+class _Allowance:
+    """So many lines in each second."""
+
+    __slots__ = ("_left", "_most", "_until", "left_out", "untold")
+
+    def __init__(self, most: int) -> None:
+        self.left_out = 0  # ever
+        self.untold = 0  # of those, what no line has told yet
+        self._most = most
+        self._left = most
+        self._until = 0.0
+
+    def take(self, now: float) -> bool:
+        """Whether one more may be written at that `perf_counter()`."""
+        if now >= self._until:
+            if self.untold:
+                logger.warning("%d requests before this one were not logged: too many in a second", self.untold)
+                self.untold = 0
+            self._until, self._left = now + _SECOND, self._most
+        if self._left:
+            self._left -= 1
+            return True
+        self.left_out += 1
+        self.untold += 1
+        return False
+
+
+class Access:
+    """What an application counts and logs of its requests."""
+
+    def __init__(self, settings: Settings, lines: LineWriter | None = None) -> None:
+        """`lines`: where lines go; None: no line is written, and everything is counted."""
+        self.lines = lines
+        self.requests: dict[tuple[str, str, int], Histogram] = {}  # by method, route, status
+        self.messages: dict[tuple[str, int], Histogram] = {}  # of websockets: by operation, status
+        self._routes: dict[str, str] = {name: f"{_PREFIX}/learners/{{name}}/{name}" for name in get_args(Operation)}
+        self._answered = {name: self._of("POST", route, 200) for name, route in self._routes.items()}
+        least = getattr(logging, settings.log_level.upper())
+        self._least = max(least, logging.WARNING) if settings.log_requests == "errors" else least
+        if lines is None:
+            self._least = logging.CRITICAL + 1
+        self._hot, self._plain, self._errors = (_Allowance(settings.log_lines_per_second) for _ in range(3))
+
+    @property
+    def left_out(self) -> int:
+        """Lines that there were too many of in a second."""
+        return self._hot.left_out + self._plain.left_out + self._errors.left_out
+
+    def _of(self, method: str, route: str, status: int) -> Histogram:
+        key = (method, route, status)
+        found = self.requests.get(key)
+        if found is None:
+            found = self.requests[key] = Histogram()
+        return found
+
+    # Hot requests
+
+    def hot(
+        self,
+        operation: str,
+        status: int,
+        began: float,
+        scope: Scope,
+        own_id: str,
+        learner: str,
+        size: int | None = None,
+        events: int | None = None,
+        code: str | None = None,
+    ) -> None:
+        """A hot request that began at that `perf_counter()` is over. Under a microsecond where no line is written."""
+        now = perf_counter()
+        if status == 200:
+            self._answered[operation].observe(now - began)
+            if self._least > logging.INFO or not self._hot.take(now):
+                return
+            level = logging.INFO
+        else:
+            self._of("POST", self._routes[operation], status).observe(now - began)
+            level = _level(status)
+            if status == 500:
+                current_request.set(own_id)  # for the server's log of it
+            if not self._wanted(level, now):
+                return
+        assert self.lines is not None
+        route = self._routes[operation]
+        self.lines.put(
+            Entry(
+                time(),
+                level,
+                own_id,
+                "POST",
+                route,
+                status,
+                now - began,
+                client=_client(scope),
+                learner=learner[:_LONGEST],
+                bytes=size,
+                events=events,
+                code=code,
+            )
+        )
+
+    def _wanted(self, level: int, now: float) -> bool:
+        if level < self._least:
+            return False
+        return (self._plain if level < logging.WARNING else self._errors).take(now)
+
+    # All others
+
+    async def __call__(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the application answer, and look on: one request that is not hot.
+
+        Gives it an id: taken from `X-Request-ID` where it is a sane one, and sent back.
+        """
+        began = perf_counter()
+        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+        status = size = 0
+        streamed: float | None = None  # seconds to the head of a reply that has no end of its own
+
+        async def receiving() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            return message
+
+        async def sending(message: Message) -> None:
+            nonlocal status, streamed
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = [*message["headers"], (b"x-request-id", own_id.encode())]
+                if any(name == b"content-type" and b"event-stream" in value for name, value in headers):
+                    streamed = perf_counter() - began
+                message["headers"] = headers
+            await send(message)
+
+        own_id = request_id(heading_of(scope["headers"]).request_id)
+        scope.setdefault("state", {})["request_id"] = own_id
+        try:
+            await app(scope, receiving, sending)
+        except Exception:
+            status = status or 500
+            current_request.set(own_id)  # for the server's log of it
+            raise
+        finally:
+            self._over(scope, path, status or GONE, began, streamed, size)
+
+    def _over(self, scope: Scope, path: str, status: int, began: float, streamed: float | None, size: int) -> None:
+        now = perf_counter()
+        method = scope["method"] if scope["method"] in _METHODS else _OTHER
+        found: str | None = getattr(scope.get("route"), "path", None)
+        route = _OTHER if found is None else _PREFIX + found if path.startswith(f"{_PREFIX}/") else found
+        self._of(method, route, status).observe(now - began if streamed is None else streamed)
+        level = logging.DEBUG if route in _QUIET and status < 400 else _level(status)
+        if not self._wanted(level, now):
+            return
+        assert self.lines is not None
+        name = scope.get("path_params", {}).get("name")
+        name = None if name is None else str(name)[:_LONGEST]
+        group = route.startswith(f"{_PREFIX}/groups/")
+        state = scope["state"]
+        self.lines.put(
+            Entry(
+                time(),
+                level,
+                state["request_id"],
+                method,
+                route,
+                status,
+                now - began,
+                client=_client(scope),
+                learner=None if group else name,
+                group=name if group else None,
+                bytes=size or None,
+                code=state.get("problem"),
+            )
+        )
+
+    # Websockets
+
+    def messages_of(self, operation: str | None, status: int) -> Histogram:
+        """The times from the arrival of messages to their answer: of an operation, answered with that status."""
+        key = (operation or _OTHER, status)
+        found = self.messages.get(key)
+        if found is None:
+            found = self.messages[key] = Histogram()
+        return found
+
+    def websocket(
+        self,
+        scope: Scope,
+        learner: str | None,
+        began: float,
+        messages: int = 0,
+        refused: int = 0,
+        *,
+        status: int = 101,
+        closed: int | None = None,
+    ) -> None:
+        """A websocket that was opened at that `perf_counter()` has come to its end.
+
+        `status` of the handshake; `closed`: the code that it was closed with before any message.
+        """
+        now = perf_counter()
+        level = _level(status) if closed is None else logging.WARNING
+        if not self._wanted(level, now):
+            return
+        assert self.lines is not None
+        route = f"{_PREFIX}/ws" if learner is None else f"{_PREFIX}/learners/{{name}}/ws"
+        own_id = request_id(heading_of(scope["headers"]).request_id)
+        self.lines.put(
+            Entry(
+                time(),
+                level,
+                own_id,
+                "WEBSOCKET",
+                route,
+                status,
+                now - began,
+                client=_client(scope),
+                learner=None if learner is None else learner[:_LONGEST],
+                messages=messages,
+                refused=refused,
+                code=None if closed is None else f"closed-{closed}",
+            )
+        )
+
+
+def _level(status: int) -> int:
+    if status < 400 or status == GONE:
+        return logging.INFO
+    return logging.WARNING if status < 500 else logging.ERROR
+
+
+def _client(scope: Scope) -> str | None:
+    client: Sequence[object] | None = scope.get("client")
+    return str(client[0]) if client else None

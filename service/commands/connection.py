@@ -1,0 +1,145 @@
+"""What the commands that call the service share: their options, each declared once, and how a failure is told.
+
+Nothing here is slow to import: `--help` needs it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from service.commands.failure import CommandFailed, ExitStatus
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from service.commands.api import Api
+
+__all__ = [
+    "DEFAULT_URL",
+    "AsJson",
+    "Key",
+    "Name",
+    "RetrySeconds",
+    "Url",
+    "connected",
+    "console",
+    "learner_names",
+    "plain_table",
+    "print_json",
+    "reporting",
+]
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+_COMPLETION_SECONDS = 1.0  # that the shell waits for names at most
+_PANEL = "Service"
+_WIDE = 1000  # columns of what is no terminal: nothing is cut there
+
+
+def learner_names(context: typer.Context, incomplete: str) -> list[str]:
+    """The learners whose names begin like this, for the shell; none, and not a word, where they cannot be had."""
+    from service.commands.api import Api
+
+    url, key = context.params.get("url") or DEFAULT_URL, context.params.get("key")
+    try:
+        with Api(url, key=key, timeout=_COMPLETION_SECONDS) as api:
+            found = api.learners()
+            names = [one["name"] for one in found["learners"]] + found["asleep"]
+            return sorted(name for name in names if name.startswith(incomplete))
+    except (CommandFailed, KeyError, TypeError):  # or what answers there is something else
+        return []
+
+
+Url = Annotated[
+    str, typer.Option(envvar="RARESTREAM_URL", metavar="URL", help="Where the service is.", rich_help_panel=_PANEL)
+]
+Key = Annotated[
+    str | None,
+    typer.Option(
+        envvar="RARESTREAM_KEY",
+        metavar="KEY",
+        help="Sent as a bearer token. The variable keeps it out of the list of processes.",
+        rich_help_panel=_PANEL,
+    ),
+]
+RetrySeconds = Annotated[float, typer.Option(min=0, help="How long a request is tried again.", rich_help_panel=_PANEL)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Name = Annotated[str, typer.Argument(help="The learner's name.", autocompletion=learner_names)]
+
+
+def connected(
+    url: str,
+    key: str | None,
+    *,
+    patience: float = 0.0,
+    wait: Callable[[float], bool] | None = None,
+    notice: Callable[[str], None] | None = None,
+) -> Api:
+    """The service; see `Api`."""
+    from service.commands.api import Api
+
+    return Api(url, key=key, patience=patience, wait=wait, notice=notice)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Standard output, or error: on a terminal as wide as that is and in colour, elsewhere plain, with nothing cut."""
+    from rich.console import Console
+
+    found = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    if not found.is_terminal:
+        return Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=_WIDE)
+    return found
+
+
+def plain_table(*headings: str, right: int = 0) -> Table:
+    """A table without lines, the last `right` columns of which are numbers."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for number, heading in enumerate(headings):
+        numbers = number >= len(headings) - right
+        table.add_column(heading, justify="right" if numbers else "left", overflow="fold", no_wrap=numbers)
+    return table
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """One document on standard output: in many lines for people, in one for programs."""
+    print(json.dumps(document, indent=2 if sys.stdout.isatty() else None))
+
+
+@contextmanager
+def reporting() -> Iterator[None]:
+    """What a user can do something about ends the command with a message, what to do, and a status; see `ExitStatus`.
+
+    So does Ctrl-C: 130.
+    """
+    try:
+        yield
+    except CommandFailed as error:
+        print(f"error: {error}", file=sys.stderr)
+        for line in _remedies(error):
+            print(line, file=sys.stderr)
+        raise typer.Exit(error.exit_status) from None
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
+def _remedies(error: CommandFailed) -> list[str]:
+    """What may help, where the error alone does not say."""
+    status, code = getattr(error, "status", None), getattr(error, "code", None)
+    if error.exit_status == ExitStatus.UNREACHABLE:
+        return ["Is it running? `rarestream serve` starts one; --url or RARESTREAM_URL says where it is."]
+    if code == "unknown-learner" and "\n" not in str(error):
+        return ["`rarestream list` shows the learners."]
+    if code == "unknown-snapshot":
+        return ["`rarestream snapshots NAME` shows those that are kept."]
+    if status in (401, 403):
+        return ["Give the service's key by RARESTREAM_KEY or --key."]
+    return []

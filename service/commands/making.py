@@ -1,0 +1,184 @@
+"""`rarestream create` and `rarestream threshold`: a learner's settings, an option for each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from service.commands.connection import DEFAULT_URL, AsJson, Key, Name, Url, connected, print_json, reporting
+from service.commands.options import (
+    OBJECTIVES,
+    Alerts,
+    Beta,
+    CostField,
+    FalseNegative,
+    FalsePositive,
+    Rate,
+    Target,
+    Unit,
+    Value,
+    duration,
+    field_of,
+    given,
+    json_file,
+    param_of,
+    threshold_of,
+)
+
+if TYPE_CHECKING:
+    from service.commands.api import ApiError
+
+__all__ = ["create", "threshold"]
+
+_DAY = 86_400.0  # seconds: the usual unit of time of a budget
+
+
+def create(
+    name: Annotated[str, typer.Argument(help="The learner's name.")],
+    algorithm: Annotated[str | None, typer.Option(help="See /v1/algorithms for all and their parameters.")] = None,
+    features: Annotated[str | None, typer.Option(help="dense, sparse, named (hashed) or table (declared).")] = None,
+    dim: Annotated[int | None, typer.Option(help="dense, sparse: columns.")] = None,
+    bits: Annotated[int | None, typer.Option(help="named: hashed to 2^bits columns.")] = None,
+    text: Annotated[list[str] | None, typer.Option(help="named: a field of words. Repeatable.")] = None,
+    categorical: Annotated[list[str] | None, typer.Option(help="named: its numbers are names. Repeatable.")] = None,
+    log: Annotated[list[str] | None, typer.Option(help="named: take this number's log. Repeatable.")] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(help="table: NAME:numeric, NAME:numeric:log or NAME:categorical[:CATEGORIES]. Repeatable."),
+    ] = None,
+    extra: Annotated[str | None, typer.Option(help="table: refuse or ignore undeclared features.")] = None,
+    param: Annotated[list[str] | None, typer.Option(help="A parameter of the algorithm, C=0.1. Repeatable.")] = None,
+    scaling: Annotated[str | None, typer.Option(help="none, unit, standard or maxabs.")] = None,
+    calibration: Annotated[
+        str | None, typer.Option(help="Score to probability: posterior, platt, isotonic, histogram or none.")
+    ] = None,
+    embedding: Annotated[str | None, typer.Option(help="none, nystroem or fourier: nonlinear features.")] = None,
+    components: Annotated[int | None, typer.Option(help="embedding: how many landmarks or features.")] = None,
+    warmup: Annotated[int | None, typer.Option(help="embedding: events that it is fitted to.")] = None,
+    width: Annotated[float | None, typer.Option(help="embedding: b of the kernel exp(-|x - u|^2 / b).")] = None,
+    threshold: Annotated[str | None, typer.Option(help=f"What it is learnt for: {OBJECTIVES}.")] = None,
+    value: Value = None,
+    beta: Beta = None,
+    target: Target = None,
+    false_positive: FalsePositive = None,
+    false_negative: FalseNegative = None,
+    cost_field: CostField = None,
+    alerts: Alerts = None,
+    unit: Unit = None,
+    rate: Rate = None,
+    label_ttl: Annotated[
+        float | None,
+        typer.Option(parser=duration, metavar="DURATION", help="How long an event waits for its label: 90d."),
+    ] = None,
+    unlabelled: Annotated[str | None, typer.Option(help="What it becomes then: nothing or negative.")] = None,
+    window: Annotated[int | None, typer.Option(help="Events that the windowed figures look back on.")] = None,
+    window_seconds: Annotated[float | None, typer.Option(help="Seconds that they look back on at most.")] = None,
+    refit_every: Annotated[int | None, typer.Option(help="Batch algorithms: labelled events between fits.")] = None,
+    refit_window: Annotated[int | None, typer.Option(help="Batch algorithms: events retained for fits.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the random choices.")] = None,
+    config: Annotated[Path | None, typer.Option(help="The body of the request as JSON; options go before it.")] = None,
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+) -> None:
+    """Create a learner. The same name and configuration once more is no error."""
+    with reporting():
+        from service.commands.api import ApiError
+        from service.commands.hints import misplaced
+
+        body: dict[str, Any] = json_file(config) if config else {}
+        chosen = {
+            "kind": features,
+            "dim": dim,
+            "bits": bits,
+            "text": text,
+            "categorical": categorical,
+            "log": log,
+            "fields": [field_of(one) for one in field] if field else None,
+            "extra": extra,
+        }
+        described = given(chosen)
+        if described and features is None:
+            said = "it is dense or sparse" if described.keys() == {"dim"} else "one of dense, sparse, named, table"
+            option = next(iter(described)).replace("fields", "field")
+            raise typer.BadParameter(f"missing beside --{option}; {said}", param_hint="--features")
+        settings = {
+            "algorithm": algorithm,
+            "features": described,
+            "params": dict(param_of(one) for one in param or ()),
+            "scaling": given({"kind": scaling}),
+            "embedding": given({"kind": embedding, "components": components, "warmup": warmup, "width": width}),
+            "calibration": given({"kind": calibration}),
+            "threshold": threshold_of(
+                threshold, value, beta, target, false_positive, false_negative, cost_field, alerts, unit, rate
+            ),
+            "late": given({"label_ttl": label_ttl, "unlabelled": unlabelled}),
+            "window": window,
+            "window_seconds": window_seconds,
+            "refit_every": refit_every,
+            "refit_window": refit_window,
+            "seed": seed,
+        }
+        body |= given(settings)
+        with connected(url, key) as api:
+            try:
+                document, new = api.create(name, body)
+            except ApiError as error:
+                raise _explained(error, misplaced(body, error.pointers)) from None
+        if as_json:
+            print_json(document | {"created": new})
+            return
+        print(f"{name} is created" if new else f"{name} exists already, with this configuration")
+        print(json.dumps(document["config"], indent=2))
+
+
+def threshold(
+    name: Name,
+    objective: Annotated[str, typer.Argument(help=f"What it is learnt for: {OBJECTIVES}.")],
+    value: Value = None,
+    beta: Beta = None,
+    target: Target = None,
+    false_positive: FalsePositive = None,
+    false_negative: FalseNegative = None,
+    cost_field: CostField = None,
+    alerts: Alerts = None,
+    unit: Unit = None,
+    rate: Rate = None,
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+) -> None:
+    """Change what a learner's threshold is learnt for. Nothing that was learnt is lost.
+
+    Settings that are not given stay as they are where the objective stays,
+    and are the usual ones of another.
+    """
+    with reporting():
+        settings = threshold_of(
+            objective, value, beta, target, false_positive, false_negative, cost_field, alerts, unit, rate
+        )
+        if rate is not None and alerts is None and unit is None:  # one takes the place of the other
+            settings |= {"alerts": None, "unit_seconds": _DAY}
+        elif alerts is not None and rate is None:
+            settings["rate"] = None
+        with connected(url, key) as api:
+            before = api.learner(name)["threshold"]
+            document = api.change(name, {"threshold": settings})
+        if as_json:
+            print_json(document)
+            return
+        print(f"{name} has the threshold of {objective}")
+        field = document["config"]["threshold"]["field"]
+        costing = f" (where {field} is 1)" if field is not None else ""
+        print(f"it was {before} and is {document['threshold']} now{costing}")
+        print(json.dumps(document["config"]["threshold"], indent=2))
+
+
+def _explained(error: ApiError, more: Sequence[str]) -> ApiError:
+    """The same error with more lines."""
+    error.args = ("\n".join([str(error), *more]),)
+    return error

@@ -1,0 +1,85 @@
+"""What `predict` writes: a line for each event, in order, as soon as it is scored."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.text import Text
+
+__all__ = ["CsvLines", "JsonLines", "Lines", "TableLines"]
+
+Result = Mapping[str, Any]
+
+_ID_WIDTH = 24  # of a table: longer ones move the rest of their line
+_NUMBER = "{:>12.6g}"
+
+
+class Lines(Protocol):
+    """Writes results to standard output."""
+
+    def write(self, results: Sequence[Result], first: int) -> None:
+        """Some more, of events from number `first` on."""
+        ...
+
+
+class JsonLines:
+    """Each result as the service gave it, in one line."""
+
+    def write(self, results: Sequence[Result], first: int) -> None:  # noqa: ARG002 (the order tells)
+        """See `Lines`."""
+        for result in results:
+            print(json.dumps(result))
+
+
+class CsvLines:
+    """id, score, probability, threshold and label, or of an ordinal learner id, score and rank; null is empty."""
+
+    def __init__(self) -> None:
+        self._writer = csv.writer(sys.stdout, lineterminator="\n")
+        self._names: list[str] = []
+
+    def write(self, results: Sequence[Result], first: int) -> None:  # noqa: ARG002 (the order tells)
+        """See `Lines`; an explanation is left out: JSON has it."""
+        if results and not self._names:
+            self._names = [name for name in results[0] if name != "explanation"]
+            self._writer.writerow(self._names)
+        for result in results:
+            self._writer.writerow([result[name] for name in self._names])
+
+
+class TableLines:
+    """Columns for people, alerts in red on a terminal; an explanation stands at the line's end."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._begun = False
+
+    def write(self, results: Sequence[Result], first: int) -> None:
+        """See `Lines`."""
+        for number, result in enumerate(results, first):
+            ranks = "rank" in result
+            if not self._begun:
+                self._begun = True
+                names = ["score"] if ranks else ["score", "probability", "threshold"]
+                head = f"{'event':<{_ID_WIDTH}}" + "".join(f"{name:>12}" for name in names)
+                self._print(f"{head}  {'rank' if ranks else 'decision'}", "bold")
+            name = str(number) if result["id"] is None else result["id"]
+            values = [result["score"]] if ranks else [result[key] for key in ("score", "probability", "threshold")]
+            line = f"{name:<{_ID_WIDTH}}" + "".join(map(_NUMBER.format, values))
+            said = result["rank"] if ranks else {1: "ALERT", 0: "no", None: None}[result["label"]]
+            line += f"  {'not ready' if said is None else said}"
+            if result.get("explanation") is not None:
+                line = f"{line:<{_ID_WIDTH + 50}} {_why(result['explanation'])}"
+            self._print(line.rstrip(), "red" if said == "ALERT" else "")
+
+    def _print(self, line: str, style: str) -> None:
+        self._console.print(Text(line, style), soft_wrap=True)
+
+
+def _why(explanation: Mapping[str, Any]) -> str:
+    return ", ".join(f"{one['name']} {one['contribution']:+.3g}" for one in explanation["features"])

@@ -1,0 +1,223 @@
+"""`rarestream snapshot`, `snapshots`, `restore`, `clone`, `export`, `import`, `delete`: a learner as a whole."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from service.commands.connection import (
+    DEFAULT_URL,
+    AsJson,
+    Key,
+    Name,
+    Url,
+    connected,
+    console,
+    plain_table,
+    print_json,
+    reporting,
+)
+from service.commands.failure import CommandFailed
+
+__all__ = ["clone", "delete", "export", "import_state", "restore", "snapshot", "snapshots"]
+
+_PIECE = 2**20  # bytes of a file that are read at once
+_DASH = "-"
+
+NewName = Annotated[str, typer.Argument(help="The new learner's name.")]
+
+
+def snapshot(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL, key: Key = None) -> None:
+    """Save a learner's state now, so that `restore` can go back to it."""
+    with reporting(), connected(url, key) as api:
+        taken = api.snapshot(name)
+        if as_json:
+            print_json(taken)
+        else:
+            print(f"{name} has a snapshot at position {taken['position']:,} ({size(taken['size'])})")
+
+
+def snapshots(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL, key: Key = None) -> None:
+    """List the snapshots that are kept of a learner, newest first."""
+    with reporting(), connected(url, key) as api:
+        found = api.snapshots(name)
+        if as_json:
+            print_json({"snapshots": found})
+            return
+        if not found:
+            print(f"{name} has no snapshot yet; `rarestream snapshot {name}` takes one")
+            return
+        table = plain_table("position", "size", "taken", right=3)
+        for one in found:
+            taken = datetime.fromtimestamp(one["time"]).astimezone().isoformat(" ", "seconds")
+            table.add_row(str(one["position"]), size(one["size"]), taken)
+        console().print(table)
+
+
+def restore(
+    name: Name,
+    position: Annotated[int, typer.Argument(min=1, help="Of the snapshot; see `rarestream snapshots`.")],
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+) -> None:
+    """Roll a learner back to a snapshot: what was learnt after it is undone.
+
+    The roll-back stands in the learner's log. Take a snapshot before it, and
+    that can be restored again.
+    """
+    with reporting(), connected(url, key) as api:
+        done = api.restore(name, position)
+        if as_json:
+            print_json({"learner": name, "restored": position, **done})
+        else:
+            print(f"{name} goes on from the snapshot at position {position:,}; that stands at {done['position']:,}")
+
+
+def clone(name: Name, to: NewName, as_json: AsJson = False, url: Url = DEFAULT_URL, key: Key = None) -> None:
+    """Make another learner of the same configuration and state, which then goes its own way.
+
+    Events that wait for their labels stay with the first: labels by id go
+    to the learner that scored the event.
+    """
+    with reporting(), connected(url, key) as api:
+        made = api.clone(name, to)
+        if as_json:
+            print_json(made)
+        else:
+            print(f"{to} is created as a copy of {name}: {made['events']:,} events learnt")
+
+
+def delete(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+) -> None:
+    """Delete a learner, with its log and its snapshots. Asks on a terminal; elsewhere --yes is needed."""
+    with reporting(), connected(url, key) as api:
+        if not yes:
+            if not sys.stdin.isatty():
+                raise typer.BadParameter(
+                    "is needed where nobody can be asked: what is deleted is gone", param_hint="--yes"
+                )
+            events = api.learner(name)["events"]
+            asked = f"Delete {name}, which has learnt {events:,} events? It cannot be brought back"
+            if not typer.confirm(asked, err=True):
+                print("nothing was deleted", file=sys.stderr)
+                raise typer.Exit(1)
+        api.delete(name)
+        if as_json:
+            print_json({"deleted": name})
+        else:
+            print(f"{name} is deleted")
+
+
+def export(
+    name: Name,
+    file: Annotated[Path, typer.Argument(help="Where to; - is standard output. A folder: the usual name in it.")],
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace a file that is there.")] = False,
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+) -> None:
+    """Save a learner's configuration and state to a file, which `import` makes a learner of, on any server.
+
+    The file appears when it is complete: there is never half of one.
+    """
+    with reporting(), connected(url, key) as api:
+        if str(file) == _DASH:
+            if sys.stdout.isatty():
+                raise CommandFailed(
+                    "the state is bytes, and no text for a terminal: name a file, or send it on by a pipe"
+                )
+            api.export(name, sys.stdout.buffer.write)
+            sys.stdout.buffer.flush()
+            return
+        path = file / f"{name}.rarestream" if file.is_dir() else file
+        if path.exists() and not force:
+            raise CommandFailed(f"{path} is there already; --force replaces it")
+        written = 0
+
+        def fill(take: Any) -> None:
+            nonlocal written
+            written = api.export(name, take)
+
+        _whole(path, fill)
+        if as_json:
+            print_json({"learner": name, "file": str(path), "bytes": written})
+        else:
+            print(f"{name} is saved to {path} ({size(written)})")
+
+
+def import_state(
+    file: Annotated[Path, typer.Argument(help="What `export` wrote; - is standard input.")],
+    name: NewName,
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+) -> None:
+    """Make a learner of an exported state. Nothing is created of a file that is damaged or not ours."""
+    with reporting(), connected(url, key) as api:
+        if str(file) == _DASH and sys.stdin.isatty():
+            raise CommandFailed("standard input is a terminal: name a file, or send one to it")
+        made = api.import_state(name, _pieces(file))
+        if as_json:
+            print_json(made)
+        else:
+            print(f"{name} is created from {file}: {made['events']:,} events learnt")
+
+
+def size(count: int) -> str:
+    """Bytes for people: 512 B, 1.3 kB, 20 MB."""
+    value, unit = float(count), "B"
+    for larger in ("kB", "MB", "GB"):
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.0f} {unit}" if unit == "B" or value >= 10 else f"{value:.1f} {unit}"
+
+
+def _pieces(file: Path) -> Iterator[bytes]:
+    if str(file) == _DASH:
+        while piece := sys.stdin.buffer.read(_PIECE):
+            yield piece
+        return
+    try:
+        with file.open("rb") as stream:
+            while piece := stream.read(_PIECE):
+                yield piece
+    except OSError as error:
+        raise CommandFailed(f"{file}: {error.strerror or error}") from None
+
+
+def _whole(path: Path, fill: Any) -> None:
+    """Write a file by `fill`, which is handed its `write`; it gets its name, and replaces another, when it is whole."""
+    try:
+        handle, made = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    except OSError as error:
+        raise CommandFailed(f"{path}: {error.strerror or error}") from None
+    part = Path(made)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            fill(stream.write)
+            stream.flush()
+            os.fsync(stream.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        part.chmod(0o666 & ~mask)  # as of any file; a temporary one is for its owner only
+        part.replace(path)
+    except OSError as error:
+        raise CommandFailed(f"{path}: {error.strerror or error}") from None
+    finally:
+        with suppress(FileNotFoundError):
+            part.unlink()

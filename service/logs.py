@@ -1,0 +1,257 @@
+"""Log lines, as text or as JSON: how they look, and the thread that writes them.
+
+    a request is answered -> Entry   \\
+    a logger is told      -> record  -> a bounded queue -> thread: format, write -> stderr
+
+Whoever logs never waits, not even for a pipe that nobody reads: what finds the queue full is dropped, and counted.
+
+A line holds no feature, label or event id, and no text of an exception that is not made for readers, for it may quote a
+value: a traceback tells the kind of the exception and where it came from. Whatever a client chose itself (its request's
+id, the name in its path) is escaped, so that no line can be forged.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import threading
+import traceback
+from collections import deque
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from time import sleep
+from typing import BinaryIO, Literal
+
+import msgspec
+
+__all__ = ["Entry", "Format", "LineWriter", "configure", "current_request", "in_json", "in_text"]
+
+Format = Literal["text", "json"]
+
+_WAITING = 10_000  # lines that wait to be written
+_GATHER = 0.01  # seconds in which lines gather that are written together
+_LEAVE = 2.0  # seconds that a stop waits for the last lines: nobody may read them
+_PLAIN = re.compile(r"[A-Za-z0-9._:/{}@+-]+")  # shown without quotes
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {0x2028: "\\u2028", 0x2029: "\\u2029"}
+_LONGEST = 10_000  # characters of a message
+
+# The id of the request in whose course something is logged. Set where a fault of ours ends one, and no earlier: what a
+# request has begun in the background may go on for long, and would carry its id for good.
+current_request: ContextVar[str] = ContextVar("current_request", default="")
+
+
+class Entry(msgspec.Struct, omit_defaults=True):
+    """What a line tells of one request, or of a websocket at its end. What is not known is left out."""
+
+    time: float  # seconds since the epoch, of the end
+    level: int  # of `logging`
+    request_id: str
+    method: str
+    route: str  # the template: /v1/learners/{name}/update
+    status: int  # 499: the client went away before it was answered
+    seconds: float
+    client: str | None = None  # address
+    learner: str | None = None
+    group: str | None = None
+    bytes: int | None = None  # of the body that came
+    events: int | None = None
+    messages: int | None = None  # of a websocket: answered,
+    refused: int | None = None  # and of these with an error
+    code: str | None = None  # of the problem
+
+
+_LEVELS = {
+    logging.DEBUG: "debug",
+    logging.INFO: "info",
+    logging.WARNING: "warning",
+    logging.ERROR: "error",
+    logging.CRITICAL: "critical",
+}
+_FIELDS = ("learner", "group", "events", "messages", "refused", "bytes", "code", "client", "request_id")
+_LOGGER = "rarestream.requests"
+
+
+def in_json(entry: Entry) -> bytes:
+    """The line of a request as a JSON object."""
+    document = {
+        "time": _iso(entry.time),
+        "level": _LEVELS[entry.level],
+        "logger": _LOGGER,
+        "message": f"{entry.method} {entry.route} {entry.status}",
+        "request_id": entry.request_id,
+        "method": entry.method,
+        "route": entry.route,
+        "status": entry.status,
+        "milliseconds": round(entry.seconds * 1e3, 3),
+    }
+    for name in _FIELDS:
+        value = getattr(entry, name)
+        if value is not None:
+            document[name] = value
+    return _line(document)
+
+
+def in_text(entry: Entry) -> bytes:
+    """The line of a request for people."""
+    parts = [
+        f"{_iso(entry.time)} {_LEVELS[entry.level].upper():<7} {entry.method} {entry.route} {entry.status}",
+        f"{entry.seconds * 1e3:.3f}ms",
+    ]
+    parts += [f"{name}={_shown(value)}" for name in _FIELDS if (value := getattr(entry, name)) is not None]
+    return " ".join(parts).encode() + b"\n"
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text)
+
+
+def _line(document: dict[str, object]) -> bytes:
+    data = msgspec.json.encode(document)
+    # to some readers of lines U+2028 or U+0085 ends one: where anything is not ASCII, all of that is escaped
+    return (data if data.isascii() else json.dumps(document, separators=(",", ":")).encode()) + b"\n"
+
+
+class _Records(logging.Formatter):
+    """The lines of the standard library's loggers."""
+
+    def __init__(self, form: Format) -> None:
+        super().__init__()
+        self._form = form
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line; as text a traceback follows, indented."""
+        message = record.getMessage().strip()[:_LONGEST]
+        trace = "" if record.exc_info is None else _traced(record.exc_info[1])
+        level = record.levelname
+        request_id = current_request.get()
+        name = "uvicorn" if record.name == "uvicorn.error" else record.name  # which logs all that is no access by that
+        if self._form == "json":
+            document: dict[str, object] = {
+                "time": _iso(record.created),
+                "level": level.lower(),
+                "logger": name,
+                "message": message,
+            }
+            if request_id:
+                document["request_id"] = request_id
+            if trace:
+                document["exception"] = trace
+            return _line(document).decode()
+        own = f" request_id={_shown(request_id)}" if request_id else ""
+        line = f"{_iso(record.created)} {level:<7} {name}: {message.translate(_CONTROLS)}{own}\n"
+        return line + "".join(f"    {one.translate(_CONTROLS)}\n" for one in trace.splitlines())
+
+
+def _traced(error: BaseException | None, seen: frozenset[int] = frozenset()) -> str:
+    """Where an exception came from, and of what kind it and those behind it are: not what they say."""
+    if error is None or id(error) in seen:
+        return ""
+    seen |= {id(error)}
+    behind = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    before = _traced(behind, seen)
+    kind = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
+    parts = [f"{before}\n\nwhich led to:\n\n" if before else "", "Traceback (most recent call last):\n"]
+    parts += [*traceback.format_tb(error.__traceback__), f"{kind}: (its text is left out)"]
+    if isinstance(error, BaseExceptionGroup):
+        parts += [f"\n\nand of it:\n\n{_traced(one, seen)}" for one in error.exceptions]
+    return "".join(parts)
+
+
+class LineWriter:
+    """Writes lines in a thread of its own; `put` never waits."""
+
+    def __init__(self, stream: BinaryIO, form: Format) -> None:
+        """The thread begins with the first line."""
+        self.dropped = 0  # lines that found the queue full, or could not be written
+        self.written = 0
+        self._stream = stream
+        self._encode = in_json if form == "json" else in_text
+        self._waiting: deque[Entry | bytes] = deque()
+        self._wake = threading.Event()
+        self._awake = False
+        self._starting = threading.Lock()
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def put(self, line: Entry | bytes) -> None:
+        """Have a line written: one that is made by the thread, or one that is ready. From any thread."""
+        if len(self._waiting) >= _WAITING or self._closing:
+            self.dropped += 1
+            return
+        self._waiting.append(line)
+        if not self._awake:
+            self._awake = True
+            with self._starting:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name="log lines", daemon=True)
+                    self._thread.start()
+            self._wake.set()
+
+    def close(self) -> None:
+        """Write what waits, as far as that can be done in two seconds, and take no more."""
+        self._closing = True
+        self._wake.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_LEAVE)
+
+    def _run(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            if not self._closing:
+                sleep(_GATHER)
+            self._awake = False  # a line that comes from here on wakes it again
+            self._drain()
+            if self._closing and not self._waiting:
+                return
+
+    def _drain(self) -> None:
+        while self._waiting:
+            items = [self._waiting.popleft() for _ in range(min(len(self._waiting), 1000))]
+            try:
+                self._stream.write(b"".join([one if type(one) is bytes else self._encode(one) for one in items]))  # type: ignore[arg-type]
+                self._stream.flush()
+            except (OSError, ValueError):  # nobody reads any more; or the stream is closed
+                self.dropped += len(items)
+            else:
+                self.written += len(items)
+
+
+class _ToWriter(logging.Handler):
+    """Hands the lines of the standard library's loggers to the writer."""
+
+    def __init__(self, lines: LineWriter, form: Format) -> None:
+        super().__init__()
+        self._lines = lines
+        self.setFormatter(_Records(form))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Format here, where the arguments are what they were."""
+        self._lines.put(self.format(record).encode(errors="backslashreplace"))
+
+    def close(self) -> None:
+        """At the end of logging, or of the process."""
+        self._lines.close()
+        super().close()
+
+
+def configure(stream: BinaryIO, form: Format, level: str) -> LineWriter:
+    """Let every logger of this process write such lines to the stream, those of the service from `level` on.
+
+    Those of libraries tell warnings only: some would tell addresses and queries, which may hold secrets.
+    """
+    lines = LineWriter(stream, form)
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        root.removeHandler(handler)
+    root.addHandler(_ToWriter(lines, form))
+    root.setLevel(logging.WARNING)
+    logging.getLogger("rarestream").setLevel(level.upper())
+    logging.captureWarnings(True)
+    return lines

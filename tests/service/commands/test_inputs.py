@@ -1,0 +1,224 @@
+"""Events from arguments, files and standard input, whatever form they have."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+from service.commands.cells import Columns, Labels, Ranks
+from service.commands.failure import CommandFailed
+from service.commands.inputs import Inputs, chunks
+from service.commands.rows import ReadError
+
+NAMED: dict[str, Any] = {"name": "a", "config": {"features": {"kind": "named", "bits": 10}}}
+EVENT = {"id": "a", "features": {"amount": 1.5}, "label": 1}
+FLAT = {"amount": 1.5, "label": "1"}
+
+
+def read(
+    *given: str,
+    kind: Literal["update", "predict", "labels"] = "update",
+    columns: Columns | None = None,
+    format: str = "",
+    labels: Labels | Ranks | None = None,
+) -> list[dict[str, Any]]:
+    return list(Inputs(given, kind, NAMED, columns or Columns(), format, labels or Labels()).events())
+
+
+def stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))  # type: ignore[arg-type]
+
+
+JSON = {
+    "an event": '{"id": "a", "features": {"amount": 1.5}, "label": 1}',
+    "a list": '[{"id": "a", "features": {"amount": 1.5}, "label": 1}]',
+    "a body": '{"events": [{"id": "a", "features": {"amount": 1.5}, "label": 1}]}',
+    "many lines": '[\n  {"id": "a", "features": {"amount": 1.5},\n  "label": 1}\n]\n',
+    "blank lines": '\n\n{"id": "a", "features": {"amount": 1.5}, "label": 1}\n\n',
+}
+
+
+@pytest.mark.parametrize("form", JSON)
+def test_json_of_every_form(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = JSON[form]
+    assert read(text) == [EVENT]
+    for name, data in [
+        ("a.json", text.encode()),
+        ("b.jsonl", text.encode()),
+        ("c.json.gz", gzip.compress(text.encode())),
+    ]:
+        (tmp_path / name).write_bytes(data)
+        assert read(str(tmp_path / name)) == [EVENT]
+    stdin(monkeypatch, text.encode())
+    assert read("-") == [EVENT]
+    stdin(monkeypatch, text.encode())
+    assert read() == [EVENT]
+
+
+def test_flat_objects_are_their_features() -> None:
+    assert read('{"amount": 1.5, "label": "1"}') == [{"features": {"amount": 1.5}, "label": 1}]
+    columns = Columns("fraud", ("yes",), (), ("note",), "tx", "at", "w")
+    row = '{"amount": 1, "fraud": "yes", "note": "x", "tx": 7, "at": 5, "w": 2}'
+    found = {"features": {"amount": 1}, "label": 1, "id": "7", "time": 5.0, "weight": 2.0}
+    assert read(row, columns=columns, labels=Labels(("yes",))) == [found]
+    found = {"features": {"amount": 1}, "id": "7", "time": 5.0}
+    assert read(row, kind="predict", columns=columns) == [found]
+
+
+def test_what_is_scored_carries_no_label() -> None:
+    assert read(JSON["an event"], kind="predict") == [{"id": "a", "features": {"amount": 1.5}}]
+
+
+def test_a_late_label_among_updates() -> None:
+    assert read('{"id": "a", "label": 1}') == [{"id": "a", "label": 1}]
+
+
+CSV = "tx,amount,country,label\nr-1,3,DE,0\nr-2,4.5,,1\n"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_csv_as_replay_reads_it(packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = gzip.compress(CSV.encode()) if packed else CSV.encode()
+    path = tmp_path / ("a.csv.gz" if packed else "a.csv")
+    path.write_bytes(data)
+    columns = Columns(id="tx")
+    found = [
+        {"features": {"amount": 3.0, "country": "DE"}, "label": 0, "id": "r-1"},
+        {"features": {"amount": 4.5, "country": None}, "label": 1, "id": "r-2"},
+    ]
+    assert read(str(path), columns=columns) == found
+    stdin(monkeypatch, data)
+    assert read("-", columns=columns, format="csv") == found
+    bare = [{name: value for name, value in one.items() if name != "label"} for one in found]
+    assert read(str(path), kind="predict", columns=columns) == bare
+    without = "".join(line.rpartition(",")[0] + "\n" for line in CSV.splitlines())  # predict needs no label
+    stdin(monkeypatch, without.encode())
+    assert read(kind="predict", columns=columns) == bare
+
+
+def test_a_file_with_a_label_of_another_name(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("amount,fraud\n1,no\n2,yes\n")
+    with pytest.raises(ReadError, match="there is no column 'label'"):
+        read(str(tmp_path / "a.csv"))
+    assert [one["label"] for one in read(str(tmp_path / "a.csv"), columns=Columns("fraud"))] == [0, 1]
+
+
+def test_files_of_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez(tmp_path / "a.npz", X=np.array([[1.0, 2.0]]), y=np.array([1]))
+    monkeypatch.setitem(NAMED, "config", {"features": {"kind": "dense", "dim": 2}})
+    assert read(str(tmp_path / "a.npz")) == [{"x": [1.0, 2.0], "label": 1}]
+    assert read(str(tmp_path / "a.npz"), kind="predict") == [{"x": [1.0, 2.0]}]
+    stdin(monkeypatch, (tmp_path / "a.npz").read_bytes())
+    with pytest.raises(ReadError, match="read from files only"):
+        read(format="npz")
+    (tmp_path / "a.libsvm").write_text("1 2:5\n")
+    monkeypatch.setitem(NAMED, "config", {"features": {"kind": "sparse", "dim": 3}})
+    assert read(str(tmp_path / "a.libsvm")) == [{"indices": [1], "values": [5.0], "label": 1}]
+    stdin(monkeypatch, (tmp_path / "a.libsvm").read_bytes())
+    assert read(kind="predict", format="libsvm") == [{"indices": [1], "values": [5.0]}]
+    with pytest.raises(ReadError, match="labels are read from JSON, CSV and TSV, not from libsvm"):
+        read(str(tmp_path / "a.libsvm"), kind="labels")
+
+
+LABELS = [{"id": "a", "label": 1}, {"id": "b", "label": 0}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["id,label\na,1\nb,0\n", "a,1\nb,0\n", "label,id\n1,a\n0,b\n", "a,true\n\nb,false\n", "ID, Label\na,1\nb,0\n"],
+)
+def test_labels_as_csv(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    assert read(str(tmp_path / "a.csv"), kind="labels") == LABELS
+    stdin(monkeypatch, text.encode())
+    assert read(kind="labels") == LABELS
+
+
+def test_labels_with_times_and_as_arguments() -> None:
+    assert read("a=1", "x=y=0", kind="labels") == [{"id": "a", "label": 1}, {"id": "x=y", "label": 0}]
+    assert read('{"id": "a", "label": 1}', kind="labels") == [{"id": "a", "label": 1}]
+
+
+def test_labels_with_times_and_ranks(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("a\thigh\t1970-01-01T00:01:00\nb\tlow\t\n")
+    found = [{"id": "a", "label": 2, "time": 60.0}, {"id": "b", "label": 1}]
+    assert read(str(tmp_path / "a.tsv"), kind="labels", labels=Ranks(("low", "high"))) == found
+
+
+BAD = {
+    "[1]": "event 0: expected an event, a JSON object, not 1",
+    "{": "the argument: not JSON",
+    '{"amount": 1}': "there is no 'label'; the row has amount",
+    '{"amount": 1, "label": "maybe"}': "the labels seen are 'maybe'",
+    "nowhere.csv": "nowhere.csv: No such file",
+    "nowhere": "No such file",
+}
+
+
+@pytest.mark.parametrize("given", BAD)
+def test_what_cannot_be_read_says_why(given: str) -> None:
+    with pytest.raises(ReadError, match=BAD[given].replace("[", r"\[")):
+        read(given)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a,1\nb\n", "line 2: has 1 cells; expected id,label"),
+        ("a,1\nb,perhaps\n", "line 2: the labels seen are"),
+        ("a,1\n,0\n", "line 2: has no id"),
+        ("a,1,yesterday\n", "line 1: 'yesterday' is neither seconds"),
+        ('a,1\n"b,0\n', "line 2"),
+    ],
+)
+def test_labels_that_cannot_be_read(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(ReadError, match=said):
+        read(str(tmp_path / "a.csv"), kind="labels")
+
+
+def test_lines_that_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(JSON["an event"] + "\n{\n")
+    with pytest.raises(ReadError, match="line 2: not JSON"):
+        read(str(path))
+    path.write_bytes(JSON["an event"].encode() + b"\n\xff\xfe\n")
+    with pytest.raises(ReadError, match="not UTF-8"):
+        read(str(path))
+    path.write_bytes(gzip.compress(JSON["an event"].encode())[:-4])
+    with pytest.raises(ReadError, match=r"a\.jsonl: "):
+        read(str(path))
+    path.write_text("")
+    with pytest.raises(ReadError, match="there are no events"):
+        read(str(path))
+
+
+def test_standard_input_once_and_not_from_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CommandFailed, match="once only"):
+        read("-", "-")
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    with pytest.raises(CommandFailed, match="no events: give them as JSON"):
+        read()
+    stdin(monkeypatch, gzip.compress(b"x"))
+    with pytest.raises(ReadError, match="gzipped: say by --format"):
+        read()
+
+
+def test_chunks_are_bounded_and_know_whether_they_may_be_repeated() -> None:
+    events = [{"id": str(k)} for k in range(5)] + [{"x": [1]}]
+    found = list(chunks(iter(events), 2))
+    assert [(one.first, one.count, one.identified) for one in found] == [(0, 2, True), (2, 2, True), (4, 2, False)]
+    assert found[0].body == b'{"events":[{"id":"0"},{"id":"1"}]}'
+    large = list(chunks(({"id": "x" * 2_000_000} for _ in range(5)), 1000))
+    assert [one.count for one in large] == [3, 2]

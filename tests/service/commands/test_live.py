@@ -1,0 +1,145 @@
+"""Server-sent events as they are read, curves in text, and a watch that outlives its service."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from service.commands import watching
+from service.commands.api import ApiError
+from service.commands.failure import CommandFailed, ExitStatus
+from service.commands.live import events, sparkline
+from service.commands.watching import Watched, follow
+
+WINDOW = {
+    "size": 100,
+    "auc": 0.9,
+    "auc_interval": [0.8, 0.95],
+    "f1": 0.5,
+    "precision": 0.4,
+    "recall": 0.6,
+    "alert_rate": None,
+}
+
+
+def figures(count: int, **window: Any) -> dict[str, Any]:
+    return {
+        "events": count,
+        "class_counts": {"negative": count - 1, "positive": 1},
+        "served": {"events": 3 * count, "labelled": count},
+        "threshold": 0.25,
+        "window": {**WINDOW, **window},
+    }
+
+
+class Service:
+    """Answers as the service does; each stream gives its lines, or fails."""
+
+    def __init__(self, *streams: list[str] | ApiError) -> None:
+        self.streams = list(streams)
+        self.asked: list[str | None] = []
+
+    def learner(self, name: str) -> Mapping[str, Any]:
+        return {"name": name, "ready": True, "not_ready": None, "config": {"algorithm": "cbr"}}
+
+    def metrics(self, _: str) -> Mapping[str, Any]:
+        return figures(10)
+
+    def alarms(self, _: str) -> Mapping[str, Any]:
+        return {"alarms": []}
+
+    def history(self, _: str) -> Mapping[str, Any]:
+        return {"points": [{"auc": 0.5}, {"auc": None}, {"auc": 0.75}]}
+
+    @contextmanager
+    def stream(self, _: str, last: str | None = None) -> Iterator[Iterator[str]]:
+        self.asked.append(last)
+        found = self.streams.pop(0)
+        if isinstance(found, ApiError):
+            raise found
+        yield iter(found)
+
+
+def test_events_of_a_stream() -> None:
+    lines = [
+        ": still here",
+        "",
+        "id: 1.2.3",
+        "event: point",
+        'data: {"auc":',
+        "data: 0.5}",
+        "",
+        "event: cut",
+        "data: {}",
+    ]
+    found = list(events(lines))
+    assert [tuple(one) for one in found] == [("point", {"auc": 0.5}, "1.2.3")]
+
+
+@pytest.mark.parametrize(
+    ("values", "width", "line"),
+    [
+        ([], 5, ""),
+        ([None, None], 5, ""),
+        ([1.0], 5, "▅"),
+        ([0.5, 0.5], 5, "▅▅"),
+        ([0.0, 1.0, None, 0.5], 5, "▁█ ▅"),
+        ([0.0, 0.0, 1.0, 1.0], 2, "▁█"),
+    ],
+)
+def test_curves(values: list[float | None], width: int, line: str) -> None:
+    assert sparkline(values, width) == line
+    assert sparkline(values, width, plain=True).isascii()
+    assert len(sparkline(values, width, plain=True)) == len(line)
+
+
+def test_a_stream_that_breaks_is_opened_again_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(watching.time, "sleep", pauses.append)
+    first = ["id: 0.1.0", "event: point", 'data: {"auc": 0.8}', ""]
+    last = ["event: gone", 'data: {"detail": "a was deleted"}', ""]
+    away = ApiError("cannot reach it")
+    service = Service(first, away, away, last)
+    told: list[str] = []
+    watched = Watched(service, "a")  # type: ignore[arg-type]
+    with pytest.raises(CommandFailed, match="a was deleted") as error:
+        follow(service, watched, lambda kind, _: told.append(kind))  # type: ignore[arg-type]
+    assert error.value.exit_status == ExitStatus.NOT_FOUND
+    assert service.asked == [None, "0.1.0", "0.1.0", "0.1.0"]
+    assert told == ["point", "trouble", "trouble", "trouble"]
+    assert pauses == [0.5, 1.0, 2.0]
+
+
+def test_a_refusal_ends_a_watch() -> None:
+    service = Service(ApiError("no", 401, code="unauthorized"))
+    with pytest.raises(ApiError) as error:
+        follow(service, Watched(service, "a"), lambda *_: None)  # type: ignore[arg-type]
+    assert error.value.exit_status == ExitStatus.REFUSED
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_a_frame_fits_its_terminal(width: int) -> None:
+    watched = Watched(Service(), "a", clock=iter(range(1000)).__next__)  # type: ignore[arg-type]
+    watched.take("figures", figures(50, auc=0.875))
+    watched.take("alarm", {"kind": "auc", "events": 40, "before": 0.9, "after": 0.7})
+    console = Console(width=width, record=True, force_terminal=True, file=io.StringIO())
+    console.print(watched.frame())
+    text = console.export_text()
+    assert max(map(len, text.splitlines())) == width
+    assert "0.8750" in text
+    if width > 40:
+        assert "100 scored without" in text
+        assert "0.5000 to 0.7500" in text
+        assert "the AUC fell from 0.9000 to 0.7000" in text
+
+
+def test_a_roll_back_begins_a_new_curve() -> None:
+    watched = Watched(Service(), "a")  # type: ignore[arg-type]
+    watched.take("reset", {})
+    watched.take("point", {"auc": 0.3})
+    assert list(watched._curve) == [0.3]

@@ -1,0 +1,75 @@
+"""The command line in a terminal of its own, of so many columns, as its user sees it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import struct
+import sys
+import termios
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+__all__ = ["Shown", "in_terminal"]
+
+_PATIENCE = 60.0  # seconds
+
+
+class Shown(NamedTuple):
+    """What came of it."""
+
+    raw: str
+    status: int
+
+    @property
+    def text(self) -> str:
+        """Without escape codes."""
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.raw).replace("\r", "")
+
+    @property
+    def escapes(self) -> bool:
+        """Whether there were any."""
+        return "\x1b[" in self.raw
+
+
+def in_terminal(
+    *arguments: str,
+    columns: int = 80,
+    answer: tuple[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Shown:
+    """Run the command line to its end. `answer`: what is waited for, and what is typed then."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
+    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+    code = (
+        "import os, fcntl, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+        "os.execv(sys.executable, [sys.executable, '-m', 'service', *sys.argv[1:]])"
+    )
+    command = [sys.executable, "-c", code, *arguments]
+    actions = [(os.POSIX_SPAWN_DUP2, theirs, number) for number in range(3)]
+    variables = {**kept, "TERM": "xterm-256color", **(environment or {})}
+    child = os.posix_spawn(sys.executable, command, variables, file_actions=actions)
+    os.close(theirs)
+    raw, until = b"", time.monotonic() + _PATIENCE
+    while time.monotonic() < until:
+        if not select.select([ours], [], [], 0.1)[0]:
+            continue
+        try:
+            data = os.read(ours, 65536)
+        except OSError:  # the other end is closed: Linux says so by an error
+            break
+        raw += data
+        if answer is not None and answer[0] in raw.decode(errors="replace"):
+            os.write(ours, answer[1].encode())
+            answer = None
+        if not data:
+            break
+    else:
+        os.kill(child, 9)
+    os.close(ours)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return Shown(raw.decode(), status)
