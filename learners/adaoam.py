@@ -25,15 +25,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.algorithm import Linear, Traits
+from learners.algorithm import Cost, Linear, Traits
 from learners.arrays import Counts, Cube, Matrix, Rows, Vector, dot
 from learners.class_moments import absorb, gradient
 from learners.jit import kernel
+from learners.lanes import within
 from learners.parameters import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "init", "learn", "weights"]
 
-TRAITS = Traits(sparse=False, max_dim=2048)  # two covariances: 64 MiB
+TRAITS = Traits(
+    sparse=False,
+    max_dim=2048,  # two covariances: 64 MiB
+    cost=Cost("O(dim^2) per event", lambda _, size: 60 + 0.25 * size.dim**2),
+    halved=("w", "h", "gamma"),
+)
 
 
 @dataclass(frozen=True)
@@ -94,10 +100,11 @@ def _learn(state, X, y, weight, eta, lam, delta, scores):  # type: ignore[no-unt
         gradient(x, y[t], w, lam, means[1 - own], gamma[1 - own], z, g)
         for j in range(dim):
             gj = weight[t] * g[j]
-            h[j] += gj * gj
-            w[j] -= eta * gj / (delta + math.sqrt(h[j]))
+            hj = h[j] + gj * gj
+            h[j] = within(h, hj)
+            w[j] = within(w, w[j] - eta * gj / (delta + math.sqrt(hj)))
         norm = lam * dot(w, w)
         if norm > 1.0:
             back = 1.0 / math.sqrt(norm)
             for j in range(dim):
-                w[j] *= back
+                w[j] = within(w, np.float64(w[j]) * back)

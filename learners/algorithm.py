@@ -8,7 +8,8 @@ that saving, hashing and comparing it is one generic function for all algorithms
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -22,15 +23,36 @@ from learners.ranges import Issues
 __all__ = [
     "Algorithm",
     "Batch",
+    "Cost",
     "Linear",
     "Online",
     "Ordinal",
     "Ranked",
+    "Size",
     "Traits",
     "dense_scores",
     "grown",
     "linear_scores",
 ]
+
+
+class Size(NamedTuple):
+    """How large events are, as an algorithm takes them, and its state."""
+
+    dim: int  # columns of the state
+    values: float  # numbers of an event: its columns, or its non-zeros
+    sparse: bool
+
+    def each(self, dense: float, sparse: float) -> float:
+        """What the numbers of an event cost at so much for each in dense and in sparse rows."""
+        return self.values * (sparse if self.sparse else dense)
+
+
+class Cost(NamedTuple):
+    """What it takes to learn an event; of a batch algorithm, between its fits."""
+
+    order: str  # its order of growth, "O(dim^2)", in what `Params` and the features say
+    nanoseconds: Callable[[Any, Size], float]  # by (params, size): on one core of a server, within a factor of three
 
 
 class Traits(NamedTuple):
@@ -41,6 +63,8 @@ class Traits(NamedTuple):
     max_dim: int = 2**24  # the largest dimension that it can be created with (memory and time of its state)
     posterior: bool = False  # the score is a log-odds: sigmoid(score) is a probability already
     ordinal: bool = False  # labels are the ranks 1 to `params.ranks` instead of -1 and +1
+    cost: Cost = Cost("not stated", lambda _params, _size: math.inf)
+    halved: tuple[str, ...] = ()  # arrays of the state that precision "float32" holds in half the memory
     defaults: Mapping[str, Mapping[str, Any]] = MappingProxyType({})  # of a learner's other parts, where not the usual
 
 
@@ -76,7 +100,11 @@ class Algorithm(Protocol):
     State: type[Any]
 
     def init(self, params: Any, dim: int, seed: int) -> Any:
-        """The state before any event. Its arrays depend on nothing but the arguments."""
+        """The state before any event. Its arrays depend on nothing but the arguments.
+
+        All numbers are float64. A learner may hold what `TRAITS.halved` names as float32 instead, and hand that to
+        `grow`, `weights` and `learn`: see `learners.precision`.
+        """
         ...
 
     def grow(self, params: Any, state: Any, dim: int) -> Any:
@@ -134,7 +162,7 @@ class Ordinal(Algorithm, Protocol):
 
 def grown(array: Vector, dim: int, fill: float = 0.0) -> Vector:
     """`array` (..., k) with its last axis extended to `dim` by `fill`."""
-    out = np.full((*array.shape[:-1], dim), fill)
+    out = np.full((*array.shape[:-1], dim), fill, array.dtype)
     out[..., : array.shape[-1]] = array
     return out
 

@@ -53,6 +53,7 @@ def describe(name: str) -> dict[str, Any]:
         "dense": traits.dense,
         "sparse": traits.sparse,
         "max_columns": traits.max_dim,
+        "cost": traits.cost.order,
         "posterior": traits.posterior,
         "ordinal": traits.ordinal,
         "batch": hasattr(module, "fit"),

@@ -21,6 +21,11 @@ only downdates would need passes, of several pairs at once; but each pair that m
 Measured, that loses at a capacity of 50, and gains up to a third at 10 from some 120 columns on: so this is the only
 form, for all shapes. O(dim^2 + capacity * dim) memory.
 
+Held as float32, Sigma does not only shrink: each downdate rounds its entries, by up to 2^-24 of sqrt(Sigma_ii Sigma_jj)
+each, which may raise b.Sigma b by up to 2^-24 trace(Sigma) b.b. So there each downdate raises every bound by four times
+that, and a row that is stored starts from a bound raised likewise for its own rounding. Bounds thus stay bounds, and
+the skip is kept: a bound that has become loose only costs the pass that brings it up to date.
+
 References
 ----------
 Khalid, Ray, Chitsaz. Confidence-Weighted Bipartite Ranking. ADMA 2016, Algorithm 3, eq. (5), (8)-(10).
@@ -38,21 +43,30 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from learners import symmetric
-from learners.algorithm import Linear, Traits
+from learners.algorithm import Cost, Linear, Traits
 from learners.arrays import Counts, Cube, Matrix, Rows, Vector, Words, dot
 from learners.buffers import filled, slot
 from learners.confidence import coefficients, normal_quantile
 from learners.jit import kernel
-from learners.lanes import aligned, load, pad, padded, row, spread, store, total, unpad
+from learners.lanes import aligned, aligned_like, load, pad, padded, row, spread, store, total, unpad
 from learners.parameters import Parameters, param
 from learners.ranges import Issues, outside
 from learners.symmetric import downdate, downdate_and_multiply, multiply
 
 __all__ = ["TRAITS", "Params", "State", "init", "learn", "problems", "weights"]
 
-TRAITS = Traits(sparse=False, max_dim=4096)
+TRAITS = Traits(
+    sparse=False,
+    max_dim=4096,
+    cost=Cost(
+        "O(dim^2) per event and for each pair that moves, and O(capacity * dim) per event",
+        lambda params, size: 100 + params.capacity * (5 + 0.1 * size.dim) + 0.15 * size.dim**2,
+    ),
+    halved=("mu", "packed", "buffer"),
+)
 
 _ROUNDING = 2.0**-50  # by which a bound is raised, times its terms' size and number
+_SINGLE_ROUNDING = 2.0**-22  # likewise where Sigma is float32: four times what rounding to nearest may be off
 
 
 @dataclass(frozen=True)
@@ -124,8 +138,11 @@ def _learn(state, X, y, weight, C, phi, fifo, scores):  # type: ignore[no-untype
     dim = mean.shape[0]
     width = packed.shape[0]
     capacity = buffer.shape[1]
-    mu, x, s, z, u, g = aligned(width), aligned(width), aligned(width), aligned(width), aligned(width), aligned(width)
-    variances = aligned(width)  # Sigma's diagonal, with what is pending taken off already
+    x, s, z, u, g = aligned(width), aligned(width), aligned(width), aligned(width), aligned(width)
+    mu = aligned_like(mean, width)
+    variances = aligned_like(packed, width)  # Sigma's diagonal, with what is pending taken off already
+    single = packed.itemsize == 4
+    squares = _squares(buffer, seen, capacity if single else 0)
     pad(mean, dim, mu)
     for i in range(width):
         variances[i] = packed[i, i] if i < dim else 1.0
@@ -140,7 +157,9 @@ def _learn(state, X, y, weight, C, phi, fifo, scores):  # type: ignore[no-untype
         others = filled(seen[1 - own], capacity) if cap > 0.0 else 0
         xx = dot(x, x)
         xs = xx
-        if others > 0:
+        slack = 0.0  # by how much at most b.Sigma b has risen since the event began, for b.b = 1
+        each = _SINGLE_ROUNDING * _trace(variances, dim) if single else 0.0  # by which one downdate raises it
+        if others > 0 or single:  # rounded, Sigma need not be at most I, and x.Sigma x at most x.x
             if pending:
                 downdate_and_multiply(packed, dim, g, x, s)
                 pending = False
@@ -150,7 +169,7 @@ def _learn(state, X, y, weight, C, phi, fifo, scores):  # type: ignore[no-untype
         for k in range(others):
             m, zs, zz = _compare(x, row(buffer, 1 - own, k), mu, s, z)
             m *= y[t]
-            noise = rounding * (xx + zz)
+            noise = (rounding + 4.0 * slack) * (xx + zz)  # z.z, x.x, b.b and twice x.z are each at most twice the sum
             if m > 0.0 and m >= phi * math.sqrt(max(2.0 * zs - xs + bounds[1 - own, k] + noise, 0.0)):
                 continue
             if pending:
@@ -175,6 +194,7 @@ def _learn(state, X, y, weight, C, phi, fifo, scores):  # type: ignore[no-untype
             if failing:
                 continue
             pending = True
+            slack += each
             xg = root * xu
             xs -= xg * xg
             move, along = spread(alpha * y[t]), spread(xg)
@@ -183,13 +203,48 @@ def _learn(state, X, y, weight, C, phi, fifo, scores):  # type: ignore[no-untype
                 store(mu, j, load(mu, j) + move * load(u, j))
                 store(s, j, load(s, j) - along * gj)
                 store(variances, j, load(variances, j) - gj * gj)
+        if slack > 0.0:
+            for c in range(2):
+                for k in range(capacity):
+                    bounds[c, k] += slack * squares[c, k]
         kept = slot(seen[own], capacity, fifo, rng)
         if kept >= 0:
-            bounds[own, kept] = max(xs, 0.0) + rounding * xx
-            pad(x, width, row(buffer, own, kept))
+            b = row(buffer, own, kept)
+            pad(x, width, b)
+            bounds[own, kept] = max(xs, 0.0) + (rounding + 4.0 * slack + each) * xx  # b is not x to the last bit
+            if single:
+                squares[own, kept] = _square(b, width)
     if pending:
         downdate(packed, dim, g)
     unpad(mu, dim, mean)
+
+
+@kernel
+def _trace(variances, dim):  # type: ignore[no-untyped-def]
+    """The sum of the diagonal: at least |Sigma|."""
+    trace = 0.0
+    for i in range(dim):
+        trace += np.float64(variances[i])
+    return trace
+
+
+@kernel
+def _square(b, width):  # type: ignore[no-untyped-def]
+    """b.b of a stored example, which is a `row`."""
+    lanes = spread(0.0)
+    for j in range(0, width, 8):
+        lanes = lanes + load(b, j) * load(b, j)
+    return total(lanes)
+
+
+@kernel
+def _squares(buffer, seen, capacity):  # type: ignore[no-untyped-def]
+    """b.b of each stored example, (2, capacity); 0 where a slot is free."""
+    squares = np.zeros((2, capacity))
+    for c in range(2):
+        for k in range(filled(seen[c], capacity)):
+            squares[c, k] = _square(row(buffer, c, k), buffer.shape[2])
+    return squares
 
 
 @kernel

@@ -28,12 +28,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners import sparse_buffers
-from learners.algorithm import Linear, Traits, grown
+from learners.algorithm import Cost, Linear, Traits, grown
 from learners.arrays import Counts, Cube, Rows, Sparse, Vector, Words, dot
 from learners.buffers import filled, slot
 from learners.confidence import coefficients, normal_quantile
 from learners.jit import kernel
-from learners.lanes import aligned, larger, load, load_first, pad, padded, row, spread, store, total, unpad
+from learners.lanes import (
+    aligned,
+    aligned_like,
+    larger,
+    load,
+    load_first,
+    pad,
+    padded,
+    row,
+    spread,
+    store,
+    total,
+    unpad,
+    within,
+)
 from learners.parameters import Parameters, param
 from learners.ranges import Issues
 from learners.sparse_buffers import for_dense, for_sparse, subtract
@@ -41,7 +55,10 @@ from learners.sparse_buffers import store as store_row
 
 __all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "problems", "weights"]
 
-TRAITS = Traits()
+TRAITS = Traits(
+    cost=Cost("O(capacity * values) per event", lambda params, size: 60 + params.capacity * (4 + size.each(0.13, 13))),
+    halved=("mu", "G", "values"),
+)
 
 _COVARIANCE, _EXACT, _PAPER = 0, 1, 2
 _MODES = {"covariance": _COVARIANCE, "exact": _EXACT, "paper": _PAPER}
@@ -127,14 +144,14 @@ def _learn_dense(state, X, y, weight, C, phi, fifo, mode, scores):  # type: igno
     capacity = values.shape[1]
     rest, width = dim % 8, padded(dim)
     whole = dim - rest
-    mu, G, x, z = aligned(width), aligned(width), aligned(width), aligned(width)
-    inverses = aligned(width if mode == _PAPER else 0)
+    mu, G, x, z = aligned_like(mean, width), aligned_like(diagonal, width), aligned(width), aligned(width)
+    inverses = aligned_like(diagonal, width if mode == _PAPER else 0)
     pad(mean, dim, mu)
     pad(diagonal, dim, G)
     for i in range(dim, width):
         G[i] = 1.0
     for i in range(inverses.shape[0]):
-        inverses[i] = 1.0 / (G[i] + C)
+        inverses[i] = 1.0 / (np.float64(G[i]) + C)
     variances = inverses if mode == _PAPER else G  # what v weighs z^2 with
     zero, one, prior = spread(0.0), spread(1.0), spread(C)
     for t in range(X.shape[0]):
@@ -217,7 +234,7 @@ def _learn_sparse(state, data, indices, indptr, y, weight, C, phi, fifo, mode, s
             v = m = 0.0
             for i in range(n):
                 j = at[i]
-                v += z[i] * (z[i] / (G[j] + C) if mode == _PAPER else z[i] * G[j])
+                v += z[i] * (z[i] / (np.float64(G[j]) + C) if mode == _PAPER else z[i] * G[j])
                 m += mu[j] * z[i]
             m *= y[t]
             if v <= 0.0:
@@ -228,13 +245,14 @@ def _learn_sparse(state, data, indices, indptr, y, weight, C, phi, fifo, mode, s
             move = alpha * y[t]
             for i in range(n):
                 j = at[i]
-                u = z[i] * G[j]
+                Gj = np.float64(G[j])
+                u = z[i] * Gj
                 if mode == _COVARIANCE:
-                    mu[j] += move * u
-                    G[j] = max(G[j] - (beta * u) * u, 0.0)
+                    mu[j] = within(mu, mu[j] + move * u)
+                    G[j] = within(G, max(Gj - (beta * u) * u, 0.0))
                 elif mode == _EXACT:
-                    mu[j] += move * u
-                    G[j] /= 1.0 + growth * (z[i] * u)
+                    mu[j] = within(mu, mu[j] + move * u)
+                    G[j] = within(G, Gj / (1.0 + growth * (z[i] * u)))
                 else:
-                    mu[j] += move * (z[i] / G[j])
-                    G[j] += beta * (z[i] * z[i])
+                    mu[j] = within(mu, mu[j] + move * (z[i] / Gj))
+                    G[j] = within(G, Gj + beta * (z[i] * z[i]))

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from learners.arrays import dot
 from learners.jit import kernel
+from learners.lanes import within
 
 __all__ = ["absorb", "descend_in_ball", "gradient"]
 
@@ -32,7 +35,7 @@ def absorb(x, n, mean, gamma, delta):  # type: ignore[no-untyped-def]
     for i in range(dim):
         di = delta[i]
         for j in range(dim):
-            gamma[i, j] = keep * gamma[i, j] + (share * keep) * (di * delta[j])
+            gamma[i, j] = within(gamma, keep * np.float64(gamma[i, j]) + (share * keep) * (di * delta[j]))
 
 
 @kernel
@@ -44,10 +47,10 @@ def gradient(x, y, w, lam, mean, gamma, z, g):  # type: ignore[no-untyped-def]
     dim = x.shape[0]
     for j in range(dim):
         z[j] = x[j] - mean[j]
-        g[j] = lam * w[j]
+        g[j] = lam * np.float64(w[j])
     bound = lam + dot(z, z)
     for i in range(dim):
-        wi = w[i]
+        wi = np.float64(w[i])
         bound += gamma[i, i]
         for j in range(dim):
             g[j] += wi * gamma[i, j]
@@ -67,9 +70,9 @@ def descend_in_ball(w, g, step, bound, lam):  # type: ignore[no-untyped-def]
     if step * bound > 2.0:
         step = 2.0 / bound
     for j in range(w.shape[0]):
-        w[j] -= step * g[j]
+        w[j] = within(w, w[j] - step * g[j])
     norm = lam * dot(w, w)
     if norm > 1.0:
         back = 1.0 / math.sqrt(norm)
         for j in range(w.shape[0]):
-            w[j] *= back
+            w[j] = within(w, np.float64(w[j]) * back)

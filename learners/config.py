@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from learners.labels import Labels
 from learners.late import LateLabels
 from learners.named import Named, Table
 from learners.parameters import Parameters, Problem, Refused, param, pointer, show
+from learners.precision import Precision
 
 __all__ = ["CHANGEABLE", "KINDS", "MAX_BUFFERED", "MAX_PLANES", "MAX_RETAINED", "Config", "Whole", "features_of"]
 
@@ -58,11 +59,17 @@ class Config:
     refit_every: int | None  # labelled events between fits of a batch algorithm; None: the algorithm learns online
     refit_window: int | None  # events retained for them
     seed: int
+    precision: Precision  # of the large arrays of the state
 
     @property
     def batch(self) -> bool:
         """Whether the algorithm is fitted now and then, instead of learning from each event."""
         return self.refit_every is not None
+
+    @property
+    def read_as(self) -> Precision:
+        """What features are rounded to as they are read: see `learners.precision`."""
+        return self.precision if self.batch or self.embedding.kind != "none" else "float64"
 
     @property
     def labels(self) -> Labels:
@@ -267,6 +274,9 @@ class Whole(Parameters):
         None, "batch algorithms: events retained for fits; null: 20,000, or what fits", least=2, most=1_000_000
     )
     seed: int = param(0, "of the random choices", least=0, most=2**53)
+    precision: Literal["float64", "float32"] = param(
+        "float64", "of weights, covariances, stored examples and retained events; float32: half the memory"
+    )
 
 
 _PARTS: dict[str, type[Parameters]] = {

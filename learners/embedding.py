@@ -31,12 +31,14 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from learners.arrays import Matrix, Vector, exp
+from learners.arrays import Matrix, Sparse, Vector, exp
 from learners.jit import kernel
 from learners.parameters import Parameters, param
+from learners.precision import Precision, nearest, stored
 
-__all__ = ["Embedding", "EmbeddingState", "columns", "fit", "init", "look", "shapes"]
+__all__ = ["HALVED", "Embedding", "EmbeddingState", "columns", "fit", "init", "look", "shapes"]
 
+HALVED = ("landmarks", "projection", "frequencies")  # held in the learner's precision
 
 _GRID = 2.0**13  # k-means works on squares: next to 10^5 rows, one of them far off, they resolve about 1e-10
 _ROUNDS = 100  # of k-means, at most
@@ -76,21 +78,23 @@ class EmbeddingState(NamedTuple):
     phases: Vector  # fourier: (m,)
 
 
-def init(settings: Embedding) -> EmbeddingState:  # noqa: ARG001
+def init(settings: Embedding, precision: Precision = "float64") -> EmbeddingState:  # noqa: ARG001
     """Not fitted yet: an embedding into no columns."""
     nothing, empty = np.zeros(0), np.zeros((0, 0))
-    return EmbeddingState(width=nothing, landmarks=empty, projection=empty, frequencies=empty, phases=nothing)
+    state = EmbeddingState(width=nothing, landmarks=empty, projection=empty, frequencies=empty, phases=nothing)
+    return stored(precision, state, HALVED)
 
 
-def fit(settings: Embedding, rows: Matrix, seed: int) -> EmbeddingState:
+def fit(settings: Embedding, rows: Matrix, seed: int, precision: Precision = "float64") -> EmbeddingState:
     """The embedding for data such as `rows` (n, d), finite and at most 1e30 in size; they stay as they are.
 
-    Repeats to the bit on one machine for one `seed` (0 or more). Shares nothing with a learner, so it may run in
-    a thread of its own. O(n m d) per round of k-means, O(m^3) for the eigenvectors. ValueError without a row.
+    In precision "float32" the projection is that of the landmarks as they are held. Repeats to the bit on one machine
+    for one `seed` (0 or more). Shares nothing with a learner, so it may run in a thread of its own. O(n m d) per round
+    of k-means, O(m^3) for the eigenvectors. ValueError without a row.
     """
     if len(rows) == 0:
         raise ValueError("no rows; expected at least one to fit an embedding to")
-    state = init(settings)
+    state = init(settings, precision)
     if settings.kind == "none":
         return state
     # about the first row before about the mean: else the mean's rounding would give equal rows a spread
@@ -101,8 +105,10 @@ def fit(settings: Embedding, rows: Matrix, seed: int) -> EmbeddingState:
     natural = spread if spread > 0.0 else 1.0
     state = state._replace(width=np.array([natural if settings.width is None else settings.width]))
     if settings.kind == "fourier":
-        return _fit_fourier(state, settings.components, rows.shape[1], seed)
-    return _fit_nystroem(state, _landmarks(rows, offsets, math.sqrt(natural), settings.components, seed))
+        return stored(precision, _fit_fourier(state, settings.components, rows.shape[1], seed), HALVED)
+    landmarks = nearest(precision, _landmarks(rows, offsets, math.sqrt(natural), settings.components, seed))
+    assert not isinstance(landmarks, Sparse)
+    return stored(precision, _fit_nystroem(state, landmarks), HALVED)
 
 
 def _fit_fourier(state: EmbeddingState, components: int, dim: int, seed: int) -> EmbeddingState:

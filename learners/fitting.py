@@ -19,6 +19,7 @@ from learners.algorithm import Batch
 from learners.arrays import Rows, Sparse, Vector
 from learners.batch import Fitted
 from learners.config import Config
+from learners.precision import stored
 
 __all__ = ["Fitting"]
 
@@ -42,13 +43,14 @@ class Fitting:
         rows, dim = self.rows, self.dim
         if config.embedding.kind != "none":
             assert not isinstance(rows, Sparse)
-            space = embedding.fit(config.embedding, rows, config.seed)
+            space = embedding.fit(config.embedding, rows, config.seed, config.precision)
             arrays |= {f"embedding.{name}": array for name, array in space._asdict().items()}
             rows = embedding.look(config.embedding, space, rows)
             dim = embedding.columns(space)
         algorithm: Any = catalogue.algorithms()[config.algorithm]
         if config.batch:
             model = cast(Batch, algorithm).fit(config.params, rows, dim, self.y, self.weights, config.seed)
+            model = stored(config.precision, model, algorithm.TRAITS.halved)
             arrays |= {f"algorithm.{name}": array for name, array in model._asdict().items()}
         for name, array in arrays.items():
             if not np.isfinite(array).all():

@@ -27,16 +27,23 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from learners.algorithm import Linear, Traits, grown
+from learners.algorithm import Cost, Linear, Traits, grown
 from learners.arrays import Counts, Rows, Sparse, Vector, dot, sigmoid
 from learners.jit import kernel
-from learners.lanes import aligned, load, pad, padded, row, spread, store, total, unpad
+from learners.lanes import aligned, aligned_like, load, pad, padded, row, spread, store, total, unpad, within
 from learners.parameters import Parameters, param
 from learners.ranges import Issues, outside
 
 __all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "problems", "weights"]
 
-TRAITS = Traits(posterior=True)
+TRAITS = Traits(
+    posterior=True,
+    cost=Cost(
+        "O(values) per event",
+        lambda params, size: 40 + size.each(0.25, 1.5) + (0.25 * size.dim if params.averaging == "suffix" else 0),
+    ),
+    halved=("w", "lag"),
+)
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,7 @@ def weights(params: Params, state: State) -> Linear:
     if params.averaging == "last":
         return Linear(state.w, state.bias)
     count = state.clock[0] - state.clock[1] + 1
-    return Linear(state.w - state.lag / count, state.bias - state.bias_lag / count)
+    return Linear(state.w - np.divide(state.lag, count, dtype=np.float64), state.bias - state.bias_lag / count)
 
 
 def problems(params: Params, state: State, sparse: bool) -> Issues:  # noqa: ARG001
@@ -95,7 +102,7 @@ def _learn_dense(state, X, y, weight, c, suffix, scores):  # type: ignore[no-unt
     w_out, bias, lag_out, bias_lag, clock = state
     dim = w_out.shape[0]
     width = padded(dim)
-    x, w, lag = aligned(width), aligned(width), aligned(width)
+    x, w, lag = aligned(width), aligned_like(w_out, width), aligned_like(lag_out, width)
     pad(w_out, dim, w)
     pad(lag_out, dim, lag)
     for t in range(X.shape[0]):
@@ -136,7 +143,7 @@ def _learn_sparse(state, data, indices, indptr, y, weight, c, suffix, scores):  
             count = clock[0] - clock[1] + 1
             mean_score = 0.0
             for k in range(indptr[t], indptr[t + 1]):
-                mean_score += data[k] * (w[indices[k]] - lag[indices[k]] / count)
+                mean_score += data[k] * (w[indices[k]] - np.float64(lag[indices[k]]) / count)
             scores[t] = mean_score + (bias[0] - bias_lag[0] / count)
         if weight[t] == 0.0:
             continue
@@ -147,9 +154,10 @@ def _learn_sparse(state, data, indices, indptr, y, weight, c, suffix, scores):  
             for j in range(lag.shape[0]):
                 lag[j] = 0.0
         for k in range(indptr[t], indptr[t + 1]):
-            w[indices[k]] += step * data[k]
+            j = indices[k]
+            w[j] = within(w, w[j] + step * data[k])
             if age > 0:
-                lag[indices[k]] += age * (step * data[k])
+                lag[j] = within(lag, lag[j] + age * (step * data[k]))
 
 
 @kernel

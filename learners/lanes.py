@@ -8,9 +8,12 @@ In a kernel each function below is an instruction or a few, and lanes know + - *
 (NUMBA_DISABLE_JIT=1) the functions are what they say, and lanes are NumPy arrays (8,): there, too, the same bits come
 out. So that both hold, lanes are never changed in place: write `s = s + a`, not `s += a`.
 
-Nothing checks bounds. A place to load from or to store to is a C-ordered float64 array of one dimension, or a `row`;
-from an array of another order numbers are loaded one by one. Loads are fastest where they begin at multiples of 64
-bytes, see `aligned`, and right anywhere.
+Nothing checks bounds. A place to load from or to store to is a C-ordered float64 or float32 array of one dimension, or
+a `row`; from a float64 array of another order numbers are loaded one by one. Loads are fastest where they begin at
+multiples of 64 bytes, see `aligned`, and right anywhere.
+
+Lanes are float64 whatever they came from. A float32 is loaded as the float64 that is equal to it, and a store rounds
+each lane once, to the nearest float32 (ties to even); what lies beyond the largest one becomes that, never infinity.
 """
 
 # mypy: disable-error-code=no-untyped-call
@@ -31,13 +34,16 @@ from numba.extending import lower_builtin, models, register_model, type_callable
 from learners.jit import kernel
 
 __all__ = [
+    "LARGEST_SINGLE",
     "WIDTH",
     "aligned",
+    "aligned_like",
     "larger",
     "load",
     "load_first",
     "pad",
     "padded",
+    "put",
     "row",
     "spread",
     "square_root",
@@ -45,9 +51,11 @@ __all__ = [
     "store_first",
     "total",
     "unpad",
+    "within",
 ]
 
 WIDTH = 8  # lanes
+LARGEST_SINGLE = float(np.finfo(np.float32).max)
 
 # What the functions mean: this runs without compilation.
 
@@ -63,7 +71,7 @@ def row(array: Any, *index: int) -> Any:
 
 def load(a: Any, i: int) -> Any:
     """a[i] to a[i + 7]."""
-    return a[i : i + WIDTH].copy()
+    return a[i : i + WIDTH].astype(np.float64)
 
 
 def load_first(a: Any, i: int, n: int) -> Any:
@@ -75,12 +83,32 @@ def load_first(a: Any, i: int, n: int) -> Any:
 
 def store(a: Any, i: int, lanes: Any) -> None:
     """a[i] to a[i + 7] become the eight lanes."""
+    a[i : i + WIDTH] = _as_stored(a, lanes)
+
+
+def put(a: Any, i: int, lanes: Any) -> Any:
+    """As `store`, of numbers that no float32 is too small for; the lanes as they are now in `a`, rounded or not."""
     a[i : i + WIDTH] = lanes
+    return load(a, i)
 
 
 def store_first(a: Any, i: int, n: int, lanes: Any) -> None:
     """a[i] to a[i + n - 1] become the first n lanes; n is from 1 to 7."""
-    a[i : i + n] = lanes[:n]
+    a[i : i + n] = _as_stored(a, lanes)[:n]
+
+
+def _as_stored(a: Any, lanes: Any) -> Any:
+    return lanes if a.itemsize == 8 else np.clip(lanes, -LARGEST_SINGLE, LARGEST_SINGLE)
+
+
+def within(a: Any, x: float) -> Any:
+    """x, or where `a` holds float32 and x lies beyond the largest of these, that: so no number of `a` becomes infinite.
+
+    For what is stored one by one: `a[i] = within(a, x)`, where the assignment rounds. `a` is an array of any shape.
+    """
+    if a.itemsize == 8:
+        return x
+    return LARGEST_SINGLE if x > LARGEST_SINGLE else -LARGEST_SINGLE if x < -LARGEST_SINGLE else x
 
 
 def spread(x: float) -> Any:
@@ -118,11 +146,20 @@ def aligned(n):  # type: ignore[no-untyped-def]
     return block[start : start + n]
 
 
+@kernel
+def aligned_like(a, n):  # type: ignore[no-untyped-def]
+    """As `aligned`, of numbers like those of `a`: a copy to work on that rounds wherever `a` itself would."""
+    places = 64 // a.itemsize
+    block = np.zeros(n + places, a.dtype)
+    start = (-block.ctypes.data // a.itemsize) % places
+    return block[start : start + n]
+
+
 # What a kernel makes of them: two types of numba's, and LLVM's instructions on <8 x double>.
 
-_DOUBLE, _INT32, _INT64 = ir.DoubleType(), ir.IntType(32), ir.IntType(64)
-_VECTOR = ir.VectorType(_DOUBLE, WIDTH)
-_ALIGNMENT = 8  # bytes that every float64 is at a multiple of
+_DOUBLE, _SINGLE, _INT32, _INT64 = ir.DoubleType(), ir.FloatType(), ir.IntType(32), ir.IntType(64)
+_VECTOR, _HALVED = ir.VectorType(_DOUBLE, WIDTH), ir.VectorType(_SINGLE, WIDTH)
+_FLOATS = (types.float64, types.float32)
 
 
 class _LanesType(types.Type):
@@ -133,10 +170,11 @@ class _LanesType(types.Type):
 
 
 class _RowType(types.Type):
-    """The address of a row."""
+    """The address of a row of numbers of this dtype."""
 
-    def __init__(self) -> None:
-        super().__init__(name="Row")
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+        super().__init__(name=f"Row({dtype})")
 
 
 @register_model(_LanesType)
@@ -148,14 +186,19 @@ class _LanesModel(models.PrimitiveModel):
 @register_model(_RowType)
 class _RowModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, _DOUBLE.as_pointer())
+        super().__init__(manager, kind, (_SINGLE if _single(kind) else _DOUBLE).as_pointer())
 
 
-_LANES, _ROW = _LanesType(), _RowType()
+_LANES = _LanesType()
+
+
+def _single(kind: Any) -> bool:
+    """Whether an array or a row holds float32."""
+    return bool(kind.dtype == types.float32)
 
 
 def _array(kind: Any, axes: int) -> bool:
-    return isinstance(kind, types.Array) and (kind.dtype, kind.ndim, kind.layout) == (types.float64, axes, "C")
+    return isinstance(kind, types.Array) and kind.dtype in _FLOATS and (kind.ndim, kind.layout) == (axes, "C")
 
 
 def _strided(kind: Any) -> bool:
@@ -202,7 +245,36 @@ def _in_each_lane(builder: Any, value: Any) -> Any:
 def _address(context: Any, builder: Any, kind: Any, place: Any, i: Any) -> Any:
     """Of the eight numbers from the i-th on."""
     first = place if isinstance(kind, _RowType) else context.make_array(kind)(context, builder, place).data
-    return builder.bitcast(builder.gep(first, [i]), _VECTOR.as_pointer())
+    return builder.bitcast(builder.gep(first, [i]), _vector(kind).as_pointer())
+
+
+def _vector(kind: Any) -> Any:
+    """Eight numbers as an array or a row of this kind holds them."""
+    return _HALVED if _single(kind) else _VECTOR
+
+
+def _alignment(kind: Any) -> int:
+    """Bytes that every number of it is at a multiple of."""
+    return 4 if _single(kind) else 8
+
+
+def _widened(builder: Any, kind: Any, numbers: Any) -> Any:
+    """Lanes from eight numbers of this kind."""
+    return builder.fpext(numbers, _VECTOR) if _single(kind) else numbers
+
+
+def _narrowed(builder: Any, kind: Any, lanes: Any) -> Any:
+    """Lanes as eight numbers of this kind."""
+    return builder.fptrunc(_clamped(builder, lanes), _HALVED) if _single(kind) else lanes
+
+
+def _clamped(builder: Any, x: Any) -> Any:
+    """A float64 or lanes, brought to what a float32 can be."""
+    many = isinstance(x.type, ir.VectorType)
+    for sign, beyond in ((1.0, ">"), (-1.0, "<")):
+        end = ir.Constant(x.type, [sign * LARGEST_SINGLE] * WIDTH if many else sign * LARGEST_SINGLE)
+        x = builder.select(builder.fcmp_ordered(beyond, x, end), end, x)
+    return x
 
 
 def _llvm(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
@@ -221,7 +293,7 @@ def _first(builder: Any, n: Any) -> Any:
 def _row_of(array: Any, i: Any, k: Any = None) -> Any:
     indices = [i] if k is None else [i, k]
     if _array(array, 1 + len(indices)):
-        return signature(_ROW, array, *(types.intp for _ in indices))
+        return signature(_RowType(array.dtype), array, *(types.intp for _ in indices))
     return None
 
 
@@ -252,7 +324,8 @@ def _one_by_one(context: Any, builder: Any, kind: Any, a: Any, i: Any, n: Any) -
 def _load(context: Any, builder: Any, kinds: Any, a: Any, i: Any) -> Any:
     if _strided(kinds[0]):
         return _one_by_one(context, builder, kinds[0], a, i, _INT64(WIDTH))
-    return builder.load(_address(context, builder, kinds[0], a, i), align=_ALIGNMENT)
+    numbers = builder.load(_address(context, builder, kinds[0], a, i), align=_alignment(kinds[0]))
+    return _widened(builder, kinds[0], numbers)
 
 
 @_compiled(
@@ -262,14 +335,17 @@ def _load(context: Any, builder: Any, kinds: Any, a: Any, i: Any) -> Any:
 def _load_first(context: Any, builder: Any, kinds: Any, a: Any, i: Any, n: Any) -> Any:
     if _strided(kinds[0]):
         return _one_by_one(context, builder, kinds[0], a, i, n)
-    place, zeros = _address(context, builder, kinds[0], a, i), ir.Constant(_VECTOR, [0.0] * WIDTH)
-    name = f"llvm.masked.load.v{WIDTH}f64.p0"
-    return _llvm(builder, name, _VECTOR, place, _INT32(_ALIGNMENT), _first(builder, n), zeros)
+    kind, vector = kinds[0], _vector(kinds[0])
+    place, zeros = _address(context, builder, kind, a, i), ir.Constant(vector, [0.0] * WIDTH)
+    name = f"llvm.masked.load.v{WIDTH}f{8 * _alignment(kind)}.p0"
+    numbers = _llvm(builder, name, vector, place, _INT32(_alignment(kind)), _first(builder, n), zeros)
+    return _widened(builder, kind, numbers)
 
 
 @_compiled(store, lambda a, i, lanes: signature(types.void, a, types.intp, lanes) if _place(a) else None)  # noqa: ARG005
 def _store(context: Any, builder: Any, kinds: Any, a: Any, i: Any, lanes: Any) -> None:
-    builder.store(lanes, _address(context, builder, kinds[0], a, i), align=_ALIGNMENT)
+    numbers = _narrowed(builder, kinds[0], lanes)
+    builder.store(numbers, _address(context, builder, kinds[0], a, i), align=_alignment(kinds[0]))
 
 
 @_compiled(
@@ -277,9 +353,26 @@ def _store(context: Any, builder: Any, kinds: Any, a: Any, i: Any, lanes: Any) -
     lambda a, i, n, lanes: signature(types.void, a, types.intp, types.intp, lanes) if _place(a) else None,  # noqa: ARG005
 )
 def _store_first(context: Any, builder: Any, kinds: Any, a: Any, i: Any, n: Any, lanes: Any) -> None:
-    place = _address(context, builder, kinds[0], a, i)
-    name = f"llvm.masked.store.v{WIDTH}f64.p0"
-    _llvm(builder, name, ir.VoidType(), lanes, place, _INT32(_ALIGNMENT), _first(builder, n))
+    kind = kinds[0]
+    place, numbers = _address(context, builder, kind, a, i), _narrowed(builder, kind, lanes)
+    name = f"llvm.masked.store.v{WIDTH}f{8 * _alignment(kind)}.p0"
+    _llvm(builder, name, ir.VoidType(), numbers, place, _INT32(_alignment(kind)), _first(builder, n))
+
+
+@_compiled(put, lambda a, i, lanes: signature(_LANES, a, types.intp, lanes) if _place(a) else None)  # noqa: ARG005
+def _put(context: Any, builder: Any, kinds: Any, a: Any, i: Any, lanes: Any) -> Any:
+    numbers = builder.fptrunc(lanes, _HALVED) if _single(kinds[0]) else lanes
+    builder.store(numbers, _address(context, builder, kinds[0], a, i), align=_alignment(kinds[0]))
+    return _widened(builder, kinds[0], numbers)
+
+
+def _within_of(a: Any, x: Any) -> Any:  # noqa: ARG001
+    return signature(types.float64, a, types.float64) if isinstance(a, types.Array) and a.dtype in _FLOATS else None
+
+
+@_compiled(within, _within_of)
+def _within(context: Any, builder: Any, kinds: Any, a: Any, x: Any) -> Any:  # noqa: ARG001
+    return _clamped(builder, x) if _single(kinds[0]) else x
 
 
 @_compiled(spread, lambda x: signature(_LANES, types.float64))  # noqa: ARG005

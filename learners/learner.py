@@ -396,6 +396,11 @@ class Learner:
         return self._decision.threshold
 
     @property
+    def columns(self) -> int:
+        """Columns that have a meaning so far."""
+        return self._model.columns.used
+
+    @property
     def class_counts(self) -> dict[str, int]:
         """Labelled events learnt, by class."""
         return dict(zip(self.config.labels.classes, self.metrics.counts.tolist(), strict=True))

@@ -31,17 +31,22 @@ from typing import NamedTuple
 import numpy as np
 
 from learners import symmetric
-from learners.algorithm import Linear, Traits
+from learners.algorithm import Cost, Linear, Traits
 from learners.arrays import Counts, Matrix, Rows, Vector, dot
 from learners.jit import kernel
-from learners.lanes import aligned, pad, row, unpad
+from learners.lanes import aligned, aligned_like, pad, row, unpad, within
 from learners.parameters import Parameters, param
 from learners.ranges import Issues
 from learners.symmetric import downdate, downdate_and_multiply, multiply
 
 __all__ = ["TRAITS", "Params", "State", "init", "learn", "problems", "weights"]
 
-TRAITS = Traits(sparse=False, max_dim=4096)
+TRAITS = Traits(
+    sparse=False,
+    max_dim=4096,
+    cost=Cost("O(dim^2) per event", lambda _, size: 60 + size.dim + 0.06 * size.dim**2),
+    halved=("w", "packed"),
+)
 
 _MOST_INFORMATION = 2.0**30  # cap of k v: at least 2^-30 of a variance is left, which rounding (2^-53) leaves meaning
 
@@ -105,8 +110,11 @@ def _learn(state, X, y, weight, lam, scores):  # type: ignore[no-untyped-def]
     minimiser, packed, energy, sums, seen = state
     dim = minimiser.shape[0]
     width = packed.shape[0]
-    w, x, xh, u, g = aligned(width), aligned(width), aligned(width), aligned(width), aligned(width)
-    variances = aligned(width)  # S's diagonal, with what is pending taken off already
+    x, xh, u, g = aligned(width), aligned(width), aligned(width), aligned(width)
+    w, variances = (
+        aligned_like(minimiser, width),
+        aligned_like(packed, width),
+    )  # S's diagonal, with what is pending taken off already
     pad(minimiser, dim, w)
     for i in range(width):
         variances[i] = packed[i, i] if i < dim else 1.0
@@ -145,13 +153,13 @@ def _learn(state, X, y, weight, lam, scores):  # type: ignore[no-untyped-def]
         energy[0] += k * (s * s)
         step = f * (s - dot(xh, w))
         for j in range(width):
-            w[j] += step * u[j]
-            variances[j] -= g[j] * g[j]
+            w[j] = within(w, w[j] + step * u[j])
+            variances[j] = within(variances, variances[j] - g[j] * g[j])
         norm = lam * dot(w, w)
         if norm > energy[0]:
             back = math.sqrt(energy[0] / norm)
             for j in range(width):
-                w[j] *= back
+                w[j] = within(w, np.float64(w[j]) * back)
     if pending:
         downdate(packed, dim, g)
     unpad(w, dim, minimiser)

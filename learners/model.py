@@ -23,6 +23,7 @@ from learners.columns import columns_of
 from learners.config import MAX_RETAINED, Config
 from learners.fitting import Fitting
 from learners.parameters import Problem, Refused
+from learners.precision import initial, nearest, number
 from learners.retained import Retained
 from learners.soundness import check_values
 
@@ -49,14 +50,20 @@ class Model:
         self.scaled = self.columns.scaled()
         self.dim = self.columns.dim
         self.scaling = scaling.init(config.scaling, self.dim)
-        self._embedding = embedding.init(config.embedding)
-        self._retained = Retained(*_retention(config), None if config.features.sparse else self.dim)
+        self._embedding = embedding.init(config.embedding, config.precision)
+        dim = None if config.features.sparse else self.dim
+        self._retained = Retained(*_retention(config), dim, number(config.precision))
         fitted = self._batch or self._embeds
         # events at the last one, how many, events when those retained were replaced; or nothing
         self._fits = np.zeros(3 if fitted else 0, dtype=np.int64)
         self._restores = np.zeros(1 if fitted else 0, dtype=np.int64)  # roll-backs: a fit from before one is void
-        self._model = self._algorithm.init(config.params, self.dim, config.seed)
+        self._model = self._initial(self.dim)
         self._unfit_until = 0  # events: after a fit has failed, none is tried before
+
+    def _initial(self, dim: int) -> Any:
+        """The algorithm's state of `dim` columns, before any event."""
+        config = self.config
+        return initial(self._algorithm, config.params, dim, config.seed, config.precision)
 
     # Learning
 
@@ -65,7 +72,7 @@ class Model:
 
         Events that are learnt `again` are not retained: the retained ones are the last of the stream, without a gap.
         """
-        mapped = self.columns.learn(rows)
+        mapped = self.columns.learn(nearest(self.config.read_as, rows))
         self._grow()
         ready = scaling.learn(self.config.scaling, self.scaling, mapped, self.scaled)
         if (self._batch or self.warming) and not again:
@@ -175,7 +182,7 @@ class Model:
         """Let these events take the place of those retained, as if they alone had come; their columns are met."""
         self._retained.clear()
         self._fits[2] = events
-        mapped = self.columns.learn(rows)
+        mapped = self.columns.learn(nearest(self.config.read_as, rows))
         self._grow()
         scaling.learn(self.config.scaling, self.scaling, mapped, self.scaled)
         self._retained.learn(mapped, y, weights)
@@ -220,7 +227,7 @@ class Model:
             shapes = {f"embedding.{name}": shape for name, shape in embedding.shapes(space, dim).items()}
             dim = embedding.columns(space)
         if self._batch:
-            like = self._algorithm.init(self.config.params, dim, self.config.seed)
+            like = self._initial(dim)
             shapes |= {name: array.shape for name, array in _flat("algorithm", like).items()}
         return shapes
 
@@ -242,7 +249,7 @@ class Model:
             if self.embedding is None and fitted.dim < dim:  # columns were met since
                 self._model = self._algorithm.grow(config.params, self._model, dim)
         else:
-            self._model = self._algorithm.init(config.params, dim, config.seed)
+            self._model = self._initial(dim)
         if first or not self._batch:  # a later fit's scores are much like the last one's
             yield from self._relearnt()
         if not self._batch:
@@ -311,8 +318,7 @@ class Model:
         if embedding.columns(self._embedding) > self.config.embedding.components:
             raise Refused([Problem("/embedding.projection", "has more columns than there are components")])
         if self.embedding is not None:
-            dim = embedding.columns(self._embedding)
-            self._model = self._algorithm.init(self.config.params, dim, self.config.seed)
+            self._model = self._initial(embedding.columns(self._embedding))
         retained = dict(groups["retained"])
         if self.config.features.sparse and not np.isin(retained["indices"], np.arange(self.dim)).all():
             raise Refused([Problem("/retained.indices", f"has columns that are not below {self.dim}")])

@@ -27,14 +27,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.algorithm import Linear, Traits
+from learners.algorithm import Cost, Linear, Traits
 from learners.arrays import Rows, Sparse, Vector
 from learners.parameters import Parameters, param
 from learners.squared_hinge import Minimum, PairLoss, minimise
 
 __all__ = ["TRAITS", "Params", "State", "fit", "init", "weights"]
 
-TRAITS = Traits(sparse=False, max_dim=2**14, defaults={"embedding": {"kind": "nystroem"}})
+TRAITS = Traits(
+    sparse=False,
+    max_dim=2**14,
+    cost=Cost(
+        "O(dim) per event; a fit O(dim) per retained event and product, of which there are some hundred",
+        lambda _, size: 20 + 0.2 * size.dim,
+    ),
+    halved=("w",),
+    defaults={"embedding": {"kind": "nystroem"}},
+)
 
 State = Minimum
 

@@ -25,7 +25,13 @@ from learners.parameters import param
 
 __all__ = ["TRAITS", "Params", "State", "init", "learn", "problems", "weights"]
 
-TRAITS = Traits(sparse=False, max_dim=2**14, defaults={"embedding": {"kind": "nystroem"}})
+TRAITS = Traits(
+    sparse=False,
+    max_dim=2**14,
+    cost=oam.TRAITS.cost,
+    halved=oam.TRAITS.halved,
+    defaults={"embedding": {"kind": "nystroem"}},
+)
 
 
 @dataclass(frozen=True)

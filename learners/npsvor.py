@@ -43,12 +43,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners import sparse_buffers
-from learners.algorithm import Linear, Ranked, Traits, grown
+from learners.algorithm import Cost, Linear, Ranked, Traits, grown
 from learners.arrays import Counts, Cube, Matrix, Rows, Sparse, Vector, Words, dot, next_random
 from learners.jit import kernel
+from learners.lanes import within
 from learners.parameters import Parameters, param
 from learners.ranges import Issues, outside
-from learners.sparse_buffers import for_dense, for_sparse, store
+from learners.sparse_buffers import for_dense, for_sparse, read, store
 
 __all__ = [
     "TRAITS",
@@ -65,7 +66,15 @@ __all__ = [
     "weights",
 ]
 
-TRAITS = Traits(max_dim=2**22, ordinal=True)
+TRAITS = Traits(
+    max_dim=2**22,
+    ordinal=True,
+    cost=Cost(
+        "O(ranks * (1 + replays) * values) per event",
+        lambda params, size: params.ranks * (1 + params.replays) * (22 + size.each(0.3, 1.4)),
+    ),
+    halved=("w", "values"),
+)
 
 
 @dataclass(frozen=True)
@@ -245,6 +254,7 @@ def _learn(state, data, indices, indptr, dense, y, weight, C, eps, replays, scor
     slots = labels.shape[0]
     mean = np.empty(w.shape[1])
     fresh = np.empty(ranks)
+    replayed = np.empty(values.shape[2])
     for t in range(y.shape[0]):
         x = data[indptr[t] : indptr[t + 1]]
         ix = indices[indptr[t] : indptr[t + 1]]
@@ -268,7 +278,7 @@ def _learn(state, data, indices, indptr, dense, y, weight, C, eps, replays, scor
         for turn in range(1 + replays):
             if turn > 0:
                 s = np.int64(next_random(rng) % np.uint64(min(clock[0], slots)))
-                x = values[0, s, : lengths[0, s]]
+                x = read(values[0, s, : lengths[0, s]], replayed)
                 ix = columns[0, s, : lengths[0, s]]
                 label, cap, a = labels[s], caps[s], duals[s]
             A = dot(x, x) + 1.0
@@ -289,12 +299,13 @@ def _learn(state, data, indices, indptr, dense, y, weight, C, eps, replays, scor
                 bias_lag[k] += age * step
                 if dense:
                     for j in range(x.shape[0]):
-                        w[k, j] += step * x[j]
+                        w[k, j] = within(w, w[k, j] + step * x[j])
                         lag[k, j] += age * (step * x[j])
                 else:
                     for i in range(x.shape[0]):
-                        w[k, ix[i]] += step * x[i]
-                        lag[k, ix[i]] += age * (step * x[i])
+                        j = ix[i]
+                        w[k, j] = within(w, w[k, j] + step * x[i])
+                        lag[k, j] += age * (step * x[i])
             if turn == 0 and replays > 0:
                 s = (clock[0] - 1) % slots
                 store(x, ix, values[0, s], columns[0, s], lengths[0, s : s + 1])

@@ -36,7 +36,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from learners.algorithm import Linear, Ranked, Traits, grown
+from learners.algorithm import Cost, Linear, Ranked, Traits, grown
 from learners.arrays import Matrix, Rows, Sparse, Vector, dot, next_random
 from learners.jit import kernel
 from learners.npsvor import as_parts, moved, ranked
@@ -44,7 +44,15 @@ from learners.parameters import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "decide", "fit", "grow", "init", "weights"]
 
-TRAITS = Traits(max_dim=2**22, ordinal=True)
+TRAITS = Traits(
+    max_dim=2**22,
+    ordinal=True,
+    cost=Cost(
+        "O(ranks * values) per event; a fit O(ranks * values) per retained event and sweep",
+        lambda params, size: 20 + params.ranks * (10 + size.each(0.2, 1.5)),
+    ),
+    halved=("w",),
+)
 
 
 @dataclass(frozen=True)

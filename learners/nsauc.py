@@ -29,15 +29,22 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from learners.algorithm import Linear, Traits
+from learners.algorithm import Cost, Linear, Traits
 from learners.arrays import Counts, Cube, Rows, Vector, Words, dot, next_random
 from learners.buffers import filled, slot
 from learners.jit import kernel
+from learners.lanes import row, unpad, within
 from learners.parameters import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "init", "learn", "step", "weights"]
 
-TRAITS = Traits(sparse=False, max_dim=2**14, defaults={"embedding": {"kind": "nystroem"}})
+TRAITS = Traits(
+    sparse=False,
+    max_dim=2**14,
+    cost=Cost("O(pairs * dim) per event", lambda params, size: 60 + params.pairs * (30 + 0.5 * size.dim)),
+    halved=("w", "buffer"),
+    defaults={"embedding": {"kind": "nystroem"}},
+)
 
 _SKIP = 16  # pairs from one decay to the next, and from one iterate of the average to the next
 
@@ -100,11 +107,11 @@ def step(z, share, lam, t0, rskip, askip, w, average, steps):  # type: ignore[no
     if dot(z, w) < 1.0:
         size = share / (lam * (t + t0))
         for j in range(dim):
-            w[j] += size * z[j]
+            w[j] = within(w, w[j] + size * z[j])
     if t % rskip == 0:
         left = 1.0 - rskip / (t + t0)
         for j in range(dim):
-            w[j] *= left
+            w[j] = within(w, np.float64(w[j]) * left)
     if t < askip:
         average[:] = w
     elif t % askip == 0:
@@ -126,7 +133,7 @@ def _learn(state, X, y, weight, lam, t0, skip, pairs, fifo, scores):  # type: ig
         seen[own] += 1
         s = slot(seen[own], capacity, fifo, rng)
         if s >= 0:
-            buffer[own, s, :] = x
+            unpad(x, dim, row(buffer, own, s))
         others = filled(seen[1 - own], capacity)
         if others == 0 or weight[t] == 0.0:
             continue

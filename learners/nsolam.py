@@ -24,7 +24,13 @@ from learners.solam import State, init, learn, weights
 
 __all__ = ["TRAITS", "Params", "State", "init", "learn", "weights"]
 
-TRAITS = Traits(sparse=False, max_dim=2**14, defaults={"embedding": {"kind": "nystroem"}})
+TRAITS = Traits(
+    sparse=False,
+    max_dim=2**14,
+    cost=solam.TRAITS.cost,
+    halved=solam.TRAITS.halved,
+    defaults={"embedding": {"kind": "nystroem"}},
+)
 
 
 @dataclass(frozen=True)

@@ -27,17 +27,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners import sparse_buffers
-from learners.algorithm import Linear, Traits, grown
+from learners.algorithm import Cost, Linear, Traits, grown
 from learners.arrays import Counts, Cube, Rows, Sparse, Vector, Words, dot
 from learners.buffers import filled, slot
 from learners.jit import kernel
+from learners.lanes import row, unpad, within
 from learners.parameters import Parameters, param
 from learners.ranges import Issues
 from learners.sparse_buffers import for_dense, for_sparse, store, subtract
 
 __all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "problems", "weights"]
 
-TRAITS = Traits()
+TRAITS = Traits(
+    cost=Cost("O(capacity * values) per event", lambda params, size: 40 + params.capacity * (18 + size.each(0.1, 11))),
+    halved=("w", "values"),
+)
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ def _learn_dense(state, X, y, weight, C, fifo, weighted, scores):  # type: ignor
         seen[own] += 1
         s = slot(seen[own], capacity, fifo, rng)
         if s >= 0:
-            values[own, s, :] = x
+            unpad(x, dim, row(values, own, s))
             lengths[own, s] = dim
         cap = weight[t] * _cap(C, weighted, seen[1 - own], capacity)
         if cap == 0.0:
@@ -135,7 +139,7 @@ def _learn_dense(state, X, y, weight, C, fifo, weighted, scores):  # type: ignor
             step = y[t] * _step(y[t] * dot(z, w), dot(z, z), cap)
             if step != 0.0:
                 for j in range(dim):
-                    w[j] += step * z[j]
+                    w[j] = within(w, w[j] + step * z[j])
 
 
 @kernel
@@ -169,7 +173,8 @@ def _learn_sparse(state, data, indices, indptr, y, weight, C, fifo, weighted, sc
             step = y[t] * _step(y[t] * m, square, cap)
             if step != 0.0:
                 for i in range(n):
-                    w[at[i]] += step * z[i]
+                    j = at[i]
+                    w[j] = within(w, w[j] + step * z[i])
 
 
 @kernel

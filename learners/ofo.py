@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from learners.algorithm import Traits
+from learners import fofo
 from learners.fofo import Params, State, grow, init, learn, problems, weights
 
 __all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "problems", "weights"]
 
-TRAITS = Traits(posterior=True, defaults=MappingProxyType({"threshold": {"objective": "f1-ofo"}}))
+TRAITS = fofo.TRAITS._replace(defaults=MappingProxyType({"threshold": {"objective": "f1-ofo"}}))

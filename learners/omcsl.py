@@ -35,9 +35,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.algorithm import Linear, Traits, grown
+from learners.algorithm import Cost, Linear, Traits, grown
 from learners.arrays import Counts, Matrix, Rows, Sparse, Vector, Words, dot, next_random, sigmoid
 from learners.jit import kernel
+from learners.lanes import within
 from learners.parameters import Parameters, param
 from learners.ranges import Issues, outside
 
@@ -46,6 +47,10 @@ __all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "problems", "we
 TRAITS = Traits(
     max_dim=2**20,
     posterior=True,
+    cost=Cost(
+        "O(learners * values) per event", lambda params, size: 30 + params.learners * (13 + size.each(0.17, 1.6))
+    ),
+    halved=("w",),
     defaults=MappingProxyType({"threshold": {"objective": "fixed", "value": 0.5}}),
 )
 
@@ -128,7 +133,7 @@ def _learn_dense(state, X, y, weight, c, power, scores):  # type: ignore[no-unty
             step = own[k]
             row = w[k]
             for j in range(w.shape[1]):
-                row[j] += step * x[j]
+                row[j] = within(row, row[j] + step * x[j])
         _draw(state, own, power)
 
 
@@ -149,7 +154,8 @@ def _learn_sparse(state, data, indices, indptr, y, weight, c, power, scores):  #
         _steps(state, own, y[t], weight[t], c)
         for k in range(w.shape[0]):
             for i in range(indptr[t], indptr[t + 1]):
-                w[k, indices[i]] += own[k] * data[i]
+                j = indices[i]
+                w[k, j] = within(w, w[k, j] + own[k] * data[i])
         _draw(state, own, power)
 
 

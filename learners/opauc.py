@@ -24,15 +24,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.algorithm import Linear, Traits
+from learners.algorithm import Cost, Linear, Traits
 from learners.arrays import Counts, Cube, Matrix, Rows, Vector, dot
 from learners.class_moments import absorb, gradient
 from learners.jit import kernel
+from learners.lanes import within
 from learners.parameters import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "init", "learn", "weights"]
 
-TRAITS = Traits(sparse=False, max_dim=2048)  # two covariances: 64 MiB
+TRAITS = Traits(
+    sparse=False,
+    max_dim=2048,  # two covariances: 64 MiB
+    cost=Cost("O(dim^2) per event", lambda _, size: 60 + 0.25 * size.dim**2),
+    halved=("w", "gamma"),
+)
 
 
 @dataclass(frozen=True)
@@ -86,4 +92,4 @@ def _learn(state, X, y, weight, eta, lam, scores):  # type: ignore[no-untyped-de
         if step * bound > 2.0:
             step = 2.0 / bound
         for j in range(w.shape[0]):
-            w[j] -= step * g[j]
+            w[j] = within(w, w[j] - step * g[j])

@@ -31,15 +31,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.algorithm import Linear, Traits, grown
+from learners.algorithm import Cost, Linear, Traits, grown
 from learners.arrays import Counts, Cube, Matrix, Rows, Sparse, Vector, Words, dot, next_random
 from learners.class_moments import descend_in_ball
 from learners.jit import kernel
+from learners.lanes import within
 from learners.parameters import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "weights"]
 
-TRAITS = Traits(max_dim=2**16)  # with tau = 50 two matrices of 25 MiB
+TRAITS = Traits(
+    max_dim=2**16,  # with tau = 50 two matrices of 25 MiB
+    cost=Cost(
+        "O(tau * dim) per event", lambda params, size: 60 + params.tau * (10 + 0.27 * size.dim + size.each(0, 0.8))
+    ),
+    halved=("w", "Z"),
+)
 
 
 @dataclass(frozen=True)
@@ -111,7 +118,7 @@ def _learn_dense(state, X, y, weight, eta, lam, scores):  # type: ignore[no-unty
             sums[own, j] += x[j]
         for k in range(a.shape[0]):
             for j in range(w.shape[0]):
-                Z[own, k, j] += a[k] * x[j]
+                Z[own, k, j] = within(Z, Z[own, k, j] + a[k] * x[j])
         _step(x, y[t], eta * weight[t], lam, w, sums, Z, noise, seen, z, g)
 
 
@@ -132,7 +139,7 @@ def _learn_sparse(state, data, indices, indptr, y, weight, eta, lam, scores):  #
             x[j] = data[i]
             sums[own, j] += data[i]
             for k in range(a.shape[0]):
-                Z[own, k, j] += a[k] * data[i]
+                Z[own, k, j] = within(Z, Z[own, k, j] + a[k] * data[i])
         scores[t] = score
         _step(x, y[t], eta * weight[t], lam, w, sums, Z, noise, seen, z, g)
         for i in range(indptr[t], indptr[t + 1]):
@@ -179,7 +186,7 @@ def _step(x, y, rate, lam, w, sums, Z, noise, seen, z, g):  # type: ignore[no-un
     pull = dot(z, w) - y
     centre = drift * share * share * dot(other, w)
     for j in range(x.shape[0]):
-        g[j] = lam * w[j] + pull * z[j] - centre * other[j]
+        g[j] = lam * np.float64(w[j]) + pull * z[j] - centre * other[j]
     square = 0.0
     for k in range(noise.shape[1]):
         row = Z[1 - own, k]

@@ -38,16 +38,24 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.algorithm import Linear, Traits, grown
+from learners.algorithm import Cost, Linear, Traits, grown
 from learners.arrays import Counts, Cube, Matrix, Rows, Sparse, Vector, dot
 from learners.class_moments import descend_in_ball
 from learners.jit import kernel
+from learners.lanes import within
 from learners.parameters import Parameters, param
 from learners.ranges import Issues, outside
 
 __all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "problems", "weights"]
 
-TRAITS = Traits(max_dim=2**16)  # with tau = 50 four arrays of 25 MiB
+TRAITS = Traits(
+    max_dim=2**16,  # with tau = 50 four arrays of 25 MiB
+    cost=Cost(
+        "O(tau * dim + values^2) per event",
+        lambda params, size: 100 + min(params.tau, size.dim) * size.dim + 2.0 * size.values**2,
+    ),
+    halved=("w", "products"),
+)
 
 
 @dataclass(frozen=True)
@@ -91,10 +99,16 @@ def grow(params: Params, state: State, dim: int) -> State:
     """
     wide = init(params, dim, 0)
     old = len(state.w)
-    for part in ("products", "partners", "kept"):
+    products = wide.products.astype(state.products.dtype, copy=False)
+    products[:, :old] = state.products
+    for part in ("partners", "kept"):
         getattr(wide, part)[:, :old] = getattr(state, part)
     return wide._replace(
-        w=grown(state.w, dim), sums=grown(state.sums, dim), squares=grown(state.squares, dim), seen=state.seen
+        w=grown(state.w, dim),
+        sums=grown(state.sums, dim),
+        squares=grown(state.squares, dim),
+        products=products,
+        seen=state.seen,
     )
 
 
@@ -179,7 +193,7 @@ def _absorb(x, at, own, state, mark):  # type: ignore[no-untyped-def]
         places = partners[own, j]
         used = kept[own, j]
         for k in range(used):
-            row[k] += x[places[k]] * xj
+            row[k] = within(row, row[k] + x[places[k]] * xj)
             mark[places[k]] = j
         largest = 0.0
         challenger = -1
@@ -189,7 +203,7 @@ def _absorb(x, at, own, state, mark):  # type: ignore[no-untyped-def]
             if mark[i] == j or p == 0.0:
                 continue
             if used < tau:
-                row[used] = p
+                row[used] = within(row, p)
                 places[used] = i
                 used += 1
             elif abs(p) > abs(largest):
@@ -203,9 +217,9 @@ def _absorb(x, at, own, state, mark):  # type: ignore[no-untyped-def]
                     k = other
             left = abs(row[k]) - abs(largest)
             if left > 0.0:
-                row[k] = math.copysign(left, row[k])
+                row[k] = math.copysign(left, np.float64(row[k]))
             else:
-                row[k] = math.copysign(-left, largest)
+                row[k] = within(row, math.copysign(-left, largest))
                 places[k] = challenger
     mark[:] = -1
 
@@ -226,7 +240,7 @@ def _step(x, y, rate, lam, state, scratch):  # type: ignore[no-untyped-def]
         trace += variance
         spread[j] = math.sqrt(variance)
         z[j] = x[j] - c[j]
-        g[j] = (lam + variance) * w[j]
+        g[j] = (lam + variance) * np.float64(w[j])
     pull = dot(z, w) - y
     for j in range(x.shape[0]):
         g[j] += pull * z[j]

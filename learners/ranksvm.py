@@ -26,14 +26,20 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from learners.algorithm import Linear, Traits, grown
+from learners.algorithm import Cost, Linear, Traits, grown
 from learners.arrays import Rows, Sparse, Vector
 from learners.parameters import Parameters, param
 from learners.squared_hinge import Minimum, PairLoss, minimise
 
 __all__ = ["TRAITS", "Params", "State", "fit", "grow", "init", "weights"]
 
-TRAITS = Traits()
+TRAITS = Traits(
+    cost=Cost(
+        "O(values) per event; a fit O(values) per retained event and product, of which there are some hundred",
+        lambda _, size: 20 + size.each(0.2, 1.5),
+    ),
+    halved=("w",),
+)
 
 State = Minimum
 

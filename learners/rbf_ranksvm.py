@@ -21,6 +21,7 @@ Departures: solved in the space of the kernel matrix's eigenvectors; the mean ov
 
 from __future__ import annotations
 
+from learners import nbauc
 from learners.algorithm import Traits
 from learners.nbauc import Params, State, fit, init, weights
 
@@ -29,6 +30,8 @@ __all__ = ["TRAITS", "Params", "State", "fit", "init", "weights"]
 TRAITS = Traits(
     sparse=False,
     max_dim=2**14,
+    cost=nbauc.TRAITS.cost._replace(order="O(dim) per event; a fit O(n^3) for n retained events"),
+    halved=nbauc.TRAITS.halved,
     defaults={
         "embedding": {"kind": "nystroem", "components": 2000},
         "learner": {"refit_window": 2000},

@@ -32,13 +32,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from learners.algorithm import Linear, Ranked, Traits, grown
+from learners.algorithm import Cost, Linear, Ranked, Traits, grown
 from learners.arrays import Counts, Matrix, Rows, Vector
 from learners.ordinal_svm import MachineParams, check_entries, examples, parallel, ranks_above, solve_svc
 
 __all__ = ["TRAITS", "Params", "State", "decide", "fit", "grow", "init", "weights"]
 
-TRAITS = Traits(max_dim=2**20, ordinal=True)
+TRAITS = Traits(
+    max_dim=2**20,
+    ordinal=True,
+    cost=Cost(
+        "O(ranks * values) per event; a fit O(ranks * values) per retained event and sweep",
+        lambda params, size: 20 + params.ranks * (10 + size.each(0.2, 1.5)),
+    ),
+    halved=("w",),
+)
 
 
 @dataclass(frozen=True)

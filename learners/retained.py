@@ -69,22 +69,23 @@ class Retained:
     Memory is at most about twice what may be kept. O(numbers) amortised per event.
     """
 
-    def __init__(self, window: int, most: int, dim: int | None) -> None:
+    def __init__(self, window: int, most: int, dim: int | None, number: type[np.floating[Any]] = np.float64) -> None:
         """Keep at most `window` events of at most `most` feature numbers in all, the newest event in any case.
 
         `dim` is the number of columns of dense rows, all of which count as numbers; None for sparse rows, of which
-        the non-zeros count.
+        the non-zeros count. Feature numbers are held as `number`; where that is float32, those that come are such.
         """
         self.window = window if dim is None else max(1, min(window, most // max(dim, 1)))
         self.most = most
         self.dim = dim
+        self._number = number
         self.clear()
 
     def clear(self) -> None:
         """Forget every event, and free the memory."""
         self._labels = _Queue(np.float64)
         self._weights = _Queue(np.float64)
-        self._values = _Queue(np.float64, () if self.dim is None else (self.dim,))
+        self._values = _Queue(self._number, () if self.dim is None else (self.dim,))
         self._indices = _Queue(np.int64)  # of sparse rows, as the next two
         self._ends = _Queue(np.int64)  # where each row ends, counting every non-zero since `clear`
         self._start = 0  # where the oldest row starts, likewise
@@ -148,11 +149,12 @@ class Retained:
     # What is kept, oldest first: views, right until the next call that changes it
 
     def rows(self) -> Rows:
-        """The rows, n of them."""
+        """The rows, n of them; where they are held as float32, a copy in float64."""
+        values = self._values.held.astype(np.float64, copy=False)
         if self.dim is not None:
-            return self._values.held
+            return values
         indptr = np.concatenate([[0], self._ends.held - self._start])
-        return Sparse(self._values.held, self._indices.held, indptr)
+        return Sparse(values, self._indices.held, indptr)
 
     def labels(self) -> Vector:
         """The labels, (n,)."""

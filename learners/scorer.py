@@ -20,6 +20,7 @@ from learners.dense_look import dense_look, read_by
 from learners.embedding import EmbeddingState
 from learners.metrics import MetricsView
 from learners.ordinal_metrics import OrdinalFigures
+from learners.precision import nearest
 
 __all__ = ["Scorer", "Scores", "View"]
 
@@ -54,9 +55,13 @@ class Scorer:
             return int(values)
         return int(values + len(rows) * sum(array.size for array in self.embedding))
 
+    def _mapped(self, rows: Rows) -> Rows:
+        """Encoded events in the learner's own columns."""
+        return self.columns.look(nearest(self.config.read_as, rows))
+
     def scaled_rows(self, rows: Rows) -> Rows:
         """Encoded events in the learner's own columns, scaled. O(values given)."""
-        return scaling.look(self.config.scaling, self.scaling, self.columns.look(rows), self.scaled)
+        return scaling.look(self.config.scaling, self.scaling, self._mapped(rows), self.scaled)
 
     def values(self, rows: Rows) -> Matrix:
         """What the model says of encoded events. O(values given), and with an embedding O(components) of each."""
@@ -84,7 +89,7 @@ class Scorer:
         """Score encoded events: `values` and `said` in one, to the bit. O(values given)."""
         if isinstance(rows, Sparse) or self._read is None:
             return self.said(self.values(rows), costs)
-        mapped = self.columns.look(rows)
+        mapped = self._mapped(rows)
         assert not isinstance(mapped, Sparse)
         return Scores(*dense_look(self._read, mapped, costs))
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba.extending import overload
 from numpy.typing import NDArray
 
 from learners.arrays import Cube
 from learners.jit import kernel
+from learners.lanes import within
 from learners.ranges import Issues, outside
 
-__all__ = ["for_dense", "for_sparse", "problems", "store", "subtract", "widened"]
+__all__ = ["for_dense", "for_sparse", "problems", "read", "store", "subtract", "widened"]
 
 _NARROWEST = 16  # places for the non-zeros of a row
 
@@ -29,7 +31,8 @@ def widened(values: Cube, columns: NDArray[np.int64], longest: int) -> tuple[Cub
     width = max(_NARROWEST, 1 << (longest - 1).bit_length())
     if width <= old:
         return values, columns
-    wide_values, wide_columns = np.zeros((*values.shape[:2], width)), np.zeros((*columns.shape[:2], width), np.int64)
+    wide_values = np.zeros((*values.shape[:2], width), values.dtype)
+    wide_columns = np.zeros((*columns.shape[:2], width), np.int64)
     wide_values[:, :, :old] = values
     wide_columns[:, :, :old] = columns
     return wide_values, wide_columns
@@ -50,7 +53,9 @@ def for_dense(state: Any, dim: int) -> Any:
     """The same, ready for dense rows. Raises ValueError where it holds sparse ones."""
     if state.columns.shape[2]:
         raise ValueError("this state holds sparse rows; it cannot learn dense ones")
-    return state if state.values.shape[2] else state._replace(values=np.zeros((*state.values.shape[:2], dim)))
+    if state.values.shape[2]:
+        return state
+    return state._replace(values=np.zeros((*state.values.shape[:2], dim), state.values.dtype))
 
 
 def problems(state: Any, dim: int, sparse: bool) -> Issues:
@@ -70,11 +75,35 @@ def problems(state: Any, dim: int, sparse: bool) -> Issues:
         yield from outside("lengths", lengths, 0, width)
 
 
+def read(values: Any, room: Any) -> Any:
+    """A stored row's values as float64: the row itself, or a copy in the first places of `room` of a float32 one.
+
+    In a kernel which of the two is known when it is compiled.
+    """
+    if values.itemsize == room.itemsize:
+        return values
+    room[: values.shape[0]] = values
+    return room[: values.shape[0]]
+
+
+@overload(read)
+def _read(values, room):  # type: ignore[no-untyped-def]
+    def itself(values, room):  # type: ignore[no-untyped-def]  # noqa: ARG001
+        return values
+
+    def copied(values, room):  # type: ignore[no-untyped-def]
+        room[: values.shape[0]] = values
+        return room[: values.shape[0]]
+
+    return itself if values.dtype == room.dtype else copied
+
+
 @kernel
 def store(x, ix, values, columns, length):  # type: ignore[no-untyped-def]
     """Put the row with the values `x` in the columns `ix` into one slot; `length` (1,) is the slot's."""
     n = x.shape[0]
-    values[:n] = x
+    for i in range(n):
+        values[i] = within(values, x[i])
     columns[:n] = ix
     for i in range(n, length[0]):
         values[i] = 0.0

@@ -40,15 +40,21 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from learners.algorithm import Linear, Traits, grown
+from learners.algorithm import Cost, Linear, Traits, grown
 from learners.arrays import Counts, Rows, Sparse, Vector, dot, exp, sigmoid
 from learners.jit import kernel
+from learners.lanes import within
 from learners.parameters import Parameters, param
 from learners.ranges import Issues, outside
 
 __all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "problems", "weights"]
 
-TRAITS = Traits(posterior=True, defaults=MappingProxyType({"threshold": {"objective": "fixed", "value": 0.5}}))
+TRAITS = Traits(
+    posterior=True,
+    cost=Cost("O(values) per event", lambda _, size: 70 + size.each(0.2, 1.8)),
+    halved=("w",),
+    defaults=MappingProxyType({"threshold": {"objective": "fixed", "value": 0.5}}),
+)
 
 _DOUBLINGS = 40  # no stream is so long that the stages grow on after so many
 
@@ -121,7 +127,7 @@ def _learn_dense(state, X, y, weight, c, calls, length, scores):  # type: ignore
         step = _advance(state, scores[t], y[t], weight[t], c, calls, length)
         if step != 0.0:
             for j in range(w.shape[0]):
-                w[j] += step * x[j]
+                w[j] = within(w, w[j] + step * x[j])
 
 
 @kernel
@@ -135,7 +141,8 @@ def _learn_sparse(state, data, indices, indptr, y, weight, c, calls, length, sco
         step = _advance(state, scores[t], y[t], weight[t], c, calls, length)
         if step != 0.0:
             for k in range(indptr[t], indptr[t + 1]):
-                w[indices[k]] += step * data[k]
+                j = indices[k]
+                w[j] = within(w, w[j] + step * data[k])
 
 
 @kernel

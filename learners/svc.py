@@ -28,14 +28,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.algorithm import Linear, Ranked, Traits, grown
+from learners.algorithm import Cost, Linear, Ranked, Traits, grown
 from learners.arrays import Counts, Matrix, Rows, Vector, exp
 from learners.jit import kernel
 from learners.ordinal_svm import MachineParams, examples, solve_svc
 
 __all__ = ["TRAITS", "Params", "State", "decide", "fit", "grow", "init", "weights"]
 
-TRAITS = Traits(max_dim=2**20, ordinal=True)
+TRAITS = Traits(
+    max_dim=2**20,
+    ordinal=True,
+    cost=Cost(
+        "O(ranks * values) per event; a fit O(ranks * values) per retained event and sweep",
+        lambda params, size: 20 + params.ranks * (20 + size.each(0.2, 1.5)),
+    ),
+    halved=("w",),
+)
 
 _NEVER = -1e300  # below any plane's value, and far enough from the last float to take differences
 

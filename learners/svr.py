@@ -24,14 +24,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.algorithm import Linear, Ranked, Traits, grown
+from learners.algorithm import Cost, Linear, Ranked, Traits, grown
 from learners.arrays import Counts, Matrix, Rows, Vector
 from learners.ordinal_svm import MachineParams, examples, parallel, ranks_above, solve_svr
 from learners.parameters import param
 
 __all__ = ["TRAITS", "Params", "State", "decide", "fit", "grow", "init", "weights"]
 
-TRAITS = Traits(max_dim=2**20, ordinal=True)
+TRAITS = Traits(
+    max_dim=2**20,
+    ordinal=True,
+    cost=Cost(
+        "O(ranks * values) per event; a fit O(values) per retained event and sweep",
+        lambda params, size: 20 + params.ranks * (10 + size.each(0.2, 1.5)),
+    ),
+    halved=("w",),
+)
 
 
 @dataclass(frozen=True)

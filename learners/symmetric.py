@@ -7,6 +7,9 @@ the memory is moved, and symmetry holds to the bit. Rows and columns beyond `dim
 
 A downdate is S -= g g^T. With g = sqrt(beta) u both of g_i g_j and g_j g_i are the same number. With (beta u_i) u_j
 they would not be, and on badly scaled data S would stop being positive definite.
+
+A matrix may be float32, of entries far from the largest one: then each is rounded once, when a downdate stores it, and
+what a pass multiplies by are the numbers as they are stored.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from numpy.typing import NDArray
 
 from learners.arrays import Floats, Matrix
 from learners.jit import kernel
-from learners.lanes import WIDTH, aligned, load, padded, row, spread, store, total
+from learners.lanes import WIDTH, aligned, aligned_like, load, padded, put, row, spread, store, total
 from learners.ranges import Issues
 
 __all__ = [
@@ -47,7 +50,7 @@ def begins_line(array: Floats) -> bool:
 
 def at_lines(array: Floats) -> Floats:
     """A copy that begins at a multiple of 64 bytes."""
-    copy = lines(*array.shape)
+    copy: Floats = aligned_like(array.reshape(-1), array.size).reshape(array.shape)
     copy[...] = array
     return copy
 
@@ -121,27 +124,19 @@ def downdate_and_multiply(packed, dim, g, z, u):  # type: ignore[no-untyped-def]
         g0, g1, g2, g3 = spread(g[i]), spread(g[i + 1]), spread(g[i + 2]), spread(g[i + 3])
         first = i - i % 8
         gj = load(g, first)
-        e0 = load(r0, first) - g0 * gj
-        e1 = load(r1, first) - g1 * gj
-        e2 = load(r2, first) - g2 * gj
-        e3 = load(r3, first) - g3 * gj
-        store(r0, first, e0)
-        store(r1, first, e1)
-        store(r2, first, e2)
-        store(r3, first, e3)
+        e0 = put(r0, first, load(r0, first) - g0 * gj)
+        e1 = put(r1, first, load(r1, first) - g1 * gj)
+        e2 = put(r2, first, load(r2, first) - g2 * gj)
+        e3 = put(r3, first, load(r3, first) - g3 * gj)
         store(u, first, load(u, first) + ((z0 * e0 + z1 * e1) + (z2 * e2 + z3 * e3)))
         s0 = s1 = s2 = s3 = spread(0.0)
         for j in range(first + 8, width, 8):
             gj = load(g, j)
             zj = load(z, j)
-            e0 = load(r0, j) - g0 * gj
-            e1 = load(r1, j) - g1 * gj
-            e2 = load(r2, j) - g2 * gj
-            e3 = load(r3, j) - g3 * gj
-            store(r0, j, e0)
-            store(r1, j, e1)
-            store(r2, j, e2)
-            store(r3, j, e3)
+            e0 = put(r0, j, load(r0, j) - g0 * gj)
+            e1 = put(r1, j, load(r1, j) - g1 * gj)
+            e2 = put(r2, j, load(r2, j) - g2 * gj)
+            e3 = put(r3, j, load(r3, j) - g3 * gj)
             store(u, j, load(u, j) + ((z0 * e0 + z1 * e1) + (z2 * e2 + z3 * e3)))
             s0 = s0 + e0 * zj
             s1 = s1 + e1 * zj
@@ -160,4 +155,4 @@ def downdate(packed, dim, g):  # type: ignore[no-untyped-def]
         ri = row(packed, i)
         gi = spread(g[i])
         for j in range(i - i % 8, g.shape[0], 8):
-            store(ri, j, load(ri, j) - gi * load(g, j))
+            put(ri, j, load(ri, j) - gi * load(g, j))

@@ -24,14 +24,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.algorithm import Linear, Traits, grown
+from learners.algorithm import Cost, Linear, Traits, grown
 from learners.arrays import Counts, Rows, Sparse, Vector, dot, exp
 from learners.jit import kernel
+from learners.lanes import within
 from learners.parameters import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "weights"]
 
-TRAITS = Traits()
+TRAITS = Traits(
+    cost=Cost("O(values) per event", lambda _, size: 35 + size.each(0.25, 1.4)),
+    halved=("w",),
+)
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ def _learn_dense(state, X, y, weight, eta, scores):  # type: ignore[no-untyped-d
         step = _step(scores[t], dot(x, x), y[t], eta * weight[t], seen)
         if step != 0.0:
             for j in range(w.shape[0]):
-                w[j] += step * x[j]
+                w[j] = within(w, w[j] + step * x[j])
 
 
 @kernel
@@ -98,7 +102,8 @@ def _learn_sparse(state, data, indices, indptr, y, weight, eta, scores):  # type
         step = _step(score, square, y[t], eta * weight[t], seen)
         if step != 0.0:
             for k in range(indptr[t], indptr[t + 1]):
-                w[indices[k]] += step * data[k]
+                j = indices[k]
+                w[j] = within(w, w[j] + step * data[k])
 
 
 @kernel

@@ -113,6 +113,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 Record = Created | Batch | Changed | Compared | Fitted | Restored | Served
 
 _DTYPES = frozenset({"<f8", "<i8", "<u8", "<u4", "|i1", "|u1", "|b1"})
+_WITH_SINGLES = _DTYPES | {"<f4"}
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -153,7 +154,7 @@ def _narrow(values: NDArray[np.float64]) -> NDArray[np.floating[Any]]:
 
 def _wide(array: _Array, what: str) -> NDArray[Any]:
     """What `_narrow` was given."""
-    return _numpy(array, what, _DTYPES | {"<f4"}).astype(np.float64, copy=False)
+    return _numpy(array, what, _WITH_SINGLES).astype(np.float64, copy=False)
 
 
 def _numpy(array: _Array, what: str, dtypes: Set[str] = _DTYPES) -> NDArray[Any]:
@@ -168,6 +169,11 @@ def _numpy(array: _Array, what: str, dtypes: Set[str] = _DTYPES) -> NDArray[Any]
         return flat.reshape(array.shape)
     except (ValueError, OverflowError) as error:  # too many axes; one that is too long, beside one of no length
         raise Damaged(f"{what} has an array of a shape that there is not: {error}") from error
+
+
+def _state_of(state: dict[str, _Array], what: str) -> dict[str, NDArray[np.generic]]:
+    """What `_state` was given."""
+    return {name: _numpy(array, what, _WITH_SINGLES) for name, array in state.items()}
 
 
 def _state(state: dict[str, NDArray[np.generic]]) -> dict[str, _Array]:
@@ -271,11 +277,11 @@ def unpack_record(data: bytes, what: str) -> Record:
                 return Created(copied.config, {name: _numpy(one, what) for name, one in copied.state.items()})
         if kind == _RESTORED:
             restored = msgspec.msgpack.decode(body, type=_RestoredParts)
-            state = {name: _numpy(one, what) for name, one in restored.state.items()}
+            state = _state_of(restored.state, what)
             return Restored(restored.position, state, restored.parts)
         if kind == _FITTED:
             fitted = msgspec.msgpack.decode(body, type=_FittedParts)
-            arrays = {name: _numpy(one, what) for name, one in fitted.arrays.items()}
+            arrays = _state_of(fitted.arrays, what)
             return Fitted(fitted.events, fitted.restores, fitted.dim, arrays)
         if kind == _SERVED:
             return _served(msgspec.msgpack.decode(body, type=_ServedParts), what)
@@ -313,4 +319,4 @@ def unpack_snapshot(data: bytes, what: str) -> Snapshot:
         config = config_of(parts.config)
     except (msgspec.DecodeError, Refused, RecursionError) as error:
         raise Damaged(f"{what} is not readable: {error}") from error
-    return Snapshot(parts.position, config, {name: _numpy(one, what) for name, one in parts.state.items()})
+    return Snapshot(parts.position, config, _state_of(parts.state, what))

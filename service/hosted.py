@@ -84,7 +84,7 @@ class Hosted(Logged[Learner, View]):
         self.queued_events = 0
         self.uses = 0  # requests that it is in the hands of just now
         self.used = time.monotonic()  # when the last one let go of it
-        self._pace = Pace()
+        self._pace = Pace(machine.config)
         self._alarms = machine.metrics.alarm_count
         super().__init__(name, birth, machine, position, node, gone, snapshot)
         self.fits = Fits(self)
@@ -345,8 +345,8 @@ class Hosted(Logged[Learner, View]):
             await self._freeze()
             await self.node.in_thread(lambda: self._apply_record(record))
             return None
-        numbers = numbers_of(record)
-        if numbers <= _INLINE_NUMBERS and self._pace.seconds(numbers) < _INLINE_SECONDS:
+        short = numbers_of(record) <= _INLINE_NUMBERS and self._seconds(record) < _INLINE_SECONDS
+        if short and self._pace.loaded:
             return self._apply_timed(record)
         await self._freeze()
         outcomes = []
@@ -355,7 +355,7 @@ class Hosted(Logged[Learner, View]):
             if self.abandon.is_set():  # the state is between two positions: nothing may be made of it any more
                 self.failed = StoreUnavailable(f"{self.name} stops here; the events are in the log and will be learnt")
                 raise self.failed
-            share = _PIECE_SECONDS / max(self._pace.seconds(numbers), 1e-9)
+            share = _PIECE_SECONDS / max(self._seconds(record), 1e-9)
             stop = min(len(record), start + max(1, int(share * len(record))))
             piece = record.part(start, stop)
             outcomes.append(await self.node.in_thread(functools.partial(self._apply_timed, piece)))
@@ -368,12 +368,16 @@ class Hosted(Logged[Learner, View]):
         small = view.figures.size + sum(array.size for array in view.scorer.weights) <= _FROZEN
         self.view = view.frozen() if small else await self.node.in_thread(view.frozen)
 
+    def _seconds(self, batch: Batch) -> float:
+        """What a batch will probably take to learn."""
+        return self._pace.seconds(batch, self.machine.columns)
+
     def _apply_timed(self, batch: Batch) -> Outcome:
         """Apply a batch, and note its pace: by the thread's own clock, as a busy machine's waits are no work."""
         began = time.thread_time()
         outcome = self._apply_record(batch)
         assert outcome is not None
-        self._pace.note(numbers_of(batch), time.thread_time() - began, outcome)
+        self._pace.note(batch, time.thread_time() - began, outcome)
         return outcome
 
     def _apply_record(self, record: LearnerRecord) -> Outcome | None:

@@ -218,6 +218,9 @@ class LearnerConfig(_Document):
     refit_every: int | None = Field(None, ge=1, le=10**9, description="batch algorithms: labelled events between fits")
     refit_window: int | None = Field(None, ge=2, le=1_000_000, description="batch algorithms: events retained for fits")
     seed: int | None = Field(None, ge=0, le=2**53)
+    precision: Literal["float64", "float32"] | None = Field(
+        None, description="of the large arrays of the state; float32: half the memory"
+    )
 
 
 class LearnerChange(_Document):
@@ -562,6 +565,9 @@ class AlgorithmDocument(_Document):
     dense: bool
     sparse: bool
     max_columns: int
+    cost: str = Field(
+        description="of learning an event, by columns (dim), the event's numbers (values: non-zeros) and parameters"
+    )
     posterior: bool
     ordinal: bool = Field(description="labels are ranks from 1 to params.ranks")
     batch: bool = Field(description="fitted every refit_every events instead of learning from each")

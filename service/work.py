@@ -1,17 +1,19 @@
-"""How much a batch is, in memory and in work, and how long such work has taken lately; what a thread does instead."""
+"""How much a batch is, in memory and in work, and how long such work will take; what a thread does instead."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeVar, TypeVarTuple
+from collections.abc import Callable, Hashable
+from typing import ClassVar, TypeVar, TypeVarTuple
 
 import numpy as np
 
 from learners.arrays import Sparse
 from learners.batch import Batch, Outcome
+from learners.config import Config
+from learners.effort import event_nanoseconds, kernels_of
 
-__all__ = ["LARGE", "Pace", "apart", "numbers_of", "size_of"]
+__all__ = ["LARGE", "Pace", "apart", "numbers_of", "size_of", "values_of"]
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -33,28 +35,55 @@ def size_of(batch: Batch) -> int:
     return ids + 512 + sum(int(array.nbytes) for array in arrays)
 
 
+def values_of(batch: Batch) -> int:
+    """A batch's feature values."""
+    return len(batch.rows.data) if isinstance(batch.rows, Sparse) else int(batch.rows.size)
+
+
 def numbers_of(batch: Batch) -> int:
     """How much work a batch is: its feature values, and something for each event."""
-    return 8 * len(batch) + (len(batch.rows.data) if isinstance(batch.rows, Sparse) else int(batch.rows.size))
+    return 8 * len(batch) + values_of(batch)
 
 
 class Pace:
-    """What a feature value has cost to learn lately; the dear ones are remembered for longer than the cheap ones."""
+    """What a feature value costs to learn: estimated at first, then as measured lately.
 
-    def __init__(self) -> None:
-        self._seconds = 1.0  # per value: the first batch goes to a thread
+    The dear measurements are remembered for longer than the cheap ones.
+    """
+
+    _loaded: ClassVar[set[Hashable]] = set()  # kernels that have run in this process
+
+    def __init__(self, config: Config) -> None:
+        """Of a learner with this configuration, of which nothing has been measured."""
+        self._config = config
+        self._kernels = kernels_of(config)
+        self._seconds = 0.0  # per value
         self._notes = 0
 
-    def seconds(self, numbers: int) -> float:
-        """What so many values will probably take."""
-        return self._seconds * numbers
+    @property
+    def loaded(self) -> bool:
+        """Whether what the learner runs has run in this process before, and so need not be compiled, for seconds."""
+        return self._notes > 0 or self._kernels in self._loaded
 
-    def note(self, numbers: int, seconds: float, outcome: Outcome) -> None:
+    def seconds(self, batch: Batch, columns: int) -> float:
+        """What a batch will probably take, of a learner that has met so many columns."""
+        if self._notes:
+            return self._seconds * numbers_of(batch)
+        if not len(batch):
+            return 0.0
+        values, features = values_of(batch), self._config.features
+        most = features.columns
+        if features.sparse:
+            most = min(most, columns + values)  # each value may be the first of its column
+        return 1e-9 * len(batch) * event_nanoseconds(self._config, most, values / len(batch))
+
+    def note(self, batch: Batch, seconds: float, outcome: Outcome) -> None:
         """Take in a measurement. Duplicates cost nothing and tell nothing."""
         events = len(outcome.status)
-        learnt = numbers * int(np.count_nonzero(outcome.applied)) / events if events else 0.0
+        learnt = numbers_of(batch) * int(np.count_nonzero(outcome.applied)) / events if events else 0.0
         if learnt == 0.0:
             return
+        self._loaded.add(self._kernels)
         self._notes += 1
         now = seconds / learnt
         if self._notes <= 2:  # the first ones load or compile kernels: that is not what a value costs

@@ -32,7 +32,7 @@ _OPTIONS = {
     "late": {"label_ttl": "--label-ttl", "unlabelled": "--unlabelled"},
     "": {
         name: f"--{name.replace('_', '-')}"
-        for name in ("window", "window_seconds", "refit_every", "refit_window", "seed")
+        for name in ("window", "window_seconds", "refit_every", "refit_window", "seed", "precision")
     },
 }
 _OWNERS = {"": "the learner itself", "late": "late labels"}

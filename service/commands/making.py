@@ -80,6 +80,9 @@ def create(
     refit_every: Annotated[int | None, typer.Option(help="Batch algorithms: labelled events between fits.")] = None,
     refit_window: Annotated[int | None, typer.Option(help="Batch algorithms: events retained for fits.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of the random choices.")] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="Of the large arrays of the state: float64, or float32 in half the memory.")
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="The body of the request as JSON; options go before it.")] = None,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
@@ -122,6 +125,7 @@ def create(
             "refit_every": refit_every,
             "refit_window": refit_window,
             "seed": seed,
+            "precision": precision,
         }
         body |= given(settings)
         with connected(url, key) as api:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.arrays import Matrix, Rows, Sparse, Vector
+from learners.precision import Precision, initial
 
 Stream = tuple[Matrix, Vector]
 
@@ -56,9 +57,10 @@ def run(
     cuts: Sequence[int] = (),
     dim: int | None = None,
     seed: int = 0,
+    precision: Precision = "float64",
 ) -> tuple[Any, Vector]:
     """The state after the stream, learnt in the pieces that `cuts` makes, and the prequential scores (or values)."""
-    state = algorithm.init(params, columns(rows) if dim is None else dim, seed)
+    state = initial(algorithm, params, columns(rows) if dim is None else dim, seed, precision)
     weight = np.ones(len(y)) if weight is None else weight
     scores = values(algorithm, params, state, len(y))
     for start, stop in pairwise([0, *sorted(cuts), len(y)]):

@@ -6,8 +6,9 @@ import dataclasses
 import itertools
 import math
 import typing
+from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pytest
@@ -16,8 +17,9 @@ from hypothesis import strategies as st
 from numba.core import config as numba_config
 
 from learners import algorithms
-from learners.algorithm import Linear, linear_scores
+from learners.algorithm import Linear, Size, linear_scores
 from learners.arrays import Matrix, Rows, Vector
+from learners.precision import Precision, initial, stored
 from tests.learners.streams import as_sparse, auc, columns, labels_for, piece, run, same_bits, stream, values
 
 REPRODUCIBLY = settings(
@@ -50,6 +52,7 @@ BATCH = _kinds("fit")
 NAMED = _named(lambda _: True)
 NAMED_ONLINE = _named(lambda algorithm: hasattr(algorithm, "learn"))
 SPARSE = _named(lambda algorithm: algorithm.TRAITS.sparse)
+PRECISIONS = pytest.mark.parametrize("precision", get_args(Precision))
 
 
 def _settings_of(algorithm: Any) -> Iterator[Any]:
@@ -89,29 +92,34 @@ def _ends(algorithm: Any) -> list[Any]:
     return found
 
 
+@PRECISIONS
 @ONLINE
 @given(cuts=st.lists(st.integers(0, 60), max_size=12), seed=st.integers(0, 3))
 @settings(REPRODUCIBLY, max_examples=12)
-def test_same_bits_on_replay_and_for_any_batching(algorithm: Any, made: Any, cuts: list[int], seed: int) -> None:
+def test_same_bits_on_replay_and_for_any_batching(
+    algorithm: Any, made: Any, precision: Precision, cuts: list[int], seed: int
+) -> None:
     X, y = stream(60, 8, seed, density=0.7)
     y = labels_for(algorithm, y)
     X[:, 3] *= 1e3
     weight = np.random.default_rng(seed).choice([0.0, 0.3, 1.0], len(y))
     for params in _settings_of(algorithm):
-        whole, scores = run(algorithm, params, made(X), y, weight=weight, dim=8, seed=seed)
-        again, _ = run(algorithm, params, made(X), y, weight=weight, dim=8, seed=seed)
-        parts, pieces = run(algorithm, params, made(X), y, weight=weight, dim=8, seed=seed, cuts=cuts)
+        options: dict[str, Any] = {"weight": weight, "dim": 8, "seed": seed, "precision": precision}
+        whole, scores = run(algorithm, params, made(X), y, **options)
+        again, _ = run(algorithm, params, made(X), y, **options)
+        parts, pieces = run(algorithm, params, made(X), y, **options, cuts=cuts)
         assert same_bits(whole, again)
         assert same_bits(whole, parts)
         assert scores.tobytes() == pieces.tobytes()
 
 
+@PRECISIONS
 @ONLINE
-def test_scores_are_those_of_the_published_weights(algorithm: Any, made: Any) -> None:
+def test_scores_are_those_of_the_published_weights(algorithm: Any, made: Any, precision: Precision) -> None:
     X, y = stream(40, 11, seed=5, density=0.7)
     y = labels_for(algorithm, y)
     for params in _settings_of(algorithm):
-        state = algorithm.init(params, 11, 0)
+        state = initial(algorithm, params, 11, 0, precision)
         for i in range(len(y)):
             row, said = made(X[i : i + 1]), values(algorithm, params, state, 1)
             published = linear_scores(algorithm.weights(params, state), row)
@@ -165,28 +173,34 @@ def test_one_compiled_signature(algorithm: Any) -> None:
     y = labels_for(algorithm, y)
     for params in _settings_of(algorithm):
         for made in [np.ascontiguousarray] * algorithm.TRAITS.dense + [as_sparse] * algorithm.TRAITS.sparse:
-            run(algorithm, params, made(X), y, dim=8, cuts=[0, 1, 5])
+            for precision in get_args(Precision):
+                run(algorithm, params, made(X), y, dim=8, cuts=[0, 1, 5], precision=precision)
     own = [item for item in vars(algorithm).values() if getattr(item, "__module__", None) == algorithm.__name__]
-    compiled = {item.__name__: len(item.signatures) for item in own if hasattr(item, "signatures")}
-    assert set(compiled.values()) <= {0, 1}, compiled  # 0: only called from another kernel, which came from the cache
+    kernels = [item for item in own if hasattr(item, "signatures")]
+    compiled = {one.__name__: Counter("float32" in str(signature) for signature in one.signatures) for one in kernels}
+    # one for each precision; none where it is only called from another kernel, which came from the cache
+    assert all(count == 1 for counts in compiled.values() for count in counts.values()), compiled
     borrowed = algorithm.learn.__module__ != algorithm.__name__  # a system made of another algorithm and a stage
     assert bool(compiled) != (bool(numba_config.DISABLE_JIT) or borrowed)
 
 
+@PRECISIONS
 @SPARSE
-def test_new_columns_are_as_init_makes_them(algorithm: Any) -> None:
+def test_new_columns_are_as_init_makes_them(algorithm: Any, precision: Precision) -> None:
     for params in _settings_of(algorithm):
-        assert same_bits(algorithm.grow(params, algorithm.init(params, 8, 7), 24), algorithm.init(params, 24, 7))
+        few, many = (initial(algorithm, params, dim, 7, precision) for dim in (8, 24))
+        assert same_bits(algorithm.grow(params, few, 24), many)
 
 
+@PRECISIONS
 @_named(lambda algorithm: algorithm.TRAITS.sparse and hasattr(algorithm, "learn"))
-def test_grow(algorithm: Any) -> None:
+def test_grow(algorithm: Any, precision: Precision) -> None:
     X, y = stream(80, 16, seed=4, density=0.4)
     y = labels_for(algorithm, y)
     X[:40, 8:] = 0.0
     for params in _settings_of(algorithm):
-        large, scores = run(algorithm, params, as_sparse(X), y, dim=16, seed=7)
-        state, first = run(algorithm, params, as_sparse(X[:40]), y[:40], dim=8, seed=7)
+        large, scores = run(algorithm, params, as_sparse(X), y, dim=16, seed=7, precision=precision)
+        state, first = run(algorithm, params, as_sparse(X[:40]), y[:40], dim=8, seed=7, precision=precision)
         state = algorithm.grow(params, state, 16)
         then = values(algorithm, params, state, 40)
         state = algorithm.learn(params, state, piece(as_sparse(X), 40, 80), y[40:], np.ones(40), then)
@@ -266,29 +280,33 @@ _EVENTS = st.lists(
 )
 
 
-def _finite(algorithm: Any, params: Any, rows: Rows, y: Vector, weight: Vector) -> bool:
-    state, scores = run(algorithm, params, rows, y, weight=weight, dim=columns(rows))
+def _finite(algorithm: Any, params: Any, rows: Rows, y: Vector, weight: Vector, precision: Precision) -> bool:
+    state, scores = run(algorithm, params, rows, y, weight=weight, dim=columns(rows), precision=precision)
     arrays = [*state, *algorithm.weights(params, state), scores]
     return all(bool(np.isfinite(part).all()) for part in arrays)
 
 
+@PRECISIONS
 @ONLINE
 @given(data=st.data())
 @settings(REPRODUCIBLY, max_examples=60)
-def test_finite_at_the_extremes(algorithm: Any, made: Any, data: Any) -> None:
+def test_finite_at_the_extremes(algorithm: Any, made: Any, precision: Precision, data: Any) -> None:
     params = data.draw(st.sampled_from(_ends(algorithm)))
     events = data.draw(_EVENTS)
     X: Matrix = np.array([x for x, _, _ in events])
     y = labels_for(algorithm, np.array([label for _, label, _ in events]))
     weight = np.array([share for _, _, share in events])
-    assert _finite(algorithm, params, made(X), y, weight)
+    assert _finite(algorithm, params, made(X), y, weight, precision)
 
 
+@PRECISIONS
 @ONLINE
 @pytest.mark.parametrize(
     ("early", "late"), [(1e30, 1e30), (1e-30, 1.0), (1e-170, 1e30), (1e30, 1e-150), (5e-324, 1e10)], ids=str
 )
-def test_finite_on_a_contradictory_stream(algorithm: Any, made: Any, early: float, late: float) -> None:
+def test_finite_on_a_contradictory_stream(
+    algorithm: Any, made: Any, precision: Precision, early: float, late: float
+) -> None:
     """Labels that no ranker fits, rows that repeat, at one end of the range and then at another."""
     random = np.random.default_rng(9)
     X = random.choice([-1.0, 0.0, 1.0], (300, 4))
@@ -296,7 +314,7 @@ def test_finite_on_a_contradictory_stream(algorithm: Any, made: Any, early: floa
     X[150:] *= late
     y, weight = labels_for(algorithm, random.choice([-1.0, 1.0], 300)), random.choice([1.0, 1e6], 300)
     for params in _ends(algorithm):
-        assert _finite(algorithm, params, made(X), y, weight)
+        assert _finite(algorithm, params, made(X), y, weight, precision)
 
 
 @BATCH
@@ -328,9 +346,10 @@ def test_nothing_is_fitted_to_one_class(algorithm: Any, made: Any) -> None:
             algorithm.fit(algorithm.Params(), made(X), 4, labels, weight, 0)
 
 
+@PRECISIONS
 @BATCH
 @pytest.mark.parametrize("size", [5e-324, 1e-160, 1e-30, 1e10, 1e30])
-def test_a_fit_is_finite_or_refused(algorithm: Any, made: Any, size: float) -> None:
+def test_a_fit_is_finite_or_refused(algorithm: Any, made: Any, precision: Precision, size: float) -> None:
     X, y = stream(40, 3, seed=2)
     y = labels_for(algorithm, y)
     X = np.clip(X * size, -1e30, 1e30)
@@ -341,7 +360,7 @@ def test_a_fit_is_finite_or_refused(algorithm: Any, made: Any, size: float) -> N
     except ValueError:
         assert size > 1.0  # only too large rows may be
     else:
-        assert all(np.isfinite(part).all() for part in state)
+        assert all(np.isfinite(part).all() for part in stored(precision, state, algorithm.TRAITS.halved))
 
 
 @NAMED
@@ -356,3 +375,18 @@ def test_is_described(algorithm: Any) -> None:
         assert entry["default"] == getattr(algorithm.Params(), name)
     assert algorithm.TRAITS.dense or algorithm.TRAITS.sparse
     assert algorithm.TRAITS.max_dim >= 1
+
+
+@NAMED
+def test_states_its_cost(algorithm: Any) -> None:
+    order, nanoseconds = algorithm.TRAITS.cost
+    assert order.startswith("O(")
+    for params in _settings_of(algorithm):
+        for sparse in (False,) * algorithm.TRAITS.dense + (True,) * algorithm.TRAITS.sparse:
+            dims = [1, 2, 8, 30, 100, 1000, algorithm.TRAITS.max_dim]
+            costs = [nanoseconds(params, Size(dim, min(dim, 50) if sparse else dim, sparse)) for dim in dims]
+            assert costs == sorted(costs)
+            assert 10.0 < costs[2] < 1e5
+            wide = [nanoseconds(params, Size(1000, values, sparse)) for values in (0.0, 1.0, 8.5, 100.0)]
+            assert wide == sorted(wide)
+            assert sparse or costs[0] < costs[-1]

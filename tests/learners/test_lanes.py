@@ -11,13 +11,16 @@ import pytest
 
 from learners.jit import kernel
 from learners.lanes import (
+    LARGEST_SINGLE,
     WIDTH,
     aligned,
+    aligned_like,
     larger,
     load,
     load_first,
     pad,
     padded,
+    put,
     row,
     spread,
     square_root,
@@ -25,6 +28,7 @@ from learners.lanes import (
     store_first,
     total,
     unpad,
+    within,
 )
 
 NUMBERS = np.random.default_rng(0).normal(size=40) * 10.0 ** np.random.default_rng(1).integers(-9, 9, 40)
@@ -136,3 +140,53 @@ def test_aligned_arrays_begin_at_multiples_of_64_bytes(n: int) -> None:
         assert array.shape == (n,)
         assert not array.any()
         assert array.ctypes.data % 64 == 0 or not n
+
+
+# Numbers as float32 has them and as it has not: ties both ways, the ends, what vanishes, what is none
+MANY = np.array([0.1, -3.0, 1 + 2**-24, 1 + 3 * 2**-24, 3.4028235e38, 1e39, -1e300, 1e-46, 7e-46, -0.0, np.inf, np.nan])
+
+
+@kernel
+def _through_singles(numbers, plane, out):  # type: ignore[no-untyped-def]
+    r = row(plane, 1)
+    store(r, 0, load(numbers, 0))
+    store_first(r, 8, 3, load_first(numbers, 8, 4))
+    store(out, 0, load(r, 0))
+    store(out, 8, load_first(r, 8, 4))
+    plane[1, 11] = within(plane, numbers[11])
+    for i in range(11):
+        plane[0, i] = within(plane, numbers[i])
+
+
+@pytest.mark.parametrize("called", ["compiled", "plain"])
+def test_float32_is_rounded_once_and_is_never_infinite(called: str) -> None:
+    plane, out = np.full((2, 16), 7.0, dtype=np.float32), np.full(16, 5.0)
+    run = _through_singles if called == "compiled" else getattr(_through_singles, "py_func", _through_singles)
+    run(MANY, plane, out)
+    expected = np.clip(MANY, -LARGEST_SINGLE, LARGEST_SINGLE).astype(np.float32)
+    assert plane[1].tobytes() == np.concatenate([expected, np.full(4, 7.0, np.float32)]).tobytes()
+    assert plane[0].tobytes() == np.concatenate([expected[:11], np.full(5, 7.0, np.float32)]).tobytes()
+    assert out.tolist() == [*expected[:11].astype(np.float64), 7.0, *[0.0] * 4]
+    assert expected[2] == 1.0  # ties go to the even one
+    assert expected[3] == np.float32(1 + 2**-22)
+
+
+@kernel
+def _put(a, b, out):  # type: ignore[no-untyped-def]
+    store(out, 0, put(b, 0, load(a, 0)))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_what_is_put_comes_back_as_it_is_there(dtype: Any) -> None:
+    there, out = np.zeros(8, dtype=dtype), np.zeros(8)
+    _put(NUMBERS, there, out)
+    assert there.tolist() == NUMBERS[:8].astype(dtype).tolist() == out.tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n", [1, 8, 1000])
+def test_copies_to_work_on_are_aligned_and_of_the_same_numbers(n: int, dtype: Any) -> None:
+    array = aligned_like(np.ones(3, dtype=dtype), n)
+    assert (array.shape, array.dtype) == ((n,), dtype)
+    assert not array.any()
+    assert array.ctypes.data % 64 == 0

@@ -190,6 +190,7 @@ def test_create_takes_what_the_http_api_takes_and_shortens_it() -> None:
         "refit_every": None,
         "refit_window": None,
         "seed": 1,
+        "precision": "float64",
     }
     assert create("oam", dim=3, embedding="fourier").config.embedding.kind == "fourier"
     assert create("fofo", features="named").config.features.to_json()["kind"] == "named"

@@ -60,7 +60,8 @@ def test_the_step_has_one_compiled_signature() -> None:
     X, y = stream(30, 4, seed=0)
     run(nsauc, nsauc.Params(), X, y)
     nsauc.step(X[0], 1.0, 0.1, 2.0, 16, 8, np.zeros(4), np.zeros(4), np.zeros(1, dtype=np.int64))
-    assert len(getattr(nsauc.step, "signatures", [()])) == 1
+    found = getattr(nsauc.step, "signatures", [()])
+    assert sum("float32" not in str(one) for one in found) == 1  # another test's precision
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,79 @@
+"""How long work is expected to take: by the algorithm's word before anything was measured, then by what was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from learners import Config
+from learners.arrays import Sparse
+from learners.batch import Batch, Outcome, Status
+from service.work import Pace, numbers_of
+
+
+@pytest.fixture(autouse=True)
+def _new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Pace, "_loaded", set())
+
+
+def config(algorithm: str = "fofo", dim: int = 8, **settings: Any) -> Config:
+    return Config.of({"algorithm": algorithm, "features": {"kind": "dense", "dim": dim}, **settings})
+
+
+def batch(n: int, dim: int = 8) -> Batch:
+    return Batch(np.zeros((n, dim)), np.ones(n))
+
+
+def outcome(n: int, status: Status = Status.APPLIED) -> Outcome:
+    return Outcome(np.full(n, status, dtype=np.int8), np.zeros(n), np.zeros(n, dtype=np.int64))
+
+
+def test_the_first_batch_is_expected_to_take_what_the_algorithm_says() -> None:
+    cheap, dear = Pace(config("fofo", 1000)), Pace(config("opauc", 1000))
+    assert cheap.seconds(batch(100, 1000), 1000) < 1e-3 < 1e-2 < dear.seconds(batch(100, 1000), 1000)
+    assert dear.seconds(batch(200, 1000), 1000) == pytest.approx(2 * dear.seconds(batch(100, 1000), 1000))
+    assert cheap.seconds(batch(0, 1000), 1000) == 0.0
+
+
+def test_of_sparse_rows_the_columns_met_count_and_those_that_may_come() -> None:
+    pace = Pace(Config.of({"algorithm": "loam-ada", "features": {"kind": "sparse", "dim": 10**6}}))
+    rows = Sparse(np.ones(30), np.tile(np.arange(3), 10), np.arange(0, 31, 3))
+    few, many = (pace.seconds(Batch(rows, np.ones(10)), columns) for columns in (0, 10**5))
+    assert many > 20 * few
+    assert pace.seconds(Batch(rows, np.ones(10)), 10**7) == pace.seconds(Batch(rows, np.ones(10)), 10**6)
+
+
+def test_measurements_take_the_place_of_the_estimate() -> None:
+    pace = Pace(config())
+    pace.note(batch(10), 5.0, outcome(10))
+    assert pace.seconds(batch(20), 8) == pytest.approx(10.0)
+    pace.note(batch(10), 1e-4, outcome(10))  # the first one compiled the kernels
+    assert pace.seconds(batch(10), 8) == pytest.approx(1e-4)
+    pace.note(batch(10), 1e-3, outcome(10))
+    pace.note(batch(10), 1e-4, outcome(10))
+    assert pace.seconds(batch(10), 8) == pytest.approx(0.9e-3 + 0.1e-4)
+
+
+def test_what_learnt_nothing_tells_nothing() -> None:
+    pace = Pace(config())
+    before = pace.seconds(batch(10), 8)
+    pace.note(batch(10), 5.0, outcome(10, Status.DUPLICATE))
+    pace.note(batch(0), 5.0, outcome(0))
+    assert pace.seconds(batch(10), 8) == before
+    assert not pace.loaded
+
+
+def test_kernels_are_loaded_once_a_learner_of_the_kind_has_learnt() -> None:
+    first, alike, other = Pace(config()), Pace(config(dim=9)), Pace(config(precision="float32"))
+    assert not first.loaded
+    first.note(batch(10), 5.0, outcome(10))
+    assert first.loaded
+    assert alike.loaded
+    assert not other.loaded
+    assert alike.seconds(batch(10, 9), 9) < 1e-3  # not what the first one took to compile them
+
+
+def test_numbers_count_the_events_too() -> None:
+    assert numbers_of(batch(10, 8)) == 160
