@@ -3,51 +3,262 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import re
 import tomllib
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from typer.main import get_command
 
 import learners
 import service
 from learners import algorithms
+from learners.catalogue import describe
+from learners.config import KINDS, Config, Whole
+from learners.figures import FIGURES
+from learners.metrics import HISTORY_COLUMNS
+from learners.ordinal_metrics import ORDINAL_HISTORY
+from service import errors
+from service.app import create_app
+from service.cli import app as command_line
+from service.engine import Engine
+from service.exposition import exposed
 from service.settings import Settings
+from service.store.memory import MemoryStore
+from tests.documents import DOCUMENTS, ROOT, anchors, links, read
 
-ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
+README = read("README.md")
+API = read("docs/api.md")
+LEARNERS = read("docs/learners.md")
+METRICS = read("docs/thresholds-and-metrics.md")
+OPERATIONS = read("docs/operations.md")
+
+
+def section(text: str, title: str) -> str:
+    """What stands under a heading, to the next of its level or a higher one."""
+    found = re.search(rf"^(#+) {re.escape(title)}\n(.*?)(?=^#{{1,3}} |\Z)", text, re.DOTALL | re.MULTILINE)
+    assert found, f"there is no section {title}"
+    return found[2]
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """Rows of tables whose first cell is a name in backquotes: the name, and the other cells."""
+    found = {}
+    for line in text.splitlines():
+        cells = re.fullmatch(r"\| `([^`]+)` \| (.*) \|", line)
+        if cells:
+            found[cells[1]] = re.split(r" \| ", cells[2])
+    return found
+
+
+# Settings
 
 
 @pytest.mark.parametrize("name", Settings.model_fields)
-def test_every_setting_is_in_the_readme_with_its_default(name):
-    row = re.search(rf"\| `RARESTREAM_{name.upper()}` \| `([^`]*)` \| (.*) \|", README)
-    assert row, f"{name} is not documented"
-    shown, meaning = row.groups()
+def test_every_setting_is_in_operations_with_its_default(name: str) -> None:
+    shown, meaning = rows(OPERATIONS)[f"RARESTREAM_{name.upper()}"]
     default = Settings.model_fields[name].default
-    assert shown.replace(",", "") == (str(default).lower() if isinstance(default, bool) else str(default))
+    assert shown.strip("`").replace(",", "") == (str(default).lower() if isinstance(default, bool) else str(default))
     assert meaning == Settings.model_fields[name].description
 
 
-def test_no_setting_in_the_readme_is_gone():
-    named = {name.lower() for name in re.findall(r"`RARESTREAM_([A-Z_]+)`", README)}
-    assert named == set(Settings.model_fields)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda one: one.name)
+def test_no_setting_of_a_document_is_gone(document: Path) -> None:
+    named = {name.lower() for name in re.findall(r"RARESTREAM_([A-Z_]*[A-Z])", document.read_text())}
+    assert named <= {*Settings.model_fields, "url"}
+
+
+# Learners
+
+
+def assert_documented(schema: dict[str, Any], text: str) -> None:
+    """Each parameter has its row, with its default and its meaning; and no row is of a parameter that is gone."""
+    found = rows(text)
+    wanted = {name: one for name, one in schema["properties"].items() if "const" not in one}
+    assert list(found) == list(wanted)
+    for name, one in wanted.items():
+        default, values, meaning = found[name]
+        if "default" not in one:
+            assert default == "required"
+        elif isinstance(one["default"], str):
+            assert default == f"`{one['default']}`"
+        else:
+            assert json.loads(default.strip("`")) == one["default"]
+        assert meaning.replace("\\|", "|") == one["description"]
+        if "enum" in one:
+            assert values == ", ".join(one["enum"])
 
 
 @pytest.mark.parametrize("name", algorithms())
-def test_every_algorithm_is_in_the_readme(name):
-    assert f"| `{name}` |" in README
+def test_every_algorithm_is_in_the_guide_with_its_parameters(name: str) -> None:
+    assert len(re.findall(rf"^\| `{name}` \| .* \| .* \| .* \| .* \|$", LEARNERS, re.MULTILINE)) == 1
+    text = section(LEARNERS, name)
+    assert_documented(describe(name)["params"], text)
+    assert f"](../learners/{name.replace('-', '_')}.py)" in text
+    assert " Paper: " in text.replace("\n", " ")
 
 
-def test_the_python_in_the_readme_runs_as_printed(capsys):
-    snippets = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert snippets
-    for snippet in snippets:
-        exec(compile(snippet, "README.md", "exec"), {})
-    assert 0.8 < float(capsys.readouterr().out) <= 1
+def test_the_readme_counts_what_there_is() -> None:
+    table = section(README, "Which algorithm")
+    prose = " ".join(table.split())
+    named = set(re.findall(r"`([a-z-]+)`", "\n".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))))
+    assert named <= set(algorithms())
+    words = {18: "Eighteen", 12: "Twelve"}
+    assert f"{words[len(algorithms()) - len(named)]} more are in the catalogue" in prose
+    assert f"all {len(algorithms())}, with every parameter" in prose
+    objectives = Config.of({"algorithm": "cbr", "features": {"kind": "dense", "dim": 1}}).threshold
+    assert objectives is not None
+    count = len(type(objectives).schema()["properties"]["objective"]["enum"])
+    assert f"{words[count]} [threshold objectives]" in prose
 
 
-def test_every_dependency_has_its_reason_beside_it():
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_features_is_in_the_guide(kind: str) -> None:
+    (text,) = re.findall(rf"^`{kind}`:\n\n(.*?)(?:\n\n)", section(LEARNERS, "Features"), re.DOTALL | re.MULTILINE)
+    assert_documented(KINDS[kind].schema(), text)
+
+
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [
+        ("scaling", section(LEARNERS, "Scaling")),
+        ("embedding", section(LEARNERS, "Embeddings")),
+        ("learner", section(LEARNERS, "Settings of the learner itself")),
+        ("calibration", section(METRICS, "Probabilities")),
+        ("threshold", section(METRICS, "Thresholds")),
+        ("late", section(METRICS, "Late labels")),
+        ("figures", section(METRICS, "Live figures")),
+    ],
+)
+def test_every_part_of_a_learner_is_in_the_guides(part: str, text: str) -> None:
+    config = Config.of({"algorithm": "cbr", "features": {"kind": "dense", "dim": 1}})
+    kind = Whole if part == "learner" else type(getattr(config, part))
+    (table,) = re.findall(r"^\| parameter \| default \|.*?(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE)
+    assert_documented(kind.schema(), table)
+
+
+@pytest.mark.parametrize(("part", "title"), [("scaling", "Scaling"), ("embedding", "Embeddings")])
+def test_every_choice_of_a_part_is_told(part: str, title: str) -> None:
+    config = Config.of({"algorithm": "cbr", "features": {"kind": "dense", "dim": 1}})
+    for kind in getattr(config, part).schema()["properties"]["kind"]["enum"]:
+        assert f"| `{kind}` |" in section(LEARNERS, title)
+
+
+def test_every_objective_and_calibration_is_told() -> None:
+    config = Config.of({"algorithm": "cbr", "features": {"kind": "dense", "dim": 1}})
+    assert config.threshold is not None
+    assert config.calibration is not None
+    table = section(METRICS, "Thresholds")
+    told = {name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall("`(.*?)`", row)}
+    assert set(config.threshold.schema()["properties"]["objective"]["enum"]) <= told
+    for kind in config.calibration.schema()["properties"]["kind"]["enum"]:
+        assert f"| `{kind}` |" in section(METRICS, "Probabilities")
+
+
+# The API
+
+
+def test_every_endpoint_is_in_the_api() -> None:
+    paths = create_app(Settings(store="memory:")).openapi()["paths"]
+    there = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+    told = set(re.findall(r"`([A-Z]+ /v1/[^`]*)`", section(API, "In short")))
+    assert told == there
+
+
+def test_every_query_parameter_is_in_the_api() -> None:
+    paths = create_app(Settings(store="memory:")).openapi()["paths"]
+    for path, methods in paths.items():
+        for operation in methods.values():
+            for one in operation.get("parameters", []):
+                if one["in"] == "query":
+                    assert re.search(rf"[?&`]{one['name']}[=`]", API), f"{one['name']} of {path}"
+
+
+def codes() -> set[tuple[str, int]]:
+    """Every code with its status, those of the framework's own refusals too."""
+    found, left = set(), [errors.ServiceError]
+    while left:
+        one = left.pop()
+        found.add((one.code, one.status))
+        left += one.__subclasses__()
+    return found | {("not-found", 404), ("method-not-allowed", 405)}
+
+
+def test_every_error_is_in_the_api() -> None:
+    told = {(code, int(cells[0])) for code, cells in rows(section(API, "Errors")).items()}
+    assert told == codes()
+
+
+def test_every_metric_for_prometheus_is_in_operations() -> None:
+    text = exposed(Engine(MemoryStore(), Settings(store="memory:")), websockets=0).decode()
+    there = {
+        family.name + ("_total" if family.type == "counter" else "") for family in text_string_to_metric_families(text)
+    }
+    assert {name.partition("{")[0] for name in rows(section(OPERATIONS, "Monitoring"))} == there
+
+
+def test_every_command_is_in_the_command_line() -> None:
+    commands = get_command(command_line).commands  # type: ignore[attr-defined]
+    told = set(re.findall(r"^\| \[`(\w+)`\]", read("docs/command-line.md"), re.MULTILINE))
+    assert told == set(commands)
+
+
+# Figures
+
+
+def test_every_live_figure_is_defined() -> None:
+    text = section(METRICS, "Live figures")
+    told = set(re.findall(r"`([a-z0-9_]+)`", text))
+    document = learners.create("cbr", dim=2).figures()
+    ordinal = learners.create("npsvor", dim=2).figures()
+    assert {*FIGURES, *HISTORY_COLUMNS[:3]} - {"clock"} <= {*told, "events", "served"}
+    for one in (document, ordinal):
+        for scope in ("window", "since_start"):
+            assert set(one[scope]) <= told
+        assert set(one) - {"window", "since_start", "undefined", "events", "class_counts", "position"} <= told
+
+
+def test_every_column_of_the_history_is_told() -> None:
+    told = set(re.findall(r"`([a-z0-9_]+)`", section(METRICS, "Live figures") + section(METRICS, "History and stream")))
+    assert {*HISTORY_COLUMNS, *ORDINAL_HISTORY} <= told
+
+
+# All documents
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda one: one.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    for link in links(document):
+        if re.match(r"https?:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = document.parent / path if path else document
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target), link
+
+
+def test_every_document_is_linked_from_the_readme() -> None:
+    linked = {link.partition("#")[0] for link in links(ROOT / "README.md")}
+    assert {str(one.relative_to(ROOT)) for one in DOCUMENTS[1:]} <= linked
+    assert {f"examples/{one.name}" for one in (ROOT / "examples").glob("*.py")} <= linked
+
+
+def test_the_picture_is_one_and_small() -> None:
+    picture = ROOT / "docs" / "dashboard.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.stat().st_size < 300 * 1024
+
+
+# The packages
+
+
+def test_every_dependency_has_its_reason_beside_it() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     project = tomllib.loads(text)["project"]
     extras = project["optional-dependencies"]
@@ -56,7 +267,7 @@ def test_every_dependency_has_its_reason_beside_it():
         assert "#" in line or requirement.startswith("pytest>"), f"{requirement} has no reason"
 
 
-def test_constraints_pin_every_dependency_without_addresses():
+def test_constraints_pin_every_dependency_without_addresses() -> None:
     pins = (ROOT / "constraints.txt").read_text().splitlines()
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+]+", line) for line in pins)
     pinned = {line.partition("==")[0].lower().replace("_", "-") for line in pins}
@@ -67,7 +278,7 @@ def test_constraints_pin_every_dependency_without_addresses():
 
 
 @pytest.mark.parametrize("package", [learners, service], ids=lambda one: one.__name__)
-def test_public_names_exist_and_modules_say_what_they_are_for(package):
+def test_public_names_exist_and_modules_say_what_they_are_for(package: ModuleType) -> None:
     for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         if info.name == "service.__main__":
             continue
@@ -77,6 +288,6 @@ def test_public_names_exist_and_modules_say_what_they_are_for(package):
             assert hasattr(module, name), f"{info.name}.{name} does not exist"
 
 
-def test_the_library_imports_nothing_of_the_service():
+def test_the_library_imports_nothing_of_the_service() -> None:
     for source in (ROOT / "learners").glob("*.py"):
         assert not re.search(r"^\s*(from|import) (service|fastapi|asyncio|httpx|redis)\b", source.read_text(), re.M)

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -313,19 +312,3 @@ def test_a_service_that_starts_is_waited_for(tmp_path: Path) -> None:
     finally:
         starting.join()
         process.kill()
-
-
-# What the README says
-
-
-def test_the_session_in_the_readme_runs_as_printed(service: Process) -> None:
-    text = (Path(__file__).parents[2] / "README.md").read_text()
-    section = re.search(r"\n### Python client\n(.*?)\n##+ ", text, re.DOTALL)
-    assert section
-    snippets = re.findall(r"```py\n(.*?)```", section[1], re.DOTALL)
-    assert len(snippets) == 2
-    names: dict[str, Any] = {}
-    for snippet in snippets:
-        exec(compile(snippet.replace("http://127.0.0.1:8000", service.url), "README.md", "exec"), names)
-    document = httpx.get(f"{service.url}/v1/learners/payments", trust_env=False).json()
-    assert document["events"] == 21_100

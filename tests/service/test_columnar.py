@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
-import re
 import tracemalloc
-from pathlib import Path
 from typing import Any
 
-import httpx
 import msgspec
 import numpy as np
 import pytest
@@ -158,23 +154,6 @@ async def test_the_reply_is_of_the_type_that_is_accepted():
         assert unpacked(in_columns)["labels"] == [-128] * 3
         neither = await http.post(url, json={"events": asked}, headers={"accept": "text/html"})
         assert (neither.status_code, neither.json()["code"]) == (406, "not-acceptable")
-
-
-async def test_the_example_of_the_readme_runs_as_printed(monkeypatch):
-    snippets = re.findall(r"```py\n(.*?)```", (Path(__file__).parents[2] / "README.md").read_text(), re.DOTALL)
-    (snippet,) = (one for one in snippets if "def array" in one)
-    loop = asyncio.get_running_loop()
-    async with client() as http:
-        await http.put("/v1/learners/cards", json=DENSE)
-
-        def post(url: str, **request: Any) -> httpx.Response:
-            path = url.removeprefix("http://localhost:8000")
-            return asyncio.run_coroutine_threadsafe(http.post(path, **request), loop).result(60)
-
-        monkeypatch.setattr(httpx, "post", post)
-        found: dict[str, Any] = {}
-        await asyncio.to_thread(exec, compile(snippet, "README.md", "exec"), found)
-    assert found["reply"]["applied"] == len(found["scores"]) == 1000
 
 
 async def test_openapi_describes_every_coding():
