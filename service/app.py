@@ -27,6 +27,7 @@ from service.engine import Engine
 from service.errors import Invalid, ServiceError
 from service.exposition import Exposition
 from service.logs import LineWriter
+from service.overview import Overview
 from service.problems import internal_error, problem_reply
 from service.settings import Settings
 from service.sockets import Connections, Sockets
@@ -129,6 +130,7 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
     app.state.exposition = Exposition(settings)
     app.state.imports = Bodies(bounds(settings))
     app.state.closing = asyncio.Event()
+    app.state.overview = Overview()
     app.state.streams = 0
     app.state.websockets = Connections()
     app.include_router(routes.router)

@@ -318,6 +318,67 @@ class LearnerList(_Document):
     unavailable: dict[str, str] = Field(description="learners that cannot be recovered, and why")
 
 
+class Alarm(_Document):
+    """A change that a detector has found."""
+
+    number: int = Field(description="counts the alarms of the learner from 0")
+    kind: Literal["auc", "scores"] = Field(description="a fall of the AUC, or another distribution of served scores")
+    events: int = Field(description="labelled events by then")
+    clock: float | None
+    before: float | None
+    after: float | None
+
+
+class SmallWindow(_Document):
+    """Some of the window's figures: of two classes all but `mae` and `accuracy`, of an ordinal learner those."""
+
+    size: int
+    events: int
+    auc: float | None = None
+    auc_interval: list[float] | None = None
+    f1: float | None = None
+    precision: float | None = None
+    recall: float | None = None
+    alert_rate: float | None = None
+    mae: float | None = None
+    accuracy: float | None = None
+    label_delay_median: float | None
+    label_coverage: float | None
+    events_per_second: float | None = Field(description="by the learner's clock")
+
+
+class LearnerFigures(_Document):
+    """A learner's small live figures, at most a second old."""
+
+    name: str
+    algorithm: str
+    position: int
+    events: int = Field(description="labelled, learnt")
+    served: int = Field(description="events that were scored with an id")
+    class_counts: dict[str, int]
+    clock: float | None
+    threshold: float | None
+    window: SmallWindow
+    trend: list[float | None] = Field(
+        description="the AUC (of an ordinal learner the MAE) at the history's last points"
+    )
+    alarms: dict[str, int] = Field(description="drift alarms so far, by kind")
+    last_alarm: Alarm | None
+    undefined: dict[str, str] = Field(description="JSON pointer of each null figure of the window -> why")
+    ready: bool
+    not_ready: str | None
+    stale_seconds: float
+    failed: str | None
+
+
+class LearnerFigureList(_Document):
+    """The small live figures of every learner of this node that is in memory, by name."""
+
+    learners: list[LearnerFigures]
+    asleep: list[str] = Field(description="names of those swapped out to the store; asking for this does not wake them")
+    unavailable: dict[str, str] = Field(description="learners that cannot be recovered, and why")
+
+
 class Digest(_Document):
     """A hash of the whole state at a position: replicas must agree."""
 
@@ -477,17 +538,6 @@ class History(_Document):
     by: Literal["clock", "events"] = Field(description="the axis of from, to and step")
     columns: list[str] = Field(description="events (learnt with their label), clock, served (with an id), the figures")
     points: list[dict[str, float | None]] = Field(description="each with all the columns, ascending")
-
-
-class Alarm(_Document):
-    """A change that a detector has found."""
-
-    number: int = Field(description="counts the alarms of the learner from 0")
-    kind: Literal["auc", "scores"] = Field(description="a fall of the AUC, or another distribution of served scores")
-    events: int = Field(description="labelled events by then")
-    clock: float | None
-    before: float | None
-    after: float | None
 
 
 class Alarms(_Document):

@@ -14,14 +14,14 @@ from starlette.types import Receive, Scope, Send
 from learners.parameters import Problem
 from service import schemas
 from service.errors import Invalid, TooManyStreams
+from service.operating import score_threshold
+from service.overview import LARGE_WINDOW
 from service.routes.common import TheLearner, problems
 from service.streams import figures_of, parsed_id, stream
 
 __all__ = ["router"]
 
 router = APIRouter()
-
-_LARGE_WINDOW = 200_000  # events above which a poll takes more than a millisecond or two
 
 
 @router.get(
@@ -33,7 +33,7 @@ _LARGE_WINDOW = 200_000  # events above which a poll takes more than a milliseco
 )
 async def metrics(learner: TheLearner) -> JSONResponse:
     """Over the window and since the start; null figures have their reason under `undefined`."""
-    if learner.learner.config.window > _LARGE_WINDOW:
+    if learner.learner.config.window > LARGE_WINDOW:
         figures = learner.view.figures.frozen()
         await asyncio.to_thread(figures.as_json)  # and kept
         return JSONResponse(figures_of(learner, figures.as_json()))
@@ -80,9 +80,12 @@ async def curves(
     learner: TheLearner,
     points: Annotated[int, Query(ge=2, le=2000, description="of each curve at most")] = 200,
 ) -> JSONResponse:
-    """Curves of the window; of an ordinal learner the confusion matrix."""
+    """Curves of the window, and the score at which an alert begins now; of an ordinal learner the confusion matrix."""
     figures = learner.view.figures.frozen()
-    return JSONResponse(await asyncio.to_thread(figures.curves, points))
+    told = await asyncio.to_thread(figures.curves, points)
+    if "histogram" in told:  # of two classes
+        told["score_threshold"] = score_threshold(learner.view.scorer, told["histogram"]["edges"])
+    return JSONResponse(told)
 
 
 @router.get(

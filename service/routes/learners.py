@@ -15,6 +15,7 @@ from service import copies, examples, schemas
 from service.bodies import Bodies, heading_of
 from service.errors import Invalid, TooLarge, WrongType
 from service.hosted import Hosted
+from service.overview import Overview
 from service.routes.common import BODY, TheBody, TheEngine, TheLearner, TheName, problems
 from service.weights import MAX_TOP, largest, taken
 from service.wire import decode_json
@@ -77,11 +78,18 @@ async def create(name: TheName, engine: TheEngine, body: TheBody) -> JSONRespons
     "/learners",
     tags=["learners"],
     summary="List the learners",
-    response_model=schemas.LearnerList,
+    response_model=schemas.LearnerList | schemas.LearnerFigureList,
     responses=problems(422),
 )
-async def index(engine: TheEngine) -> JSONResponse:
+async def index(
+    request: Request,
+    engine: TheEngine,
+    figures: Annotated[bool, Query(description="give each learner's small live figures, not its settings")] = False,
+) -> Response:
     """Every learner of this node, by name: those in memory, those swapped out to the store, those it cannot host."""
+    if figures:
+        overview: Overview = request.app.state.overview
+        return Response(await overview.encoded(engine), media_type="application/json")
     learners = [_document(engine.hosted[name]) for name in sorted(engine.hosted)]
     left_out = engine.left_out(groups=False)
     return JSONResponse({"learners": learners, "asleep": sorted(engine.asleep), "unavailable": left_out})

@@ -435,7 +435,7 @@ async def test_unknown_paths_and_methods_are_problems_too(http):
 @pytest.mark.parametrize(
     ("method", "path", "known"),
     [
-        ("GET", "/v1/learners", ""),
+        ("GET", "/v1/learners", "figures"),
         ("GET", "/v1/health/ready", ""),
         ("GET", "/v1/algorithms", ""),
         ("PUT", URL, ""),
@@ -473,7 +473,7 @@ async def test_all_known_query_parameters_are_listed_and_taken(http):
     assert len(many.json()["errors"]) == 100
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/", "/static/dashboard.css"])
+@pytest.mark.parametrize("path", ["/metrics", "/", "/static/app.js"])
 async def test_what_is_not_of_the_api_takes_any_parameters(http, path):
     assert (await http.get(f"{path}?utm_source=mail")).status_code == 200
 

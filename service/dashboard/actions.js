@@ -1,0 +1,129 @@
+/* What can be done to a learner, each behind a question: threshold, snapshot, export, clone, delete. */
+
+import { ask, get, learnerPath, reasonOf, send } from "./api.js";
+import { announce, dialog } from "./dialogs.js";
+import { el, freshId } from "./dom.js";
+import { bytes, count, moment, short } from "./format.js";
+import { SchemaForm } from "./schema_form.js";
+
+export class Actions {
+  constructor(learner, again) {
+    this.again = again;
+    this.take(learner);
+    const button = (text, act, names = "") =>
+      el("button", { type: "button", class: names, text, on: { click: () => this.#tried(act) } });
+    this.element = el(
+      "div",
+      { class: "actions", role: "group", "aria-label": `What can be done to ${learner.name}` },
+      learner.threshold === null ? null : button("Threshold …", () => this.#threshold()),
+      button("Snapshot …", () => this.#snapshot()),
+      button("Clone …", () => this.#clone()),
+      button("Export", () => this.#export()),
+      button("Delete …", () => this.#delete(), "danger"),
+    );
+  }
+
+  take(learner) {
+    this.learner = learner;
+  }
+
+  #path(rest = "") {
+    return learnerPath(this.learner.name, rest);
+  }
+
+  async #tried(act) {
+    try {
+      await act();
+    } catch (error) {
+      announce(`${this.learner.name}: ${reasonOf(error)}`);
+    }
+  }
+
+  async #threshold() {
+    const { parts } = await get("algorithms", { asked: true });
+    const { name, config } = this.learner;
+    const form = new SchemaForm(parts.threshold, { values: config.threshold, whole: true });
+    const done = await dialog({
+      title: `What the threshold of ${name} is for`,
+      confirm: "Change it",
+      body: [el("p", { text: "What was learnt stays; the threshold follows from it at once." }), form.element],
+      submit: () => form.sent((threshold) => ask("PATCH", this.#path(), { body: { threshold } }), "/threshold"),
+      reason: reasonOf,
+    });
+    if (done === undefined) return;
+    announce(
+      `The threshold of ${name} follows ${done.config.threshold.objective} now; it is ${short(done.threshold)}.`,
+    );
+    this.again();
+  }
+
+  async #snapshot() {
+    const { name } = this.learner;
+    const done = await dialog({
+      title: `Take a snapshot of ${name}?`,
+      confirm: "Take it",
+      body: [el("p", { text: "The state as it is now is saved, to go back to." })],
+      submit: () => ask("POST", this.#path("/snapshots"), { patience: 60 }),
+      reason: reasonOf,
+    });
+    if (done === undefined) return;
+    announce(`Snapshot of ${name}: position ${count(done.position)}, ${bytes(done.size)}, ${moment(done.time)}.`);
+    this.again();
+  }
+
+  async #clone() {
+    const { name } = this.learner;
+    const id = freshId();
+    const input = el("input", { id, value: `${name}-copy`.slice(0, 100), autocomplete: "off", spellcheck: "false" });
+    const done = await dialog({
+      title: `Clone ${name}`,
+      confirm: "Clone it",
+      body: [
+        el("p", { text: "A new learner with all that this one has learnt; from then on each goes its own way." }),
+        el("label", { for: id, text: "Name of the new one" }),
+        input,
+      ],
+      submit: () => ask("POST", this.#path("/clone"), { body: { to: input.value.trim() }, patience: 60 }),
+      reason: reasonOf,
+    });
+    if (done === undefined) return;
+    announce(`${done.name} is a clone of ${name}.`, { href: `#/learners/${encodeURIComponent(done.name)}` });
+  }
+
+  /** As a file; through fetch, since a plain link could not send a key. */
+  async #export() {
+    const { name } = this.learner;
+    const reply = await send("GET", this.#path("/export"), { asked: true });
+    const named = /filename="([^"/\\]+)"/.exec(reply.headers.get("content-disposition") ?? "")?.[1];
+    const address = URL.createObjectURL(await reply.blob());
+    el("a", { href: address, download: named ?? `${name}.rarestream` }).click();
+    setTimeout(() => URL.revokeObjectURL(address), 60_000);
+  }
+
+  async #delete() {
+    const { name, events } = this.learner;
+    const id = freshId();
+    const input = el("input", { id, autocomplete: "off", spellcheck: "false" });
+    const done = await dialog({
+      title: `Delete ${name}?`,
+      confirm: "Delete it for good",
+      dangerous: true,
+      body: [
+        el("p", {
+          text: `Its log, its snapshots and all that it learnt from ${count(events)} events are gone then, for good.`,
+        }),
+        el("label", { for: id, text: `Type ${name} to confirm` }),
+        input,
+      ],
+      submit: async () => {
+        if (input.value.trim() !== name) throw new RangeError("this is not its name");
+        await ask("DELETE", this.#path(), { patience: 60 });
+        return true;
+      },
+      reason: (error) => (error instanceof RangeError ? error.message : reasonOf(error)),
+    });
+    if (done === undefined) return;
+    announce(`${name} is deleted.`);
+    location.hash = "#/";
+  }
+}

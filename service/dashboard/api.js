@@ -1,0 +1,105 @@
+/* Requests under /v1, with the reader's key if there is one.
+ *
+ * The key is kept for this tab only (sessionStorage), and sent as `Authorization: Bearer`. A refusal for want of one is
+ * told to the page by the event "key-wanted" of the document.
+ */
+
+const PATIENCE = 10; // seconds given to one request
+const KEPT = "rarestream-key";
+let held = null; // the key, where the browser keeps nothing for us
+
+/** Nothing answered, or not in time. */
+export class Away extends Error {
+  message = "offline";
+}
+
+/** The server answered with an error: `status`, `code`, `detail`, `errors` ({pointer, detail}), `wait` in seconds. */
+export class Refused extends Error {
+  constructor(status, problem, wait) {
+    super(problem.detail ?? `the server answers ${status}${problem.title ? ` (${problem.title})` : ""}`);
+    this.status = status;
+    this.code = problem.code;
+    this.errors = problem.errors ?? [];
+    this.wait = wait;
+  }
+}
+
+export function theKey() {
+  try {
+    return sessionStorage.getItem(KEPT);
+  } catch {
+    return held; // cookies and storage are blocked
+  }
+}
+
+export function keepKey(key) {
+  held = key;
+  try {
+    if (key === null) sessionStorage.removeItem(KEPT);
+    else sessionStorage.setItem(KEPT, key);
+  } catch {
+    // kept until the page is left
+  }
+}
+
+/** Send a request below v1/; its raw response once the head is there. Throws Away or Refused. */
+export async function send(method, path, { body, signal, headers = {}, asked = false } = {}) {
+  const key = theKey();
+  const all = { ...headers };
+  if (key !== null) all.authorization = `Bearer ${key}`;
+  if (body !== undefined) all["content-type"] = "application/json";
+  let reply;
+  try {
+    reply = await fetch(`v1/${path}`, {
+      method,
+      headers: all,
+      signal,
+      cache: "no-store",
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch (error) {
+    if (signal?.aborted && signal.reason?.name !== "TimeoutError") throw error;
+    throw new Away();
+  }
+  if (reply.ok) return reply;
+  const refused = new Refused(reply.status, await problemOf(reply), Number(reply.headers.get("Retry-After")) || 0);
+  if (reply.status === 401 || reply.status === 403) {
+    document.dispatchEvent(new CustomEvent("key-wanted", { detail: { refused, key, asked } }));
+  }
+  throw refused;
+}
+
+/** The problem document of a refusal; a proxy's error page is none. */
+async function problemOf(reply) {
+  try {
+    return await reply.json();
+  } catch {
+    return {};
+  }
+}
+
+/** Send a request and read its JSON; null where there is no body. `asked`: the reader did, so a key is asked for. */
+export async function ask(method, path, { body, signal, asked = method !== "GET", patience = PATIENCE } = {}) {
+  const limit = AbortSignal.timeout(patience * 1000);
+  const reply = await send(method, path, { body, asked, signal: signal ? AbortSignal.any([signal, limit]) : limit });
+  try {
+    return reply.status === 204 ? null : await reply.json();
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw limit.aborted || error.name !== "SyntaxError" ? new Away() : error;
+  }
+}
+
+export const get = (path, options) => ask("GET", path, options);
+
+/** The path of a learner, or of something of it. */
+export const learnerPath = (name, rest = "") => `learners/${encodeURIComponent(name)}${rest}`;
+export const groupPath = (name, rest = "") => `groups/${encodeURIComponent(name)}${rest}`;
+
+/** What an error says to the reader; whatever is none of ours is a fault of this page, and goes to the console. */
+export function reasonOf(error) {
+  if (error instanceof Away) return "the server does not answer";
+  if (error instanceof Refused) return error.message;
+  console.error(error);
+  return error instanceof SyntaxError ? "an answer could not be read" : "this page failed; reload it";
+}

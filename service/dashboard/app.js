@@ -1,0 +1,159 @@
+/* The dashboard's frame: which page the address names, the line that says whether the server answers, keys, news.
+ *
+ *     #/                    overview.js   every learner
+ *     #/learners/NAME       learner.js    one of them
+ *     #/compare[/GROUP]     compare.js    the learners of a group on the same events
+ *     #/create              create.js     a form for a new one
+ *
+ * What the reader chose on a page stands behind a ? in the address, so that it can be reloaded and sent on. A page is
+ * shown by its function `show(main, place, signal)` and ends with the signal.
+ */
+
+import { keepKey, theKey } from "./api.js";
+import { askKey } from "./dialogs.js";
+import { el, put, write } from "./dom.js";
+import { timeOfDay } from "./format.js";
+import { connection } from "./live.js";
+import * as compare from "./compare.js";
+import * as create from "./create.js";
+import * as learner from "./learner.js";
+import * as overview from "./overview.js";
+
+const byId = (id) => document.getElementById(id);
+const main = byId("main");
+
+/* ---- Places ------------------------------------------------------------------------------------------------------ */
+
+const PAGES = [
+  [/^\/?$/, "overview", overview.show],
+  [/^\/learners\/([^/]+)$/, "overview", learner.show],
+  [/^\/compare(?:\/([^/]+))?$/, "compare", compare.show],
+  [/^\/create$/, "create", create.show],
+];
+let leave = new AbortController();
+let shown = null; // the address that is on the page
+
+/** A place: its name (of a learner or a group), what was chosen there, and `keep` to put that into the address. */
+class Place {
+  constructor(path, name, query) {
+    this.path = path;
+    this.name = name;
+    this.query = query;
+  }
+
+  /** Take new values (null: the usual one); the page itself stays as it is. */
+  keep(values) {
+    for (const [key, value] of Object.entries(values)) {
+      if (value === null || value === "") this.query.delete(key);
+      else this.query.set(key, value);
+    }
+    shown = `#${this.path}${this.query.size > 0 ? `?${this.query}` : ""}`;
+    history.replaceState(null, "", shown);
+  }
+}
+
+function go() {
+  const address = location.hash || "#/";
+  if (address === "#main") {
+    main.focus();
+    return;
+  }
+  if (address === shown) return;
+  const first = shown === null;
+  shown = address;
+  const [path, query] = address.slice(1).split("?", 2);
+  leave.abort();
+  leave = new AbortController();
+  main.replaceChildren();
+  const [match, page, show] = found(path);
+  for (const link of document.querySelectorAll("[data-page]")) {
+    put(link, "aria-current", link.dataset.page === page ? "page" : null);
+  }
+  if (show === undefined) {
+    main.append(missing(path));
+    document.title = "Not found – rarestream";
+  } else {
+    const place = new Place(
+      path,
+      match[1] === undefined ? null : decodeURIComponent(match[1]),
+      new URLSearchParams(query),
+    );
+    show(main, place, leave.signal);
+  }
+  scrollTo(0, 0);
+  if (!first) main.focus({ preventScroll: true }); // so that a screen reader begins with the new page
+}
+
+function found(path) {
+  for (const [pattern, page, show] of PAGES) {
+    const match = pattern.exec(path);
+    if (match !== null) return [match, page, show];
+  }
+  return [null, null, undefined];
+}
+
+const missing = (path) =>
+  el(
+    "section",
+    { class: "message" },
+    el("h1", { text: "There is no such page" }),
+    el("p", { text: `The address names ${path}.` }),
+    el("p", {}, el("a", { href: "#/", text: "To the overview" })),
+  );
+
+/* ---- Whether the server answers ---------------------------------------------------------------------------------- */
+
+const WORDS = { loading: "connecting …", live: "live", polling: "live, by polling" };
+
+function showConnection() {
+  const { state, at, reason, next } = connection;
+  const away = state === "away";
+  byId("connection").dataset.state = state;
+  write(byId("state"), away ? `${reason},` : WORDS[state]);
+  const seconds = Math.max(0, Math.ceil((next - Date.now()) / 1000));
+  const kept = at === null ? "" : `; figures from ${timeOfDay(at)}`;
+  write(
+    byId("since"),
+    away ? `retrying ${seconds > 0 ? `in ${seconds} s` : "now"}${kept}` : at === null ? "" : timeOfDay(at),
+  );
+  byId("retry").hidden = !away;
+}
+
+connection.addEventListener("change", showConnection);
+setInterval(() => connection.state === "away" && showConnection(), 1000);
+byId("retry").addEventListener("click", () => connection.retry());
+addEventListener("online", () => connection.retry());
+
+/* ---- The key ----------------------------------------------------------------------------------------------------- */
+
+let declined; // the key with which the reader wanted no other
+
+async function changeKey(why) {
+  const before = theKey();
+  const key = await askKey(before, why);
+  showKey();
+  if (key === undefined) {
+    declined = before;
+    return;
+  }
+  keepKey(key);
+  showKey();
+  shown = null; // the page begins anew, with the new key
+  go();
+}
+
+function showKey() {
+  write(byId("key"), theKey() === null ? "Key …" : "Key ✓");
+  put(byId("key"), "aria-label", theKey() === null ? "Enter an API key" : "An API key is in use; change it");
+}
+
+byId("key").addEventListener("click", () => changeKey(null));
+document.addEventListener("key-wanted", ({ detail: { refused, key, asked } }) => {
+  if (key !== theKey() || document.querySelector("dialog.key[open]")) return;
+  if (asked || (refused.status === 401 && key !== declined)) changeKey(refused.message);
+});
+
+addEventListener("hashchange", go);
+showKey();
+showConnection();
+go();

@@ -1,0 +1,203 @@
+/* Charts by Plotly, whose bundle is loaded beside the first figures and only on pages that have charts.
+ *
+ * A chart is drawn while it is in sight, at most so often, and says in words what it shows at present. Plotly reads
+ * labels as a little HTML of its own: what comes from users goes through `plain`.
+ */
+
+import { el, put, svg, write } from "./dom.js";
+
+const LEAST = 500; // milliseconds from one drawing of a chart to the next
+const charts = new Set();
+let library = null;
+
+/** Plotly, once it has loaded. */
+function plotly() {
+  library ??= new Promise((resolve, reject) => {
+    const script = el("script", { src: document.body.dataset.plotly });
+    script.onload = () => resolve(globalThis.Plotly);
+    script.onerror = () => {
+      library = null;
+      script.remove();
+      reject(new Error("the chart library could not be loaded"));
+    };
+    document.head.append(script);
+  });
+  return library;
+}
+
+export const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+
+/** A colour of the style sheet, as it is in the present theme. */
+export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** A colour of the style sheet, thinned. */
+export const veil = (name, opacity) =>
+  `${colour(name)}${Math.round(255 * opacity)
+    .toString(16)
+    .padStart(2, "0")}`;
+
+/** A line: its number names the colour --line-N; `dash` solid, dash or dot. */
+export const line = (number, dash = "solid", width = 2) => ({ color: colour(`--line-${number}`), dash, width });
+
+/** A key to a chart's lines: [{text, number, dash}]. */
+export function legend(entries) {
+  return el(
+    "ul",
+    { class: "legend" },
+    entries.map(({ text, number, dash = "solid" }) => el("li", {}, swatch(number, dash), el("span", { text }))),
+  );
+}
+
+export const swatch = (number, dash = "solid") =>
+  svg(
+    "svg",
+    { class: "swatch", viewBox: "0 0 24 8", "aria-hidden": "true", data: { line: number, dash } },
+    svg("line", { x1: 0, y1: 4, x2: 24, y2: 4 }),
+  );
+
+/** A chart with its title and key. `draw` it with a function that gives {traces, layout, words} or {nothing}. */
+export class Chart {
+  #specify = null;
+  #seen = false;
+  #last = 0;
+  #timer = 0;
+  #drawn = false;
+  #observer;
+
+  constructor({ title, note = null, entries = [], signal, names = "", onRange = null }) {
+    this.onRange = onRange;
+    this.nothing = el("p", { class: "nothing", hidden: true });
+    this.plot = el("div", { class: "plot", role: "img", "aria-label": title });
+    this.words = el("p", { class: "unseen" });
+    this.element = el(
+      "figure",
+      { class: `panel chart ${names}` },
+      el(
+        "figcaption",
+        {},
+        el("h3", { text: title }),
+        note === null ? null : el("span", { class: "note", text: note }),
+        entries.length > 0 ? legend(entries) : null,
+      ),
+      this.plot,
+      this.nothing,
+    );
+    this.title = title;
+    this.#observer = new IntersectionObserver(
+      (entries) => {
+        this.#seen = entries.at(-1).isIntersecting;
+        this.#soon();
+      },
+      { rootMargin: "200px" },
+    );
+    this.#observer.observe(this.element);
+    charts.add(this);
+    signal.addEventListener("abort", () => this.#end());
+  }
+
+  /** Draw what `specify` gives, now or when the chart comes into sight. */
+  draw(specify) {
+    this.#specify = specify;
+    this.#soon();
+  }
+
+  /** Draw the same again: the theme has changed. */
+  again() {
+    if (this.#specify !== null) this.#soon();
+  }
+
+  #soon() {
+    if (this.#specify === null || !this.#seen || this.#timer !== 0) return;
+    this.#timer = setTimeout(() => this.#now(), Math.max(0, this.#last + LEAST - performance.now()));
+  }
+
+  async #now() {
+    const { traces = [], layout = {}, words = "", nothing = null } = this.#specify();
+    this.nothing.hidden = nothing === null;
+    this.plot.hidden = nothing !== null;
+    for (const key of this.element.querySelectorAll(".legend")) key.hidden = nothing !== null;
+    put(this.plot, "aria-label", `${this.title}. ${words}`);
+    try {
+      if (nothing !== null) {
+        write(this.nothing, nothing);
+      } else {
+        const Plotly = await plotly();
+        if (this.element.isConnected) {
+          await Plotly.react(this.plot, traces, complete(layout, this.plot.clientWidth), {
+            displayModeBar: false,
+            responsive: true,
+          });
+          this.#listen();
+        }
+      }
+    } catch (error) {
+      this.plot.hidden = true;
+      this.nothing.hidden = false;
+      write(this.nothing, `No chart: ${error.message}; reload the page to try again.`);
+    }
+    this.#last = performance.now();
+    this.#timer = 0;
+  }
+
+  /** A zoom by the reader, to tell it to the other charts. */
+  #listen() {
+    if (this.#drawn || this.onRange === null) return;
+    this.#drawn = true;
+    this.plot.on("plotly_relayout", (change) => {
+      if (change["xaxis.autorange"]) this.onRange(null);
+      else if (change["xaxis.range[0]"] !== undefined)
+        this.onRange([change["xaxis.range[0]"], change["xaxis.range[1]"]]);
+    });
+  }
+
+  #end() {
+    clearTimeout(this.#timer);
+    this.#timer = -1;
+    this.#observer.disconnect();
+    charts.delete(this);
+    globalThis.Plotly?.purge(this.plot);
+  }
+}
+
+/** The layout with what all charts have in common. */
+function complete({ xaxis = {}, yaxis = {}, ...layout }, width) {
+  const rule = colour("--rule");
+  const quiet = colour("--quiet");
+  const family = getComputedStyle(document.body).fontFamily;
+  const axis = {
+    gridcolor: rule,
+    linecolor: rule,
+    zerolinecolor: rule,
+    automargin: true,
+    nticks: 6,
+    fixedrange: true,
+    tickangle: 0,
+  };
+  const titled = ({ title, ...rest }) => ({
+    ...axis,
+    ...rest,
+    ...(title ? { title: { text: title, font: { size: 12 } } } : {}),
+  });
+  return {
+    showlegend: false,
+    margin: { l: 8, r: 12, t: 10, b: 8 },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family, size: 12, color: quiet },
+    hovermode: "x unified",
+    hoverlabel: { bgcolor: colour("--panel"), bordercolor: quiet, font: { family, color: colour("--text") } },
+    dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom", // a finger scrolls the page
+    ...layout,
+    xaxis: titled({
+      spikecolor: quiet,
+      spikethickness: 1,
+      nticks: Math.max(3, Math.floor(width / (xaxis.type === "date" ? 90 : 55))),
+      ...xaxis,
+    }),
+    yaxis: titled(yaxis),
+  };
+}
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  for (const chart of charts) chart.again();
+});

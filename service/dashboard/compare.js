@@ -1,0 +1,383 @@
+/* The learners of a group on the same events: AUCs, differences with intervals, and the verdict in words. */
+
+import { ask, get, groupPath, learnerPath, reasonOf, Refused } from "./api.js";
+import { Chart, legend, line, plain } from "./charts.js";
+import { announce, dialog } from "./dialogs.js";
+import { arrange, el, freshId, put, write } from "./dom.js";
+import { between, count, figure, fixed, local, moment, NOTHING, signed, wholeMoment } from "./format.js";
+import { rounds } from "./live.js";
+import { drawWhisker, whisker } from "./sketches.js";
+
+const PERIOD = 2; // seconds
+const HISTORY = 5; // rounds between looks at the learners' histories
+const DASHES = ["solid", "dash", "dot"];
+const COLOURS = 6;
+
+export function show(main, place, signal) {
+  if (place.name === null) new List(main, signal);
+  else new Group(main, place.name, signal);
+}
+
+/* ---- The groups -------------------------------------------------------------------------------------------------- */
+
+class List {
+  constructor(main, signal) {
+    document.title = "Compare – rarestream";
+    this.list = el("ul", { class: "links" });
+    this.note = el("p", { class: "message", text: "The groups appear here as soon as the server has answered." });
+    const add = el("button", {
+      type: "button",
+      class: "primary",
+      text: "New group …",
+      on: { click: () => this.#create() },
+    });
+    main.append(
+      el("header", { class: "title" }, el("h1", { text: "Compare" }), add),
+      el("p", {
+        class: "quiet",
+        text:
+          "A group is two to eight learners on one stream: each event that is sent to the group is learnt by all of " +
+          "them, and what each had said before is compared.",
+      }),
+      this.note,
+      this.list,
+    );
+    this.again = rounds(
+      async () => this.#show(await get("groups", { signal })),
+      3 * PERIOD,
+      signal,
+      (error) => {
+        if (error instanceof Refused) write(this.note, `No groups: ${error.message}`);
+        return false;
+      },
+    );
+  }
+
+  #show({ groups, unavailable }) {
+    const left = Object.entries(unavailable).map(([name, why]) => ({
+      name,
+      failed: why,
+      config: { learners: [] },
+      events: 0,
+    }));
+    const all = [...groups, ...left];
+    this.note.hidden = all.length > 0;
+    write(this.note, "No groups yet. Learners are compared in a group: make one of two learners or more.");
+    arrange(
+      this.list,
+      all,
+      ({ name }) => name,
+      ({ name }) =>
+        el(
+          "li",
+          { class: "panel" },
+          el("a", { href: `#/compare/${encodeURIComponent(name)}`, text: name }),
+          el("span"),
+          el("small"),
+        ),
+      (item, { config, events, failed }) => {
+        write(item.children[1], config.learners.join(", "));
+        write(item.children[2], failed ?? `${count(events)} events compared`);
+      },
+    );
+  }
+
+  async #create() {
+    let names;
+    try {
+      const told = await get("learners?figures=true", { asked: true });
+      names = [
+        ...told.learners.filter((one) => Object.hasOwn(one.class_counts, "positive")).map(({ name }) => name),
+        ...told.asleep,
+      ].sort();
+    } catch (error) {
+      announce(reasonOf(error));
+      return;
+    }
+    const id = freshId();
+    const name = el("input", { id, autocomplete: "off", spellcheck: "false" });
+    const boxes = names.map((one) => el("input", { type: "checkbox", value: one }));
+    const done = await dialog({
+      title: "A group of learners",
+      confirm: "Compare them",
+      body: [
+        el("label", { for: id, text: "Name of the group" }),
+        name,
+        el(
+          "fieldset",
+          { class: "choices" },
+          el("legend", { text: "Learners, two to eight" }),
+          boxes.map((box) => el("label", {}, box, ` ${box.value}`)),
+        ),
+      ],
+      submit: () =>
+        ask("PUT", groupPath(name.value.trim()), {
+          body: { learners: boxes.filter((box) => box.checked).map((box) => box.value) },
+        }),
+      reason: (error) =>
+        [reasonOf(error), ...(error.errors ?? []).map(({ pointer, detail }) => `${pointer} ${detail}`)].join("; "),
+    });
+    if (done !== undefined) location.hash = `#/compare/${encodeURIComponent(done.name)}`;
+  }
+}
+
+/* ---- One group --------------------------------------------------------------------------------------------------- */
+
+class Group {
+  #round = 0;
+  #histories = [];
+
+  constructor(main, name, signal) {
+    document.title = `${name} – rarestream`;
+    this.name = name;
+    this.signal = signal;
+    this.verdicts = el("ul", { class: "verdicts", "aria-live": "polite" });
+    this.facts = el("p", { class: "quiet" });
+    this.aucs = el("tbody");
+    this.differences = el("tbody");
+    this.key = el("div");
+    this.waiting = el("p", {
+      class: "message",
+      text: "The comparison appears here as soon as the server has answered.",
+    });
+    this.chart = new Chart({ title: "AUC over time", note: "of each learner's own window", signal });
+    this.chart.element.querySelector("figcaption").append(this.key);
+    const table = (title, names, heads, body) =>
+      el(
+        "section",
+        { class: "panel" },
+        el("h2", { text: title }),
+        el(
+          "div",
+          { class: "scrolls", tabindex: "0", role: "group", "aria-label": title },
+          el(
+            "table",
+            { class: `plain intervals ${names}` },
+            el(
+              "thead",
+              {},
+              el(
+                "tr",
+                {},
+                heads.map((text) =>
+                  el("th", { scope: "col", class: text.endsWith("#") ? "number" : null, text: text.replace("#", "") }),
+                ),
+              ),
+            ),
+            body,
+          ),
+        ),
+      );
+    this.content = el(
+      "div",
+      { class: "stack", hidden: true },
+      el("section", { class: "panel" }, el("h2", { text: "Which is better" }), this.verdicts, this.facts),
+      table("AUC on the same events", "", ["Learner", "AUC#", "95 % interval", ""], this.aucs),
+      table(
+        "Differences",
+        "pairs",
+        ["A minus B", "Difference#", "95 % interval", "", "Evidence for A#", "Evidence for B#"],
+        this.differences,
+      ),
+      this.chart.element,
+    );
+    main.append(
+      el(
+        "header",
+        { class: "title" },
+        el("p", {}, el("a", { href: "#/compare", text: "All groups" })),
+        el("h1", { text: name }),
+      ),
+      this.waiting,
+      this.content,
+    );
+    rounds(
+      () => this.#look(),
+      PERIOD,
+      signal,
+      (error) => {
+        if (!(error instanceof Refused) || error.status !== 404) return false;
+        this.content.hidden = true;
+        this.waiting.hidden = false;
+        write(this.waiting, error.message);
+        return true;
+      },
+    );
+  }
+
+  async #look() {
+    const told = await get(groupPath(this.name, "/compare"), { signal: this.signal });
+    if (this.#round % HISTORY === 0) {
+      const asked = told.learners.filter((name) => !told.gone.includes(name));
+      this.#histories = await Promise.all(
+        asked.map(async (name) => {
+          const { by, points } = await get(learnerPath(name, "/metrics/history"), { signal: this.signal });
+          return { name, by, points };
+        }),
+      );
+    }
+    this.#round += 1;
+    this.waiting.hidden = true;
+    this.content.hidden = false;
+    this.#show(told);
+  }
+
+  #show(told) {
+    const { window, tests, learners, alpha, events, gone, clock } = told;
+    arrange(
+      this.verdicts,
+      tests,
+      ({ a, b }) => `${a} ${b}`,
+      () => el("li", {}, el("strong"), el("span")),
+      (item, test) => {
+        const { verdict, more, state } = verdictOf(test, alpha);
+        write(item.firstChild, verdict);
+        write(item.lastChild, more);
+        put(item, "data-state", state);
+      },
+    );
+    const { negative, positive } = window.class_counts;
+    write(
+      this.facts,
+      [
+        `${count(events)} events compared, the last ${count(window.events)} of them in the window`,
+        `(${count(negative)} negative, ${count(positive)} positive).`,
+        `A verdict on two equal learners comes with a probability of at most ${alpha}, however often one looks.`,
+        gone.length > 0 ? `No longer there: ${gone.join(", ")}; nothing more can be compared.` : "",
+        clock === null ? "" : `The group's clock is at ${wholeMoment(clock)}.`,
+      ]
+        .filter(Boolean)
+        .join(" "),
+    );
+    this.#areas(told, learners, window);
+    this.#pairs(told, window, tests);
+    this.#draw(learners);
+  }
+
+  #areas(told, learners, window) {
+    const ends = learners.flatMap((name) => window.auc[name].interval ?? []);
+    const scale = {
+      low: Math.max(0, Math.min(...ends, 0.99) - 0.02),
+      high: Math.min(1, Math.max(...ends, 0.5) + 0.02),
+    };
+    const rows = learners.map((name) => ({ name, ...window.auc[name] }));
+    arrange(
+      this.aucs,
+      rows,
+      ({ name }) => name,
+      ({ name }) =>
+        el(
+          "tr",
+          {},
+          el("th", { scope: "row" }, el("a", { href: `#/learners/${encodeURIComponent(name)}`, text: name })),
+          el("td", { class: "number" }),
+          el("td"),
+          el("td", {}, whisker()),
+        ),
+      (row, { name, auc, interval }) => {
+        write(row.cells[1], auc === null ? NOTHING : fixed(4)(auc));
+        write(
+          row.cells[2],
+          interval === null
+            ? figure(told, `/window/auc/${name}/${auc === null ? "auc" : "interval"}`).reason
+            : between(interval, 4),
+        );
+        drawWhisker(row.querySelector("svg"), auc, interval, scale);
+      },
+    );
+  }
+
+  #pairs(told, window, tests) {
+    const reach = Math.max(...window.differences.flatMap(({ interval }) => (interval ?? [0.01]).map(Math.abs))) * 1.1;
+    const rows = window.differences.map((one, i) => ({ ...one, ...tests[i].evidence, place: i }));
+    arrange(
+      this.differences,
+      rows,
+      ({ place }) => place,
+      ({ a, b }) =>
+        el(
+          "tr",
+          {},
+          el("th", { scope: "row", text: `${a} − ${b}` }),
+          el("td", { class: "number", data: { title: "Difference" } }),
+          el("td", { data: { title: "95 % interval" } }),
+          el("td", {}, whisker()),
+          el("td", { class: "number", data: { title: "Evidence for A" } }),
+          el("td", { class: "number", data: { title: "Evidence for B" } }),
+        ),
+      (row, { difference, interval, place, a_better: forA, b_better: forB }) => {
+        write(row.cells[1], difference === null ? NOTHING : signed(4)(difference));
+        const pointer = `/window/differences/${place}/${difference === null ? "difference" : "interval"}`;
+        write(row.cells[2], interval === null ? figure(told, pointer).reason : interval.map(signed(4)).join(" to "));
+        drawWhisker(row.querySelector("svg"), difference, interval, { low: -reach, high: reach, zero: 0 });
+        write(row.cells[4], `${odds(forA)} to 1`);
+        write(row.cells[5], `${odds(forB)} to 1`);
+      },
+    );
+  }
+
+  #draw(learners) {
+    const histories = this.#histories.filter(({ points }) => points.length > 0);
+    const clocked = histories.length > 0 && histories.every(({ by }) => by === "clock");
+    const lineOf = (name) => {
+      const n = learners.indexOf(name);
+      return { number: n % COLOURS, dash: DASHES[(n + Math.floor(n / COLOURS)) % DASHES.length] };
+    };
+    this.key.replaceChildren(legend(learners.map((name) => ({ text: name, ...lineOf(name) }))));
+    this.chart.draw(() =>
+      histories.length === 0
+        ? { nothing: "Nothing to draw: no events yet." }
+        : {
+            traces: histories.map(({ name, points }) => ({
+              name: plain(name),
+              x: points.map((point) => (clocked ? local(point.clock) : point.events)),
+              y: points.map((point) => point.auc),
+              mode: points.length < 3 ? "lines+markers" : "lines",
+              line: line(lineOf(name).number, lineOf(name).dash),
+              hovertemplate: "%{y:.4f}",
+            })),
+            layout: { xaxis: clocked ? { type: "date" } : { title: "labelled events", tickformat: "," } },
+            words: histories
+              .map(({ name, points }) => `${name} ${points.at(-1).auc?.toFixed(4) ?? "undefined"}`)
+              .join(", "),
+          },
+    );
+  }
+}
+
+/** An amount of evidence, given as its log10, as one would say it. */
+const odds = (log) => (log >= 6 ? `10^${Math.floor(log)}` : log > -3 ? count(Number((10 ** log).toPrecision(2))) : "0");
+
+/** How sure the evidence makes, in per cent, rounded down: 1 - 2 / evidence, as two hypotheses are tested. */
+function certainty(log) {
+  const doubt = 200 * 10 ** -log;
+  return doubt < 0.01 ? "over 99.99 %" : `${Math.floor((100 - doubt) * 100) / 100} %`;
+}
+
+/** The verdict on a pair in words: {verdict, more, state}. */
+export function verdictOf({ a, b, verdict, evidence, since_clock: clock, since_events: events }, alpha) {
+  const decides = Math.log10(2 / alpha);
+  const [lead, log] = evidence.a_better >= evidence.b_better ? [a, evidence.a_better] : [b, evidence.b_better];
+  if (verdict === null) {
+    const leaning = log > 0.5 ? `it leans to ${lead}, ` : "";
+    return {
+      state: "open",
+      verdict: `${a} or ${b}: not decided.`,
+      more: ` Keep watching: ${leaning}evidence ${odds(log)} to 1; ${odds(decides)} to 1 decides.`,
+    };
+  }
+  const [better, other, present] = verdict === "a" ? [a, b, evidence.a_better] : [b, a, evidence.b_better];
+  const since = clock === null ? `event ${count(events)}` : `${moment(clock)} (event ${count(events)})`;
+  if (present >= decides) {
+    return {
+      state: "decided",
+      verdict: `${better} is better than ${other}: ${certainty(present)} since ${since};`,
+      more: " keep watching.",
+    };
+  }
+  return {
+    state: "was",
+    verdict: `${better} was better than ${other}: decided at ${since},`,
+    more: ` but the evidence is ${odds(present)} to 1 by now; keep watching.`,
+  };
+}

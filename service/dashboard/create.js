@@ -1,0 +1,261 @@
+/* A form for a new learner, built from the catalogue's JSON schemas. */
+
+import { ask, get, learnerPath, reasonOf, Refused } from "./api.js";
+import { announce } from "./dialogs.js";
+import { el, freshId, put, write } from "./dom.js";
+import { rounds } from "./live.js";
+import { SchemaForm, under } from "./schema_form.js";
+
+const PARTS = [
+  ["threshold", "Threshold", "what alerts are for"],
+  ["calibration", "Calibration", "how a score becomes a probability"],
+  ["scaling", "Scaling", "of the features"],
+  ["embedding", "Embedding", "nonlinear features in front of the model"],
+  ["figures", "Figures", "settings of the live figures"],
+  ["late", "Late labels", "how long events wait for theirs"],
+];
+const KINDS = {
+  dense: "dense: a list of numbers",
+  sparse: "sparse: indices and values",
+  named: "named: an object of any fields, hashed",
+  table: "table: an object of declared fields",
+};
+
+export function show(main, place, signal) {
+  document.title = "New learner – rarestream";
+  const waiting = el("p", {
+    class: "message",
+    text: "The form appears here as soon as the server has given its catalogue.",
+  });
+  main.append(el("header", { class: "title" }, el("h1", { text: "New learner" })), waiting);
+  let made = false;
+  rounds(
+    async () => {
+      if (made) {
+        await get("health/live", { signal }); // so that the line at the top stays true
+        return;
+      }
+      const catalogue = await get("algorithms", { signal });
+      made = true;
+      waiting.remove();
+      main.append(new Creation(catalogue, place).element);
+    },
+    5,
+    signal,
+    (error) => {
+      if (error instanceof Refused) write(waiting, `No catalogue: ${error.message}`);
+      return false;
+    },
+  );
+}
+
+class Creation {
+  constructor({ algorithms, parts }, place) {
+    this.algorithms = new Map(algorithms.map((one) => [one.name, one]));
+    this.parts = parts;
+    this.place = place;
+    const ids = { name: freshId(), algorithm: freshId(), kind: freshId() };
+    this.name = el("input", {
+      id: ids.name,
+      required: true,
+      autocomplete: "off",
+      spellcheck: "false",
+      "aria-describedby": `${ids.name}-help`,
+      value: place.query.get("name") ?? "",
+    });
+    this.nameTrouble = el("p", { class: "trouble", role: "alert" });
+    this.algorithm = el(
+      "select",
+      { id: ids.algorithm, on: { change: () => this.#turned() } },
+      kindsOf(algorithms).map(([label, members]) =>
+        el(
+          "optgroup",
+          { label },
+          members.map(({ name }) => el("option", { value: name, text: name })),
+        ),
+      ),
+    );
+    const wanted = place.query.get("algorithm");
+    this.algorithm.value = this.algorithms.has(wanted) ? wanted : "cbr-diag";
+    this.summary = el("p", { class: "help" });
+    this.text = el("pre", { tabindex: "0" });
+    this.kind = el("select", { id: ids.kind, on: { change: () => this.#features() } });
+    this.kindTrouble = el("p", { class: "trouble", role: "alert" });
+    this.params = el("div");
+    this.features = el("div");
+    this.others = el("div", { class: "others" });
+    this.trouble = el("ul", { class: "trouble", role: "alert", hidden: true });
+    this.preview = el("pre", { tabindex: "0" });
+    this.go = el("button", { type: "submit", class: "primary", text: "Create it" });
+    const setting = (id, label, ...content) =>
+      el("div", { class: "setting" }, el("label", { for: id, text: label }), ...content);
+    this.element = el(
+      "form",
+      { class: "create", novalidate: true, on: { submit: (event) => this.#submit(event), input: () => this.#show() } },
+      el(
+        "section",
+        { class: "panel" },
+        el("h2", { text: "What it is" }),
+        el(
+          "div",
+          { class: "settings" },
+          setting(
+            ids.name,
+            "name",
+            this.name,
+            el("p", {
+              id: `${ids.name}-help`,
+              class: "help",
+              text: "1 to 100 of letters, digits, . _ -; begins with a letter or a digit",
+            }),
+            this.nameTrouble,
+          ),
+          setting(
+            ids.algorithm,
+            "algorithm",
+            this.algorithm,
+            this.summary,
+            el("details", {}, el("summary", { text: "About it" }), this.text),
+          ),
+        ),
+      ),
+      el(
+        "section",
+        { class: "panel" },
+        el("h2", { text: "Features" }),
+        el("div", { class: "settings" }, setting(ids.kind, "kind", this.kind, this.kindTrouble)),
+        this.features,
+      ),
+      el("section", { class: "panel" }, el("h2", { text: "Parameters of the algorithm" }), this.params),
+      this.others,
+      this.trouble,
+      el("details", { class: "panel" }, el("summary", { text: "The request that is sent" }), this.preview),
+      el("p", { class: "buttons" }, this.go),
+    );
+    this.#turned();
+  }
+
+  /** Another algorithm. */
+  #turned() {
+    const one = this.algorithms.get(this.algorithm.value);
+    this.place.keep({ algorithm: one.name });
+    write(this.summary, one.summary);
+    write(this.text, one.description);
+    const kept = this.kind.value;
+    const possible = Object.keys(KINDS).filter((kind) => one.sparse || kind === "dense" || kind === "table");
+    this.kind.replaceChildren(...possible.map((kind) => el("option", { value: kind, text: KINDS[kind] })));
+    if (possible.includes(kept)) this.kind.value = kept;
+    this.paramForm = this.#form(one.params, {}, "Parameters of the algorithm");
+    this.params.replaceChildren(
+      Object.keys(one.params.properties).length === 0
+        ? el("p", { class: "quiet", text: "It has none." })
+        : this.paramForm.element,
+    );
+    this.otherForms = new Map();
+    const learner = { ...this.parts.learner, properties: { ...this.parts.learner.properties } };
+    if (!one.batch) {
+      delete learner.properties.refit_every;
+      delete learner.properties.refit_window;
+    }
+    const told = PARTS.filter(([part]) => !one.ordinal || !["threshold", "calibration"].includes(part));
+    this.others.replaceChildren(
+      ...told.map(([part, title, what]) => {
+        const form = this.#form(this.parts[part], one.defaults[part] ?? {}, title);
+        this.otherForms.set(part, form);
+        return folded(title, what, form.element);
+      }),
+    );
+    this.wholeForm = this.#form(learner, {}, "The learner as a whole");
+    this.others.append(folded("The learner as a whole", "window, remembered ids, seed", this.wholeForm.element));
+    this.#features();
+  }
+
+  #features() {
+    this.featureForm = this.#form(this.parts.features[this.kind.value], {}, "Features");
+    this.features.replaceChildren(this.featureForm.element);
+    this.#show();
+  }
+
+  #form(schema, defaults, label) {
+    return new SchemaForm(schema, { defaults, label, changed: () => this.#show() });
+  }
+
+  #body() {
+    const body = { algorithm: this.algorithm.value, features: this.featureForm.read() };
+    const parts = [["params", this.paramForm], ...this.otherForms];
+    for (const [part, form] of parts) {
+      const values = form.read();
+      if (Object.keys(values).length > 0) body[part] = values;
+    }
+    return { ...body, ...this.wholeForm.read() };
+  }
+
+  #show() {
+    if (this.featureForm === undefined || this.wholeForm === undefined) return;
+    const address = new URL(`v1/${learnerPath(this.name.value.trim() || "NAME")}`, location.href).href;
+    write(this.preview, `PUT ${address}\n\n${JSON.stringify(this.#body(), null, 2)}`);
+  }
+
+  async #submit(event) {
+    event.preventDefault();
+    const name = this.name.value.trim();
+    this.#refuse([], "");
+    if (name === "") {
+      write(this.nameTrouble, "a learner needs a name");
+      this.#nameIs(true);
+      return;
+    }
+    this.go.disabled = true;
+    try {
+      await ask("PUT", learnerPath(name), { body: this.#body(), patience: 60 });
+      announce(`${name} is created.`);
+      location.hash = `#/learners/${encodeURIComponent(name)}`;
+    } catch (error) {
+      this.#refuse(error instanceof Refused ? error.errors : [], reasonOf(error));
+    }
+    this.go.disabled = false;
+  }
+
+  #nameIs(wrong) {
+    put(this.name, "aria-invalid", wrong ? "true" : null);
+    if (wrong) this.name.focus();
+  }
+
+  /** Put each problem beside what it is about; what has no place stands above the button. */
+  #refuse(problems, whole) {
+    let left = problems;
+    const forms = [["params", this.paramForm], ["features", this.featureForm], ...this.otherForms];
+    write(
+      this.nameTrouble,
+      problems
+        .filter(({ pointer }) => pointer === "/name")
+        .map(({ detail }) => detail)
+        .join("; "),
+    );
+    this.#nameIs(left.some(({ pointer }) => pointer === "/name"));
+    left = left.filter(({ pointer }) => pointer !== "/name");
+    for (const [part, form] of forms) {
+      const own = under(left, `/${part}`);
+      const placeless = form.refuse(own);
+      left = [
+        ...left.filter((one) => !under([one], `/${part}`).length),
+        ...placeless.map((one) => ({ ...one, pointer: `/${part}${one.pointer}` })),
+      ];
+      if (own.length > placeless.length) form.element.closest("details")?.setAttribute("open", "");
+    }
+    left = this.wholeForm.refuse(left);
+    this.trouble.hidden = whole === "";
+    const words = left.map(({ pointer, detail }) => `${pointer} ${detail}`);
+    this.trouble.replaceChildren(...[whole, ...words].filter(Boolean).map((text) => el("li", { text })));
+    this.element.querySelector("[aria-invalid]")?.focus();
+  }
+}
+
+const folded = (title, what, content) =>
+  el("details", { class: "panel" }, el("summary", {}, title, el("small", { text: ` ${what}` })), content);
+
+const kindsOf = (algorithms) => [
+  ["two classes, learning from each event", algorithms.filter(({ ordinal, batch }) => !ordinal && !batch)],
+  ["two classes, fitted now and then", algorithms.filter(({ ordinal, batch }) => !ordinal && batch)],
+  ["ranks", algorithms.filter(({ ordinal }) => ordinal)],
+];

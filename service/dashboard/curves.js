@@ -1,0 +1,238 @@
+/* The window's curves: ROC, precision by recall, scores by class, reliability, and the confusion matrix. */
+
+import { Chart, colour, line, veil } from "./charts.js";
+import { el, put, write } from "./dom.js";
+import { count, fixed, share, short } from "./format.js";
+
+const SQUARE = { range: [-0.02, 1.02] };
+
+export class Curves {
+  constructor(signal) {
+    const chart = (title, note, entries = []) => new Chart({ title, note, entries, signal });
+    const live = { text: "live decisions", number: 1 };
+    this.roc = chart("ROC", "true by false positive rate", [{ text: "every threshold", number: 0 }, live]);
+    this.pr = chart("Precision and recall", null, [{ text: "every threshold", number: 0 }, live]);
+    this.scores = chart("Scores by class", "share of each class", [
+      { text: "negative", number: 0 },
+      { text: "positive", number: 1 },
+      { text: "alerts begin", number: 5, dash: "dash" },
+    ]);
+    this.reliability = chart("Reliability", "what came true of what was said", [
+      { text: "share that is positive", number: 0 },
+      { text: "as said", number: 5, dash: "dot" },
+    ]);
+    this.confusion = new Confusion();
+    this.element = el(
+      "div",
+      { class: "charts four" },
+      this.roc.element,
+      this.pr.element,
+      this.scores.element,
+      this.reliability.element,
+    );
+  }
+
+  take(curves, threshold) {
+    const {
+      operating_point: at,
+      confusion: { tp, fp, tn, fn },
+    } = curves;
+    const none = tp + fn === 0 ? "no positives" : tn + fp === 0 ? "no negatives" : null;
+    const nothing = none && `Nothing to draw: ${none} in the window yet.`;
+    const mark = (x, y, text) => ({
+      x: [x],
+      y: [y],
+      name: "live decisions",
+      mode: "markers",
+      hovertemplate: `${text}<extra></extra>`,
+      marker: { color: colour("--line-1"), size: 13, symbol: "diamond", line: { color: colour("--panel"), width: 2 } },
+    });
+    const found = `recall ${share(at.tpr ?? 0)}, false positive rate ${share(at.fpr ?? 0)}`;
+    this.roc.draw(() =>
+      nothing
+        ? { nothing }
+        : {
+            traces: [
+              { x: [0, 1], y: [0, 1], mode: "lines", line: line(5, "dot", 1), hoverinfo: "skip" },
+              {
+                x: curves.roc.fpr,
+                y: curves.roc.tpr,
+                mode: "lines",
+                line: line(0),
+                customdata: curves.roc.threshold,
+                hovertemplate: "score %{customdata:.3~g}: recall %{y:.3f}, false positive rate %{x:.3f}<extra></extra>",
+              },
+              mark(at.fpr, at.tpr, found),
+            ],
+            layout: {
+              hovermode: "closest",
+              xaxis: { ...SQUARE, title: "false positive rate" },
+              yaxis: { ...SQUARE, title: "recall" },
+            },
+            words: `The live decisions: ${found}.`,
+          },
+    );
+    const precision = at.precision === null ? "no alerts, so no precision" : `precision ${share(at.precision)}`;
+    this.pr.draw(() =>
+      nothing
+        ? { nothing }
+        : {
+            traces: [
+              {
+                x: curves.precision_recall.recall,
+                y: curves.precision_recall.precision,
+                mode: "lines",
+                line: line(0),
+                customdata: curves.precision_recall.threshold,
+                hovertemplate: "score %{customdata:.3~g}: precision %{y:.3f}, recall %{x:.3f}<extra></extra>",
+              },
+              ...(at.precision === null ? [] : [mark(at.tpr, at.precision, `${precision}, recall ${share(at.tpr)}`)]),
+            ],
+            layout: {
+              hovermode: "closest",
+              xaxis: { ...SQUARE, title: "recall" },
+              yaxis: { ...SQUARE, title: "precision" },
+            },
+            words: `The live decisions: ${precision}, recall ${share(at.tpr ?? 0)}.`,
+          },
+    );
+    this.scores.draw(() => this.#histogram(curves, threshold));
+    this.reliability.draw(() => this.#reliable(curves.reliability));
+    this.confusion.classes(curves.confusion);
+  }
+
+  #histogram({ histogram: { edges, negative, positive }, score_threshold: alerts }, threshold) {
+    if (edges.length === 0) return { nothing: "Nothing to draw: no events in the window yet." };
+    const sum = (counts) => counts.reduce((a, b) => a + b, 0);
+    const middles = edges.slice(1).map((edge, i) => (edge + edges[i]) / 2);
+    const step = (counts, name, number) => {
+      const all = sum(counts) || 1;
+      return {
+        type: "scatter",
+        name,
+        x: middles,
+        y: counts.map((n) => n / all),
+        mode: "lines",
+        fill: "tozeroy",
+        line: { ...line(number), shape: "hvh" },
+        fillcolor: veil(`--line-${number}`, 0.22),
+        customdata: counts,
+        hovertemplate: "%{customdata:,} (%{y:.1%})",
+      };
+    };
+    const where = Number.isFinite(alerts)
+      ? `Alerts begin at a score of ${short(alerts)}`
+      : "No score parts alerts from the rest";
+    return {
+      traces: [step(negative, "negative", 0), step(positive, "positive", 1)],
+      layout: {
+        xaxis: { title: "score" },
+        yaxis: { tickformat: ".3~p", rangemode: "tozero" },
+        shapes: Number.isFinite(alerts)
+          ? [{ type: "line", yref: "paper", x0: alerts, x1: alerts, y0: 0, y1: 1, line: line(5, "dash", 1.5) }]
+          : [],
+      },
+      words:
+        `${count(sum(negative))} negatives and ${count(sum(positive))} positives. ` +
+        `${where}, a probability of ${short(threshold)}.`,
+    };
+  }
+
+  #reliable({ count: events, mean_probability: said, share_positive: came }) {
+    const all = events.reduce((a, b) => a + b, 0);
+    if (all === 0) return { nothing: "Nothing to draw: no events in the window yet." };
+    const kept = events.map((_, i) => i).filter((i) => events[i] > 0);
+    const top = Math.max(...kept.map((i) => Math.max(said[i], came[i])));
+    const end = Math.min(1, top * 1.1 + 0.01);
+    return {
+      traces: [
+        { x: [0, end], y: [0, end], mode: "lines", line: line(5, "dot", 1), hoverinfo: "skip" },
+        {
+          // bins of few events are as small as what they say
+          x: kept.map((i) => said[i]),
+          y: kept.map((i) => came[i]),
+          mode: "lines+markers",
+          line: { color: veil("--line-0", 0.45), width: 1 },
+          marker: { color: colour("--line-0"), size: kept.map((i) => 4 + 2.2 * Math.log10(events[i])), opacity: 1 },
+          customdata: kept.map((i) => events[i]),
+          hovertemplate: "said %{x:.1%}, came true %{y:.1%}, of %{customdata:,} events<extra></extra>",
+        },
+      ],
+      layout: {
+        hovermode: "closest",
+        xaxis: { title: "probability said", tickformat: ".3~p", range: [-0.02 * end, end] },
+        yaxis: { tickformat: ".3~p", rangemode: "tozero" },
+      },
+      words: kept.map((i) => `Said ${share(said[i])}, came ${share(came[i])} of ${count(events[i])}.`).join(" "),
+    };
+  }
+}
+
+/** Decisions against labels, or predicted against true ranks: the darker a cell, the larger its part of the row. */
+export class Confusion {
+  #table = el("table", {}, el("caption"), el("thead"), el("tbody"));
+
+  constructor() {
+    // it scrolls where there are many ranks: focusable, so that keys do that too
+    this.element = el(
+      "section",
+      { class: "panel confusion" },
+      el("h3", { text: "Confusion matrix" }),
+      el("div", { class: "scrolls", tabindex: "0", role: "group", "aria-label": "Confusion matrix" }, this.#table),
+    );
+  }
+
+  classes({ tp, fp, tn, fn }) {
+    this.#fill(
+      "Events of the window: truth by row, decision by column",
+      ["no alert", "alert"],
+      ["negative", "positive"],
+      [
+        [tn, fp],
+        [fn, tp],
+      ],
+    );
+  }
+
+  ranks(counts) {
+    const names = counts.map((_, i) => String(i + 1));
+    this.#fill("Events of the window: true rank by row, predicted by column", names, names, counts);
+  }
+
+  #fill(caption, columns, rows, counts) {
+    const table = this.#table;
+    write(table.caption, caption);
+    if (table.tBodies[0].rows.length !== rows.length) {
+      table.style.setProperty("--ranks", String(rows.length));
+      table.tHead.replaceChildren(
+        el(
+          "tr",
+          {},
+          el("td"),
+          columns.map((text) => el("th", { scope: "col", text })),
+        ),
+      );
+      table.tBodies[0].replaceChildren(
+        ...rows.map((text) =>
+          el(
+            "tr",
+            {},
+            el("th", { scope: "row", text }),
+            columns.map(() => el("td", {}, el("span"), el("small"))),
+          ),
+        ),
+      );
+    }
+    counts.forEach((row, i) => {
+      const all = row.reduce((sum, n) => sum + n, 0);
+      row.forEach((n, k) => {
+        const cell = table.tBodies[0].rows[i].cells[k + 1];
+        const [number, part] = cell.children;
+        write(number, count(n));
+        write(part, rows.length === 2 && all > 0 ? `${fixed(1)((100 * n) / all)} %` : "");
+        put(cell, "class", [i === k ? "right" : "", n === 0 ? "none" : ""].join(" ").trim() || null);
+        cell.style.setProperty("--share", all > 0 ? (n / all).toFixed(3) : "0");
+      });
+    });
+  }
+}

@@ -1,0 +1,180 @@
+/* A learner's figures as numbers: large ones at the top, and all in a table, of the window and since the start. */
+
+import { arrange, el, put, write } from "./dom.js";
+import {
+  between,
+  count,
+  duration,
+  figure,
+  fixed,
+  NOTHING,
+  rate,
+  servedOf,
+  share,
+  short,
+  wholeMoment,
+} from "./format.js";
+
+/* [pointer, title, format, small print by (metrics)] */
+const bound = (metrics, name) => {
+  const { value } = figure(metrics, `/since_start/${name}`);
+  const error = Math.ceil((metrics.since_start[`${name}_error`] ?? 0) * 1e4) / 1e4; // up: it is a bound
+  return value === null ? "" : `since start ${value.toFixed(3)}${error > 0 ? ` ± ${error.toFixed(4)}` : ""}`;
+};
+const since = (metrics, name, format) => {
+  const { value } = figure(metrics, `/since_start/${name}`);
+  return value === null ? "" : `since start ${format(value)}`;
+};
+const THREE = fixed(3);
+const CLASSES = [
+  [
+    "/window/auc",
+    "AUC",
+    THREE,
+    (m) => (m.window.auc_interval ? `95 %: ${between(m.window.auc_interval)}` : ""),
+    (m) => bound(m, "auc"),
+  ],
+  ["/window/average_precision", "Average precision", THREE, (m) => bound(m, "average_precision")],
+  ["/window/f1", "F1", THREE, (m) => since(m, "f1", THREE)],
+  ["/window/precision", "Precision", THREE, (m) => since(m, "precision", THREE)],
+  ["/window/recall", "Recall", THREE, (m) => since(m, "recall", THREE)],
+  ["/threshold", "Threshold", short],
+  ["/window/alert_rate", "Alert rate", share, (m) => since(m, "alert_rate", share)],
+];
+const RANKS = [
+  ["/window/mae", "Mean absolute error", fixed(4), (m) => since(m, "mae", fixed(4))],
+  ["/window/accuracy", "Accuracy", THREE, (m) => since(m, "accuracy", THREE)],
+  ["/window/mse", "Mean squared error", fixed(4), (m) => since(m, "mse", fixed(4))],
+];
+const BOTH = [
+  ["/events", "Events learnt", count, (m) => `window ${count(m.window.events)} of ${count(m.window.size)}`, classes],
+  ["/window/label_coverage", "Labels that have come", share, (m) => `of ${count(servedOf(m))} served events`],
+  [
+    "/window/label_delay_median",
+    "Label delay",
+    duration,
+    (m) => (m.window.label_delay_p90 === null ? "" : `9 of 10 within ${duration(m.window.label_delay_p90)}`),
+  ],
+];
+
+function classes({ class_counts: counts, events }) {
+  return Object.hasOwn(counts, "positive") && events > 0
+    ? `${count(counts.positive)} positive (${share(counts.positive / events)})`
+    : "";
+}
+
+export class Tiles {
+  constructor(ranks) {
+    this.told = [...(ranks ? RANKS : CLASSES), ...BOTH];
+    this.element = el("dl", { class: "tiles panel" });
+  }
+
+  take(metrics) {
+    arrange(
+      this.element,
+      this.told,
+      ([pointer]) => pointer,
+      ([, title]) => el("div", {}, el("dt", { text: title }), el("dd", {}, el("span"), el("small"), el("small"))),
+      (tile, [pointer, , format, ...more]) => {
+        const { value, reason } = figure(metrics, pointer);
+        const [main, first, second] = tile.lastChild.children;
+        write(main, value === null ? NOTHING : format(value));
+        write(first, value === null ? reason : (more[0]?.(metrics) ?? ""));
+        write(second, value === null ? "" : (more[1]?.(metrics) ?? ""));
+        put(tile, "data-undefined", value === null);
+      },
+    );
+  }
+}
+
+/* name -> [title, format]; what is not here is told as it is */
+const NAMES = {
+  events: ["Events", count],
+  auc: ["AUC", fixed(4)],
+  auc_interval: ["AUC, 95 % interval", (x) => between(x, 4)],
+  auc_error: ["AUC, largest error of the sketch", short],
+  average_precision: ["Average precision", fixed(4)],
+  partial_auc: ["Partial AUC", fixed(4)],
+  ks: ["Kolmogorov–Smirnov", fixed(4)],
+  recall_at_fpr: ["Recall at a false positive rate", fixed(4)],
+  precision_at_k: ["Precision among the highest scores", fixed(4)],
+  f1: ["F1", fixed(4)],
+  fbeta: ["F-beta", fixed(4)],
+  precision: ["Precision", fixed(4)],
+  recall: ["Recall", fixed(4)],
+  fpr: ["False positive rate", short],
+  accuracy: ["Accuracy", fixed(4)],
+  mcc: ["Matthews correlation", fixed(4)],
+  alert_rate: ["Alert rate", share],
+  brier: ["Brier score", short],
+  log_loss: ["Log loss", short],
+  calibration_error: ["Calibration error", short],
+  label_delay_median: ["Label delay, median", duration],
+  label_delay_p90: ["Label delay, 9 of 10", duration],
+  label_coverage: ["Label coverage", share],
+  events_per_second: ["Events per second, by their times", rate],
+  mae: ["Mean absolute error", fixed(4)],
+  mse: ["Mean squared error", fixed(4)],
+};
+
+export class FigureTable {
+  #body = el("tbody");
+  #told = el("p", { class: "quiet" });
+
+  constructor(ranks) {
+    this.ranks = ranks;
+    this.element = el(
+      "details",
+      { class: "panel figures" },
+      el("summary", { text: "All figures as a table" }),
+      this.#told,
+      el(
+        "div",
+        { class: "scrolls", tabindex: "0", role: "group", "aria-label": "All figures" },
+        el(
+          "table",
+          {},
+          el(
+            "thead",
+            {},
+            el(
+              "tr",
+              {},
+              ["Figure", "In the window", "Since the start"].map((text) => el("th", { scope: "col", text })),
+            ),
+          ),
+          this.#body,
+        ),
+      ),
+    );
+  }
+
+  take(metrics) {
+    const names = Object.keys(NAMES).filter((name) => name in metrics.window || name in metrics.since_start);
+    arrange(
+      this.#body,
+      names,
+      (name) => name,
+      (name) => el("tr", {}, el("th", { scope: "row", text: NAMES[name][0] }), el("td"), el("td")),
+      (row, name) => {
+        ["window", "since_start"].forEach((scope, i) => {
+          const cell = row.cells[i + 1];
+          const { value, reason } = figure(metrics, `/${scope}/${name}`);
+          const absent = !(name in metrics[scope]);
+          write(cell, absent ? "" : value === null ? `${NOTHING} ${reason}` : NAMES[name][1](value));
+          put(cell, "class", !absent && value === null ? "quiet" : null);
+        });
+      },
+    );
+    const { clock, duplicates, corrections, served } = metrics;
+    write(
+      this.#told,
+      [
+        clock === null ? "The events have no times." : `The learner's clock is at ${wholeMoment(clock)}.`,
+        `${count(duplicates)} duplicates, ${count(corrections)} corrected labels.`,
+        `${count(servedOf(metrics))} events served` +
+          (Number.isFinite(served.labelled) ? `, ${count(served.labelled)} of them labelled.` : "."),
+      ].join(" "),
+    );
+  }
+}

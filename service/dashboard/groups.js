@@ -1,0 +1,74 @@
+/* The groups above the overview: the learners of each side by side, by the AUC of their windows. */
+
+import { arrange, el, put, write } from "./dom.js";
+import { between, count, fixed, NOTHING } from "./format.js";
+import { drawWhisker, whisker } from "./sketches.js";
+
+export class Groups {
+  #groups = [];
+  #list = el("div", { class: "groups" });
+
+  constructor() {
+    this.element = el(
+      "section",
+      { "aria-labelledby": "groups-title", hidden: true },
+      el("h2", { id: "groups-title", text: "Groups" }),
+      this.#list,
+    );
+  }
+
+  /** The documents of `GET /v1/groups`. */
+  take(groups) {
+    this.#groups = groups;
+  }
+
+  /** The learners' figures, by name. */
+  show(rows) {
+    this.element.hidden = this.#groups.length === 0;
+    arrange(
+      this.#list,
+      this.#groups,
+      ({ name }) => name,
+      makeGroup,
+      (card, group) => updateGroup(card, group, rows),
+    );
+  }
+}
+
+function makeGroup({ name }) {
+  return el(
+    "article",
+    { class: "panel group" },
+    el("h3", {}, el("a", { href: `#/compare/${encodeURIComponent(name)}`, text: name }), el("small")),
+    el("ul", { "aria-label": "AUC of the window" }),
+  );
+}
+
+function updateGroup(card, { config, events, failed }, rows) {
+  write(card.querySelector("small"), failed ?? `${count(events)} events compared`);
+  const members = config.learners.map((name) => ({ name, window: rows.get(name)?.window }));
+  const ends = members.flatMap(
+    ({ window }) => window?.auc_interval ?? (Number.isFinite(window?.auc) ? [window.auc] : []),
+  );
+  const low = Math.max(0, Math.min(0.9, ...ends) - 0.02);
+  const high = Math.min(1, Math.max(...ends, low + 0.1) + 0.02);
+  arrange(
+    card.querySelector("ul"),
+    members,
+    ({ name }) => name,
+    makeMember,
+    (item, { window }) => {
+      const known = Number.isFinite(window?.auc);
+      write(item.querySelector("span"), known ? fixed(3)(window.auc) : NOTHING);
+      put(
+        item,
+        "title",
+        known && window.auc_interval ? `95 % interval ${between(window.auc_interval)}` : "no AUC to show",
+      );
+      drawWhisker(item.querySelector("svg"), window?.auc ?? null, window?.auc_interval ?? null, { low, high });
+    },
+  );
+}
+
+const makeMember = ({ name }) =>
+  el("li", {}, el("a", { href: `#/learners/${encodeURIComponent(name)}`, text: name }), whisker(), el("span"));

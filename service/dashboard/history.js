@@ -1,0 +1,384 @@
+/* A learner's figures over time: charts that share an axis, the drift alarms on it, and the part that is shown. */
+
+import { Chart, colour, line, veil } from "./charts.js";
+import { el, put } from "./dom.js";
+import { count, duration, fixed, local, NOTHING, rate, servedOf, share, short, unitOf } from "./format.js";
+
+const FINE = fixed(3);
+
+/* What is drawn: each line is {column or of(point), text, number, dash?, since?}; `since` names the figure of
+ * `since_start` that stands beside it as a level line. */
+const CLASSES = [
+  {
+    title: "Ranking",
+    note: "in the window, with the AUC's 95 % interval",
+    write: FINE,
+    least: 0.05,
+    band: ["auc_low", "auc_high"],
+    lines: [
+      { column: "auc", text: "AUC", number: 0, since: "auc" },
+      { column: "average_precision", text: "average precision", number: 1, dash: "dash" },
+    ],
+  },
+  {
+    title: "Decisions",
+    note: "in the window",
+    write: FINE,
+    floor: 0,
+    lines: [
+      { column: "f1", text: "F1", number: 0, since: "f1" },
+      { column: "precision", text: "precision", number: 1, dash: "dash" },
+      { column: "recall", text: "recall", number: 2, dash: "dot" },
+    ],
+  },
+  {
+    title: "Threshold",
+    note: "of the probability",
+    write: short,
+    floor: 0,
+    lines: [{ column: "threshold", text: "threshold", number: 0 }],
+  },
+  {
+    title: "Positives and alerts",
+    note: "share of the window's events",
+    write: share,
+    percent: true,
+    floor: 0,
+    lines: [
+      { of: (point, size) => point.positives / Math.min(size, point.events || 1), text: "positive", number: 1 },
+      { column: "alert_rate", text: "alerts", number: 0, dash: "dash", since: "alert_rate" },
+      { column: "served_alert_rate", text: "alerts among served", number: 2, dash: "dot" },
+    ],
+  },
+];
+const RANKS = [
+  {
+    title: "Error",
+    note: "in the window, in ranks",
+    write: FINE,
+    floor: 0,
+    lines: [{ column: "mae", text: "mean absolute error", number: 0, since: "mae" }],
+  },
+  {
+    title: "Accuracy",
+    note: "in the window",
+    write: FINE,
+    lines: [{ column: "accuracy", text: "accuracy", number: 0, since: "accuracy" }],
+  },
+];
+const BOTH = [
+  {
+    title: "Events per second",
+    note: "by the events' own times",
+    write: rate,
+    floor: 0,
+    lines: [{ column: "events_per_second", text: "events per second", number: 0 }],
+  },
+  {
+    title: "Labels that have come",
+    note: "share of served events",
+    write: share,
+    percent: true,
+    floor: 0,
+    lines: [{ column: "label_coverage", text: "label coverage", number: 0, since: "label_coverage" }],
+  },
+  {
+    title: "Label delay",
+    note: "from an event to its label",
+    write: duration,
+    floor: 0,
+    seconds: true,
+    lines: [
+      { column: "label_delay_median", text: "median", number: 0 },
+      { column: "label_delay_p90", text: "9 of 10", number: 1, dash: "dash" },
+    ],
+  },
+];
+
+export class Histories {
+  #charts;
+  #points = [];
+  #alarms = [];
+  #metrics = null;
+  #by = null;
+  #place;
+
+  /** `place` keeps the range and the axis in the address. */
+  constructor(ranks, place, signal) {
+    this.#place = place;
+    this.range = el("form", {
+      class: "range",
+      on: { change: () => this.#typed(), submit: (event) => event.preventDefault() },
+    });
+    this.#charts = [...(ranks ? RANKS : CLASSES), ...BOTH].map((kind) => ({
+      kind,
+      chart: new Chart({
+        title: kind.title,
+        note: kind.note,
+        signal,
+        names: kind === CLASSES[0] ? "wide" : "",
+        entries:
+          kind.lines.length > 1 || kind.lines[0].since
+            ? kind.lines.flatMap(({ text, number, dash, since }) => [
+                { text, number, dash },
+                ...(since ? [{ text: `${text} since the start`, number: 5, dash: "dot" }] : []),
+              ])
+            : [],
+        onRange: (range) => this.#chosen(range),
+      }),
+    }));
+    this.element = el(
+      "div",
+      { class: "charts" },
+      this.#charts.map(({ chart }) => chart.element),
+    );
+  }
+
+  /** All points anew, and the axis that the server takes for the usual one: time, if there is any between them. */
+  take(points, usual) {
+    this.#points = points;
+    const clocks = points.map(({ clock }) => clock).filter((clock) => clock !== null);
+    const by = usual === "clock" && clocks.length > 1 && clocks[0] === clocks.at(-1) ? "events" : usual;
+    const wanted = this.#place.query.get("by");
+    this.#by = wanted === "events" || (wanted === "clock" && by === "clock") ? wanted : by;
+    if (this.range.children.length === 0) this.#build(by === "clock");
+    this.draw();
+  }
+
+  add(point) {
+    const before = this.#points.at(-1);
+    if (before !== undefined && before.events + before.served >= point.events + point.served) return;
+    this.#points.push(point);
+    if (this.#by === "events" && point.clock !== null && this.#points.length === 1) this.take(this.#points, "clock");
+    this.draw();
+  }
+
+  figures(metrics) {
+    this.#metrics = metrics;
+    this.draw();
+  }
+
+  alarms(alarms) {
+    this.#alarms = alarms;
+    this.draw();
+  }
+
+  /** The place of a point, or an alarm, on the axis. */
+  #at = (point) => (this.#by === "clock" ? (point.clock === null ? null : local(point.clock)) : point.events);
+
+  draw() {
+    for (const { kind, chart } of this.#charts) chart.draw(() => this.#specified(kind));
+  }
+
+  /** The points, and the present figures behind them where those are newer. */
+  #all() {
+    const points = this.#points;
+    if (this.#metrics === null || this.#metrics.events + servedOf(this.#metrics) === 0) return points;
+    const { window, events, clock, threshold } = this.#metrics;
+    const served = servedOf(this.#metrics);
+    const last = points.at(-1);
+    if (last !== undefined && last.events + last.served >= events + served) return points;
+    const [low, high] = window.auc_interval ?? [null, null];
+    const now = {
+      ...window,
+      events,
+      served,
+      clock,
+      threshold,
+      auc_low: low,
+      auc_high: high,
+      positives: window.class_counts?.positive,
+      served_alert_rate: null,
+    };
+    return [...points, now];
+  }
+
+  #specified(kind) {
+    const points = this.#all();
+    const size = this.#metrics?.window.size ?? 1;
+    const valueOf = ({ column, of }) => (of ? (point) => of(point, size) : (point) => point[column] ?? null);
+    const drawn = kind.lines.filter((one) => points.some((point) => Number.isFinite(valueOf(one)(point))));
+    if (drawn.length === 0) return { nothing: this.#why(kind, points) };
+    const x = points.map(this.#at);
+    const traces = [];
+    const [unit, unitSize] = kind.seconds
+      ? unitOf(Math.max(...drawn.flatMap((one) => points.map(valueOf(one)))))
+      : [null, 1];
+    if (kind.band) traces.push(...this.#band(kind.band, points, x));
+    const words = [];
+    for (const one of drawn) {
+      const y = points.map(valueOf(one));
+      const last = y.findLast((value) => value !== null);
+      words.push(`${one.text} ${kind.write(last)}`);
+      traces.push({
+        name: one.text,
+        x,
+        y: y.map((value) => (value === null ? null : value / unitSize)),
+        mode: points.length < 3 ? "lines+markers" : "lines",
+        line: line(one.number, one.dash),
+        customdata: y.map((value) => (value === null ? NOTHING : kind.write(value))),
+        hovertemplate: "%{customdata}",
+      });
+      const since = one.since && this.#metrics?.since_start[one.since];
+      if (Number.isFinite(since)) {
+        traces.push({
+          name: `${one.text} since the start`,
+          x: [x[0], x.at(-1)],
+          y: [since, since],
+          mode: "lines",
+          line: line(5, "dot", 1),
+          hoverinfo: "skip",
+        });
+        words.push(`${one.text} since the start ${kind.write(since)}`);
+      }
+    }
+    const alarms = this.#alarms.filter((alarm) => this.#at(alarm) !== null);
+    if (alarms.length > 0) words.push(`${alarms.length} drift alarms`);
+    return { traces, layout: this.#layout(kind, traces, alarms, unit), words: `Now: ${words.join(", ")}.` };
+  }
+
+  #band([low, high], points, x) {
+    const edge = { mode: "lines", line: { width: 0 }, hoverinfo: "skip", x };
+    const known = points.map((point) => (Number.isFinite(point[low]) ? point : null));
+    return [
+      { ...edge, y: known.map((point) => point?.[low] ?? null) },
+      { ...edge, y: known.map((point) => point?.[high] ?? null), fill: "tonexty", fillcolor: veil("--line-0", 0.16) },
+    ];
+  }
+
+  #layout(kind, traces, alarms, unit) {
+    const range = this.#range();
+    const within = (x) => range === null || (range[0] <= x && x <= range[1]);
+    const values = traces.flatMap(({ x, y }) => y.filter((value, i) => Number.isFinite(value) && within(x[i])));
+    if (values.length === 0) values.push(0, 1);
+    let [low, high] = [Math.min(...values), Math.max(...values)];
+    const room = Math.max(0.06 * (high - low), (kind.least ?? 0) / 2, 1e-9 + Math.abs(high) * 0.02);
+    [low, high] = [kind.floor ?? low - room, high + room];
+    return {
+      xaxis: {
+        fixedrange: false,
+        range: range ?? undefined,
+        autorange: range === null,
+        type: this.#by === "clock" ? "date" : "linear",
+        title: this.#by === "clock" ? "" : "labelled events",
+        ...(this.#by === "clock" ? {} : { tickformat: "," }),
+      },
+      yaxis: {
+        range: [low, high],
+        ...(kind.percent ? { tickformat: ".3~p" } : {}),
+        ...(unit === null ? {} : { ticksuffix: ` ${unit}` }),
+      },
+      shapes: alarms.map((alarm) => ({
+        type: "line",
+        xref: "x",
+        yref: "paper",
+        x0: this.#at(alarm),
+        x1: this.#at(alarm),
+        y0: 0,
+        y1: 1,
+        layer: "below",
+        line: { color: colour("--bad"), width: 1.5, dash: alarm.kind === "auc" ? "dash" : "dot" },
+      })),
+      annotations: alarms
+        .slice(-6)
+        .map((alarm) => ({
+          x: this.#at(alarm),
+          xref: "x",
+          y: 1,
+          yref: "paper",
+          yanchor: "bottom",
+          showarrow: false,
+          text: "▼",
+          font: { color: colour("--bad"), size: 11 },
+          hovertext: `drift: ${alarm.kind === "auc" ? "AUC" : "scores"}`,
+        })),
+      uirevision: JSON.stringify(range), // a zoom outlives new points
+    };
+  }
+
+  #why(kind, points) {
+    const reasons = kind.lines.map(({ column }) => this.#metrics?.undefined[`/window/${column}`]).filter(Boolean);
+    if (reasons.length > 0) return `Nothing to draw: ${reasons[0]}.`;
+    return points.length === 0 ? "Nothing to draw: no events yet." : "Nothing to draw yet.";
+  }
+
+  /* ---- The part that is shown ---- */
+
+  /** The range of the axis, as Plotly takes it; null: all. */
+  #range() {
+    const bounds = ["from", "to"].map((end) => this.#bound(end));
+    if (bounds[0] === null && bounds[1] === null) return null;
+    const ends = this.#all()
+      .map(this.#at)
+      .filter((place) => place !== null);
+    const [low, high] = [bounds[0] ?? ends[0] ?? null, bounds[1] ?? ends.at(-1) ?? null];
+    return low === null || high === null || low >= high ? null : [low, high];
+  }
+
+  #bound(end) {
+    const text = this.#place.query.get(end);
+    if (text === null || !Number.isFinite(Number(text))) return null;
+    return this.#by === "clock" ? local(Number(text)) : Number(text);
+  }
+
+  #build(clocked) {
+    const axis = el(
+      "select",
+      { name: "by", on: { change: () => this.#turn(axis.value) } },
+      clocked ? el("option", { value: "clock", text: "time" }) : null,
+      el("option", { value: "events", text: "labelled events" }),
+    );
+    axis.value = this.#by;
+    this.inputs = ["from", "to"].map((end) => el("input", { name: end, "aria-label": `${end} (of the axis)` }));
+    this.range.append(
+      el("label", {}, "Axis ", axis),
+      el("label", {}, "from ", this.inputs[0]),
+      el("label", {}, "to ", this.inputs[1]),
+      el("button", { type: "button", text: "All", on: { click: () => this.#chosen(null) } }),
+    );
+    this.#showRange();
+  }
+
+  #turn(by) {
+    this.#by = by;
+    this.#place.keep({ by, from: null, to: null });
+    this.#showRange();
+    this.draw();
+  }
+
+  #showRange() {
+    this.inputs.forEach((input) => {
+      put(input, "type", this.#by === "clock" ? "datetime-local" : "number");
+      put(input, "step", this.#by === "clock" ? "1" : "any");
+      input.value = this.#bound(input.name) ?? "";
+    });
+  }
+
+  /** The reader typed a bound. */
+  #typed() {
+    if (this.inputs === undefined) return;
+    const kept = {};
+    for (const input of this.inputs) {
+      const at = this.#by === "clock" ? new Date(input.value).getTime() / 1000 : Number(input.value);
+      kept[input.name] = input.value === "" || !Number.isFinite(at) ? null : at;
+    }
+    this.#place.keep(kept);
+    this.draw();
+  }
+
+  /** The reader zoomed in one of the charts, or out (null). */
+  #chosen(range) {
+    const place = (value) =>
+      this.#by === "clock" ? Math.round(new Date(value.replace(" ", "T")).getTime() / 1000) : Math.round(value);
+    this.#place.keep(
+      range === null ? { from: null, to: null } : { from: place(String(range[0])), to: place(String(range[1])) },
+    );
+    this.#showRange();
+    this.draw();
+  }
+}
+
+export const alarmWords = ({ kind, before, after, events }) =>
+  kind === "auc"
+    ? `the AUC fell from ${fixed(3)(before)} to ${fixed(3)(after)}, at event ${count(events)}`
+    : `the served scores changed: ${share(after)} are above one that ${share(before)} were, at event ${count(events)}`;

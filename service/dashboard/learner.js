@@ -1,0 +1,231 @@
+/* One learner: its figures live, its curves, its weights; a form to score an event; what can be done to it. */
+
+import { Away, get, learnerPath, reasonOf, Refused } from "./api.js";
+import { Actions } from "./actions.js";
+import { Confusion, Curves } from "./curves.js";
+import { announce } from "./dialogs.js";
+import { arrange, el, put, write } from "./dom.js";
+import { bytes, count, duration, moment, wholeMoment } from "./format.js";
+import { FigureTable, Tiles } from "./figures.js";
+import { alarmWords, Histories } from "./history.js";
+import { follow, rounds } from "./live.js";
+import { Scoring } from "./scoring.js";
+import { Snapshots } from "./snapshots.js";
+import { Weights } from "./weights.js";
+
+const DOCUMENT = 4; // seconds between looks at the learner's document
+const CURVES = 3; // seconds between looks at the curves, while events come
+const STALE = 5; // seconds without news from the store that are worth telling
+
+export async function show(main, place, signal) {
+  document.title = `${place.name} – rarestream`;
+  const title = el("h1", { text: place.name });
+  const waiting = el("p", { class: "message", text: "The figures appear here as soon as the server has answered." });
+  main.append(
+    el("header", { class: "title" }, el("p", {}, el("a", { href: "#/", text: "All learners" })), title),
+    waiting,
+  );
+  const gone = (why) => main.replaceChildren(nobody(place.name, why));
+  let page = null;
+  let before = null; // the document of the last round
+  const again = rounds(
+    async () => {
+      const learner = await get(learnerPath(place.name), { signal });
+      if (page === null) {
+        waiting.remove();
+        page = new Page(main, learner, place, signal, gone, () => again());
+        page.start();
+      }
+      page.document(learner);
+      before = learner;
+    },
+    DOCUMENT,
+    signal,
+    (error) => {
+      if (error instanceof Refused && error.status === 404) {
+        gone(error.message);
+        return true;
+      }
+      if (before === null && !(error instanceof Away)) write(waiting, `No figures: ${reasonOf(error)}`);
+      return false;
+    },
+  );
+}
+
+const nobody = (name, why) =>
+  el(
+    "section",
+    { class: "message", role: "alert" },
+    el("h1", { text: `No learner ${name}` }),
+    el("p", { text: why }),
+    el("p", {}, el("a", { href: "#/", text: "To the overview" })),
+  );
+
+class Page {
+  #alarms = [];
+  #moved = true; // events have come since the curves were drawn
+  #threshold = null;
+
+  constructor(main, learner, place, signal, gone, again) {
+    this.name = learner.name;
+    this.signal = signal;
+    this.gone = gone;
+    this.ranks = !Object.hasOwn(learner.class_counts, "positive");
+    this.state = el("p", { class: "readiness" });
+    this.facts = el("dl", { class: "facts" });
+    this.actions = new Actions(learner, again);
+    this.tiles = new Tiles(this.ranks);
+    this.histories = new Histories(this.ranks, place, signal);
+    this.alarmList = el("ol", { class: "alarms" });
+    this.alarmNone = el("p", { class: "quiet", text: "None so far." });
+    this.curves = this.ranks ? null : new Curves(signal);
+    this.confusion = this.ranks ? new Confusion() : this.curves.confusion;
+    this.table = new FigureTable(this.ranks);
+    this.weights = new Weights(learner, signal);
+    this.snapshots = new Snapshots(learner, signal, again);
+    this.scoring = new Scoring(learner);
+    main.append(
+      el("div", { class: "about" }, this.state, this.facts, this.actions.element),
+      this.tiles.element,
+      section("Over time", this.histories.range, this.histories.element),
+      ...(this.curves === null ? [] : [section("The window now", null, this.curves.element)]),
+      el(
+        "div",
+        { class: "columns" },
+        this.confusion.element,
+        el("section", { class: "panel" }, el("h3", { text: "Drift alarms" }), this.alarmNone, this.alarmList),
+      ),
+      this.scoring.element,
+      el("div", { class: "columns" }, this.weights.element, this.snapshots.element),
+      this.table.element,
+    );
+  }
+
+  start() {
+    const { signal, name } = this;
+    const history = async () => {
+      const [told, { alarms }] = await Promise.all([
+        get(learnerPath(name, "/metrics/history"), { signal }),
+        get(learnerPath(name, "/alarms"), { signal }),
+      ]);
+      this.histories.take(told.points, told.by);
+      this.#alarms = alarms;
+      this.#showAlarms();
+    };
+    const missed = () => history().catch((error) => signal.aborted || reasonOf(error));
+    follow(
+      name,
+      {
+        figures: (metrics) => {
+          this.#moved = true;
+          this.#threshold = metrics.threshold;
+          this.tiles.take(metrics);
+          this.table.take(metrics);
+          this.histories.figures(metrics);
+        },
+        point: (point) => this.histories.add(point),
+        alarm: (alarm) => {
+          if (this.#alarms.some(({ number }) => number === alarm.number)) return;
+          this.#alarms.push(alarm);
+          this.#showAlarms();
+          announce(`Drift alarm: ${name}: ${alarmWords(alarm)}`, { alarm: true });
+        },
+        reset: missed,
+        missed,
+        gone: ({ detail }) => this.gone(detail),
+      },
+      signal,
+    );
+    missed();
+    rounds(
+      async () => {
+        if (!this.#moved) return false;
+        this.#moved = false;
+        const told = await get(learnerPath(name, "/metrics/curves"), { signal });
+        if (this.ranks) this.confusion.ranks(told.confusion);
+        else this.curves.take(told, this.#threshold ?? 0.5);
+        return true;
+      },
+      CURVES,
+      signal,
+      (error) => error instanceof Refused,
+    );
+  }
+
+  document(learner) {
+    const trouble = learner.failed ?? (learner.ready ? null : `not ready: ${learner.not_ready ?? "no reason given"}`);
+    const stale =
+      learner.stale_seconds >= STALE
+        ? `; no news from the store for ${duration(Math.round(learner.stale_seconds))}`
+        : "";
+    write(this.state, `${trouble ?? "ready"}${stale}`);
+    put(this.state, "data-ready", trouble === null && stale === "");
+    arrange(
+      this.facts,
+      factsOf(learner),
+      ([term]) => term,
+      ([term]) => el("div", {}, el("dt", { text: term }), el("dd")),
+      (item, [, text, more]) => {
+        write(item.lastChild, text);
+        put(item, "title", more ?? null);
+      },
+    );
+    this.actions.take(learner);
+    this.snapshots.take(learner);
+    this.weights.take(learner);
+  }
+
+  #showAlarms() {
+    this.histories.alarms(this.#alarms);
+    this.alarmNone.hidden = this.#alarms.length > 0;
+    arrange(
+      this.alarmList,
+      this.#alarms.toReversed(),
+      ({ number }) => number,
+      (alarm) =>
+        el(
+          "li",
+          {},
+          el("strong", { text: alarm.clock === null ? `event ${count(alarm.events)}` : moment(alarm.clock) }),
+          ` ${alarmWords(alarm)}`,
+        ),
+    );
+  }
+}
+
+const section = (title, tools, content) =>
+  el("section", {}, el("header", { class: "bar" }, el("h2", { text: title }), tools), content);
+
+/** What a learner's document tells: [term, text, more]. */
+function factsOf({
+  config,
+  position,
+  snapshot,
+  state_bytes: size,
+  columns,
+  pending,
+  queued_events: queued,
+  fit,
+  threshold,
+}) {
+  const facts = [
+    ["Algorithm", config.algorithm],
+    ["Features", `${config.features.kind}, ${count(columns)} columns`],
+    ["Log position", count(position)],
+    [
+      "Snapshot",
+      snapshot === null ? "none yet" : `${duration(Math.max(0, Math.round(Date.now() / 1000 - snapshot.time)))} ago`,
+      snapshot === null ? null : `at position ${count(snapshot.position)}, ${wholeMoment(snapshot.time)}`,
+    ],
+    ["Memory", bytes(size)],
+  ];
+  if (threshold !== null) facts.push(["Threshold by", config.threshold.objective]);
+  if (queued > 0) facts.push(["Queue", `${count(queued)} events`]);
+  if (pending !== null && pending.events > 0)
+    facts.push(["Wait for labels", count(pending.events), `${bytes(pending.bytes)} in the store`]);
+  if (fit !== null) {
+    const done = fit.events > 0 ? `after ${count(fit.events)} events` : "none yet";
+    facts.push(["Last fit", fit.failed ? `failed: ${fit.failed}` : `${done}${fit.running ? "; one is running" : ""}`]);
+  }
+  return facts;
+}

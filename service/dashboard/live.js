@@ -1,0 +1,225 @@
+/* What keeps the page live: rounds of requests, a learner's server-sent events, and whether the server answers.
+ *
+ * The events are read through fetch, not EventSource, which could not send a key. Where no stream is to be had (a proxy
+ * holds it back, the node has too many), the figures are polled, and a stream is tried again after a while.
+ */
+
+import { Away, get, learnerPath, Refused, send, reasonOf } from "./api.js";
+
+const LONGEST_WAIT = 30; // seconds: the wait doubles with each failure up to this
+const FIRST_EVENT = 8; // seconds in which a stream has to begin; the server sends at once
+const SILENCE = 25; // seconds without a byte after which a stream is dead; the server sends one each 15
+const POLL = 2; // seconds between polls in place of a stream
+const POLLS = 30; // after which a stream is tried again
+
+/** Whether the server answers, for the line at the top: `connection` tells "change". */
+class Connection extends EventTarget {
+  state = "loading"; // "live", "polling", "away"
+  at = null; // when something was last heard
+  reason = "";
+  next = 0; // when it is tried again, in milliseconds
+  retries = new Set();
+
+  heard(state = "live") {
+    this.at = new Date();
+    this.#turn(state);
+  }
+
+  failed(error, seconds) {
+    this.reason = error instanceof Away ? "offline" : reasonOf(error);
+    this.next = Date.now() + seconds * 1000;
+    this.#turn("away");
+  }
+
+  /** What waits to be tried again is, now. */
+  retry() {
+    for (const again of [...this.retries]) again();
+  }
+
+  #turn(state) {
+    this.state = state;
+    this.dispatchEvent(new Event("change"));
+  }
+}
+
+export const connection = new Connection();
+
+/** Wait so many seconds, or until a retry is asked for, or the signal. */
+function pause(seconds, signal) {
+  return new Promise((resolve) => {
+    const done = () => {
+      clearTimeout(timer);
+      connection.retries.delete(done);
+      signal.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = setTimeout(done, seconds * 1000);
+    connection.retries.add(done);
+    signal.addEventListener("abort", done);
+  });
+}
+
+/** Until the page is seen: a hidden one asks nothing. */
+function seen(signal) {
+  return new Promise((resolve) => {
+    const look = () => {
+      if (document.hidden && !signal.aborted) return;
+      document.removeEventListener("visibilitychange", look);
+      signal.removeEventListener("abort", look);
+      resolve();
+    };
+    document.addEventListener("visibilitychange", look);
+    signal.addEventListener("abort", look);
+    look();
+  });
+}
+
+const longer = (seconds, failures) => Math.min(seconds * 2 ** (failures - 1), LONGEST_WAIT);
+
+/** Call `round` (async) now and each so many seconds after it has ended, until the signal; wait longer when it fails.
+ *
+ * Returns a function that starts the next round at once. A round that asked nothing gives false. `failed` is told of
+ * errors, and says true where it has dealt with one: then the rounds go on as if nothing had been.
+ */
+export function rounds(round, seconds, signal, failed = () => false) {
+  let hurry = () => {};
+  (async () => {
+    let failures = 0;
+    while (!signal.aborted) {
+      await seen(signal);
+      if (signal.aborted) return;
+      let wait = seconds;
+      try {
+        const asked = await round();
+        failures = 0;
+        if (!signal.aborted && asked !== false) connection.heard();
+      } catch (error) {
+        if (signal.aborted) return;
+        if (!failed(error)) {
+          failures += 1;
+          wait = Math.max(longer(Math.max(1, Math.min(seconds, 2)), failures), error.wait ?? 0);
+          connection.failed(error, wait);
+        }
+      }
+      const cut = new AbortController();
+      hurry = () => cut.abort();
+      await pause(wait, AbortSignal.any([signal, cut.signal]));
+    }
+  })();
+  return () => hurry();
+}
+
+/** Tell a learner's events as they come, until the signal or until it is gone.
+ *
+ * `tell` has a function for each kind of event (figures, point, alarm, reset, gone), and `missed`, called where points
+ * may have been missed: the history has to be asked for anew.
+ */
+export async function follow(name, tell, signal) {
+  const at = { last: null };
+  let failures = 0;
+  let fruitless = 0; // streams in a row that brought nothing
+  while (!signal.aborted) {
+    await seen(signal);
+    if (signal.aborted) return;
+    try {
+      const end = await read(name, at, tell, signal);
+      if (end === "gone") return;
+      fruitless = end === "nothing" ? fruitless + 1 : 0;
+      failures = 0;
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error instanceof Refused && error.status === 404) {
+        tell.gone({ detail: error.message });
+        return;
+      }
+      if (error instanceof Refused && error.status === 429) fruitless = 2;
+      else {
+        failures += 1;
+        const wait = Math.max(longer(1, failures), error.wait ?? 0);
+        connection.failed(error, wait);
+        await pause(wait, signal);
+      }
+    }
+    if (fruitless >= 2 && !signal.aborted) {
+      await poll(name, tell, signal);
+      fruitless = 1;
+      at.last = null;
+    }
+  }
+}
+
+/** Read one stream to its end: "gone", "nothing" where it brought no event, else "ended". */
+async function read(name, at, tell, signal) {
+  const cut = new AbortController();
+  const hidden = () => document.hidden && cut.abort();
+  document.addEventListener("visibilitychange", hidden);
+  let watch = setTimeout(() => cut.abort(), FIRST_EVENT * 1000);
+  let events = 0;
+  try {
+    const reply = await send("GET", learnerPath(name, "/metrics/stream"), {
+      signal: AbortSignal.any([signal, cut.signal]),
+      headers: { accept: "text/event-stream", ...(at.last === null ? {} : { "last-event-id": at.last }) },
+    });
+    const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+    let text = "";
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      if (events > 0) {
+        clearTimeout(watch);
+        watch = setTimeout(() => cut.abort(), SILENCE * 1000);
+      }
+      text += value;
+      const parts = text.split("\n\n");
+      text = parts.pop();
+      for (const part of parts) {
+        const event = parsed(part);
+        if (event === null) continue;
+        events += 1;
+        if (event.id !== undefined) at.last = event.id;
+        connection.heard();
+        tell[event.kind]?.(event.data);
+        if (event.kind === "gone") return "gone";
+      }
+    }
+  } catch (error) {
+    if (!signal.aborted && cut.signal.aborted) return events > 0 || document.hidden ? "ended" : "nothing";
+    // a stream that breaks off is an absence like any other
+    throw signal.aborted || error instanceof Refused || error instanceof Away ? error : new Away();
+  } finally {
+    clearTimeout(watch);
+    document.removeEventListener("visibilitychange", hidden);
+    cut.abort();
+  }
+  throw new Away(); // it ended without a word: the node stops
+}
+
+/** The kind, id and data of an event; null of a comment. */
+function parsed(text) {
+  const fields = {};
+  for (const line of text.split("\n")) {
+    const colon = line.indexOf(": ");
+    if (colon > 0) fields[line.slice(0, colon)] = line.slice(colon + 2);
+  }
+  return fields.data === undefined ? null : { kind: fields.event, id: fields.id, data: JSON.parse(fields.data) };
+}
+
+/** The same by polling, for a while: where a stream is not to be had. Throws nothing but what `follow` deals with. */
+async function poll(name, tell, signal) {
+  for (let n = 0; n < POLLS && !signal.aborted; n += 1) {
+    await seen(signal);
+    try {
+      tell.figures(await get(learnerPath(name, "/metrics"), { signal }));
+      if (n % 3 === 0) tell.missed();
+      connection.heard("polling");
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error instanceof Refused && error.status === 404) {
+        tell.gone({ detail: error.message });
+        return;
+      }
+      connection.failed(error, POLL);
+    }
+    await pause(POLL, signal);
+  }
+}

@@ -1,0 +1,262 @@
+/* Every learner in one table: sorted, filtered, grouped; brought up to date in place.
+ *
+ * One request gives all rows (`GET /v1/learners?figures=true`), which is what makes five hundred of them quick. Those
+ * that sleep are listed and not woken. Groups stand above the table, their learners side by side.
+ */
+
+import { get } from "./api.js";
+import { announce } from "./dialogs.js";
+import { arrange, el, put, write } from "./dom.js";
+import { count } from "./format.js";
+import { Groups } from "./groups.js";
+import { alarmWords } from "./history.js";
+import { rounds } from "./live.js";
+import { COLUMNS, drifting, href, makeRow, STATES, troubleOf, updateRow } from "./rows.js";
+
+const PERIOD = 2; // seconds between rounds
+const GROUPS = 5; // rounds between two looks at the groups
+const RATE_OVER = 10; // seconds over which events are counted for the rate
+
+export function show(main, place, signal) {
+  new Overview(main, place, signal).start();
+}
+
+class Overview {
+  #rows = new Map(); // name -> what is known of it
+  #counted = new Map(); // name -> [{at, learnt, served}] of the last seconds
+  #alarms = null; // name -> number of alarms, once there was a round
+  #round = 0;
+
+  constructor(main, place, signal) {
+    this.place = place;
+    this.signal = signal;
+    this.groups = new Groups();
+    const { query } = place;
+    this.sort = COLUMNS.some(({ key, of }) => key === query.get("sort") && of) ? query.get("sort") : "name";
+    this.down = query.get("order") === "down";
+    this.search = el("input", {
+      type: "search",
+      value: query.get("q") ?? "",
+      placeholder: "name or algorithm",
+      "aria-label": "Filter by name or algorithm",
+    });
+    this.algorithm = el("select", { "aria-label": "Algorithm" }, el("option", { value: "", text: "every algorithm" }));
+    this.state = el(
+      "select",
+      { "aria-label": "State" },
+      Object.entries(STATES).map(([value, [text]]) => el("option", { value, text })),
+    );
+    this.state.value = Object.hasOwn(STATES, query.get("state")) ? query.get("state") : "all";
+    this.order = el(
+      "select",
+      { "aria-label": "Sort by" },
+      COLUMNS.filter(({ of }) => of).flatMap(({ key, title }) => [
+        el("option", { value: `${key} up`, text: `${title}, smallest first` }),
+        el("option", { value: `${key} down`, text: `${title}, largest first` }),
+      ]),
+    );
+    this.found = el("p", { class: "found", role: "status" });
+    this.table = this.#table();
+    this.waiting = el("p", { class: "message", text: "The learners appear here as soon as the server has answered." });
+    this.tools = el(
+      "form",
+      { class: "tools", role: "search", on: { submit: (event) => event.preventDefault() } },
+      el("label", {}, "Show ", this.search),
+      this.algorithm,
+      this.state,
+      el("label", { class: "narrow" }, "sorted by ", this.order),
+      this.found,
+    );
+    this.listed = el("div", { class: "listed", hidden: true }, this.tools, this.table);
+    this.empty = empty();
+    this.empty.hidden = true;
+    main.append(
+      el("h1", { class: "unseen", text: "Learners" }),
+      this.waiting,
+      this.empty,
+      this.groups.element,
+      this.listed,
+    );
+    document.title = "Learners – rarestream";
+  }
+
+  start() {
+    for (const part of [this.search, this.algorithm, this.state])
+      part.addEventListener("input", () => this.#filtered());
+    this.order.addEventListener("input", () => {
+      const [sort, order] = this.order.value.split(" ");
+      this.#sorted(sort, order === "down");
+    });
+    this.#showSort();
+    this.wanted = this.place.query.get("algorithm") ?? "";
+    rounds(() => this.#collect(), PERIOD, this.signal);
+  }
+
+  async #collect() {
+    const [told, groups] = await Promise.all([
+      get("learners?figures=true", { signal: this.signal }),
+      this.#round % GROUPS === 0 ? get("groups", { signal: this.signal }) : null,
+    ]);
+    this.#round += 1;
+    const at = performance.now() / 1000;
+    const rows = told.learners.map((row) => ({
+      ...row,
+      asleep: false,
+      trouble: troubleOf(row),
+      drifting: drifting(row),
+      rate: this.#rate(row, at),
+    }));
+    for (const name of told.asleep) rows.push({ name, asleep: true, trouble: null, drifting: false, rate: null });
+    for (const [name, why] of Object.entries(told.unavailable))
+      rows.push({ name, asleep: false, trouble: why, drifting: false, rate: null });
+    this.#rows = new Map(rows.map((row) => [row.name, row]));
+    for (const name of this.#counted.keys()) if (!this.#rows.has(name)) this.#counted.delete(name);
+    if (groups !== null) this.groups.take(groups.groups);
+    this.#tellAlarms(told.learners);
+    this.#show();
+  }
+
+  /** Events learnt or served in a second, whichever are more; null at the first look. */
+  #rate({ name, events, served }, at) {
+    const kept = (this.#counted.get(name) ?? []).filter(
+      (one) => at - one.at <= RATE_OVER && one.learnt <= events && one.served <= served,
+    );
+    kept.push({ at, learnt: events, served });
+    this.#counted.set(name, kept);
+    const [first] = kept;
+    return kept.length < 2 ? null : Math.max(events - first.learnt, served - first.served) / (at - first.at);
+  }
+
+  #tellAlarms(learners) {
+    const before = this.#alarms;
+    this.#alarms = new Map(
+      learners.map(({ name, alarms }) => [name, Object.values(alarms).reduce((a, b) => a + b, 0)]),
+    );
+    if (before === null) return;
+    for (const row of learners) {
+      if (before.has(row.name) && this.#alarms.get(row.name) > before.get(row.name)) {
+        announce(`Drift alarm: ${row.name}: ${alarmWords(row.last_alarm)}`, { href: href(row.name), alarm: true });
+      }
+    }
+  }
+
+  /* ---- Showing ---- */
+
+  #show() {
+    const all = [...this.#rows.values()];
+    this.waiting.hidden = true;
+    this.empty.hidden = all.length > 0;
+    this.listed.hidden = all.length === 0;
+    const algorithms = [...new Set(all.map((row) => row.algorithm).filter(Boolean))].sort();
+    arrange(
+      this.algorithm,
+      ["", ...algorithms],
+      (name) => name || "every",
+      (name) => el("option", { value: name, text: name || "every algorithm" }),
+    );
+    if (this.wanted) {
+      this.algorithm.value = this.wanted;
+      this.wanted = "";
+    }
+    const shown = this.#ordered(all.filter((row) => this.#matches(row)));
+    write(
+      this.found,
+      shown.length === all.length
+        ? `${count(all.length)} learner${all.length === 1 ? "" : "s"}`
+        : `${count(shown.length)} of ${count(all.length)} learners`,
+    );
+    arrange(this.table.tBodies[0], shown, (row) => row.name, makeRow, updateRow);
+    this.groups.show(this.#rows);
+  }
+
+  #matches(row) {
+    const wanted = this.search.value.trim().toLowerCase();
+    return (
+      (wanted === "" || `${row.name} ${row.algorithm ?? ""}`.toLowerCase().includes(wanted)) &&
+      (this.algorithm.value === "" || row.algorithm === this.algorithm.value) &&
+      STATES[this.state.value][1](row)
+    );
+  }
+
+  #ordered(rows) {
+    const { of } = COLUMNS.find(({ key }) => key === this.sort);
+    const turn = this.down ? -1 : 1;
+    return rows.sort((a, b) => {
+      const [x, y] = [of(a), of(b)];
+      if (x === y || (x === null && y === null)) return a.name < b.name ? -1 : 1;
+      if (x === null || y === null) return x === null ? 1 : -1;
+      return (x < y ? -1 : 1) * turn;
+    });
+  }
+
+  #filtered() {
+    this.place.keep({
+      q: this.search.value.trim(),
+      algorithm: this.algorithm.value,
+      state: this.state.value === "all" ? null : this.state.value,
+    });
+    this.#show();
+  }
+
+  #sorted(sort, down) {
+    this.sort = sort;
+    this.down = down;
+    this.place.keep({ sort: sort === "name" && !down ? null : sort, order: down ? "down" : null });
+    this.#showSort();
+    this.#show();
+  }
+
+  #showSort() {
+    this.order.value = `${this.sort} ${this.down ? "down" : "up"}`;
+    for (const head of this.table.tHead.rows[0].cells) {
+      put(head, "aria-sort", head.dataset.column === this.sort ? (this.down ? "descending" : "ascending") : null);
+    }
+  }
+
+  #table() {
+    const heads = COLUMNS.map(({ key, title, of, rising, number, help }) => {
+      const turn = () => this.#sorted(key, this.sort === key ? !this.down : !rising);
+      return el(
+        "th",
+        { scope: "col", role: "columnheader", class: number ? "number" : null, data: { column: key }, title: help },
+        of ? el("button", { type: "button", text: title, on: { click: turn } }) : title,
+      );
+    });
+    // roles said aloud: on a narrow screen the rows are laid out as cards, and would lose them
+    return el(
+      "table",
+      { class: "overview", role: "table" },
+      el("caption", { class: "unseen", text: "Learners and their live figures" }),
+      el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, heads)),
+      el("tbody", { role: "rowgroup" }),
+    );
+  }
+}
+
+/* ---- Nothing yet ------------------------------------------------------------------------------------------------- */
+
+function empty() {
+  const base = new URL(".", location.href).href;
+  const curl = `curl -X PUT ${base}v1/learners/fraud \\
+  -H 'Content-Type: application/json' \\
+  -d '{"algorithm": "cbr", "features": {"kind": "dense", "dim": 8}}'`;
+  const create = `rarestream create fraud --algorithm cbr --features dense --dim 8 \\
+  --url ${base}`;
+  return el(
+    "section",
+    { class: "message" },
+    el("h2", { text: "No learners yet" }),
+    el("p", {}, el("a", { class: "button primary", href: "#/create", text: "Create one here" })),
+    el("p", { text: "or over HTTP:" }),
+    el("pre", { data: { command: "curl" } }, el("code", { text: curl })),
+    el("p", { text: "or from the command line:" }),
+    el("pre", { data: { command: "rarestream" } }, el("code", { text: create })),
+    el(
+      "p",
+      {},
+      "It appears here by itself; ",
+      el("a", { href: "docs", text: "the API" }),
+      " says how to send it events.",
+    ),
+  );
+}

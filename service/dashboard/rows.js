@@ -1,0 +1,207 @@
+/* The rows of the overview: what stands in each column, and how a row is brought up to date. */
+
+import { el, put, write } from "./dom.js";
+import { between, count, duration, figure, fixed, moment, NOTHING, rate, share, short, wholeMoment } from "./format.js";
+import { alarmWords } from "./history.js";
+import { drawSparkline, sparkline } from "./sketches.js";
+
+const STALE = 5; // seconds without news from the store that are worth telling
+
+/* Columns: `of` gives what is sorted by (null sorts last), `rising` whether small values come first at first. */
+export const COLUMNS = [
+  { key: "name", title: "Learner", of: (row) => row.name, rising: true },
+  { key: "algorithm", title: "Algorithm", of: (row) => row.algorithm ?? null, rising: true },
+  {
+    key: "rate",
+    title: "Events/s",
+    of: (row) => row.rate,
+    number: true,
+    help: "events learnt or served each second, as this page has counted them over the last ten",
+  },
+  {
+    key: "positives",
+    title: "Positives",
+    of: (row) => row.class_counts?.positive ?? null,
+    number: true,
+    help: "positives seen since the start, and their share",
+  },
+  {
+    key: "auc",
+    title: "AUC",
+    of: (row) => row.window?.auc ?? null,
+    number: true,
+    rising: true,
+    help: "of the window, with its 95 % interval; of an ordinal learner the mean absolute error",
+  },
+  { key: "trend", title: "AUC over time", of: null, help: "at the last points of the history" },
+  {
+    key: "f1",
+    title: "F1",
+    of: (row) => row.window?.f1 ?? null,
+    number: true,
+    rising: true,
+    help: "of the window; of an ordinal learner the accuracy",
+  },
+  {
+    key: "alerts",
+    title: "Alert rate",
+    of: (row) => row.window?.alert_rate ?? null,
+    number: true,
+    help: "share of the window's events that were called positive",
+  },
+  {
+    key: "threshold",
+    title: "Threshold",
+    of: (row) => row.threshold ?? null,
+    number: true,
+    help: "of the probability, as it is served now",
+  },
+  {
+    key: "delay",
+    title: "Label delay",
+    of: (row) => row.window?.label_delay_median ?? null,
+    number: true,
+    help: "median, from an event to its label",
+  },
+  {
+    key: "drift",
+    title: "Drift",
+    of: (row) => row.last_alarm?.clock ?? row.last_alarm?.events ?? null,
+    help: "the newest drift alarm",
+  },
+];
+/** Which rows are shown: what it is called, and whether a row is one. */
+export const STATES = {
+  all: ["every state", () => true],
+  attention: ["in need of attention", (row) => row.trouble !== null || row.drifting],
+  drift: ["with a drift alarm", (row) => Boolean(row.last_alarm)],
+  unready: ["not ready", (row) => row.trouble !== null],
+  asleep: ["asleep", (row) => row.asleep],
+};
+
+/** The page of a learner. */
+export const href = (name) => `#/learners/${encodeURIComponent(name)}`;
+
+/** What is wrong with a learner; null if nothing is. */
+export function troubleOf(row) {
+  if (row.failed !== null) return row.failed;
+  if (!row.ready) return `not ready: ${row.not_ready ?? "no reason given"}`;
+  return row.stale_seconds >= STALE ? `no news from the store for ${duration(Math.round(row.stale_seconds))}` : null;
+}
+
+/** Whether the newest alarm is about events that are still in the window. */
+export const drifting = ({ last_alarm: alarm, events, window }) =>
+  alarm !== null && events - alarm.events < window.size;
+
+const parts = new WeakMap(); // row -> its elements
+
+/** An empty row. */
+export function makeRow(row) {
+  const link = el("a", { href: href(row.name), text: row.name });
+  const state = el("small", { class: "state" });
+  const texts = Object.fromEntries(
+    COLUMNS.slice(1)
+      .filter(({ key }) => key !== "trend")
+      .map(({ key }) => [key, [el("span"), el("small")]]),
+  );
+  const trend = sparkline();
+  const cells = COLUMNS.map(({ key, title, number }) => {
+    const inside = key === "name" ? [link, state] : key === "trend" ? [trend] : texts[key];
+    return el(
+      key === "name" ? "th" : "td",
+      {
+        role: key === "name" ? "rowheader" : "cell",
+        scope: key === "name" ? "row" : null,
+        class: number ? "number" : null,
+        data: { column: key, title },
+      },
+      inside,
+    );
+  });
+  const made = el("tr", { role: "row" }, cells);
+  parts.set(made, { state, texts, trend });
+  return made;
+}
+
+/** Show what is known of a learner by now. */
+export function updateRow(element, row) {
+  const { state, texts, trend } = parts.get(element);
+  put(
+    element,
+    "data-state",
+    row.trouble !== null ? "trouble" : row.asleep ? "asleep" : row.drifting ? "drift" : "well",
+  );
+  write(state, row.trouble ?? (row.asleep ? "asleep until somebody asks for it" : ""));
+  const say = (key, main, extra = "", title = null) => {
+    const [first, second] = texts[key];
+    write(first, main);
+    write(second, extra);
+    put(first.parentElement, "title", title);
+  };
+  if (row.window === undefined) {
+    for (const key of Object.keys(texts)) say(key, NOTHING);
+    return;
+  }
+  const told = (key, name, format, extra = () => "") => {
+    const { value, reason } = figure(row, `/window/${name}`);
+    if (value === null)
+      say(key, NOTHING, reason.replace(/ in the window$/, ""), reason); // as all of these are
+    else say(key, format(value), extra(value));
+  };
+  say("algorithm", row.algorithm);
+  say(
+    "rate",
+    row.rate === null ? NOTHING : rate(row.rate),
+    "",
+    `${count(row.events)} events learnt, ${count(row.served)} served`,
+  );
+  const classes = Object.hasOwn(row.class_counts, "positive");
+  if (classes) {
+    const { negative, positive } = row.class_counts;
+    say(
+      "positives",
+      count(positive),
+      negative + positive > 0 ? share(positive / (negative + positive)) : "no events yet",
+    );
+    told("auc", "auc", fixed(3), () => (row.window.auc_interval === null ? "" : between(row.window.auc_interval)));
+    told("f1", "f1", fixed(3));
+    told("alerts", "alert_rate", share);
+    say("threshold", short(row.threshold));
+    drawSparkline(
+      trend,
+      row.trend,
+      `AUC, last ${row.trend.length} points, now ${row.window.auc?.toFixed(3) ?? "undefined"}`,
+      { chance: 0.5 },
+    );
+  } else {
+    say("positives", NOTHING, "ranks", "an ordinal learner has ranks, not positives");
+    told("auc", "mae", (x) => `MAE ${x.toFixed(3)}`);
+    told(
+      "f1",
+      "accuracy",
+      (x) => `${x.toFixed(3)}`,
+      () => "accuracy",
+    );
+    for (const key of ["alerts", "threshold"]) say(key, NOTHING, "", "an ordinal learner gives ranks, no alerts");
+    drawSparkline(trend, row.trend, `mean absolute error, last ${row.trend.length} points`);
+  }
+  told("delay", "label_delay_median", duration);
+  showDrift(say, row);
+}
+
+function showDrift(say, { last_alarm: alarm, alarms, drifting: now }) {
+  if (alarm === null) {
+    say("drift", "none");
+    return;
+  }
+  const all = Object.values(alarms).reduce((a, b) => a + b, 0);
+  const { before, after } = alarm;
+  const words = alarm.kind === "auc" ? `AUC ${before.toFixed(2)} → ${after.toFixed(2)}` : "scores changed";
+  const when = alarm.clock === null ? `event ${count(alarm.events)}` : moment(alarm.clock);
+  say(
+    "drift",
+    `${now ? "▲ " : ""}${words}`,
+    when,
+    `${alarmWords(alarm)}${alarm.clock === null ? "" : `, ${wholeMoment(alarm.clock)}`}; alarms in all: ${all}`,
+  );
+}

@@ -1,0 +1,245 @@
+/* A form from a JSON schema of settings: each with its meaning, its range and its default.
+ *
+ * What is left empty is left out, so that the server's default holds. Problems that the server finds stand beside what
+ * they are about, by their JSON pointers.
+ */
+
+import { Refused } from "./api.js";
+import { el, freshId, put, write } from "./dom.js";
+
+/** The schema of a setting apart from null, and whether it may be null. */
+function typed(schema) {
+  if (schema.anyOf === undefined) return [schema, false];
+  return [
+    { ...schema, ...schema.anyOf.find(({ type }) => type !== "null") },
+    schema.anyOf.some(({ type }) => type === "null"),
+  ];
+}
+
+const shown = (value) => (value === null ? "none" : Array.isArray(value) ? value.join(", ") || "none" : String(value));
+
+function range({ minimum, maximum, exclusiveMinimum: above, exclusiveMaximum: below }) {
+  const parts = [];
+  if (above !== undefined) parts.push(`more than ${above}`);
+  if (minimum !== undefined) parts.push(`at least ${minimum}`);
+  if (below !== undefined) parts.push(`less than ${below}`);
+  if (maximum !== undefined) parts.push(`at most ${maximum}`);
+  return parts.join(", ");
+}
+
+/** Whether a setting matters with the values entered: a description like "cost: of a positive that is missed" names the
+ * choices (values of another setting, of an enumeration) that it is for, in each of its clauses; others are for all. */
+function matters(name, { description = "" }, values, properties) {
+  const named = description.split("; ").flatMap((clause) => /^([^:]*):/.exec(clause)?.[1].split(/[ ,]+/) ?? []);
+  for (const [chooser, { enum: choices }] of Object.entries(properties)) {
+    const own = choices === undefined || chooser === name ? [] : named.filter((word) => choices.includes(word));
+    if (own.length > 0 && !own.includes(values[chooser])) return false;
+  }
+  return true;
+}
+
+/** Settings of an object. `values`: what is there now; `defaults`: in place of the schema's; `whole`: give
+ * the default of what is left empty, instead of leaving it out; `label`: of the group; `changed` is called where
+ * something was entered. */
+export class SchemaForm {
+  #settings = [];
+  #changed;
+
+  constructor(schema, { values = {}, defaults = {}, whole = false, label = null, changed = () => {} } = {}) {
+    this.schema = schema;
+    this.whole = whole;
+    this.#changed = changed;
+    for (const [name, one] of Object.entries(schema.properties)) {
+      const usual = defaults[name] ?? one.default;
+      this.#settings.push({
+        name,
+        schema: { ...one, default: usual },
+        ...this.#made(name, one, usual, values[name], schema.required?.includes(name)),
+      });
+    }
+    this.element = el(
+      "div",
+      { class: "settings", role: label && "group", "aria-label": label, on: { input: () => this.#moved() } },
+      this.#settings.map(({ element }) => element),
+    );
+    this.#relevant();
+  }
+
+  /** What was entered, as JSON. */
+  read() {
+    const out = {};
+    for (const { name, read, element, schema } of this.#settings) {
+      if (element.hidden && schema.const === undefined) continue;
+      const value = read() ?? (this.whole ? schema.default : undefined);
+      if (value !== undefined) out[name] = value;
+    }
+    return out;
+  }
+
+  /** Show what is wrong: [{pointer, detail}], pointers from this object on; gives those that have no place here. */
+  refuse(problems) {
+    const left = [];
+    for (const { trouble, inputs } of this.#settings) {
+      write(trouble, "");
+      for (const input of inputs) put(input, "aria-invalid", null);
+    }
+    for (const problem of problems) {
+      const [, name, ...rest] = problem.pointer.split("/");
+      const setting = this.#settings.find((one) => one.name === name);
+      if (setting === undefined || setting.element.hidden) left.push(problem);
+      else {
+        const place = rest.length > 0 ? `${rest.join("/")}: ` : "";
+        write(setting.trouble, [setting.trouble.textContent, `${place}${problem.detail}`].filter(Boolean).join("; "));
+        for (const input of setting.inputs) put(input, "aria-invalid", "true");
+      }
+    }
+    this.element.querySelector("[aria-invalid]")?.focus();
+    return left;
+  }
+
+  /** Send what was entered; problems under the pointer are shown here before the error goes on. */
+  async sent(send, pointer) {
+    this.refuse([]);
+    try {
+      return await send(this.read());
+    } catch (error) {
+      if (error instanceof Refused) this.refuse(under(error.errors, pointer));
+      throw error;
+    }
+  }
+
+  #moved() {
+    this.#relevant();
+    this.#changed();
+  }
+
+  #relevant() {
+    const entered = Object.fromEntries(
+      this.#settings.map(({ name, read, schema }) => [name, read() ?? schema.default]),
+    );
+    for (const { name, element, schema } of this.#settings) {
+      element.hidden = schema.const !== undefined || !matters(name, schema, entered, this.schema.properties);
+    }
+  }
+
+  #made(name, schema, usual, present, needed) {
+    const id = freshId();
+    const described = freshId();
+    const [one, nullable] = typed(schema);
+    if (one.const !== undefined)
+      return { element: el("div", { hidden: true }), read: () => one.const, trouble: el("p"), inputs: [] };
+    const { control, read, inputs } = controlOf(one, nullable, {
+      id,
+      described,
+      usual,
+      present,
+      needed,
+      changed: () => this.#moved(),
+    });
+    const facts = [range(one), needed ? "required" : usual === undefined ? "" : `default: ${shown(usual)}`]
+      .filter(Boolean)
+      .join("; ");
+    const trouble = el("p", { class: "trouble", role: "alert" });
+    const help = el(
+      "p",
+      { id: described, class: "help" },
+      schema.description ?? "",
+      facts === "" ? null : el("small", { text: ` (${facts})` }),
+    );
+    // a list is a group with a name: a label would become the name of its first button
+    const listed = control.classList.contains("list");
+    const label = listed ? el("p", { class: "label", id, text: name }) : el("label", { for: id, text: name });
+    if (listed) put(control, "aria-labelledby", id);
+    return { element: el("div", { class: "setting" }, label, control, help, trouble), read, trouble, inputs };
+  }
+}
+
+/** The problems under a pointer, as seen from there. */
+export const under = (problems, pointer) =>
+  problems
+    .filter((one) => one.pointer === pointer || one.pointer.startsWith(`${pointer}/`))
+    .map((one) => ({ ...one, pointer: one.pointer.slice(pointer.length) }));
+
+/** What a value is entered with: {control, read, inputs}. */
+function controlOf(schema, nullable, { id, described, usual, present, needed, changed }) {
+  const about = { id, "aria-describedby": described, required: needed };
+  const differs = present !== undefined && JSON.stringify(present) !== JSON.stringify(usual);
+  if (schema.enum !== undefined) {
+    const select = el(
+      "select",
+      about,
+      needed ? null : el("option", { value: "", text: usual === undefined ? "–" : `${shown(usual)} (default)` }),
+      schema.enum.filter((value) => needed || value !== usual).map((value) => el("option", { value, text: value })),
+    );
+    select.value = differs ? present : needed ? schema.enum[0] : "";
+    return { control: select, inputs: [select], read: () => select.value || undefined };
+  }
+  if (schema.type === "boolean") {
+    const box = el("input", { ...about, type: "checkbox", required: false });
+    box.checked = present ?? usual ?? false;
+    return { control: box, inputs: [box], read: () => (box.checked === (usual ?? false) ? undefined : box.checked) };
+  }
+  if (schema.type === "array" && schema.items.type === "object") return rowsOf(schema.items, present ?? [], changed);
+  const list = schema.type === "array";
+  const numeric = schema.type === "number" || schema.type === "integer";
+  const input = el("input", {
+    ...about,
+    autocomplete: "off",
+    spellcheck: "false",
+    inputmode: numeric ? "decimal" : null,
+    placeholder: list ? "names, with commas between them" : usual === undefined ? null : shown(usual),
+  });
+  if (differs && present !== null) input.value = list ? present.join(", ") : String(present);
+  const read = () => {
+    const text = input.value.trim();
+    if (text === "") return differs && present !== null && nullable ? null : undefined;
+    if (list)
+      return text
+        .split(",")
+        .map((part) => part.trim())
+        .filter(Boolean);
+    // what should be a number and is none goes as it is: the server says what is wrong with it
+    return numeric && Number.isFinite(Number(text)) ? Number(text) : text;
+  };
+  return { control: input, inputs: [input], read };
+}
+
+/** A list of objects: a row of settings for each, with buttons to add and to remove. */
+function rowsOf(schema, present, changed) {
+  const forms = new Map();
+  const list = el("div", { class: "rows" });
+  const add = (values) => {
+    const form = new SchemaForm(schema, { values, changed });
+    const remove = el("button", {
+      type: "button",
+      text: "Remove",
+      on: {
+        click: () => {
+          forms.delete(row);
+          row.remove();
+          changed();
+        },
+      },
+    });
+    const row = el("fieldset", {}, el("legend", { class: "unseen", text: "one of the list" }), form.element, remove);
+    forms.set(row, form);
+    list.append(row);
+    return form;
+  };
+  const more = el("button", {
+    type: "button",
+    text: "Add one",
+    on: {
+      click: () => {
+        add({}).element.querySelector("input, select")?.focus();
+        changed();
+      },
+    },
+  });
+  (present.length > 0 ? present : [{}]).forEach(add);
+  return {
+    control: el("div", { class: "list", role: "group" }, list, more),
+    inputs: [more],
+    read: () => [...forms.values()].map((form) => form.read()),
+  };
+}

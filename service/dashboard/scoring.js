@@ -1,0 +1,179 @@
+/* A form that scores one event and shows what each feature adds. The event goes without an id: it is not remembered. */
+
+import { ask, learnerPath, reasonOf, Refused } from "./api.js";
+import { el, freshId, write } from "./dom.js";
+import { short, signed } from "./format.js";
+import { bars } from "./weights.js";
+
+const TOP = 12; // contributions shown
+
+/** An event of the learner's kind to begin with. */
+function example({ kind, dim, log = [], categorical = [], text = [] }) {
+  if (kind === "dense") return { x: Array(Math.min(dim, 1000)).fill(0) };
+  if (kind === "sparse") return { indices: [0], values: [1] };
+  const features = {
+    ...Object.fromEntries(log.map((name) => [name, 1])),
+    ...Object.fromEntries(categorical.map((name) => [name, 0])),
+  };
+  for (const name of text) features[name] = "";
+  return { features: Object.keys(features).length > 0 ? features : { amount: 1 } };
+}
+
+export class Scoring {
+  constructor({ name, config }) {
+    this.name = name;
+    this.fields = config.features.kind === "table" ? config.features.fields : null;
+    this.trouble = el("ul", { class: "trouble", role: "alert", hidden: true });
+    this.result = el(
+      "div",
+      { class: "result", role: "status" },
+      el("p", { class: "quiet", text: "Its score, and what each feature adds to it, appear here." }),
+    );
+    const title = freshId();
+    this.go = el("button", { type: "submit", class: "primary", text: "Score it" });
+    this.element = el(
+      "section",
+      { class: "panel scoring", "aria-labelledby": title },
+      el("h3", { id: title, text: "Score an event" }),
+      el(
+        "form",
+        { novalidate: true, on: { submit: (event) => this.#score(event) } },
+        ...(this.fields === null ? this.#text(config.features) : [this.#inputs()]),
+        this.trouble,
+        el(
+          "p",
+          { class: "buttons" },
+          this.go,
+          el("small", { text: "Nothing is learnt from it, and it is not counted." }),
+        ),
+      ),
+      this.result,
+    );
+  }
+
+  #text(features) {
+    const id = freshId();
+    this.area = el("textarea", {
+      id,
+      rows: "9",
+      spellcheck: "false",
+      text: JSON.stringify(example(features), null, features.kind === "dense" ? 0 : 2),
+    });
+    return [el("label", { for: id, text: "The event in JSON" }), this.area];
+  }
+
+  #inputs() {
+    this.inputs = this.fields.map(({ name, kind }) => {
+      const input = el("input", {
+        id: freshId(),
+        inputmode: kind === "numeric" ? "decimal" : null,
+        autocomplete: "off",
+        placeholder: "missing",
+      });
+      return { name, kind, input };
+    });
+    return el(
+      "div",
+      { class: "fields" },
+      this.inputs.map(({ name, kind, input }) =>
+        el("div", {}, el("label", { for: input.id }, name, el("small", { text: ` ${kind}` })), input),
+      ),
+    );
+  }
+
+  /** What was entered, as an event; throws SyntaxError where it is no JSON. */
+  #event() {
+    if (this.fields === null) return JSON.parse(this.area.value);
+    const features = {};
+    for (const { name, kind, input } of this.inputs) {
+      const text = input.value.trim();
+      if (text !== "")
+        features[name] =
+          Number.isFinite(Number(text)) && (kind === "numeric" || /^-?\d+$/.test(text)) ? Number(text) : text;
+    }
+    return { features };
+  }
+
+  async #score(submitted) {
+    submitted.preventDefault();
+    let event;
+    try {
+      event = this.#event();
+    } catch (error) {
+      this.#refuse([`this is no JSON: ${error.message}`]);
+      return;
+    }
+    this.go.disabled = true;
+    try {
+      delete event.id; // under an id it would be remembered
+      const reply = await ask("POST", learnerPath(this.name, `/predict?explain=${TOP}`), { body: { events: [event] } });
+      this.#refuse([]);
+      this.#show(reply);
+    } catch (error) {
+      const listed =
+        error instanceof Refused
+          ? error.errors.map(({ pointer, detail }) => `${pointer.replace(/^\/events\/0/, "") || "the event"} ${detail}`)
+          : [];
+      this.#refuse(listed.length > 0 ? listed : [reasonOf(error)]);
+    }
+    this.go.disabled = false;
+  }
+
+  #refuse(reasons) {
+    this.trouble.hidden = reasons.length === 0;
+    this.trouble.replaceChildren(...reasons.map((text) => el("li", { text })));
+    if (reasons.length > 0) this.result.replaceChildren();
+  }
+
+  #show({ ready, position, results: [{ score, probability, threshold, label, rank, explanation }] }) {
+    const verdict = el("p", { class: "verdict" });
+    const ordinal = probability === undefined;
+    if (ordinal) write(verdict, rank === null ? "No rank: the learner is not ready" : `Rank ${rank}`);
+    else
+      write(
+        verdict,
+        label === null || !ready ? "No decision: the learner is not ready" : label === 1 ? "Alert" : "No alert",
+      );
+    verdict.dataset.alert = String(label === 1);
+    const facts = [["score", short(score)]];
+    if (!ordinal) facts.push(["probability", short(probability)], ["threshold", short(threshold)]);
+    facts.push(["at log position", String(position)]);
+    const parts = [
+      verdict,
+      el(
+        "dl",
+        { class: "facts" },
+        facts.map(([term, text]) => el("div", {}, el("dt", { text: term }), el("dd", { text }))),
+      ),
+    ];
+    if (explanation) {
+      const body = el("tbody");
+      bars(body, [
+        ...explanation.features
+          .filter(({ contribution }) => contribution !== 0)
+          .map(({ name, contribution }) => [name, contribution]),
+        ...(explanation.rest === 0 ? [] : [["all others together", explanation.rest]]),
+      ]);
+      parts.push(
+        el(
+          "table",
+          { class: "bars" },
+          el("caption", {
+            text: `What each feature adds to the score, beside ${signed(3)(explanation.intercept)} of every event`,
+          }),
+          el(
+            "thead",
+            { class: "unseen" },
+            el(
+              "tr",
+              {},
+              ["Feature", "Contribution", ""].map((text) => el("th", { scope: "col", text })),
+            ),
+          ),
+          body,
+        ),
+      );
+    }
+    this.result.replaceChildren(...parts);
+  }
+}

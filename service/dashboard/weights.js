@@ -1,0 +1,95 @@
+/* The features that a learner goes by: its largest weights. */
+
+import { Away, get, learnerPath, reasonOf } from "./api.js";
+import { arrange, el, put, write } from "./dom.js";
+import { count, signed, short } from "./format.js";
+import { rounds } from "./live.js";
+
+const PERIOD = 10; // seconds between looks, while events come
+const TOP = 20;
+
+const number = (x) => (Math.abs(x) >= 0.001 || x === 0 ? signed(3)(x) : short(x));
+
+export class Weights {
+  #position = null;
+  #asked = null;
+
+  constructor({ name }, signal) {
+    this.name = name;
+    this.list = el("tbody");
+    this.note = el("p", { class: "quiet", text: "asking …" });
+    this.table = el(
+      "table",
+      { class: "bars" },
+      el(
+        "thead",
+        { class: "unseen" },
+        el(
+          "tr",
+          {},
+          ["Feature", "Weight", ""].map((text) => el("th", { scope: "col", text })),
+        ),
+      ),
+      this.list,
+    );
+    this.element = el("section", { class: "panel" }, el("h3", { text: "Largest weights" }), this.note, this.table);
+    rounds(
+      () => this.#look(signal),
+      PERIOD,
+      signal,
+      (error) => {
+        if (error instanceof Away) return false;
+        this.table.hidden = true;
+        write(this.note, `No weights: ${reasonOf(error)}`);
+        return true;
+      },
+    );
+  }
+
+  take({ position }) {
+    this.#position = position;
+  }
+
+  async #look(signal) {
+    if (this.#asked !== null && this.#asked === this.#position) return false;
+    const asked = this.#position;
+    const { intercept, weights, total, reason } = await get(learnerPath(this.name, `/weights?top=${TOP}`), { signal });
+    this.#asked = asked;
+    this.table.hidden = weights.length === 0;
+    const constant = intercept === null ? "" : `; intercept ${number(intercept)}`;
+    write(
+      this.note,
+      weights.length === 0
+        ? `No weights: ${reason ?? "nothing has been learnt yet"}`
+        : `${count(weights.length)} of ${count(total)}${constant}`,
+    );
+    bars(
+      this.list,
+      weights.map(({ name, weight }) => [name, weight]),
+    );
+    return true;
+  }
+}
+
+/** Rows of a name, a number, and a bar from the middle to the left (against) or to the right (for). */
+export function bars(body, rows) {
+  const most = Math.max(...rows.map(([, value]) => Math.abs(value)), 1e-300);
+  arrange(
+    body,
+    rows,
+    ([name]) => name,
+    ([name]) =>
+      el(
+        "tr",
+        {},
+        el("th", { scope: "row", text: name, title: name }),
+        el("td", { class: "number" }),
+        el("td", { class: "bar", "aria-hidden": "true" }, el("span")),
+      ),
+    (row, [, value]) => {
+      write(row.cells[1], number(value));
+      put(row.cells[2], "data-sign", value < 0 ? "against" : "for");
+      row.cells[2].firstChild.style.setProperty("--part", (Math.abs(value) / most).toFixed(4));
+    },
+  );
+}

@@ -1,0 +1,107 @@
+"""The small figures of every learner of this node at once: what a table of five hundred of them shows.
+
+A learner's figures cost a pass over its window, so they are worked out once for each position, at most once a second,
+and never more than a few milliseconds at a stretch. Learners that are asleep stay asleep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from service.engine import Engine
+from service.hosted import Hosted
+
+__all__ = ["LARGE_WINDOW", "Overview"]
+
+LARGE_WINDOW = 200_000  # events above which the figures are left to a thread: more than a millisecond or two
+TREND = 40  # points of the history
+_LEAST = 1.0  # seconds for which a learner's figures are not worked out anew
+_STRETCH = 5e-3  # seconds of the event loop's time, after which others have their turn
+_CLASSES = (
+    "auc", "auc_interval", "f1", "precision", "recall", "alert_rate", "label_delay_median", "label_coverage",
+    "events_per_second",
+)  # fmt: skip
+_RANKS = ("mae", "accuracy", "label_delay_median", "label_coverage", "events_per_second")
+
+
+class _Kept(NamedTuple):
+    """A learner's figures as they were."""
+
+    position: int
+    until: float  # on the monotonic clock
+    body: dict[str, Any]
+
+
+class Overview:
+    """Gives the small figures of all learners of an engine, and keeps them as long as they are right."""
+
+    def __init__(self) -> None:
+        self._kept: WeakKeyDictionary[Hosted, _Kept] = WeakKeyDictionary()
+
+    async def encoded(self, engine: Engine) -> bytes:
+        """The document `LearnerFigureList` in JSON. O(learners), and O(window) for each that has moved."""
+        learners = []
+        began = time.perf_counter()
+        for name in sorted(engine.hosted):
+            hosted = engine.hosted.get(name)
+            if hosted is None:  # it fell asleep, or was deleted, while others had their turn
+                continue
+            learners.append(_present(hosted, await self._figures(hosted)))
+            if time.perf_counter() - began > _STRETCH:
+                await asyncio.sleep(0)
+                began = time.perf_counter()
+        left_out = engine.left_out(groups=False)
+        return msgspec.json.encode({"learners": learners, "asleep": sorted(engine.asleep), "unavailable": left_out})
+
+    async def _figures(self, hosted: Hosted) -> dict[str, Any]:
+        kept = self._kept.get(hosted)
+        now = time.monotonic()
+        if kept is not None and (kept.position == hosted.position or now < kept.until):
+            return kept.body
+        position, figures = hosted.position, hosted.view.figures
+        if hosted.learner.config.window > LARGE_WINDOW:
+            figures = figures.frozen()
+            document = await asyncio.to_thread(figures.as_json)
+        else:
+            document = figures.as_json()
+        classes = hosted.learner.config.labels.ranks is None
+        named = _CLASSES if classes else _RANKS
+        window = document["window"]
+        points = figures.points_since(figures.point_count - TREND)
+        alarms = figures.alarms(figures.alarm_count - 1) if figures.alarm_count else []
+        trend = [point["auc" if classes else "mae"] for _, point in points]
+        undefined = {f"/window/{figure}" for figure in named}
+        body = {
+            "algorithm": hosted.learner.config.algorithm,
+            "position": position,
+            "events": document["events"],
+            "served": document["served"]["events"] if classes else document["served"],
+            "class_counts": document["class_counts"],
+            "clock": document["clock"],
+            "threshold": hosted.view.scorer.threshold,
+            "window": {"size": window["size"], "events": window["events"], **{name: window[name] for name in named}},
+            "trend": [None if value is None else round(value, 4) for value in trend],
+            "alarms": figures.alarm_counts,
+            "last_alarm": alarms[0] if alarms else None,
+            "undefined": {at: why for at, why in document["undefined"].items() if at in undefined},
+        }
+        self._kept[hosted] = _Kept(position, now + _LEAST, body)
+        return body
+
+
+def _present(hosted: Hosted, figures: dict[str, Any]) -> dict[str, Any]:
+    """The figures with what may change while the log stands still."""
+    not_ready = hosted.view.not_ready
+    return {
+        "name": hosted.name,
+        **figures,
+        "ready": not_ready is None,
+        "not_ready": not_ready,
+        "stale_seconds": hosted.node.stale_seconds,
+        "failed": None if hosted.failed is None else hosted.failed.detail,
+    }

@@ -1,0 +1,28 @@
+"""Replies that a test gives to the page in place of the service."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from playwright.async_api import Route
+
+__all__ = ["WEIGHTS", "replying"]
+
+WEIGHTS: dict[str, Any] = {
+    "intercept": -2.5,
+    "weights": [{"name": "x[0]", "weight": 1.25}, {"name": "x[2]", "weight": -0.5}],
+    "total": 4,
+    "reason": None,
+}
+
+
+def replying(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Callable[[Route], Awaitable[None]]:
+    """Answers every request with a JSON body."""
+
+    async def answer(route: Route) -> None:
+        await route.fulfill(status=status, json=body, headers=headers)
+
+    return answer

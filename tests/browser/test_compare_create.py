@@ -1,0 +1,145 @@
+"""Groups compared, and learners created, in a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.browser.conftest import Opener
+from tests.browser.replies import WEIGHTS, replying
+from tests.browser.serving import Serving, Stream
+
+expect = pytest.importorskip("playwright.async_api").expect
+
+
+@pytest.fixture(scope="module")
+def service(served: Serving) -> Serving:
+    served.create("better")
+    served.create("worse", scaling={"kind": "standard", "clip": 0.1})
+    served.create("twin")
+    return served
+
+
+async def test_a_group_is_made_and_compared_live(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/compare")
+    await expect(page.get_by_text("No groups yet.")).to_be_visible()
+    await page.get_by_role("button", name="New group …").click()
+    dialog = page.get_by_role("dialog", name="A group of learners")
+    await dialog.get_by_label("Name of the group").fill("duel")
+    await dialog.get_by_label("better").check()
+    visit.expected = ("422",)
+    await dialog.get_by_role("button", name="Compare them").click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("/learners has 1 names")
+    await dialog.get_by_label("worse").check()
+    await dialog.get_by_role("button", name="Compare them").click()
+    await expect(page.get_by_role("heading", name="duel", level=1)).to_be_visible()
+
+    row = page.get_by_role("row", name="better", exact=False).first
+    await expect(row).to_contain_text("no events in the window")  # not 0
+    await expect(page.locator(".verdicts")).to_contain_text("better or worse: not decided. Keep watching")
+    with Stream(service, "groups/duel", batch=400, pause=0.05):
+        await expect(page.locator(".verdicts")).to_contain_text(
+            re.compile(r"better is better than worse: .*\d %.* since .*\(event [\d,]+\); *keep watching"),
+            timeout=60_000,
+        )
+    told = service.http.get("/groups/duel/compare").json()
+    auc = told["window"]["auc"]["better"]
+    await expect(row).to_contain_text(f"{auc['auc']:.4f}")
+    await expect(row).to_contain_text(f"{auc['interval'][0]:.4f} to {auc['interval'][1]:.4f}")
+    difference = told["window"]["differences"][0]["difference"]
+    await expect(page.get_by_role("row", name="better \N{MINUS SIGN} worse")).to_contain_text(f"+{difference:.4f}")
+    await expect(page.locator(".chart .js-line")).to_have_count(2)
+    label = await page.locator(".chart .plot").get_attribute("aria-label")
+    assert label is not None
+    assert re.search(r"better 0\.\d{4}, worse 0\.\d{4}", label)
+
+
+async def test_two_that_say_the_same_are_not_decided(service: Serving, visit: Opener) -> None:
+    service.create("other-twin")
+    service.http.put("/groups/twins", json={"learners": ["twin", "other-twin"]}).raise_for_status()
+    service.feed("groups/twins", 400)
+    page = await visit(service.url, "#/compare/twins")
+    await expect(page.locator(".verdicts [data-state=open]")).to_contain_text("twin or other-twin: not decided.")
+    await expect(page.get_by_role("row", name="twin \N{MINUS SIGN} other-twin")).to_contain_text("+0.0000")
+
+
+async def test_a_group_that_is_not_there_is_said_so(service: Serving, visit: Opener) -> None:
+    visit.expected = ("404",)
+    page = await visit(service.url, "#/compare/nothing")
+    await expect(page.get_by_text("there is no group named nothing")).to_be_visible()
+
+
+async def test_a_learner_is_created_from_the_catalogue(service: Serving, visit: Opener) -> None:
+    visit.replies["**/weights?*"] = replying(WEIGHTS)
+    visit.expected = ("422",)
+    page = await visit(service.url, "#/create?algorithm=cbr")
+    parameters = page.get_by_role("group", name="Parameters of the algorithm")
+    await expect(parameters.get_by_label("eta")).to_have_attribute("placeholder", "0.7")
+    await expect(parameters).to_contain_text("probability of a right order that is asked of each pair")
+    await expect(page.get_by_label("kind").first.locator("option")).to_have_count(2)  # cbr is for dense rows
+    create = page.get_by_role("button", name="Create it")
+    await create.click()
+    await expect(page.get_by_text("a learner needs a name")).to_be_visible()
+    name = page.get_by_role("textbox", name="name", exact=True).first
+    await expect(name).to_be_focused()
+    await name.fill("made")
+    await page.get_by_label("dim").fill("3")
+    await parameters.get_by_label("eta").fill("7")
+    await create.click()
+    await expect(parameters.get_by_label("eta")).to_have_attribute("aria-invalid", "true")
+    await expect(parameters.get_by_label("eta")).to_be_focused()
+    await expect(parameters).to_contain_text("expected at most 0.999999")
+    assert service.http.get("/learners/made").status_code == 404
+
+    await parameters.get_by_label("eta").fill("0.9")
+    await page.get_by_text("Threshold what alerts are for").click()
+    await page.get_by_label("objective").select_option("budget")
+    await page.get_by_label("alerts", exact=True).fill("100")
+    shown = await page.locator("pre", has_text="PUT ").text_content()
+    body = json.loads((shown or "").split("\n", 1)[1])
+    assert body == {
+        "algorithm": "cbr",
+        "features": {"kind": "dense", "dim": 3},
+        "params": {"eta": 0.9},
+        "threshold": {"objective": "budget", "alerts": 100},
+    }
+    await create.click()
+    await expect(page.get_by_role("heading", name="made", level=1)).to_be_visible()
+    config = service.http.get("/learners/made").json()["config"]
+    assert (config["params"]["eta"], config["threshold"]["alerts"]) == (0.9, 100)
+
+
+async def test_fields_of_a_table_are_added_and_removed(service: Serving, visit: Opener) -> None:
+    visit.replies["**/weights?*"] = replying(WEIGHTS)
+    page = await visit(service.url, "#/create?algorithm=loam-ada&name=rows")
+    await page.get_by_label("kind").first.select_option("table")
+    fields = page.get_by_role("group", name="one of the list")
+    await fields.first.get_by_label("name").fill("amount")
+    await fields.first.get_by_label("log").check()
+    await page.get_by_role("button", name="Add one").click()
+    await expect(fields.nth(1).get_by_label("name")).to_be_focused()
+    await fields.nth(1).get_by_label("name").fill("shop")
+    await fields.nth(1).get_by_label("kind").select_option("categorical")
+    await expect(fields.nth(1).get_by_label("log")).to_be_hidden()  # of numeric ones
+    await fields.nth(1).get_by_label("categories").fill("5")
+    await page.get_by_role("button", name="Add one").click()
+    await fields.nth(2).get_by_role("button", name="Remove").click()
+    await page.get_by_role("button", name="Create it").click()
+    await expect(page.get_by_role("heading", name="rows", level=1)).to_be_visible()
+    found = service.http.get("/learners/rows").json()["config"]["features"]["fields"]
+    assert [(one["name"], one["kind"], one["log"]) for one in found] == [
+        ("amount", "numeric", True),
+        ("shop", "categorical", False),
+    ]
+    assert found[1]["categories"] == 5
+
+
+async def test_an_ordinal_learner_has_no_threshold_to_set(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/create")
+    await expect(page.get_by_text("Threshold what alerts are for")).to_be_visible()
+    await page.get_by_label("algorithm", exact=True).select_option("npsvor")
+    await expect(page.get_by_text("Threshold what alerts are for")).to_have_count(0)
+    await expect(page.get_by_label("ranks")).to_be_visible()
+    await page.go_back()

@@ -1,0 +1,137 @@
+"""The page when the service goes away and comes back, gives no stream, or wants a key."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.browser.conftest import Opener
+from tests.browser.replies import WEIGHTS, replying
+from tests.browser.serving import Serving, Stream
+
+expect = pytest.importorskip("playwright.async_api").expect
+
+WEIGHTS_PATH = "**/weights?*"
+UNAUTHORISED = {"title": "Unauthorized", "status": 401, "code": "no-key", "detail": "a key is needed", "errors": []}
+
+
+@pytest.fixture(scope="module")
+def service(served: Serving) -> Serving:
+    served.create("fraud")
+    served.feed("learners/fraud", 300)
+    return served
+
+
+async def test_it_goes_on_by_itself_after_the_service_restarts(service: Serving, visit: Opener) -> None:
+    visit.replies[WEIGHTS_PATH] = replying(WEIGHTS)
+    visit.expected = ("ERR_", "net::")  # what the browser says of requests that nobody answers
+    overview = await visit(service.url)
+    page = await visit(service.url, "#/learners/fraud")
+    events = page.locator(".tiles > div", has_text="Events learnt").locator("dd > span")
+    with Stream(service, "learners/fraud", batch=10):
+        for one in (overview, page):
+            await expect(one.locator("#state")).to_have_text("live")
+        await expect(events).not_to_have_text("300")
+        service.process.kill()
+        for one in (overview, page):
+            await expect(one.locator("#connection")).to_contain_text(
+                re.compile(r"offline,\s*retrying.*figures from", re.DOTALL)
+            )
+            await expect(one.get_by_role("button", name="Retry now")).to_be_visible()
+        kept = await events.inner_text()
+        await expect(overview.get_by_role("row", name="fraud")).to_be_visible()  # the figures stay
+        service.process.start()
+        for one in (overview, page):
+            await expect(one.locator("#state")).to_have_text("live", timeout=60_000)
+        await expect(events).not_to_have_text(kept)
+    await expect(overview.get_by_role("button", name="Retry now")).to_be_hidden()
+
+
+async def test_without_a_stream_the_figures_are_polled(service: Serving, visit: Opener) -> None:
+    visit.replies[WEIGHTS_PATH] = replying(WEIGHTS)
+    visit.replies["**/metrics/stream"] = replying({"detail": "too many streams"}, status=429)
+    visit.expected = ("429",)
+    page = await visit(service.url, "#/learners/fraud")
+    events = page.locator(".tiles > div", has_text="Events learnt").locator("dd > span")
+    before = f"{service.http.get('/learners/fraud').json()['events']:,}"
+    await expect(events).to_have_text(before)
+    with Stream(service, "learners/fraud"):
+        await expect(events).not_to_have_text(before)
+    await expect(page.locator("#connection[data-state=polling]")).to_contain_text("live, by polling")
+
+
+async def test_a_hidden_page_asks_nothing(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url)
+    await expect(page.get_by_role("row", name="fraud")).to_be_visible()
+    hide = "document.dispatchEvent(new Event('visibilitychange'))"
+    await page.evaluate(f"Object.defineProperty(document, 'hidden', {{value: true, configurable: true}}); {hide}")
+    await page.clock.install()
+    await page.clock.run_for(5_000)
+    asked = len(visit.requests)
+    await page.clock.run_for(60_000)
+    assert len(visit.requests) <= asked + 1  # at most the one that was due
+    await page.evaluate(f"Object.defineProperty(document, 'hidden', {{value: false}}); {hide}")
+    async with page.expect_request(re.compile("figures=true")):
+        await page.clock.run_for(5_000)
+
+
+async def test_a_key_is_asked_for_sent_and_kept_in_the_tab(service: Serving, visit: Opener) -> None:
+    seen: list[str | None] = []
+
+    async def guarded(route: object) -> None:
+        key = route.request.headers.get("authorization")  # type: ignore[attr-defined]
+        seen.append(key)
+        if key == "Bearer s3cret":
+            await route.continue_()  # type: ignore[attr-defined]
+        else:
+            await route.fulfill(status=401, json=UNAUTHORISED)  # type: ignore[attr-defined]
+
+    visit.replies["**/v1/**"] = guarded
+    visit.expected = ("401",)
+    page = await visit(service.url)
+    dialog = page.get_by_role("dialog", name="API key")
+    await expect(dialog).to_contain_text("a key is needed")
+    assert seen[0] is None
+    await dialog.get_by_label("Key").fill("s3cret")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("row", name="fraud")).to_be_visible()
+    assert seen[-1] == "Bearer s3cret"
+    assert await page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
+    assert await page.evaluate("Object.values(sessionStorage)") == ["s3cret"]
+    await page.reload()
+    await expect(page.get_by_role("row", name="fraud")).to_be_visible()
+
+    other = await page.context.new_page()  # another tab has no key
+    await other.goto(service.url)
+    assert await other.evaluate("sessionStorage.length") == 0
+
+
+async def test_a_key_that_may_not_is_told_where_the_reader_asked(service: Serving, visit: Opener) -> None:
+    visit.replies[WEIGHTS_PATH] = replying(WEIGHTS)
+    forbidden = {**UNAUTHORISED, "status": 403, "detail": "this key may only read"}
+    visit.expected = ("403",)
+    page = await visit(service.url, "#/learners/fraud")
+
+    async def refused(route: object) -> None:
+        if route.request.method == "POST":  # type: ignore[attr-defined]
+            await route.fulfill(status=403, json=forbidden)  # type: ignore[attr-defined]
+        else:
+            await route.fallback()  # type: ignore[attr-defined]
+
+    await page.route("**/snapshots", refused)
+    await page.get_by_role("button", name="Snapshot …").click()
+    await page.get_by_role("button", name="Take it").click()
+    await expect(page.get_by_role("dialog", name="API key")).to_contain_text("this key may only read")
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog", name="Take a snapshot")).to_contain_text("this key may only read")
+
+
+async def test_an_error_of_the_service_is_told(service: Serving, visit: Opener) -> None:
+    visit.replies["**/learners?figures=true"] = replying({"detail": "the store is away"}, status=503)
+    visit.expected = ("503",)
+    page = await visit(service.url)
+    await expect(page.locator("#connection[data-state=away]")).to_contain_text("the store is away")
+    await page.unroute("**/learners?figures=true")
+    await page.get_by_role("button", name="Retry now").click()
+    await expect(page.get_by_role("row", name="fraud")).to_be_visible()

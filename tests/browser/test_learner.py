@@ -1,0 +1,256 @@
+"""A learner's page in a browser: charts that move, the form that scores, alarms, and what can be done to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+
+from tests.browser.conftest import Opener
+from tests.browser.replies import WEIGHTS, replying
+from tests.browser.serving import T0, Serving, Stream
+
+if TYPE_CHECKING:
+    from playwright.async_api import Locator, Page
+
+expect = pytest.importorskip("playwright.async_api").expect
+
+WEIGHTS_PATH = "**/weights?*"
+DRIFTED = 21 * 512  # served events after which another distribution of scores is found
+
+
+@pytest.fixture(scope="module")
+def service(served: Serving) -> Serving:
+    served.create("fraud", window=1000)
+    served.feed("learners/fraud", 1500)
+    return served
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def opened(service: Serving, visit: Opener) -> AsyncIterator[Page]:
+    visit.replies[WEIGHTS_PATH] = replying(WEIGHTS)
+    yield await visit(service.url, "#/learners/fraud")
+
+
+def chart(page: Page, title: str) -> Locator:
+    return page.locator("figure").filter(has=page.get_by_role("heading", name=title, exact=True))
+
+
+def tile(page: Page, title: str) -> Locator:
+    return page.locator(".tiles > div").filter(has=page.get_by_text(title, exact=True))
+
+
+async def said(page: Page, text: str) -> None:
+    """The news at the edge of the page tell so."""
+    await expect(page.get_by_role("log").get_by_text(text)).to_be_visible()
+
+
+async def test_charts_and_figures_move_while_a_stream_runs(service: Serving, opened: Page) -> None:
+    line = chart(opened, "Ranking").locator(".scatterlayer .js-line").last
+    await expect(line).to_have_attribute("d", re.compile("^M.*L"))
+    drawn = await line.get_attribute("d")
+    events = tile(opened, "Events learnt").locator("dd > span")
+    await expect(events).to_have_text("1,500")
+    roc = chart(opened, "ROC").locator(".scatterlayer .js-line").last
+    await chart(opened, "ROC").scroll_into_view_if_needed()  # charts out of sight are not drawn
+    await expect(roc).to_have_attribute("d", re.compile("^M.*L"))
+    before = await roc.get_attribute("d")
+    with Stream(service, "learners/fraud"):
+        await expect(events).not_to_have_text("1,500")
+        await expect(roc).not_to_have_attribute("d", before or "")
+        await chart(opened, "Ranking").scroll_into_view_if_needed()
+        await expect(line).not_to_have_attribute("d", drawn or "")
+    await expect(opened.locator("#state")).to_have_text("live")
+
+
+async def test_every_chart_says_in_words_what_it_shows(service: Serving, opened: Page) -> None:
+    window = service.http.get("/learners/fraud/metrics").json()["window"]
+    words = {
+        "Ranking": f"AUC {window['auc']:.3f}",
+        "Decisions": f"recall {window['recall']:.3f}",
+        "Threshold": "threshold 0.",
+        "Positives and alerts": "positive 10 %",
+        "Events per second": "0.1",
+        "ROC": "The live decisions: recall",
+        "Precision and recall": "precision",
+        "Scores by class": "900 negatives and 100 positives. Alerts begin at a score of",
+        "Reliability": "Said",
+    }
+    for title, text in words.items():
+        await chart(opened, title).scroll_into_view_if_needed()
+        await expect(chart(opened, title).locator(".plot")).to_have_attribute("aria-label", re.compile(re.escape(text)))
+        await expect(chart(opened, title).locator(".main-svg").first).to_be_visible()
+    await expect(chart(opened, "Labels that have come")).to_contain_text("no served events in the window")
+    await expect(opened.locator(".confusion td").last).to_contain_text(str(window["confusion"]["tp"]))
+    await expect(chart(opened, "ROC").locator(".scatterlayer .point")).to_have_count(1)  # the operating point
+
+    await opened.get_by_text("All figures as a table").click()
+    await expect(opened.get_by_role("row", name="Brier score")).to_contain_text("0.0")
+    await expect(opened.locator(".bars").last).to_contain_text("x[0]")
+    await expect(opened.get_by_text("2 of 4; intercept")).to_be_visible()
+
+
+async def test_score_form_shows_what_each_feature_adds(service: Serving, opened: Page, visit: Opener) -> None:
+    form = opened.locator(".scoring")
+    await form.get_by_label("The event in JSON").fill('{"id": "mine", "x": [6, 1, 0, 0]}')
+    served = service.http.get("/learners/fraud/metrics").json()["served"]["events"]
+    await form.get_by_role("button", name="Score it").click()
+    await expect(form.locator(".verdict")).to_have_text("Alert")
+    await expect(form.get_by_role("row")).to_have_count(5)  # the head, and four features
+    reply = service.http.post("/learners/fraud/predict", json={"events": [{"x": [6, 1, 0, 0]}]}).json()
+    await expect(form.locator("dd").nth(1)).to_have_text(f"{reply['results'][0]['probability']:.3g}")
+    assert service.http.get("/learners/fraud/metrics").json()["served"]["events"] == served  # not remembered
+
+    visit.expected = ("422",)
+    await form.get_by_label("The event in JSON").fill('{"x": [6, 1]}')
+    await form.get_by_role("button", name="Score it").click()
+    await expect(form.get_by_role("alert")).to_contain_text("/x")
+    await expect(form.locator(".verdict")).to_have_count(0)
+    await form.get_by_label("The event in JSON").fill("{x")
+    await form.get_by_role("button", name="Score it").click()
+    await expect(form.get_by_role("alert")).to_contain_text("this is no JSON")
+
+
+async def test_fields_of_a_table_are_asked_for_one_by_one(service: Serving, visit: Opener) -> None:
+    fields = [{"name": "amount", "kind": "numeric"}, {"name": "shop", "kind": "categorical"}]
+    service.create("table", features={"kind": "table", "fields": fields})
+    rows = [{"features": {"amount": i % 5, "shop": f"<b>{i % 3}</b>"}, "label": int(i % 5 == 4)} for i in range(200)]
+    service.http.post("/learners/table/update", json={"events": rows}).raise_for_status()
+    visit.replies[WEIGHTS_PATH] = replying(WEIGHTS)
+    page = await visit(service.url, "#/learners/table")
+    await page.get_by_label("amount numeric").fill("4")
+    await page.get_by_label("shop categorical").fill("<b>1</b>")
+    await page.get_by_role("button", name="Score it").click()
+    await expect(page.locator(".result").get_by_role("row", name="amount")).to_be_visible()
+    await expect(page.locator(".result")).to_contain_text("shop=<b>1</b>")  # text, not markup
+
+
+async def test_a_zoom_stands_in_the_address(service: Serving, visit: Opener) -> None:
+    visit.replies[WEIGHTS_PATH] = replying(WEIGHTS)
+    page = await visit(service.url, "#/learners/fraud?by=events&from=500&to=900")
+    await expect(page.get_by_label("from (of the axis)")).to_have_value("500")
+    ticks = chart(page, "Ranking").locator(".xtick text")
+    await expect(ticks.first).to_have_text("500")
+    await page.get_by_label("to (of the axis)").fill("700")
+    await page.keyboard.press("Tab")
+    await expect(page).to_have_url(re.compile(r"#/learners/fraud\?by=events&from=500&to=700$"))
+    await page.get_by_role("button", name="All", exact=True).click()
+    await expect(page).to_have_url(re.compile(r"#/learners/fraud\?by=events$"))
+    await expect(ticks.first).not_to_have_text("500")
+
+    by_clock = await visit(service.url, f"#/learners/fraud?from={T0 + 6000:.0f}&to={T0 + 9000:.0f}")
+    await expect(by_clock.get_by_label("from (of the axis)")).to_have_value("2026-01-01T10:40")  # in the reader's zone
+
+
+async def test_threshold_is_changed_after_a_question(service: Serving, opened: Page, visit: Opener) -> None:
+    await opened.get_by_role("button", name="Threshold …").click()
+    dialog = opened.get_by_role("dialog", name="What the threshold of fraud is for")
+    await expect(dialog.get_by_label("objective")).to_have_value("f1-window")
+    await expect(dialog.get_by_label("target")).to_be_hidden()  # of other objectives
+    await dialog.get_by_label("objective").select_option("precision")
+    await expect(dialog.get_by_label("memory")).to_be_visible()
+    visit.expected = ("422",)
+    await dialog.get_by_label("target").fill("2")
+    await dialog.get_by_role("button", name="Change it").click()
+    await expect(dialog.locator(".setting .trouble", has_text="at most 1")).to_be_visible()
+    await expect(dialog.get_by_label("target")).to_have_attribute("aria-invalid", "true")
+    await dialog.get_by_label("target").fill("0.8")
+    await dialog.get_by_role("button", name="Change it").click()
+    await expect(dialog).to_have_count(0)
+    await said(opened, "The threshold of fraud follows precision now")
+    threshold = service.http.get("/learners/fraud").json()["config"]["threshold"]
+    assert (threshold["objective"], threshold["target"]) == ("precision", 0.8)
+
+
+async def test_snapshot_is_taken_and_restored(service: Serving, opened: Page) -> None:
+    await opened.get_by_role("button", name="Snapshot …").click()
+    await opened.get_by_role("button", name="Take it").click()
+    await said(opened, "Snapshot of fraud: position")
+    position = service.http.get("/learners/fraud/snapshots").json()["snapshots"][0]["position"]
+    events = service.http.get("/learners/fraud").json()["events"]
+    service.feed("learners/fraud", 100)
+    await opened.get_by_role("button", name=f"Restore the snapshot at position {position}").click()
+    dialog = opened.get_by_role("dialog", name="Roll fraud back?")
+    await expect(dialog).to_contain_text("is undone")
+    await opened.keyboard.press("Escape")
+    await expect(dialog).to_have_count(0)
+    assert service.http.get("/learners/fraud").json()["events"] == events + 100  # nothing was done
+    restore = opened.get_by_role("button", name=f"Restore the snapshot at position {position}")
+    await expect(restore).to_be_focused()
+    await restore.click()
+    await opened.get_by_role("button", name="Roll back").click()
+    await said(opened, "fraud goes on from position")
+    await expect(tile(opened, "Events learnt").locator("dd > span")).to_have_text(f"{events:,}")
+
+
+async def test_clone_is_asked_for_by_name(opened: Page) -> None:
+    asked: list[object] = []
+
+    async def cloned(route: object) -> None:
+        asked.append(route.request.post_data_json)  # type: ignore[attr-defined]
+        await route.fulfill(status=201, json={"name": "fraud-2"})  # type: ignore[attr-defined]
+
+    await opened.route("**/fraud/clone", cloned)
+    await opened.get_by_role("button", name="Clone …").click()
+    await opened.get_by_label("Name of the new one").fill("fraud-2")
+    await opened.get_by_role("button", name="Clone it").click()
+    await said(opened, "fraud-2 is a clone of fraud.")
+    assert asked == [{"to": "fraud-2"}]
+    await expect(opened.get_by_role("log").get_by_role("link")).to_have_attribute("href", "#/learners/fraud-2")
+
+
+async def test_export_is_saved_as_a_file(opened: Page) -> None:
+    named = {"content-disposition": 'attachment; filename="f.bin"'}
+    await opened.route("**/fraud/export", replying({"state": 1}, headers=named))
+    async with opened.expect_download() as download:
+        await opened.get_by_role("button", name="Export").click()
+    assert (await download.value).suggested_filename == "f.bin"
+
+
+async def test_delete_wants_the_name(service: Serving, visit: Opener) -> None:
+    service.create("doomed")
+    visit.replies[WEIGHTS_PATH] = replying({"intercept": None, "weights": [], "total": 0, "reason": "nothing learnt"})
+    page = await visit(service.url, "#/learners/doomed")
+    await expect(page.get_by_text("No weights: nothing learnt")).to_be_visible()
+    await expect(tile(page, "AUC")).to_contain_text("no labelled events in the window")  # not 0
+    await page.get_by_role("button", name="Delete …").click()
+    await page.get_by_label("Type doomed to confirm").fill("doom")
+    await page.get_by_role("button", name="Delete it for good").click()
+    await expect(page.get_by_role("dialog")).to_contain_text("this is not its name")
+    assert service.http.get("/learners/doomed").status_code == 200
+    await page.get_by_label("Type doomed to confirm").fill("doomed")
+    visit.expected = ("404",)  # of requests that were under way
+    await page.get_by_role("button", name="Delete it for good").click()
+    await expect(page).to_have_url(f"{service.url}/#/")
+    assert service.http.get("/learners/doomed").status_code == 404
+
+
+async def test_a_learner_that_is_not_there_is_said_so(service: Serving, visit: Opener) -> None:
+    visit.expected = ("404",)
+    page = await visit(service.url, "#/learners/nobody")
+    await expect(page.get_by_role("heading", name="No learner nobody")).to_be_visible()
+    await expect(page.get_by_role("alert")).to_contain_text("there is no learner named nobody")
+
+
+async def test_drift_alarm_is_announced_and_drawn(service: Serving, visit: Opener) -> None:
+    service.create("drifting")
+    service.feed("learners/drifting", 50)
+    visit.replies[WEIGHTS_PATH] = replying(WEIGHTS)
+    page = await visit(service.url, "#/learners/drifting")
+    overview = await visit(service.url)
+    await expect(overview.get_by_role("row", name="drifting")).to_be_visible()
+    for start in range(0, DRIFTED, 512):
+        moved = 50.0 if start == DRIFTED - 512 else 0.0
+        body = [
+            {"id": f"d{i}", "x": [i * 7 % 11 / 11 + moved, 0.5, 0.5, 0.5], "time": T0 + i}
+            for i in range(start, start + 512)
+        ]
+        service.http.post("/learners/drifting/predict", json={"events": body}).raise_for_status()
+    await said(page, "Drift alarm: drifting: the served scores changed")
+    await said(overview, "Drift alarm: drifting: the served scores changed")
+    await expect(page.locator(".alarms li")).to_have_count(1)
+    await expect(chart(page, "Threshold").locator(".shapelayer path")).to_have_count(1)
+    await expect(overview.get_by_role("row", name="drifting")).to_contain_text("scores changed")

@@ -1,0 +1,176 @@
+"""The overview in a browser: every learner in one table, live, sorted, filtered, grouped."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.conftest import Opener
+from tests.browser.replies import WEIGHTS, replying
+from tests.browser.serving import Serving, Stream
+
+if TYPE_CHECKING:
+    from playwright.async_api import Locator, Page
+
+expect = pytest.importorskip("playwright.async_api").expect
+
+MANY = 30
+NOTHING = "\N{EN DASH}"  # stands for what is undefined
+
+
+@pytest.fixture(scope="module")
+def learners(served: Serving) -> Serving:
+    for name, count in (("alpha", 600), ("beta", 900)):
+        served.create(name, window=1000)
+        served.feed(f"learners/{name}", count)
+    served.create("fresh", algorithm="fofo")
+    served.create("negative")
+    rows = [{"x": [0, 0, 0, 1], "label": 0} for _ in range(20)]
+    served.http.post("/learners/negative/update", json={"events": rows}).raise_for_status()
+    served.create("ranks", algorithm="npsvor", params={"ranks": 3})
+    rows = [{"x": [i % 3, 0, 0, 1], "label": i % 3 + 1} for i in range(90)]
+    served.http.post("/learners/ranks/update", json={"events": rows}).raise_for_status()
+    return served
+
+
+def row(page: Page, name: str) -> Locator:
+    return page.get_by_role("row").filter(has=page.get_by_role("link", name=name, exact=True))
+
+
+def cell(page: Page, name: str, column: str) -> Locator:
+    return row(page, name).locator(f"[data-column={column}]")
+
+
+async def names(page: Page) -> list[str]:
+    return await page.locator(".overview tbody th a").all_inner_texts()
+
+
+async def test_rows_show_the_figures_and_why_some_are_undefined(learners: Serving, visit: Opener) -> None:
+    page = await visit(learners.url)
+    figures = learners.http.get("/learners/alpha/metrics").json()
+    window = figures["window"]
+    await expect(cell(page, "alpha", "auc")).to_have_text(
+        f"{window['auc']:.3f}{window['auc_interval'][0]:.3f} to {window['auc_interval'][1]:.3f}"
+    )
+    await expect(cell(page, "alpha", "f1")).to_have_text(f"{window['f1']:.3f}")
+    await expect(cell(page, "alpha", "positives")).to_have_text("6010 %")
+    await expect(cell(page, "alpha", "algorithm")).to_have_text("loam-ada")
+    await expect(cell(page, "alpha", "drift")).to_have_text("none")
+    await expect(cell(page, "alpha", "trend").get_by_role("img")).to_have_attribute(
+        "aria-label", re.compile("^AUC, last")
+    )
+    await expect(cell(page, "alpha", "trend").locator("path.line")).to_have_attribute("d", re.compile("^M.*L"))
+
+    await expect(cell(page, "negative", "auc")).to_have_text(f"{NOTHING}no positives")  # not 0
+    await expect(cell(page, "fresh", "name")).to_contain_text("not ready: no labelled event")
+    await expect(cell(page, "alpha", "delay")).to_have_text(f"{NOTHING}no label with a known delay")
+    await expect(cell(page, "ranks", "auc")).to_contain_text("MAE 0.")
+    await expect(page.get_by_role("status").filter(has_text="5 learners")).to_be_visible()
+
+
+async def test_rows_move_in_place_while_a_stream_runs(learners: Serving, visit: Opener) -> None:
+    page = await visit(learners.url)
+    link = row(page, "alpha").get_by_role("link")
+    await link.focus()
+    handle = await row(page, "alpha").element_handle()
+    before = await cell(page, "alpha", "positives").inner_text()
+    with Stream(learners, "learners/alpha"):
+        await expect(cell(page, "alpha", "positives")).not_to_have_text(before.replace("\n", ""))
+        await expect(cell(page, "alpha", "rate")).to_have_text(re.compile("^[1-9]"))
+    assert await handle.evaluate("row => row.isConnected")  # the same element, brought up to date
+    await expect(link).to_be_focused()
+
+
+async def test_sort_and_filter_stand_in_the_address(learners: Serving, visit: Opener) -> None:
+    page = await visit(learners.url)
+    head = page.get_by_role("columnheader", name="Positives")
+    await expect(page.get_by_role("columnheader", name="Learner")).to_have_attribute("aria-sort", "ascending")
+    await head.get_by_role("button").click()
+    await expect(head).to_have_attribute("aria-sort", "descending")
+    assert (await names(page))[-1] == "ranks"  # that has none stands last, whichever way
+    assert page.url.endswith("#/?sort=positives&order=down")
+    await page.get_by_label("Filter by name").fill("loam")
+    await expect(page.locator(".overview tbody tr")).to_have_count(3)
+    await page.get_by_label("State").select_option("unready")
+    assert await names(page) == ["negative"]
+
+    await page.reload()
+    await expect(page.get_by_label("Filter by name")).to_have_value("loam")
+    await expect(page.locator(".overview tbody tr")).to_have_count(1)
+    await expect(head).to_have_attribute("aria-sort", "descending")
+
+
+async def test_a_round_is_one_request_however_many_learners(learners: Serving, visit: Opener) -> None:
+    made = [f"many-{i}" for i in range(MANY)]
+    for name in made:
+        learners.create(name)
+    try:
+        page = await visit(learners.url)
+        await expect(page.locator(".overview tbody tr")).to_have_count(5 + MANY)
+        async with page.expect_request(re.compile("figures=true")):  # the second round
+            pass
+        asked = [path for path in visit.requests if path.startswith("/v1")]
+        assert set(asked) == {"/v1/learners?figures=true", "/v1/groups"}
+    finally:
+        for name in made:
+            learners.http.delete(f"/learners/{name}").raise_for_status()
+    await expect(page.locator(".overview tbody tr")).to_have_count(5)  # what is deleted leaves
+
+
+async def test_groups_stand_side_by_side(learners: Serving, visit: Opener) -> None:
+    learners.http.put("/groups/both", json={"learners": ["alpha", "beta"]}).raise_for_status()
+    page = await visit(learners.url)
+    group = page.locator(".group")
+    await expect(group.get_by_role("listitem")).to_have_count(2)
+    auc = learners.http.get("/learners/beta/metrics").json()["window"]["auc"]
+    await expect(group.get_by_role("listitem").nth(1)).to_have_text(f"beta{auc:.3f}")
+    await group.get_by_role("link", name="both").click()
+    await expect(page.get_by_role("heading", name="both")).to_be_visible()
+    learners.http.delete("/groups/both").raise_for_status()
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("place", ["#/", "#/learners/alpha", "#/compare", "#/create", "#/nowhere"])
+async def test_nothing_is_wider_than_the_screen(learners: Serving, visit: Opener, place: str, width: int) -> None:
+    visit.replies["**/weights?*"] = replying(WEIGHTS)
+    page = await visit(learners.url, place, width=width, scheme="dark")
+    await expect(page.get_by_role("heading").first).to_be_attached()
+    if place != "#/nowhere":
+        await expect(page.locator("#connection")).to_have_attribute("data-state", "live")
+    assert await page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+async def test_the_keyboard_reaches_everything(learners: Serving, visit: Opener) -> None:
+    visit.replies["**/weights?*"] = replying(WEIGHTS)
+    page = await visit(learners.url)
+    await expect(row(page, "alpha")).to_be_visible()
+    await page.keyboard.press("Tab")
+    await expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    for name in ("rarestream", "Overview", "Compare", "New learner", "API"):
+        await page.keyboard.press("Tab")
+        await expect(page.get_by_role("banner").get_by_role("link", name=name)).to_be_focused()
+    outline = await page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    await page.get_by_role("columnheader", name="Events/s").get_by_role("button").focus()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("columnheader", name="Events/s")).to_have_attribute("aria-sort", "descending")
+    await row(page, "beta").get_by_role("link").focus()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", name="beta", level=1)).to_be_visible()
+    await expect(page.locator("main")).to_be_focused()  # a screen reader begins with the new page
+    assert await page.title() == f"beta {NOTHING} rarestream"
+
+
+async def test_without_learners_it_says_how_to_make_one(
+    tmp_path_factory: pytest.TempPathFactory, visit: Opener
+) -> None:
+    with Serving(tmp_path_factory.mktemp("empty")) as serving:
+        page = await visit(serving.url)
+        await expect(page.get_by_role("heading", name="No learners yet")).to_be_visible()
+        await expect(page.locator("pre[data-command=curl]")).to_contain_text(f"{serving.url}/v1/learners/fraud")
+        await expect(page.get_by_role("link", name="Create one here")).to_have_attribute("href", "#/create")
+        serving.create("first")
+        await expect(row(page, "first")).to_be_visible()  # by itself
+        await expect(page.get_by_role("heading", name="No learners yet")).to_be_hidden()
