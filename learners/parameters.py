@@ -160,6 +160,13 @@ class _Quote(reprlib.Repr):
         super().__init__()
         self.maxlevel, self.maxstring, self.maxother, self.maxlong = 2, 60, 60, 40
 
+    def repr_NoneType(self, x: None, level: int) -> str:  # noqa: ARG002 - found by the type's name
+        """As JSON has it; so are booleans."""
+        return "null"
+
+    def repr_bool(self, x: bool, level: int) -> str:  # noqa: ARG002
+        return "true" if x else "false"
+
     def repr_int(self, x: int, level: int) -> str:
         """Python refuses to spell out more than 4,300 digits."""
         return super().repr_int(x, level) if x.bit_length() < 4096 else f"a number of {x.bit_length()} bits"

@@ -40,7 +40,10 @@ logger = logging.getLogger("rarestream.app")
 _ABOUT = """Online learning for imbalanced streams: named learners behind a durable log, with live AUC and F-measure.
 
 A 200 from `/update` means that every event of the request is in the log. Every reply says what became of each event.
-Errors are `application/problem+json` (RFC 9457) with a `code` and, under `errors`, a pointer to each bad value."""
+Errors are `application/problem+json` (RFC 9457) with a `code` and, under `errors`, a pointer to each bad value.
+
+Not listed below are the websockets, `/v1/learners/{name}/ws` for one learner and `/v1/ws` for all: messages such as
+`{"seq": 7, "op": "update", "events": [...]}`, as JSON text or binary MessagePack; a reply bears its `seq`."""
 
 
 def _problem(request: Request, error: ServiceError) -> JSONResponse:

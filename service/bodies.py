@@ -13,7 +13,7 @@ from service.compression import expanded
 from service.errors import QueueFull, ServiceError, TooLarge, TooSlow, WrongType
 from service.settings import Settings
 
-__all__ = ["Bodies", "Disconnected", "Heading", "check_json", "heading_of", "in_utf8", "pieces"]
+__all__ = ["Bodies", "Disconnected", "Heading", "check_json", "form_hint", "heading_of", "in_utf8", "pieces"]
 
 _DIGITS = 18  # of a length that is read
 
@@ -55,7 +55,14 @@ def check_json(heading: Heading) -> None:
     """Refuse what is no JSON in UTF-8. Raises `WrongType`."""
     kind, _, parameters = heading.content_type.decode("latin-1").lower().partition(";")
     if kind.strip() not in ("", "application/json") or not in_utf8(parameters):
-        raise WrongType(f"the body is {(kind + parameters)[:100]}; expected application/json in UTF-8")
+        raise WrongType(f"the body is {(kind + parameters)[:100]}; expected application/json in UTF-8{form_hint(kind)}")
+
+
+def form_hint(kind: str) -> str:
+    """What to add where a Content-Type, in lower case, is not read: it may not be meant."""
+    if kind.strip() != "application/x-www-form-urlencoded":
+        return ""
+    return "; curl -d says so unless it is given -H 'content-type: application/json'"
 
 
 def in_utf8(parameters: str) -> bool:

@@ -1,6 +1,7 @@
 """Bodies of the hot routes in MessagePack, by columns: what the numbers are in memory is what is sent.
 
-    ARRAY    {"dtype": "float32", "shape": [n, d], "data": bin}, little-endian, C order
+    ARRAY    {"dtype": "float32", "shape": [n, d], "data": bin}, little-endian, C order; dtypes of x and of csr's values
+             are float32 and float64, of its places int32 and int64, of ids these and uint64; in all else any number's
     update   {features, "labels", "weights"?, "times"?, "ids"?, "source"?}
     labels   {"ids", "labels", "weights"?, "times"?}
     predict  {features, "times"?, "ids"?}
@@ -44,7 +45,7 @@ from service.wire import latest_time, with_clock
 
 __all__ = ["MSGPACK", "decode_events", "decode_labels", "decode_update"]
 
-_LABELS = ("int8", *FLOATS)
+_IDS = ("uint64", "int64", "int32")
 _PLACES = ("int32", "int64")
 _MEMBERS = {"x": "x", "indices": "csr", "features": "features"}  # by what an event in JSON carries
 _MOST_NAMED = 2**22  # values of named features: a nil is one byte here, and a hundred in an event's object
@@ -140,7 +141,7 @@ class _Body(Members):
         given = self.members.get(name)
         kind, n = (None, 0) if given is None else length(given)
         if kind == "map":
-            array = self.array(given, f"/{name}", ("uint64",), 1)
+            array = self.array(given, f"/{name}", _IDS, 1)
             n = 0 if array is None else len(array)
         if not self.problems:
             self.bounded(n, f"/{name}", None if given is None else glance(given))
@@ -153,7 +154,7 @@ class _Body(Members):
         if given is None:
             self.note("/labels", f"is missing; expected {n} of {self.config.labels.expected}")
             return np.empty(0)
-        column = self.column(given, "/labels", n, _LABELS)
+        column = self.column(given, "/labels", n, DTYPES)
         if column is None:
             return np.empty(0)
         if self.config.labels.ranks is not None and isinstance(column, list) and bool in map(type, column):
@@ -184,7 +185,7 @@ class _Body(Members):
     def ids(self, n: int, needed: bool = False) -> tuple[str | None, ...] | None:
         """The ids, (n,), as text; None where no event has one."""
         given = self.members.get("ids")
-        column = None if given is None else self.column(given, "/ids", n, ("uint64",))
+        column = None if given is None else self.column(given, "/ids", n, _IDS)
         if column is None:
             return None
         if not isinstance(column, list):

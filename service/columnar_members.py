@@ -17,19 +17,24 @@ from service.errors import BadBody, Invalid
 from service.precise import MAX_EVENTS
 from service.unpacking import MAX_SIZE, NIL, Array, Cell, Entries, cells, glance, length, members, opened, scalars
 
-__all__ = ["DTYPES", "FLOATS", "Members"]
+__all__ = ["DTYPES", "FLOATS", "WHOLE", "Members"]
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "float32": np.dtype("<f4"),
     "float64": np.dtype("<f8"),
+    "bool": np.dtype("u1"),  # any byte but 0 is true, which NumPy's own type does not say
     "int8": np.dtype("i1"),
+    "uint8": np.dtype("u1"),
     "int32": np.dtype("<i4"),
     "int64": np.dtype("<i8"),
     "uint64": np.dtype("<u8"),
 }
 FLOATS = ("float32", "float64")
+WHOLE = ("int8", "uint8", "int32", "int64", "uint64")
+_PARTS = ("dtype", "shape", "data")  # of an array
 _NUMBERS = (int, float, type(None))
 _MEMBERS = 100  # of a body; the routes know eight
+_GLANCE = 64  # bytes of a body in which it begins
 
 _whole = msgspec.msgpack.Decoder(msgspec.Raw).decode
 _array = msgspec.msgpack.Decoder(Array).decode
@@ -48,10 +53,10 @@ class Members:
             if found is None:
                 kind, n = length(body)
                 what = f"has {n} members" if kind == "map" else f"is {show(glance(_whole(body)))}"
-                detail = f"{what}; expected a map of {', '.join(known)}"
+                detail = f"{what}; expected a map of {', '.join(known)}{_hint(body)}"
                 raise Invalid("the body is not a map of a few members", [Problem("", detail)])
         except (msgspec.DecodeError, UnicodeError) as error:
-            raise BadBody(f"the body is not MessagePack: {error}") from None
+            raise BadBody(f"the body is not MessagePack: {error}{_hint(body)}") from None
         except RecursionError:
             raise BadBody("the body is nested too deeply") from None
         self.only(found, known, "")
@@ -74,7 +79,7 @@ class Members:
     def numbers(self, name: str, n: int, missing: float) -> Vector | None:
         """A column of numbers as float64, if there is one; nil becomes `missing`."""
         given = self.members.get(name)
-        column = None if given is None else self.column(given, f"/{name}", n, FLOATS)
+        column = None if given is None else self.column(given, f"/{name}", n, (*FLOATS, *WHOLE))
         if column is None:
             return None
         if not isinstance(column, list):
@@ -147,9 +152,16 @@ class Members:
             dtype, shape, data = read.dtype, read.shape, read.data
         else:
             found = None if given is None else opened(given)
-            if not isinstance(found, dict) or found.keys() != {"dtype", "shape", "data"}:
+            if not isinstance(found, dict) or not found.keys() & _PARTS:
                 what = "missing" if found is None else show(found)
-                self.note(where, f"is {what}; expected {other}an array: a map of dtype, shape and data")
+                kinds = f"an array of {', '.join(dtypes)}: a map of {', '.join(_PARTS)}"
+                self.note(where, f"is {what}; expected {other}{kinds}")
+                return None
+            if found.keys() != {*_PARTS}:
+                self.only(found, _PARTS, where)
+                for part in _PARTS:
+                    if part not in found:
+                        self.note(f"{where}/{part}", f"is missing; an array is a map of {', '.join(_PARTS)}")
                 return None
             dtype, shape, data = found["dtype"], found["shape"], found["data"]
         if not isinstance(dtype, str) or dtype not in dtypes:
@@ -159,7 +171,8 @@ class Members:
             isinstance(shape, list) and all(type(k) is int and 0 <= k < MAX_SIZE for k in shape)
         )
         if not whole or len(shape) != ndim:
-            self.note(f"{where}/shape", f"is {show(shape)}; expected {ndim} {'size' if ndim == 1 else 'sizes'}")
+            sizes = "1 size" if ndim == 1 else f"{ndim} sizes"
+            self.note(f"{where}/shape", f"is {show(shape)}; expected {sizes}, whole numbers of at least 0")
             return None
         if not isinstance(data, (bytes, memoryview)):
             self.note(f"{where}/data", f"is {show(data)}; expected bytes")
@@ -168,7 +181,8 @@ class Members:
         if size != len(data):
             self.note(f"{where}/data", f"has {len(data)} bytes; {dtype} of shape {show(shape)} takes {show(size)}")
             return None
-        return np.frombuffer(data, dtype=DTYPES[dtype]).reshape(shape)
+        values = np.frombuffer(data, dtype=DTYPES[dtype]).reshape(shape)
+        return values != 0 if dtype == "bool" else values
 
     @staticmethod
     def _taken(decode: Callable[[msgspec.Raw], Any], given: msgspec.Raw) -> Any:
@@ -179,3 +193,9 @@ class Members:
             return None
         except UnicodeError as error:
             raise BadBody(f"the body is not MessagePack: {error}") from None
+
+
+def _hint(body: bytes) -> str:
+    """What to add where a body that cannot be read looks like JSON, which begins as small numbers of MessagePack do."""
+    begins = body[:_GLANCE].lstrip()[:1]
+    return "; it looks like JSON, whose Content-Type is application/json" if begins in (b"{", b"[") else ""

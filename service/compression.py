@@ -24,6 +24,7 @@ __all__ = ["ENCODINGS", "expanded"]
 
 _PIECE = 2**16  # bytes that come out at a time
 _EMPTY = 10_000  # members or frames in a row that may hold nothing: they take time, and no bound on bytes counts it
+_TOO_LONG = "Frame requires too much memory"  # what libzstd says of a larger window; its errors have no code here
 _WINDOW = 23  # log2 of the bytes that Zstandard may look back on: 8 MiB, as RFC 9659 has it for HTTP
 
 
@@ -115,7 +116,7 @@ async def _pieces(chunks: AsyncIterator[bytes], encoding: str) -> AsyncIterator[
     async for rest in _cut(chunks):
         while rest:
             stream = stream or make()
-            for piece in _out_of(stream, rest, encoding):
+            for piece in _out_of(stream, rest, encoding, met):
                 empty = -1  # so that it is 0 after this member
                 yield piece
                 await asyncio.sleep(0)
@@ -137,8 +138,8 @@ async def _cut(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             yield chunk[start : start + _PIECE]
 
 
-def _out_of(stream: _Stream, data: bytes, encoding: str) -> Iterator[bytes]:
-    """What comes out of a member or a frame after more of what goes in."""
+def _out_of(stream: _Stream, data: bytes, encoding: str, met: bool) -> Iterator[bytes]:
+    """What comes out of a member or a frame after more of what goes in; `met`: there was one before, whole."""
     try:
         while piece := stream.expand(data):
             yield piece
@@ -146,4 +147,11 @@ def _out_of(stream: _Stream, data: bytes, encoding: str) -> Iterator[bytes]:
             if stream.eof:
                 return
     except (zlib.error, zstd.ZstdError) as error:
+        if _TOO_LONG in str(error):
+            most = 2**_WINDOW // 2**20
+            raise BadBody(
+                f"the zstd window is over {most} MiB; without --long and --ultra zstd has a smaller"
+            ) from None
+        if met:
+            raise BadBody(f"what follows the end of the {encoding} stream is not {encoding}: {error}") from None
         raise BadBody(f"the body is not {encoding}: {error}") from None

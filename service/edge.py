@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import lru_cache
 from time import perf_counter
-from typing import Annotated, get_args
+from typing import get_args
 from urllib.parse import parse_qsl
 
-from pydantic import Field, TypeAdapter, ValidationError
 from starlette.datastructures import State
 from starlette.types import Message, Receive, Scope, Send
 
 from learners.explain import MAX_FEATURES
-from learners.parameters import Problem
+from learners.parameters import Problem, show
 from service.access import GONE, Access
 from service.bodies import Bodies, Disconnected, heading_of, pieces
 from service.compression import expanded
@@ -31,8 +31,9 @@ from service.engine import Engine
 from service.errors import Invalid, ServiceError
 from service.hosted import Hosted
 from service.hot import Operation, answer
+from service.lines import replies
 from service.names import check_name, check_parameters
-from service.ndjson import NDJSON, replies
+from service.ndjson import NDJSON
 from service.negotiation import negotiated
 from service.problems import internal_error, problem_reply, request_id
 
@@ -42,7 +43,7 @@ logger = logging.getLogger("rarestream.edge")
 
 _PREFIX = "/v1/learners/"
 _OPERATIONS: dict[str, Operation] = {name: name for name in get_args(Operation)}
-_explain = TypeAdapter(Annotated[int, Field(ge=1, le=MAX_FEATURES)])
+_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def hot_request(scope: Scope) -> tuple[str, Operation] | None:
@@ -91,7 +92,7 @@ class Edge:
             explain = _explanations(scope["query_string"], operation) if scope["query_string"] else None
             if read is NDJSON:
                 parts = expanded(pieces(receive), heading.encoding.decode("latin-1"), None)
-                lines = replies(learner, operation, parts, self._bodies, explain, own_id)
+                lines = replies(learner, operation, parts, self._bodies, explain, own_id, self._state.closing)
                 first = await anext(lines)  # what is refused from the start has its own status
                 begun = True
                 await _lines(first, lines, own_id, send, learner.node.settings.ws_stall_seconds)
@@ -154,13 +155,12 @@ async def _refuse(error: ServiceError, own_id: str, scope: Scope, receive: Recei
 
 def _explanations(query: bytes, operation: Operation) -> int | None:
     """How many contributions the query asks for; that is all that it may. Raises `Invalid`."""
-    parameters = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True))
-    check_parameters(parameters, ("explain",) if operation == "predict" else ())
-    asked = parameters.get("explain")
+    given = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    check_parameters((name for name, _ in given), ("explain",) if operation == "predict" else ())
+    asked = dict(given).get("explain")
     if asked is None:
         return None
-    try:
-        return _explain.validate_python(asked)
-    except ValidationError as error:
-        problems = [Problem("/explain", one["msg"]) for one in error.errors()]
-        raise Invalid("the request is refused", problems) from None
+    if not _NUMBER.fullmatch(asked) or not 1 <= int(asked) <= MAX_FEATURES:
+        expected = f"a whole number from 1 to {MAX_FEATURES}"
+        raise Invalid("the query is refused", [Problem("/explain", f"is {show(asked)}; expected {expected}")])
+    return int(asked)

@@ -10,8 +10,12 @@ ServiceError
 |- TooLarge               413  too-large            the body is over the limit
 |- NotAcceptable          406  not-acceptable       no reply is written as the request's Accept wants it
 |- WrongType              415  unsupported-type     a Content-Type or Content-Encoding that the route does not read
+|- ForeignOrigin        403  foreign-origin       a page of another site asks for a websocket
+|- UnknownPath          404  not-found            no websocket is there
+|- UpgradeRequired      426  upgrade-required     Upgrade: a websocket is there, and the request asks for none
 |- QueueFull              429  queue-full           Retry-After: the learner is behind; nothing was taken
 |- TooManyStreams         429  too-many-streams     Retry-After: as many streams are open as may be
+|- Stopping             503  stopping             Retry-After: this node stops; another, or its next start, goes on
 |- LimitReached           409  limit-reached        no room for one more learner
 |- StoreError
    |- StoreUnavailable    503  store-unavailable    Retry-After: the log cannot be written just now
@@ -31,6 +35,7 @@ __all__ = [
     "BadBody",
     "BehindLog",
     "Damaged",
+    "ForeignOrigin",
     "Invalid",
     "LearnerGone",
     "LimitReached",
@@ -39,6 +44,7 @@ __all__ = [
     "QueueFull",
     "ServiceError",
     "SourceGap",
+    "Stopping",
     "StoreError",
     "StoreUnavailable",
     "TooLarge",
@@ -46,7 +52,9 @@ __all__ = [
     "TooSlow",
     "UnknownGroup",
     "UnknownLearner",
+    "UnknownPath",
     "UnknownSnapshot",
+    "UpgradeRequired",
     "WrongType",
 ]
 
@@ -143,6 +151,24 @@ class WrongType(ServiceError):
     status, code, title = 415, "unsupported-type", "The media type is not supported"
 
 
+class ForeignOrigin(ServiceError):
+    """A page of another site asks for a websocket."""
+
+    status, code, title = 403, "foreign-origin", "The page is of another origin"
+
+
+class UnknownPath(ServiceError):
+    """There is no websocket at this path."""
+
+    status, code, title = 404, "not-found", "No such path"
+
+
+class UpgradeRequired(ServiceError):
+    """A websocket is at this path, and the request asks for none."""
+
+    status, code, title = 426, "upgrade-required", "This path is a websocket"
+
+
 class QueueFull(ServiceError):
     """The learner is behind; nothing of the request was taken."""
 
@@ -153,6 +179,12 @@ class TooManyStreams(ServiceError):
     """As many streams are open as may be."""
 
     status, code, title, retry_after = 429, "too-many-streams", "Too many streams are open", 10
+
+
+class Stopping(ServiceError):
+    """This node stops: it takes no more of the request."""
+
+    status, code, title, retry_after = 503, "stopping", "This node stops", 1
 
 
 class LimitReached(ServiceError):

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["CHANGE", "CLONE", "CREATE", "GROUP", "LABELS", "PREDICT", "UPDATE"]
+__all__ = [
+    "CHANGE",
+    "CLONE",
+    "CREATE",
+    "GROUP",
+    "LABELS",
+    "LABELS_SHOWN",
+    "PREDICT",
+    "PREDICT_SHOWN",
+    "UPDATE",
+    "UPDATE_SHOWN",
+]
 
 CREATE: dict[str, Any] = {
     "named features": {
@@ -74,3 +85,20 @@ CHANGE: dict[str, Any] = {
 CLONE: dict[str, Any] = {"a copy to try things on": {"to": "fraud-trial"}}
 
 GROUP: dict[str, Any] = {"two learners": {"learners": ["fraud", "fraud-new"]}}
+
+# Columns, as JSON shows them, and lines: of dense events of three numbers
+
+_X = {"dtype": "float32", "shape": [2, 3], "data": "zczMPc3MTD6amZk+ZmZmP83MzL7NzEw+"}
+
+UPDATE_SHOWN: tuple[dict[str, Any], str] = (
+    {"x": _X, "labels": {"dtype": "int8", "shape": [2], "data": "AQA="}, "ids": ["tx-1", "tx-2"]},
+    '{"id": "tx-1", "x": [0.1, 0.2, 0.3], "label": 1}\n{"id": "tx-2", "x": [0.9, -0.4, 0.2], "label": 0}\n',
+)
+PREDICT_SHOWN: tuple[dict[str, Any], str] = (
+    {"x": _X, "ids": ["tx-3", None]},
+    '{"id": "tx-3", "x": [0.1, 0.2, 0.3]}\n{"x": [0.9, -0.4, 0.2]}\n',
+)
+LABELS_SHOWN: tuple[dict[str, Any], str] = (
+    {"ids": ["tx-3", "tx-4"], "labels": [1, 0]},
+    '{"id": "tx-3", "label": 1}\n{"id": "tx-4", "label": 0, "time": 1700600000.0}\n',
+)

@@ -231,7 +231,10 @@ def _members(message: str | bytes, form: Form) -> Request:
     if type(explain) is int and 1 <= explain <= MAX_FEATURES and operation == "predict":
         request.explain = explain
     elif explain is not None:
-        problems.append(Problem("/explain", f"is {show(explain)}; expected 1 to {MAX_FEATURES}, in a predict"))
+        what = f"a whole number from 1 to {MAX_FEATURES}"
+        if operation in ("update", "labels"):
+            what = f"none: {operation} is not explained, only predict is"
+        problems.append(Problem("/explain", f"is {show(explain)}; expected {what}"))
     if problems:
         request.refused(Invalid("the message is refused; nothing was changed", problems))
     request.body = body

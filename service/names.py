@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from learners.parameters import Problem, pointer
@@ -23,12 +24,17 @@ def check_name(name: str, at: str = "/name") -> str:
 
 
 def check_parameters(names: Iterable[str], known: Sequence[str]) -> None:
-    """Refuse parameters of a query that the request does not have: one that is misspelt would be ignored in silence.
+    """Refuse parameters of a query that the request does not have, or that come more than once: of those that are
+    misspelt, and of all but one of the others, nothing would be heard.
 
     Raises `Invalid` with a pointer to each of the first 100.
     """
-    found = [name for name in names if name not in known][:_LISTED]
-    if found:
-        expected = f"expected {' or '.join(known)}" if known else "this request takes none"
-        problems = [Problem(pointer(name), f"is no parameter here; {expected}") for name in found]
-        raise Invalid("the query is refused; nothing was changed", problems)
+    expected = f"expected {' or '.join(known)}" if known else "this request takes none"
+    problems = []
+    for name, count in Counter(names).items():
+        if name not in known:
+            problems.append(Problem(pointer(name), f"is no parameter here; {expected}"))
+        elif count > 1:
+            problems.append(Problem(pointer(name), f"comes {count} times; expected once"))
+    if problems:
+        raise Invalid("the query is refused; nothing was changed", problems[:_LISTED])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from service.bodies import in_utf8
+from service.bodies import form_hint, in_utf8
 from service.columnar import MSGPACK
 from service.errors import NotAcceptable, WrongType
 from service.hot import JSON, Coding
@@ -26,7 +26,8 @@ def negotiated(content_type: bytes, accept: bytes) -> tuple[Coding, Coding]:
     kind, _, parameters = sent.lower().partition(";")
     read = _CODINGS.get(kind.strip() or JSON.media_type)
     if read is None or not in_utf8(parameters):
-        raise WrongType(f"the body is {sent[:100]}; expected one of {', '.join(_CODINGS)}, text in UTF-8")
+        expected = f"one of {', '.join(_CODINGS)}, text in UTF-8{form_hint(kind)}"
+        raise WrongType(f"the body is {sent[:100]}; expected {expected}")
     offered = [read] if read is NDJSON else [read, *(one for one in (JSON, MSGPACK) if one is not read)]
     weights = [_weight(wanted, one.media_type) for one in offered]
     if not max(weights):

@@ -47,9 +47,11 @@ def source_problems(source: Any) -> list[Problem]:
     ]
     name, offset = source.get("name"), source.get("offset")
     if not isinstance(name, str) or not name.isprintable() or not 0 < len(name.encode()) <= MAX_SOURCE_NAME:
-        problems.append(Problem("/source/name", f"is {show(name)}; expected 1 to {MAX_SOURCE_NAME} bytes of text"))
+        found = show(name) if "name" in source else "missing"
+        problems.append(Problem("/source/name", f"is {found}; expected 1 to {MAX_SOURCE_NAME} bytes of text"))
     if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= MAX_OFFSET:
-        problems.append(Problem("/source/offset", f"is {show(offset)}; expected a whole number from 0 to 2^53"))
+        found = show(offset) if "offset" in source else "missing"
+        problems.append(Problem("/source/offset", f"is {found}; expected a whole number from 0 to 2^53"))
     return problems
 
 

@@ -99,6 +99,12 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             extensions = cast(dict[str, object], self.scope["extensions"])  # of ASGI, whose values are dictionaries
             extensions[EXTENSION] = transport
 
+    async def send(self, message: Any) -> None:
+        """What the application says. A handshake that it refuses by a reply of its own is over as well."""
+        await super().send(message)
+        if self.close_sent and self.initial_response is not None:
+            self.handshake_complete = True  # uvicorn leaves that out, and would log an error of ours
+
     def handle_parser_exception(self) -> None:
         """What came is no frame, or too large a one. The messages before it have come all the same."""
         self.handle_events()

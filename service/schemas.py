@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.precise import MAX_EVENTS
+
 __all__ = ["MODELS", "request_body"]
 
 
@@ -64,20 +66,20 @@ class Source(_Document):
 class UpdateBody(_Document):
     """Labelled events, in the order to learn them in."""
 
-    events: list[LabelledEvent] = Field(min_length=1)
+    events: list[LabelledEvent] = Field(min_length=1, max_length=MAX_EVENTS)
     source: Source | None = None
 
 
 class LabelsBody(_Document):
     """Labels, in the order to learn them in."""
 
-    events: list[LateLabel] = Field(min_length=1)
+    events: list[LateLabel] = Field(min_length=1, max_length=MAX_EVENTS)
 
 
 class PredictBody(_Document):
     """Events to score."""
 
-    events: list[Event] = Field(min_length=1)
+    events: list[Event] = Field(min_length=1, max_length=MAX_EVENTS)
 
 
 _Status = Literal["applied", "duplicate", "relabelled", "unknown", "expired"]

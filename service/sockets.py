@@ -22,13 +22,23 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from learners.parameters import Problem
 from service.access import Access
-from service.bodies import Bodies
+from service.bodies import Bodies, heading_of
 from service.engine import Engine
-from service.errors import Invalid, LearnerGone, QueueFull, ServiceError, UnknownLearner
+from service.errors import (
+    ForeignOrigin,
+    Invalid,
+    LearnerGone,
+    QueueFull,
+    ServiceError,
+    UnknownLearner,
+    UnknownPath,
+    UpgradeRequired,
+)
 from service.frames import BINARY, Request, read
 from service.hosted import Hosted
 from service.lanes import Lane
 from service.names import check_name, check_parameters
+from service.problems import problem_reply, request_id
 from service.protocol import EXTENSION, Transport
 
 __all__ = ["NO_LEARNER", "Connection", "Connections", "Sockets"]
@@ -42,7 +52,9 @@ _FAULT = 1011
 _LATER = 1013
 NO_LEARNER = 4404
 
+_RESPONSE = "websocket.http.response"  # an extension of ASGI: a handshake is refused by a reply of one's own
 _PATH = re.compile(r"/v1/(?:learners/([^/]+)/)?ws")
+_PLACES = "they are at /v1/learners/NAME/ws and /v1/ws"
 _REASON = 123  # bytes that a close frame has room for
 
 
@@ -68,13 +80,49 @@ class Sockets:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
-        found = None
-        if scope["type"] == "websocket":
-            found = _PATH.fullmatch(scope["path"].removeprefix(scope.get("root_path", "")))
-        if found is None:
+        if scope["type"] not in ("websocket", "http"):
             await self.app(scope, receive, send)
-        else:
+            return
+        found = _PATH.fullmatch(scope["path"].removeprefix(scope.get("root_path", "")))
+        if scope["type"] == "http":
+            if found is None or scope["method"] != "GET":
+                await self.app(scope, receive, send)
+            else:
+                await _ask_for_upgrade(scope, receive, send)
+            return
+        began = perf_counter()
+        await receive()  # that a connection is asked for
+        refusal: ServiceError | None = None
+        if found is None:
+            refusal = UnknownPath(f"there is no websocket at {scope['path'][:200]}; {_PLACES}")
+        elif not _same_origin(scope["headers"]):
+            refusal = ForeignOrigin("a page may open websockets only of the site that it comes from")
+        if refusal is not None:
+            await _deny(refusal, scope, send)
+            access: Access = scope["app"].state.access
+            access.websocket(scope, None, began, status=refusal.status)
+        elif found is not None:
             await Connection(scope, receive, send, found[1]).serve()
+
+
+async def _ask_for_upgrade(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a plain request for a websocket's path."""
+    own_id: str = scope["state"]["request_id"]
+    reply = problem_reply(UpgradeRequired("this path is a websocket: connect to it as ws:// or wss://"), own_id)
+    reply.headers.update({"Upgrade": "websocket", "Connection": "Upgrade"})
+    await reply(scope, receive, send)
+
+
+async def _deny(error: ServiceError, scope: Scope, send: Send) -> None:
+    """Refuse a websocket before it is one, with a reason where the server can send that: else it is a bare 403."""
+    if _RESPONSE not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": _VIOLATION, "reason": error.detail})
+        return
+    own_id = request_id(heading_of(scope["headers"]).request_id)
+    headers = [(b"content-type", b"application/problem+json"), (b"x-request-id", own_id.encode())]
+    document = msgspec.json.encode(error.document(own_id))
+    await send({"type": f"{_RESPONSE}.start", "status": error.status, "headers": headers})
+    await send({"type": f"{_RESPONSE}.body", "body": document})
 
 
 class Connection:
@@ -90,7 +138,6 @@ class Connection:
         self._bodies: Bodies = application.state.bodies
         self._access: Access = application.state.access
         self._scope = scope
-        self._headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
         self._query: bytes = scope.get("query_string", b"")
         self._transport: Transport | None = scope.get("extensions", {}).get(EXTENSION)
         self._receive = receive
@@ -111,13 +158,8 @@ class Connection:
     # From the handshake to the end
 
     async def serve(self) -> None:
-        """Carry out what comes."""
+        """Accept it, and carry out what comes."""
         began = perf_counter()
-        await self._receive()
-        if not _same_origin(self._headers):
-            await self._send({"type": "websocket.close", "code": _VIOLATION})  # before it is accepted: 403
-            self._access.websocket(self._scope, self._name, began, status=403)
-            return
         await self._send({"type": "websocket.accept"})
         refusal = self._refusal()
         if refusal is not None:
@@ -148,7 +190,8 @@ class Connection:
         if len(self._connections.open) >= self._settings.ws_connections:
             return _LATER, f"{len(self._connections.open)} websockets are open, this node's limit"
         try:
-            check_parameters(dict(parse_qsl(self._query.decode("latin-1"), keep_blank_values=True)), ())
+            given = parse_qsl(self._query.decode("latin-1"), keep_blank_values=True)
+            check_parameters((name for name, _ in given), ())
         except Invalid as error:
             where, detail = error.problems[0]
             return _VIOLATION, f"{where} {detail}"

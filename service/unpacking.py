@@ -43,7 +43,7 @@ _SIZES = {0xDC: 2, 0xDE: 2, 0xDD: 4, 0xDF: 4}  # bytes of the length, after the 
 class Array(msgspec.Struct, forbid_unknown_fields=True):
     """Numbers as they are in memory, little-endian; `data` is a view of the message that they came in."""
 
-    dtype: Literal["float32", "float64", "int8", "int32", "int64", "uint64"]
+    dtype: Literal["float32", "float64", "bool", "int8", "uint8", "int32", "int64", "uint64"]
     shape: Annotated[list[Annotated[int, msgspec.Meta(ge=0, lt=MAX_SIZE)]], msgspec.Meta(max_length=2)]
     data: memoryview
 

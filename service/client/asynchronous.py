@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed
 
 from service.client.calls import Call, Calls, Failure, Pause, Request, Response, Retries, Upload, Uploaded
 from service.client.columns import DEFAULT_BOUNDS, Batch, Bounds, Source
-from service.client.connection import Connection, failed, opening
+from service.client.connection import Connection, ended, failed, opening
 from service.client.errors import Unanswered
 from service.client.replies import Document, Predicted, Updated
 from service.client.session import Pending, Session
@@ -280,7 +280,7 @@ class AsyncStream:
                 self._session.receive(await socket.recv())
                 self._moved.set()
         except ConnectionClosed as error:
-            self._session.broken(str(error))
+            self._session.broken(ended(error))
         except Unanswered as error:
             self._session.broken(error.detail)
         finally:

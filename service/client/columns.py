@@ -6,6 +6,7 @@ there are events, since a body holds a part of them; whether the values are good
 
 from __future__ import annotations
 
+import math
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -134,6 +135,13 @@ class _Named(_Features):
         return {"features": {name: _column(column[start:stop]) for name, column in self.columns.items()}}
 
 
+class _Frame(_Named):
+    """A data frame's columns as arrays; what is missing in them is null."""
+
+    def members(self, start: int, stop: int) -> dict[str, Any]:
+        return {"features": {name: _column(_present(one[start:stop])) for name, one in self.columns.items()}}
+
+
 @dataclass
 class Columns:
     """n events of one call, to be sent in as many bodies as their size asks for."""
@@ -239,6 +247,8 @@ def _features(X: Any) -> _Features:
         return _Csr(matrix.indptr, matrix.indices, _floats(matrix.data))
     if isinstance(X, Mapping):
         return _Named(X)
+    if hasattr(X, "columns") and hasattr(X, "to_dict"):  # a data frame of any make; pandas itself is not needed here
+        return _frame(X)
     if isinstance(X, Sequence) and X and isinstance(X[0], Mapping):
         return _Events(X)
     array = _floats(X)
@@ -247,11 +257,45 @@ def _features(X: Any) -> _Features:
     return _Dense(array)
 
 
+def _frame(frame: Any) -> _Frame:
+    """The columns of a data frame. Raises ValueError for those that are no features."""
+    columns: dict[str, Any] = {}
+    for name in frame.columns:
+        if not isinstance(name, str):
+            raise ValueError(f"X has a column named {name!r}; expected text, or X.to_numpy() for dense features")
+        if name in columns:
+            raise ValueError(f"X has more than one column named {name!r}; expected different names")
+        column = np.asarray(frame[name])
+        if column.dtype.kind in "mM":
+            raise ValueError(f"X has a column {name!r} of {column.dtype}; expected numbers, text or booleans")
+        columns[name] = column
+    return _Frame(columns)
+
+
+def _present(column: NDArray[Any]) -> Any:
+    """A column with None for what is missing (NaN, NaT, NA); as it is, where nothing can be."""
+    if column.dtype.kind == "f":
+        if not np.isnan(column).any():
+            return column
+        return [None if math.isnan(one) else one for one in column.tolist()]
+    if column.dtype.kind != "O":
+        return column
+    return [one if _is_itself(one) else None for one in column.tolist()]
+
+
+def _is_itself(value: Any) -> bool:
+    """Whether a value equals itself, which nothing does that stands for a missing one."""
+    same = value == value
+    return bool(same) if isinstance(same, (bool, np.bool_)) else isinstance(value, np.ndarray)
+
+
 def _floats(values: Any) -> NDArray[Any]:
-    """float32 as it is, other numbers as float64."""
+    """float32 as it is, and float16 as that; other numbers as float64."""
     array = np.asarray(values)
     if array.dtype.kind not in _NUMBERS:
         raise ValueError(f"X is of {array.dtype}; expected numbers, or named features")
+    if array.dtype == np.float16:
+        return array.astype(np.float32)
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
 
 
@@ -307,7 +351,7 @@ def _column(column: Any) -> Any:
 
 
 _NUMBERS = "biuf"  # kinds of dtypes
-_DTYPES = ("float32", "float64", "int8", "int32", "int64", "uint64")
+_DTYPES = ("float32", "float64", "bool", "int8", "uint8", "int32", "int64", "uint64")
 
 
 def _array(array: NDArray[Any]) -> dict[str, Any]:
@@ -316,9 +360,11 @@ def _array(array: NDArray[Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A NumPy number or string among Python's."""
+    """A NumPy number, string or array among Python's."""
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
     raise ValueError(f"a {type(value).__name__} cannot be sent: {value!r}")
 
 

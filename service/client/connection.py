@@ -15,7 +15,7 @@ from service import __version__
 from service.client.calls import Failure, Request
 from service.client.errors import Refused, Unreachable, error_of
 
-__all__ = ["Connection", "failed", "opening"]
+__all__ = ["Connection", "ended", "failed", "opening"]
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _CONNECT = 5.0  # seconds
@@ -91,6 +91,13 @@ def failed(error: httpx.RequestError) -> Failure:
     return Failure(True, f"the request was not answered ({what})")
 
 
+def ended(error: ConnectionClosed) -> str:
+    """Why a stream is over: what the service said, if it said anything."""
+    if error.rcvd is None:
+        return "the connection broke"
+    return f"the service closed the stream: {error.rcvd.reason or 'without a reason'} ({int(error.rcvd.code)})"
+
+
 @contextmanager
 def opening() -> Iterator[None]:
     """Raise what the opening of a websocket fails with as errors of this package."""
@@ -103,9 +110,8 @@ def opening() -> Iterator[None]:
             raise told from None
         raise Unreachable(told.detail, status=told.status, code=told.code, retry_after=told.retry_after) from None
     except ConnectionClosed as error:
-        code, reason = (error.rcvd.code, error.rcvd.reason) if error.rcvd is not None else (None, str(error))
-        if code == _GONE:
-            raise Refused(reason, status=404, code="unknown-learner") from None
-        raise Unreachable(f"the stream was closed at once ({code}: {reason})") from None
+        if error.rcvd is not None and error.rcvd.code == _GONE:
+            raise Refused(error.rcvd.reason, status=404, code="unknown-learner") from None
+        raise Unreachable(f"the stream was not opened: {ended(error)}") from None
     except (OSError, WebSocketException) as error:  # TimeoutError is an OSError
         raise Unreachable(f"the stream cannot be opened ({type(error).__name__}: {error})") from None

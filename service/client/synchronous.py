@@ -15,7 +15,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from service.client.calls import Call, Calls, Failure, Pause, Request, Response, Retries, Upload, Uploaded
 from service.client.columns import DEFAULT_BOUNDS, Batch, Bounds, Source
-from service.client.connection import Connection, failed, opening
+from service.client.connection import Connection, ended, failed, opening
 from service.client.errors import Unanswered
 from service.client.replies import Document, Predicted, Updated
 from service.client.session import Pending, Session
@@ -109,8 +109,9 @@ class Learner:
     """A learner of the service.
 
     X of n events is one of: an array (n, d), float32 or float64 as it is; a scipy sparse matrix (n, d); named features,
-    as a sequence of n mappings, or as a mapping of names to columns of n values, such as `frame.to_dict("series")`. A
-    large X is cut into several requests.
+    as a sequence of n mappings, as a mapping of names to columns of n values, or as a data frame, whose NaN, None
+    and NA are missing values. A frame of numbers goes to a learner of dense features as `frame.to_numpy()`. What is
+    too large for one request is cut into several.
     """
 
     def __init__(self, client: Client, name: str) -> None:
@@ -293,7 +294,7 @@ class Stream:
         try:
             self._session.receive(self._open().recv(timeout))
         except ConnectionClosed as error:
-            self._session.broken(str(error))
+            self._session.broken(ended(error))
         except Unanswered as error:
             self._session.broken(error.detail)
         self._session.ensure()

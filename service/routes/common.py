@@ -22,7 +22,8 @@ __all__ = ["BODY", "Name", "TheBody", "TheEngine", "TheLearner", "TheName", "kno
 async def known_parameters(connection: HTTPConnection) -> None:
     """Refuse a query with parameters that the route does not have. Raises `Invalid`."""
     if connection.scope["query_string"]:  # as of few requests
-        check_parameters(connection.query_params, list(_parameters(connection.scope["route"].dependant)))
+        names = (name for name, _ in connection.query_params.multi_items())
+        check_parameters(names, list(_parameters(connection.scope["route"].dependant)))
 
 
 def _parameters(dependant: Dependant) -> Iterator[str]:
@@ -84,9 +85,18 @@ _PROBLEM = {"content": {"application/problem+json": {"schema": {"$ref": "#/compo
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {status: {"description": _WORDS[status], **_PROBLEM} for status in statuses}
+    """The OpenAPI entries of problems that a route may answer."""
+    return {
+        status: {"description": _WORDS[status], **_PROBLEM, **(_LATER if status in (429, 503) else {})}
+        for status in statuses
+    }
 
 
+_LATER = {
+    "headers": {
+        "Retry-After": {"description": "seconds after which to try again", "schema": {"type": "integer", "minimum": 1}}
+    }
+}
 _WORDS = {
     400: "The body cannot be read",
     404: "No such learner",

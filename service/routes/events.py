@@ -20,6 +20,7 @@ __all__ = ["router"]
 router = APIRouter()
 
 _ANSWERED = "the edge answers this request before the router is asked"
+_LEARNT = hot_reply(columnar_schemas.ColumnarLearnt, columnar_schemas.Taken, columnar_schemas.LearntLines)
 
 
 @router.post(
@@ -27,9 +28,14 @@ _ANSWERED = "the edge answers this request before the router is asked"
     tags=["events"],
     summary="Learn labelled events",
     response_model=schemas.UpdateReply | schemas.OrdinalUpdateReply,
-    responses=hot_reply(columnar_schemas.ColumnarLearnt, columnar_schemas.Taken)
-    | problems(*BODY, 404, 406, 409, 500, 503),
-    openapi_extra=hot_body(schemas.UpdateBody, examples.UPDATE, columnar_schemas.ColumnarUpdate, schemas.LabelledEvent),
+    responses=_LEARNT | problems(*BODY, 404, 406, 409, 500, 503),
+    openapi_extra=hot_body(
+        schemas.UpdateBody,
+        examples.UPDATE,
+        columnar_schemas.ColumnarUpdate,
+        schemas.LabelledEvent,
+        examples.UPDATE_SHOWN,
+    ),
 )
 async def update(name: Name) -> Response:
     """Score each event, then learn from it, in order. A 200 means that all are in the log: they survive a crash.
@@ -45,8 +51,14 @@ async def update(name: Name) -> Response:
     tags=["events"],
     summary="Label events that were served, by id",
     response_model=schemas.UpdateReply | schemas.OrdinalUpdateReply,
-    responses=hot_reply(columnar_schemas.ColumnarLearnt, columnar_schemas.Taken) | problems(*BODY, 404, 406, 500, 503),
-    openapi_extra=hot_body(schemas.LabelsBody, examples.LABELS, columnar_schemas.ColumnarLabels, schemas.LateLabel),
+    responses=_LEARNT | problems(*BODY, 404, 406, 500, 503),
+    openapi_extra=hot_body(
+        schemas.LabelsBody,
+        examples.LABELS,
+        columnar_schemas.ColumnarLabels,
+        schemas.LateLabel,
+        examples.LABELS_SHOWN,
+    ),
 )
 async def labels(name: Name) -> Response:
     """Learn from what was served, in the order of the labels; the figures count the score that was served."""
@@ -58,8 +70,15 @@ async def labels(name: Name) -> Response:
     tags=["events"],
     summary="Score events",
     response_model=schemas.PredictReply | schemas.OrdinalPredictReply,
-    responses=hot_reply(columnar_schemas.ColumnarScores, schemas.Prediction) | problems(*BODY, 404, 406, 500, 503),
-    openapi_extra=hot_body(schemas.PredictBody, examples.PREDICT, columnar_schemas.ColumnarEvents, schemas.Event),
+    responses=hot_reply(columnar_schemas.ColumnarScores, schemas.Prediction, columnar_schemas.ScoredLines)
+    | problems(*BODY, 404, 406, 500, 503),
+    openapi_extra=hot_body(
+        schemas.PredictBody,
+        examples.PREDICT,
+        columnar_schemas.ColumnarEvents,
+        schemas.Event,
+        examples.PREDICT_SHOWN,
+    ),
 )
 async def predict(
     name: Name,

@@ -162,7 +162,7 @@ EXPECTED = "expected a number, string, boolean, list of tokens or null"
 @pytest.mark.parametrize(
     ("event", "pointer", "detail"),
     [
-        (None, "", "is None; expected an object of names and values"),
+        (None, "", "is null; expected an object of names and values"),
         ([["a", 1]], "", "is [['a', 1]]; expected an object of names and values"),
         ({"a": math.nan}, "/a", "is nan; expected a finite number"),
         ({"a": -math.inf}, "/a", "is -inf; expected a finite number"),
@@ -172,7 +172,7 @@ EXPECTED = "expected a number, string, boolean, list of tokens or null"
         ({"\ud800": {}}, "/\\ud800", f"is {{}}; {EXPECTED}"),
         ({"a": b"x"}, "/a", f"is b'x'; {EXPECTED}"),
         ({"a": 1j}, "/a", f"is 1j; {EXPECTED}"),
-        ({"a": ["x", None]}, "/a/1", "is None; expected a string, number or boolean"),
+        ({"a": ["x", None]}, "/a/1", "is null; expected a string, number or boolean"),
         ({"a": [["x"]]}, "/a/0", "is ['x']; expected a string, number or boolean"),
         ({"a": ["x", math.inf]}, "/a/1", "is inf; expected a string, number or boolean"),
         ({"x": 1, "y": {}, "z": {}}, "/y", f"is {{}}; {EXPECTED}"),

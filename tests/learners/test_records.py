@@ -168,12 +168,12 @@ def test_changed_settings_take_effect_and_what_was_learnt_stays() -> None:
     parts = {
         "threshold": {"objective": "fixed", "value": 0.25},
         "figures": {"beta": 2.0, "k": 7, "max_fpr": 0.2},
-        "late": {"label_ttl": 60.0, "unlabelled": "negative"},
+        "late": {"label_ttl": 60.0, "max_events": 9},
     }
     before = copied(learner)
     assert learner.apply(Changed(parts)) is None
     assert learner.threshold == 0.25
-    assert (learner.config.figures.k, learner.config.late.unlabelled) == (7, "negative")
+    assert (learner.config.figures.k, learner.config.late.max_events) == (7, 9)
     moved = [name for name, array in learner.state().items() if before[name].tobytes() != array.tobytes()]
     assert [name for name in moved if not name.startswith("threshold.")] == []
     assert learner.figures()["window"]["precision_at_k"] is not None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -102,7 +103,8 @@ def test_named_features_by_event_and_by_column_are_the_same(api: Any, name: str)
     plain = [{**one, "amount": float(one["amount"]), "shop": int(one["shop"])} for one in events]
     local = library(NAMED)
     scores = local.learn(plain, Y, ids=IDS)
-    for form, features in (("events", events), ("columns", columns)):
+    frame = pd.DataFrame(columns, index=range(7, N + 7))
+    for form, features in (("events", events), ("columns", columns), ("frame", frame)):
         remote = api.create(f"{name}-{form}", **NAMED)
         np.testing.assert_array_equal(remote.update(features, Y, ids=IDS).scores, scores)
         assert_agree(remote, local)

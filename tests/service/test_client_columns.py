@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
@@ -38,6 +39,8 @@ def values(coded: dict[str, Any]) -> np.ndarray[Any, Any]:
         (np.asfortranarray(X), "float64"),
         (X.astype(int), "float64"),
         (X.tolist(), "float64"),
+        (X.astype(np.float16), "float32"),
+        (X.astype(np.uint8), "float64"),
         (np.repeat(X, 2, axis=1)[:, ::2], "float64"),
     ],
 )
@@ -52,6 +55,10 @@ def test_dense_rows_keep_their_type(given: Any, dtype: str) -> None:
     [
         ([True, False], "int8"),
         (np.array([-1, 1], np.int64), "int8"),
+        (np.array([0, 1], np.uint8), "int8"),
+        (np.array([False, True]), "int8"),
+        (pd.Series([0, 1], index=[7, 8]), "int8"),
+        (pd.Series([False, True]), "int8"),
         ([1, 300], "float64"),
         (np.array([0.0, 1.0], np.float32), "float32"),
         ([0.5, 1], "float64"),
@@ -78,6 +85,8 @@ def test_times_may_be_dates() -> None:
 
 def test_ids_of_every_kind() -> None:
     assert values(decoded(served(X, np.array([1, 2, 2**63], np.uint64), None))["ids"]).tolist() == [1, 2, 2**63]
+    assert values(decoded(served(X, np.array([1, 2, 3], np.int64), None))["ids"]).tolist() == [1, 2, 3]
+    assert values(decoded(served(X, pd.Series([1, 2, 3], index=[9, 8, 7]), None))["ids"]).tolist() == [1, 2, 3]
     assert decoded(served(X, np.array([-1, 2, 3]), None))["ids"] == [-1, 2, 3]
     assert decoded(served(X, np.array(IDS), None))["ids"] == IDS
     assert decoded(served(X, ("a", 2, None), None))["ids"] == ["a", 2, None]
@@ -106,7 +115,50 @@ def test_named_features_by_event_and_by_column() -> None:
     coded = decoded(served(columns, None, None))["features"]
     assert (coded["whole"]["dtype"], values(coded["whole"]).tolist()) == ("int64", [1, 2])
     assert (coded["real"]["dtype"], values(coded["real"]).tolist()) == ("float32", [0.5, 1.5])
-    assert (coded["flag"], coded["text"], coded["mixed"]) == ([True, False], ["x", "y"], ["x", None])
+    assert (coded["flag"]["dtype"], values(coded["flag"]).tolist()) == ("bool", [True, False])
+    assert (coded["text"], coded["mixed"]) == (["x", "y"], ["x", None])
+
+
+def test_a_data_frame_is_named_features_whose_missing_values_are_null() -> None:
+    frame = pd.DataFrame(
+        {
+            "whole": [1, 2, 3],
+            "gaps": [0.5, np.nan, 1.5],
+            "text": ["x", None, np.nan],
+            "flag": [True, False, True],
+            "maybe": pd.array([1, pd.NA, 3], dtype="Int64"),
+            "kind": pd.Categorical(["a", None, "b"]),
+            "items": [["p", "q"], np.array(["r"]), None],
+        },
+        index=[5, 6, 7],
+    )
+    coded = decoded(served(frame, None, None))["features"]
+    assert values(coded["whole"]).tolist() == [1, 2, 3]
+    assert values(coded["flag"]).tolist() == [True, False, True]
+    assert coded["gaps"] == [0.5, None, 1.5]
+    assert coded["text"] == ["x", None, None]
+    assert coded["maybe"] == [1, None, 3]
+    assert coded["kind"] == ["a", None, "b"]
+    assert coded["items"] == [["p", "q"], ["r"], None]
+    parts = list(labelled(Batch(frame, frame["flag"])).parts(Bounds(events=1)))
+    assert [msgspec.msgpack.decode(part.body)["features"]["gaps"] for part in parts][1] == [None]
+    numbers = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]})
+    assert decoded(served(numbers, None, None)).keys() == {"features"}
+    assert decoded(served(numbers.to_numpy(), None, None)).keys() == {"x"}
+
+
+@pytest.mark.parametrize(
+    ("frame", "said"),
+    [
+        (pd.DataFrame([[1.0, 2.0]]), "a column named 0; expected text, or X.to_numpy"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "more than one column named 'a'"),
+        (pd.DataFrame({"when": pd.to_datetime(["2026-01-01"])}), "a column 'when' of datetime64"),
+        (pd.DataFrame({}), "at least one"),
+    ],
+)
+def test_a_data_frame_that_is_no_features(frame: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        served(frame, None, None)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import tracemalloc
@@ -162,13 +163,40 @@ async def test_openapi_describes_every_coding():
     known = document["components"]["schemas"]
     for operation in ("update", "labels", "predict"):
         route = document["paths"][f"/v1/learners/{{name}}/{operation}"]["post"]
-        for content in (route["requestBody"]["content"], route["responses"]["200"]["content"]):
-            assert set(content) == {"application/json", "application/msgpack", "application/x-ndjson"}
-            assert content["application/msgpack"]["schema"]["$ref"].rpartition("/")[2] in known
+        sent, told = route["requestBody"]["content"], route["responses"]["200"]["content"]
+        assert set(sent) == set(told) == {"application/json", "application/msgpack", "application/x-ndjson"}
+        read, written = sent["application/msgpack"]["schema"]["allOf"][0], told["application/msgpack"]["schema"]
+        assert {one["$ref"].rpartition("/")[2] for one in (read, written)} <= known.keys()
         assert "application/problem+json" in route["responses"]["406"]["content"]
+        lines = route["responses"]["200"]["content"]["application/x-ndjson"]["schema"]["anyOf"]
+        assert {one["$ref"].rpartition("/")[2] for one in lines} <= known.keys()
+        assert "Retry-After" in route["responses"]["429"]["headers"]
+        encodings = [one for one in route["parameters"] if one["name"] == "Content-Encoding"]
+        assert [one["schema"]["enum"] for one in encodings] == [["identity", "gzip", "zstd"]]
+    assert known["UpdateBody"]["properties"]["events"]["maxItems"] == 100_000
+    assert "/v1/learners/{name}/ws" in document["info"]["description"]
     assert set(known["ColumnarUpdate"]["properties"]) == {
         "x", "csr", "features", "labels", "weights", "times", "ids", "source"
     }  # fmt: skip
+
+
+async def test_the_examples_of_columns_and_lines_are_taken():
+    def packed(shown: Any) -> Any:
+        return {**shown, "data": base64.b64decode(shown["data"])} if isinstance(shown, dict) else shown
+
+    async with client() as http:
+        await http.put("/v1/learners/a", json=DENSE)
+        document = (await http.get("/openapi.json")).json()
+        for operation in ("update", "predict", "labels"):
+            url = f"/v1/learners/a/{operation}"
+            content = document["paths"][f"/v1/learners/{{name}}/{operation}"]["post"]["requestBody"]["content"]
+            (columns,) = (one["value"] for one in content["application/msgpack"]["examples"].values())
+            members = {name: packed(one) for name, one in columns.items()}
+            reply = await http.post(url, content=body(members), headers=HEADERS)
+            assert reply.status_code == 200, unpacked(reply)
+            (lines,) = (one["value"] for one in content["application/x-ndjson"]["examples"].values())
+            reply = await http.post(url, content=lines, headers={"content-type": "application/x-ndjson"})
+            assert (reply.status_code, json.loads(reply.text.splitlines()[-1])["lines"]) == (200, 2)
 
 
 # Columns
@@ -280,7 +308,11 @@ REFUSED: list[tuple[str, Any, list[str]]] = [
     ("dense", {**GOOD, "x": array([[1, 2, math.nan], [math.inf, 5, 6]], "float32")}, ["/x/0/2", "/x/1/0"]),
     ("dense", {**GOOD, "x": array([[1, 2, 3], [4, -2e30, 6]], "float64")}, ["/x/1/1"]),
     ("dense", {**GOOD, "labels": array([1], "int8")}, ["/labels"]),
-    ("dense", {**GOOD, "labels": array([1, 1], "int64")}, ["/labels/dtype"]),
+    ("dense", {**GOOD, "labels": array([1, 300], "int64")}, ["/labels/1"]),
+    ("dense", {**GOOD, "labels": {**array([1, 1], "int8"), "dtype": "int16"}}, ["/labels/dtype"]),
+    ("dense", {**GOOD, "x": {"shape": [2, 3], "data": b""}}, ["/x/dtype"]),
+    ("dense", x(order="C"), ["/x/order"]),
+    ("dense", {**GOOD, "x": {"dtype": "float32", "size": 6}}, ["/x/size", "/x/shape", "/x/data"]),
     ("dense", {**GOOD, "labels": array([2, 1], "int8")}, ["/labels/0"]),
     ("dense", {**GOOD, "labels": array([1, math.nan], "float32")}, ["/labels/1"]),
     ("dense", {**GOOD, "labels": [None, "1"]}, ["/labels/0", "/labels/1"]),
@@ -296,11 +328,15 @@ REFUSED: list[tuple[str, Any, list[str]]] = [
     ("dense", {**GOOD, "ids": ["x" * 257, "\n"]}, ["/ids/0", "/ids/1"]),
     ("dense", {**GOOD, "ids": [True, 1.5]}, ["/ids/0", "/ids/1"]),
     ("dense", {**GOOD, "ids": ["a"]}, ["/ids"]),
-    ("dense", {**GOOD, "ids": array([1, 2], "int64")}, ["/ids/dtype"]),
+    ("dense", {**GOOD, "ids": array([1, 2], "float64")}, ["/ids/dtype"]),
+    ("dense", {**GOOD, "weights": array([1, -1], "int32")}, ["/weights/1"]),
+    ("dense", {**GOOD, "weights": array([True, True], "bool")}, ["/weights/dtype"]),
     ("dense", {**GOOD, "source": {"name": "", "offset": 0}}, ["/source/name"]),
     ("dense", {**GOOD, "source": 3}, ["/source"]),
+    ("dense", {**GOOD, "source": {}}, ["/source/name", "/source/offset"]),
     ("ordinal", {**GOOD, "labels": [True, 1]}, ["/labels/0"]),
     ("ordinal", {**GOOD, "labels": array([4, 1], "int8")}, ["/labels/0"]),
+    ("ordinal", {**GOOD, "labels": array([True, True], "bool")}, ["/labels/0", "/labels/1"]),
     ("costs", {**GOOD, "x": array([[1, 2, 3], [4, -5, 6]], "float32")}, ["/x/1/1"]),
     ("sparse", {**SPARSE, "csr": 1}, ["/csr"]),
     ("sparse", csr(odd=1), ["/csr/odd"]),
@@ -343,6 +379,59 @@ def test_refused_with_a_pointer_to_each_fault(kind, members, pointers):
         columnar.decode_update(body(members), Config.of(LEARNERS[kind]))
     assert [one.pointer for one in refused.value.problems] == pointers
     assert all(one.detail for one in refused.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("kind", "members", "said"),
+    [
+        ("dense", x(dtype="float16"), "is 'float16'; expected one of float32, float64"),
+        ("dense", x(shape=[-1, 3]), "is [-1, 3]; expected 2 sizes, whole numbers of at least 0"),
+        ("dense", {**GOOD, "x": {"shape": [2, 3], "data": b""}}, "is missing; an array is a map of dtype, shape, data"),
+        ("dense", {**GOOD, "source": {"name": "a"}}, "is missing; expected a whole number from 0 to 2^53"),
+        ("dense", {**GOOD, "ids": {}}, "is {}; expected a list or an array of uint64, int64, int32: a map of dtype,"),
+        (
+            "sparse",
+            csr(indptr=[0, 2, 3]),
+            "is [0, 2, 3]; expected an array of int32, int64: a map of dtype, shape, data",
+        ),
+    ],
+)
+def test_what_was_expected_is_told(kind, members, said):
+    with pytest.raises(Invalid) as refused:
+        columnar.decode_update(body(members), Config.of(LEARNERS[kind]))
+    assert refused.value.problems[0].detail.startswith(said)
+
+
+@pytest.mark.parametrize("data", [b'{"events": []}', b' [{"x": [1, 2, 3]}]', b"{", b"[\n"])
+def test_json_that_is_sent_as_messagepack_is_told(data):
+    with pytest.raises((BadBody, Invalid)) as refused:
+        columnar.decode_update(data, Config.of(DENSE))
+    problems = getattr(refused.value, "problems", [])
+    assert "it looks like JSON" in "".join([refused.value.detail, *(one.detail for one in problems)])
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "int64", "uint64", "float32", "float64"])
+def test_labels_of_any_dtype_and_ids_of_whole_numbers(dtype):
+    config = Config.of(DENSE)
+    read = columnar.decode_update(body({**GOOD, "labels": array([1, 0], dtype)}), config)
+    assert read.labels.tolist() == [1.0, -1.0]
+    if dtype in ("int32", "int64", "uint64"):
+        ids = array([5, 2**31 - 1], dtype)
+        assert columnar.decode_update(body({**GOOD, "ids": ids}), config).ids == ("5", "2147483647")
+        assert columnar.decode_labels(body({"ids": ids, "labels": [1, 0]}), config).ids == ("5", "2147483647")
+    if dtype != "bool":
+        weighted = columnar.decode_update(body({**GOOD, "weights": array([2, 0], dtype)}), config)
+        assert weighted.weights.tolist() == [2.0, 0.0]
+
+
+def test_a_column_of_booleans_is_that_of_a_list():
+    config = Config.of(LEARNERS["named"])
+    flags = {"dtype": "bool", "shape": [3], "data": b"\1\0\2"}  # whatever is not 0 is true
+    read = [
+        columnar.decode_update(body({"features": {"c": one, "v": [1, 2, 3]}, "labels": [1, 0, 1]}), config)
+        for one in (flags, [True, False, True])
+    ]
+    assert plain(read[0]) == plain(read[1])
 
 
 @pytest.mark.parametrize(
@@ -390,7 +479,7 @@ PLAIN = b"\x82\xa5dtype\xa7float32\xa5shape" + BOMB
         ("dense", BOMB, [""]),
         ("dense", b"\x81\xa3odd" + BOMB, ["/odd", "/x"]),
         ("dense", b"\x81\xa1x" + BOMB, ["/x"]),
-        ("dense", b"\x81\xa1x" + PLAIN, ["/x"]),
+        ("dense", b"\x81\xa1x" + PLAIN, ["/x/data"]),
         ("dense", b"\x81\xa1x\x83\xa4data\xc0" + PLAIN[1:], ["/x/shape"]),
         ("dense", body({**without("labels"), "labels": None})[:-1] + BOMB, ["/labels"]),
         ("dense", body({**GOOD, "source": None})[:-1] + BOMB, ["/source"]),

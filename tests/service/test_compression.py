@@ -126,8 +126,16 @@ def test_members_of_nothing_in_a_row_are_bounded(encoding, member):
 
 def test_a_frame_that_looks_back_further_than_is_allowed_is_refused():
     frame = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: 27})
-    with pytest.raises(BadBody, match="memory"):
+    with pytest.raises(BadBody, match="the zstd window is over 8 MiB"):
         run(read(frame.compress(b"abc" * 100) + frame.flush(), "zstd"))
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+def test_what_stands_behind_the_end_is_told_from_what_is_no_stream(encoding):
+    with pytest.raises(BadBody, match=f"what follows the end of the {encoding} stream is not {encoding}"):
+        run(read(COMPRESS[encoding](b"text") + b"something else", encoding))
+    with pytest.raises(BadBody, match=f"the body is not {encoding}"):
+        run(read(b"something else", encoding))
 
 
 @pytest.mark.parametrize("encoding", ["br", "gzip, gzip", "deflate", "gzip;q=1"])

@@ -221,13 +221,18 @@ async def test_names_and_learners_that_are_not_there():
             assert slash.status_code == 404
 
 
+CONTRIBUTIONS = "expected a whole number from 1 to 1000"
+
+
 @pytest.mark.parametrize(
     ("query", "detail"),
     [
-        ("explain=0", "Input should be greater than or equal to 1"),
-        ("explain=1001", "Input should be less than or equal to 1000"),
-        ("explain=many", "Input should be a valid integer, unable to parse string as an integer"),
-        ("explain=", "Input should be a valid integer, unable to parse string as an integer"),
+        ("explain=0", f"is '0'; {CONTRIBUTIONS}"),
+        ("explain=1001", f"is '1001'; {CONTRIBUTIONS}"),
+        ("explain=many", f"is 'many'; {CONTRIBUTIONS}"),
+        ("explain=", f"is ''; {CONTRIBUTIONS}"),
+        ("explain=2.0", f"is '2.0'; {CONTRIBUTIONS}"),
+        ("explain=2&explain=3", "comes 2 times; expected once"),
     ],
 )
 async def test_a_bad_number_of_contributions(query, detail):
@@ -247,5 +252,6 @@ async def test_the_hot_routes_are_documented():
         for operation in ("predict", "update", "labels"):
             said = paths[f"/v1/learners/{{name}}/{operation}"]["post"]
             names = [parameter["name"] for parameter in said["parameters"]]
-            assert names == (["name", "explain"] if operation == "predict" else ["name"])
+            asked = ["name", "explain"] if operation == "predict" else ["name"]
+            assert names == [*asked, "Content-Encoding"]
             assert said["requestBody"]["content"]["application/json"]["examples"]

@@ -459,6 +459,12 @@ async def test_unknown_query_parameters_are_refused(http, method, path, known):
     assert await state_of(http) == before
 
 
+async def test_a_query_parameter_that_is_repeated_is_refused(http):
+    reply = await http.get(f"{URL}/metrics/history?step=1&step=2&by=events")
+    assert reply.status_code == 422
+    assert reply.json()["errors"] == [{"pointer": "/step", "detail": "comes 2 times; expected once"}]
+
+
 async def test_all_known_query_parameters_are_listed_and_taken(http):
     reply = await http.get(f"{URL}/metrics/history?form=1")
     (problem,) = reply.json()["errors"]

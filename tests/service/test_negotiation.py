@@ -46,6 +46,11 @@ def test_other_types_are_refused(given):
         negotiated(given.encode(), b"*/*")
 
 
+def test_what_curl_says_by_itself_is_told_from_what_is_meant():
+    with pytest.raises(WrongType, match="curl -d says so unless it is given -H 'content-type: application/json'"):
+        negotiated(b"application/x-www-form-urlencoded", b"")
+
+
 @pytest.mark.parametrize(
     ("given", "accept"),
     [

@@ -26,6 +26,7 @@ from tests.service.test_late_labels import SETUPS, event, label_of
 from tests.service.websocket import Gated, websocket
 
 ONE = "/v1/learners/a/ws"
+PLACES = "they are at /v1/learners/NAME/ws and /v1/ws"
 
 
 @asynccontextmanager
@@ -398,6 +399,13 @@ async def test_a_malformed_message_is_refused_and_the_next_one_is_not(
         assert engine.get("a").position == 2
 
 
+async def test_a_message_that_is_not_explained_says_so() -> None:
+    async with serving() as (app, _, _), websocket(app, ONE) as client:
+        client.send({"seq": 5, "op": "labels", "events": [{"id": "a", "label": 1}], "explain": 2})
+        (problem,) = (await client.reply())["errors"]
+        assert problem["detail"] == "is 2; expected none: labels is not explained, only predict is"
+
+
 async def test_a_connection_to_all_learners_needs_a_name_in_each_message() -> None:
     async with serving(learners="ab") as (app, _, _), websocket(app) as client:
         client.send(*updates(1), *updates(1, 1, learner="nobody"), *updates(1, 2, learner="b"))
@@ -675,5 +683,40 @@ async def test_a_query_parameter_is_refused_and_named(path: str, query: bytes, s
 
 
 async def test_other_paths_are_no_websockets() -> None:
-    async with serving() as (app, _, _), websocket(app, "/v1/learners/a/other", greeted=False) as client:
-        assert (await client.event())["type"] == "websocket.close"
+    path = "/v1/learners/a/other"
+    async with serving() as (app, _, _), websocket(app, path, greeted=False) as client:
+        assert await client.closed() == (1008, f"there is no websocket at {path}; {PLACES}")
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status", "code", "detail"),
+    [
+        ("/v1/learners/a/other", [], 404, "not-found", f"there is no websocket at /v1/learners/a/other; {PLACES}"),
+        (ONE, [(b"origin", b"http://elsewhere")], 403, "foreign-origin", "a page may open websockets only of the site"),
+    ],
+)
+async def test_a_server_that_can_refuses_a_websocket_with_a_reason(
+    path: str, headers: list[tuple[bytes, bytes]], status: int, code: str, detail: str
+) -> None:
+    asked = [*headers, (b"x-request-id", b"mine")]
+    async with (
+        serving() as (app, _, _),
+        websocket(app, path, asked, extensions=["websocket.http.response"], greeted=False) as client,
+    ):
+        start, body = await client.event(), await client.event()
+        assert (start["type"], start["status"]) == ("websocket.http.response.start", status)
+        assert dict(start["headers"])[b"content-type"] == b"application/problem+json"
+        document = msgspec.json.decode(body["body"])
+        assert (document["code"], document["status"], document["request_id"]) == (code, status, "mine")
+        assert document["detail"].startswith(detail)
+
+
+@pytest.mark.parametrize("path", ["/v1/ws", ONE])
+async def test_a_request_without_an_upgrade_is_told_what_is_there(path: str) -> None:
+    async with serving() as (_, http, _):
+        reply = await http.get(path.removeprefix("/v1"))
+        assert (reply.status_code, reply.headers["content-type"]) == (426, "application/problem+json")
+        assert reply.headers["upgrade"] == "websocket"
+        assert reply.json()["code"] == "upgrade-required"
+        assert reply.json()["request_id"] == reply.headers["x-request-id"]
+        assert (await http.post(path.removeprefix("/v1"))).status_code == 404

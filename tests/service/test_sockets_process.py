@@ -118,6 +118,21 @@ async def test_a_page_of_another_origin_is_refused(url: str) -> None:
         async with connect(url, proxy=None, origin="http://elsewhere.example"):  # type: ignore[arg-type]
             pass
     assert refused.value.response.status_code == 403
+    assert json.loads(refused.value.response.body)["code"] == "foreign-origin"
+
+
+async def test_a_path_without_a_websocket_is_refused(url: str, log: Path) -> None:
+    with pytest.raises(InvalidStatus) as refused:
+        async with connect(f"{url}s", proxy=None):
+            pass
+    assert refused.value.response.status_code == 404
+    assert json.loads(refused.value.response.body)["detail"].startswith("there is no websocket at ")
+    assert "handshake" not in await asyncio.to_thread(log.read_text)
+
+
+def test_a_request_without_an_upgrade_is_asked_for_one(url: str) -> None:
+    reply = httpx.get(url.replace("ws://", "http://"), trust_env=False)
+    assert (reply.status_code, reply.headers["upgrade"]) == (426, "websocket")
 
 
 def test_a_client_that_reads_nothing_is_dropped_and_others_are_served(url: str, service: Process, log: Path) -> None:

@@ -73,6 +73,7 @@ async def websocket(
     *,
     query: bytes = b"",
     root: str = "",
+    extensions: Sequence[str] = (),
     greeted: bool = True,
 ) -> AsyncIterator[Websocket]:
     """A connection; what it is greeted with has been read, unless that is left to the test."""
@@ -80,11 +81,12 @@ async def websocket(
 
     async def send(message: dict[str, Any]) -> None:
         end.to_client.put_nowait(message)
-        if message["type"] == "websocket.close":
+        if message["type"] in ("websocket.close", "websocket.http.response.body"):
             end.leave()
 
     scope = {"type": "websocket", "path": path, "raw_path": path.encode(), "query_string": query, "headers": headers}
     scope |= {"asgi": {"version": "3.0", "spec_version": "2.4"}, "subprotocols": [], "root_path": root}
+    scope |= {"extensions": {name: {} for name in extensions}}
     serving = asyncio.create_task(app(scope, end.to_server.get, send))
     if greeted:
         assert (await end.event())["type"] == "websocket.accept"

@@ -15,16 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners.config import Config
-from service import ndjson
+from service import lines, ndjson
 from service.bodies import Bodies
+from service.columnar_schemas import LearntLines, RefusedLines, ScoredLines, Taken
 from service.engine import Engine
 from service.errors import Invalid, QueueFull, TooLarge, TooSlow
 from service.hosted import Hosted
+from service.schemas import Prediction
 from service.settings import Settings
 from service.store.memory import MemoryStore
 from tests.service.apps import DENSE, client, events
 from tests.service.test_columnar import LEARNERS, bare, made
-from tests.service.test_compression import run
 
 HEADERS = {"content-type": "application/x-ndjson"}
 EVENTS = 50_000
@@ -54,8 +55,25 @@ async def pieces(data: bytes, size: int = 10_000) -> AsyncIterator[bytes]:
         yield data[start : start + size]
 
 
-def share() -> Any:
-    return ndjson._Share(Bodies(Settings()), 2**30)
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow this machine is, a chunk is cut where it is full."""
+    monkeypatch.setattr(lines, "_LIVE", 3600.0)
+
+
+async def gathered(body: AsyncIterator[bytes], longest: int, **sizes: int) -> list[lines.Chunk]:
+    """All chunks of a body."""
+    share = lines.Share(Bodies(Settings()), 2**30)
+    found = lines.Lines(body, share, longest, 60.0, asyncio.Event(), **sizes)
+    try:
+        return [one async for one in _each(found)]
+    finally:
+        await found.close()
+
+
+async def _each(found: lines.Lines) -> AsyncIterator[lines.Chunk]:
+    while (chunk := await found.next()) is not None:
+        yield chunk
 
 
 @pytest.mark.parametrize("kind", LEARNERS)
@@ -67,14 +85,18 @@ async def test_lines_give_the_state_that_json_gives(kind):
         for name in ("a", "b"):
             await http.put(f"/v1/learners/{name}", json=LEARNERS[kind])
         await http.post("/v1/learners/a/update", json={"events": sent})
-        taken = read(await http.post("/v1/learners/b/update", content=lines_of(sent), headers=HEADERS))
+        *taken, last = read(await http.post("/v1/learners/b/update", content=lines_of(sent), headers=HEADERS))
         assert [one["lines"] for one in taken] == [1000, 2000, 2300]
         assert [one["applied"] for one in taken] == [1000, 1000, 300]
         assert taken[-1]["bytes"] == len(lines_of(sent))
-        said = (await http.post("/v1/learners/a/predict", json={"events": served})).json()["results"]
-        assert read(await http.post("/v1/learners/b/predict", content=lines_of(served), headers=HEADERS)) == said
+        assert last == taken[-1] | {"done": True, "applied": 2300}
+        said = (await http.post("/v1/learners/a/predict", json={"events": served})).json()
+        *scored, end = read(await http.post("/v1/learners/b/predict", content=lines_of(served), headers=HEADERS))
+        assert scored == said.pop("results")
+        said["position"] = end["position"]  # lines make records of their own
+        assert end == {"done": True, "lines": 3, "bytes": len(lines_of(served)), **said}
         await http.post("/v1/learners/a/labels", json={"events": labels})
-        (late,) = read(await http.post("/v1/learners/b/labels", content=lines_of(labels), headers=HEADERS))
+        late, _ = read(await http.post("/v1/learners/b/labels", content=lines_of(labels), headers=HEADERS))
         assert (late["lines"], late["applied"], late["unknown"]) == (3, 2, 1)
         digests = [(await http.get(f"/v1/learners/{name}/digest")).json() for name in ("a", "b")]
         assert digests[0]["digest"] == digests[1]["digest"]
@@ -86,24 +108,24 @@ async def test_blank_lines_a_missing_last_end_and_compression_are_fine():
     async with client() as http:
         await http.put("/v1/learners/a", json=DENSE)
         headers = {**HEADERS, "content-encoding": "gzip"}
-        (taken,) = read(await http.post("/v1/learners/a/update", content=gzip.compress(body), headers=headers))
+        taken, _ = read(await http.post("/v1/learners/a/update", content=gzip.compress(body), headers=headers))
         assert (taken["lines"], taken["bytes"], taken["applied"]) == (7, len(body), 3)
-        said = read(
+        *said, _ = read(
             await http.post("/v1/learners/a/predict?explain=1", content=lines_of(bare(events(2))), headers=HEADERS)
         )
         assert [len(one["explanation"]["features"]) for one in said] == [1, 1]
 
 
 @given(
-    lines=st.lists(
+    texts=st.lists(
         st.one_of(st.just(b""), st.binary(max_size=30).map(lambda one: one.replace(b"\n", b"-"))), max_size=30
     ),
     cuts=st.lists(st.integers(0, 500), max_size=8),
     ended=st.booleans(),
 )
 @settings(max_examples=200, deadline=None, derandomize=True)
-def test_chunks_are_whole_lines_wherever_the_body_is_cut(lines, cuts, ended):
-    data = b"\n".join(lines) + (b"\n" if ended else b"")
+def test_chunks_are_whole_lines_wherever_the_body_is_cut(texts, cuts, ended):
+    data = b"\n".join(texts) + (b"\n" if ended else b"")
 
     async def chunks() -> list[Any]:
         async def cut() -> AsyncIterator[bytes]:
@@ -111,9 +133,9 @@ def test_chunks_are_whole_lines_wherever_the_body_is_cut(lines, cuts, ended):
             for start, stop in zip([0, *ends], ends, strict=False):
                 yield data[start:stop]
 
-        return [one async for one in ndjson._chunks(cut(), 30, share(), lines=4, size=50)]
+        return await gathered(cut(), 30, lines=4, size=50)
 
-    found = run(chunks())
+    found = asyncio.run(chunks())
     assert b"".join(one.body for one in found) == data
     assert [one.lines for one in found] == [len(one.body.splitlines()) or 1 for one in map(_plain, found)]
     assert all(one.body.endswith(b"\n") for one in found[:-1])
@@ -129,7 +151,7 @@ def _plain(chunk: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("operation", "lines", "status", "pointers"),
+    ("operation", "body", "status", "pointers"),
     [
         ("update", b"", 422, ["/lines"]),
         ("update", b"\n \n", 422, ["/lines"]),
@@ -155,24 +177,32 @@ def _plain(chunk: Any) -> Any:
         ("predict", b'{"x":[1,2,3],"label":1}\n', 422, ["/lines/1/label"]),
     ],
 )
-async def test_a_first_chunk_that_is_refused_refuses_the_request(operation, lines, status, pointers):
+async def test_a_first_chunk_that_is_refused_refuses_the_request(operation, body, status, pointers):
     async with client() as http:
         await http.put("/v1/learners/a", json=DENSE)
         before = (await http.get("/v1/learners/a/digest")).json()
-        reply = await http.post(f"/v1/learners/a/{operation}", content=lines, headers=HEADERS)
+        reply = await http.post(f"/v1/learners/a/{operation}", content=body, headers=HEADERS)
         assert (reply.status_code, reply.headers["content-type"]) == (status, "application/problem+json")
         assert [one["pointer"] for one in reply.json()["errors"]] == pointers
         assert (await http.get("/v1/learners/a/digest")).json() == before
+
+
+async def test_what_is_no_json_is_told_by_its_column():
+    async with client() as http:
+        await http.put("/v1/learners/a", json=DENSE)
+        text = lines_of(events(2)) + b'{"x": nothing}\n'
+        (problem,) = (await http.post("/v1/learners/a/update", content=text, headers=HEADERS)).json()["errors"]
+        assert problem == {"pointer": "/lines/3", "detail": "is not JSON: Expecting value at column 7"}
 
 
 async def test_a_refusal_of_no_line_points_where_it_does_for_json():
     async with client() as http:
         await http.put("/v1/learners/a", json=LEARNERS["ordinal"])
         sent = bare(made("ordinal", 3))
-        lines = await http.post("/v1/learners/a/predict?explain=1", content=lines_of(sent), headers=HEADERS)
+        refusal = await http.post("/v1/learners/a/predict?explain=1", content=lines_of(sent), headers=HEADERS)
         document = await http.post("/v1/learners/a/predict?explain=1", json={"events": sent})
-        assert lines.status_code == document.status_code == 422
-        assert lines.json()["errors"] == document.json()["errors"] != []
+        assert refusal.status_code == document.status_code == 422
+        assert refusal.json()["errors"] == document.json()["errors"] != []
 
 
 @pytest.mark.parametrize(
@@ -193,6 +223,9 @@ async def test_a_later_chunk_that_is_refused_is_the_last_line_and_what_stood_bef
         *taken, last = read(reply)
         assert [one["lines"] for one in taken] == [1000, 2000]
         assert (last["code"], last["lines"], last["bytes"]) == (code, 2000, len(lines_of(good[:2000])))
+        assert last["done"] is False
+        assert last["detail"].endswith("; nothing of this chunk was learnt; lines 1 to 2000 were")
+        assert "nothing was changed" not in last["detail"]
         assert [one["pointer"] for one in last["errors"]] == pointers
         assert last["request_id"] == reply.headers["x-request-id"]
         await http.post("/v1/learners/b/update", content=lines_of(good[:2000]), headers=HEADERS)
@@ -200,17 +233,91 @@ async def test_a_later_chunk_that_is_refused_is_the_last_line_and_what_stood_bef
         assert digests[0] == digests[1]
 
 
-async def test_a_body_that_stops_coming_is_given_up():
+async def test_a_body_that_stops_coming_is_given_up(monkeypatch):
+    monkeypatch.setattr(lines, "_LIVE", 0.01)
+
     async def stalling() -> AsyncIterator[bytes]:
         yield lines_of(events(1001, ids=False))
         await asyncio.Event().wait()
 
     async with hosted(body_seconds=0.05) as learner:
-        said = [json.loads(line) async for line in ndjson.replies(learner, "update", stalling(), Bodies(Settings()))]
-        assert [one["lines"] for one in said] == [1000, 1000]
+        said = [json.loads(line) async for line in lines.replies(learner, "update", stalling(), Bodies(Settings()))]
+        assert [one["lines"] for one in said] == [1000, 1001, 1001]
+        assert said[2]["code"] == "too-slow"
+        assert said[2]["detail"] == "line 1002 did not come within 0.05 s; lines 1 to 1001 were learnt"
+        with pytest.raises(TooSlow, match="line 1 did not come"):
+            await anext(lines.replies(learner, "update", _never(), Bodies(Settings())))
+
+
+async def test_a_line_that_has_begun_has_to_end_in_time(monkeypatch):
+    monkeypatch.setattr(lines, "_LIVE", 0.01)
+
+    async def trickling() -> AsyncIterator[bytes]:
+        yield lines_of(events(1)) + b" "
+        while True:
+            await asyncio.sleep(0.005)
+            yield b" "
+
+    async with hosted(body_seconds=0.1) as learner:
+        said = [json.loads(line) async for line in lines.replies(learner, "update", trickling(), Bodies(Settings()))]
+        assert [one["lines"] for one in said] == [1, 1]
         assert said[1]["code"] == "too-slow"
-        with pytest.raises(TooSlow, match="what follows line 0"):
-            await anext(ndjson.replies(learner, "update", _never(), Bodies(Settings())))
+        assert said[1]["detail"] == "line 2 was not complete within 0.1 s; lines 1 to 1 were learnt"
+
+
+async def test_lines_that_drip_are_answered_while_they_come(monkeypatch):
+    monkeypatch.setattr(lines, "_LIVE", 0.01)
+    coming: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def drips() -> AsyncIterator[bytes]:
+        while piece := await coming.get():
+            yield piece
+
+    sent = events(20)
+    each = lines_of(sent).splitlines(keepends=True)
+    async with hosted() as learner, hosted() as other:
+        held = Bodies(Settings())
+        reply = lines.replies(learner, "update", drips(), held)
+        for i, line in enumerate(each):
+            following = each[i + 1][:5] if i + 1 < len(each) else b""
+            coming.put_nowait((line if i == 0 else line[5:]) + following)
+            taken = json.loads(await anext(reply))
+            assert (taken["lines"], taken["applied"]) == (i + 1, 1)
+            assert held.bytes == len(following)  # the beginning of the next line
+        coming.put_nowait(b"")
+        last = json.loads(await anext(reply))
+        assert (last["done"], last["lines"], last["applied"], last["bytes"]) == (True, 20, 20, len(lines_of(sent)))
+        assert await anext(reply, None) is None
+        assert held.bytes == 0
+        await _all(lines.replies(other, "update", pieces(lines_of(sent)), held))
+        digests = [await one.digest() for one in (learner, other)]
+        assert digests[0][1] == digests[1][1]  # after as many records as there were chunks
+
+
+@pytest.mark.parametrize("waits", ["for a line", "for room"])
+async def test_a_stop_of_the_node_ends_a_body(waits):
+    closing = asyncio.Event()
+
+    async def stalling() -> AsyncIterator[bytes]:
+        yield lines_of(events(1001))
+        await asyncio.Event().wait()
+
+    async with hosted(queue_bytes=2**16) as learner:
+        held = Bodies(Settings())
+        reply = lines.replies(learner, "update", stalling(), held, closing=closing)
+        assert json.loads(await anext(reply))["lines"] == 1000
+        if waits == "for room":
+            learner.queued_bytes += 2**16
+        last = asyncio.ensure_future(anext(reply))
+        await asyncio.sleep(0)
+        closing.set()
+        told = json.loads(await last)
+        assert (told["status"], told["code"], told["done"], told["lines"]) == (503, "stopping", False, 1000)
+        assert told["retry_after"] == 1
+        assert told["detail"] == "this node stops; what follows was not taken; lines 1 to 1000 were learnt"
+        assert held.bytes == 0
+        assert await anext(reply, None) is None
+        learner.queued_bytes = 0
 
 
 async def _never() -> AsyncIterator[bytes]:
@@ -233,11 +340,12 @@ async def test_a_long_body_is_read_no_faster_than_it_is_learnt():
 
     async with hosted() as learner:
         taken: list[dict[str, Any]] = []
-        async for line in ndjson.replies(learner, "update", counted(), held):
+        async for line in lines.replies(learner, "update", counted(), held):
             taken.append(json.loads(line))
             most = max(most, sent - taken[-1]["bytes"])
             assert held.bytes == sent - taken[-1]["bytes"]  # of what is answered nothing is kept
         assert held.bytes == 0
+        assert taken.pop()["done"]
         assert [one["lines"] for one in taken] == list(range(1000, EVENTS + 1, 1000))
         assert sum(one["applied"] for one in taken) == learner.view.figures.counts.sum() == EVENTS
         assert most <= 2**16  # read ahead of what is answered: a piece
@@ -258,31 +366,34 @@ async def test_a_body_that_breaks_off_leaves_what_was_answered():
         taken: list[dict[str, Any]] = []
         held = Bodies(Settings())
         with pytest.raises(HungUp):
-            await _into(taken, ndjson.replies(learner, "update", breaking(), held))
+            await _into(taken, lines.replies(learner, "update", breaking(), held))
         assert [one["lines"] for one in taken] == [1000, 2000, 3000]
         assert held.bytes == 0
-        async for _ in ndjson.replies(other, "update", pieces(lines_of(sent[:3000])), Bodies(Settings())):
+        async for _ in lines.replies(other, "update", pieces(lines_of(sent[:3000])), Bodies(Settings())):
             pass
         assert await learner.digest() == await other.digest()
         # sent once more, what was learnt is known by its ids
-        said = await _all(ndjson.replies(learner, "update", pieces(lines_of(sent)), held))
+        said = await _all(lines.replies(learner, "update", pieces(lines_of(sent)), held))
         assert [one["duplicate"] for one in said] == [1000, 1000, 1000, 0, 0]
 
 
-async def _into(taken: list[dict[str, Any]], lines: AsyncIterator[bytes]) -> None:
-    async for line in lines:
+async def _into(taken: list[dict[str, Any]], reply: AsyncIterator[bytes]) -> None:
+    async for line in reply:
         taken.append(json.loads(line))
 
 
-async def _all(lines: AsyncIterator[bytes]) -> list[dict[str, Any]]:
-    return [json.loads(line) async for line in lines]
+async def _all(reply: AsyncIterator[bytes]) -> list[dict[str, Any]]:
+    """The lines of a reply but the last, which says that it is whole."""
+    *said, last = [json.loads(line) async for text in reply for line in text.splitlines()]
+    assert last["done"]
+    return said
 
 
 async def test_reading_waits_while_the_queue_is_full():
     async with hosted(queue_bytes=2**12, body_seconds=60) as learner:
         learner.queued_bytes += 2**12
         reply = asyncio.ensure_future(
-            _all(ndjson.replies(learner, "update", pieces(lines_of(events(5))), Bodies(Settings())))
+            _all(lines.replies(learner, "update", pieces(lines_of(events(5))), Bodies(Settings())))
         )
         await asyncio.wait([reply], timeout=0.05)
         assert not reply.done()
@@ -297,10 +408,9 @@ async def test_there_is_an_end_to_waiting_for_room(full):
         held.bytes = 2**12 if full == "node" else 0
         learner.queued_bytes += 2**12 if full == "queue" else 0
         with pytest.raises(QueueFull):
-            await _all(ndjson.replies(learner, "update", pieces(lines_of(events(5))), held))
+            await _all(lines.replies(learner, "update", pieces(lines_of(events(5))), held))
         if full == "queue":  # scoring does not stand in the queue
-            (said,) = [one async for one in ndjson.replies(learner, "predict", pieces(lines_of(bare(events(5)))), held)]
-            assert said.count(b"\n") == 5
+            assert len(await _all(lines.replies(learner, "predict", pieces(lines_of(bare(events(5)))), held))) == 5
         learner.queued_bytes = 0
 
 
@@ -314,11 +424,11 @@ async def test_lines_that_are_gathered_count_as_held_and_wait_for_room():
         yield b"\n"
 
     async with hosted(max_buffered_bytes=2**12, body_seconds=60) as learner:
-        first = asyncio.ensure_future(_all(ndjson.replies(learner, "update", slowly(), held)))
+        first = asyncio.ensure_future(_all(lines.replies(learner, "update", slowly(), held)))
         await begun.wait()
         text = lines_of(events(20))
         assert 3000 + len(text) > 2**12 > held.bytes == 3000
-        second = asyncio.ensure_future(_all(ndjson.replies(learner, "update", pieces(text), held)))
+        second = asyncio.ensure_future(_all(lines.replies(learner, "update", pieces(text), held)))
         await asyncio.wait([second], timeout=0.05)
         assert not second.done()
         assert held.bytes == 3000
@@ -333,7 +443,7 @@ async def test_lines_that_nobody_waits_for_any_more_are_not_held():
     held = Bodies(Settings())
     text = lines_of(events(1500, ids=False))
     async with hosted() as learner:
-        reply = ndjson.replies(learner, "update", pieces(text, len(text)), held)
+        reply = lines.replies(learner, "update", pieces(text, len(text)), held)
         taken = json.loads(await anext(reply))
         assert held.bytes == len(text) - taken["bytes"] > 0
         await reply.aclose()
@@ -343,7 +453,7 @@ async def test_lines_that_nobody_waits_for_any_more_are_not_held():
 async def test_an_error_in_the_last_line_says_when_to_try_again():
     held = Bodies(Settings())
     async with hosted(queue_bytes=2**16, body_seconds=0.05) as learner:
-        reply = ndjson.replies(learner, "update", pieces(lines_of(events(1500, ids=False))), held)
+        reply = lines.replies(learner, "update", pieces(lines_of(events(1500, ids=False))), held)
         assert json.loads(await anext(reply))["lines"] == 1000
         learner.queued_bytes += 2**16
         last = json.loads(await anext(reply))
@@ -371,12 +481,12 @@ def test_a_line_is_no_longer_than_a_body_may_be():
             for one in data:
                 yield one
 
-        return [one async for one in ndjson._chunks(each(), 10, share())]
+        return await gathered(each(), 10)
 
-    assert run(chunks([b"123456789\n", b"12345", b"67890"]))[0].lines == 2
+    assert asyncio.run(chunks([b"123456789\n", b"12345", b"67890"]))[0].lines == 2
     for data in ([b"1\n2\n12345", b"678901"], [b"1\n2\n12345678901\n"]):
         with pytest.raises(TooLarge, match="line 3"):
-            run(chunks(data))
+            asyncio.run(chunks(data))
 
 
 def test_the_coding_alone_reads_a_body_of_lines():
@@ -385,3 +495,21 @@ def test_the_coding_alone_reads_a_body_of_lines():
     assert ndjson.NDJSON.decode_update(body, config).ids == ("e0", "e1", "e2")
     with pytest.raises(Invalid):
         ndjson.NDJSON.decode_update(b"\n", config)
+
+
+async def test_lines_of_a_reply_are_as_they_are_documented():
+    good = events(1500)
+    bad = b'{"x":[1,2,3],"label":7}\n'
+    async with client() as http:
+        await http.put("/v1/learners/a", json=DENSE)
+        for operation, listed, models in (
+            ("update", good, (Taken, LearntLines)),
+            ("predict", bare(good), (Prediction, ScoredLines)),
+        ):
+            text = lines_of(listed)
+            *each, last = read(await http.post(f"/v1/learners/a/{operation}", content=text, headers=HEADERS))
+            for line in each:
+                models[0].model_validate(line)
+            models[1].model_validate(last)
+            *_, last = read(await http.post(f"/v1/learners/a/{operation}", content=text + bad, headers=HEADERS))
+            RefusedLines.model_validate(last)
