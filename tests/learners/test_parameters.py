@@ -103,7 +103,7 @@ def test_every_problem_is_listed_at_once() -> None:
 
 @pytest.mark.parametrize("values", [None, 1, "x", [1], [["count", 1]]])
 def test_what_is_no_object_is_refused(values: Any) -> None:
-    assert refused(values) == {"": f"is {values!r}; expected an object"}
+    assert refused(values) == {"": f"is {show(values)}; expected an object"}
 
 
 def test_refused_tells_all_in_one_line_and_can_be_moved_under_a_prefix() -> None:

@@ -228,7 +228,7 @@ def test_lines_that_are_events_already(write: Write) -> None:
         ('{"a": 1}', "there is no 'label'; the row has a"),
         ('{"label": [1]}', "the label is [1]; expected a string, number or boolean"),
         ('{"x": [1], "label": 1}', "the features are given as x; those of the first row as flat"),
-        ('{"a": 1, "label": 1, "k": true}', "the id is true; expected a string or a number"),
+        ('{"a": 1, "label": 1, "k": true}', "the id is True; expected a string or a number"),
         ('{"a": 1, "label": 1, "t": []}', "the time is '[]'; expected a number"),
     ],
 )
