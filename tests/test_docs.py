@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 from typer.main import get_command
 
 import learners
@@ -26,10 +25,7 @@ from learners.ordinal_metrics import ORDINAL_HISTORY
 from service import errors
 from service.app import create_app
 from service.cli import app as command_line
-from service.engine import Engine
-from service.exposition import exposed
 from service.settings import Settings
-from service.store.memory import MemoryStore
 from tests.documents import DOCUMENTS, ROOT, anchors, links, read
 
 README = read("README.md")
@@ -70,7 +66,7 @@ def test_every_setting_is_in_operations_with_its_default(name: str) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda one: one.name)
 def test_no_setting_of_a_document_is_gone(document: Path) -> None:
     named = {name.lower() for name in re.findall(r"RARESTREAM_([A-Z_]*[A-Z])", document.read_text())}
-    assert named <= {*Settings.model_fields, "url"}
+    assert named <= {*Settings.model_fields, "url", "key"}
 
 
 # Learners
@@ -192,14 +188,6 @@ def codes() -> set[tuple[str, int]]:
 def test_every_error_is_in_the_api() -> None:
     told = {(code, int(cells[0])) for code, cells in rows(section(API, "Errors")).items()}
     assert told == codes()
-
-
-def test_every_metric_for_prometheus_is_in_operations() -> None:
-    text = exposed(Engine(MemoryStore(), Settings(store="memory:")), websockets=0).decode()
-    there = {
-        family.name + ("_total" if family.type == "counter" else "") for family in text_string_to_metric_families(text)
-    }
-    assert {name.partition("{")[0] for name in rows(section(OPERATIONS, "Monitoring"))} == there
 
 
 def test_every_command_is_in_the_command_line() -> None:
