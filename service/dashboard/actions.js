@@ -1,6 +1,6 @@
 /* What can be done to a learner, each behind a question: threshold, snapshot, export, clone, delete. */
 
-import { ask, get, learnerPath, reasonOf, send } from "./api.js";
+import { ask, Away, get, learnerPath, reasonOf, send } from "./api.js";
 import { announce, dialog } from "./dialogs.js";
 import { el, freshId } from "./dom.js";
 import { bytes, count, moment, short } from "./format.js";
@@ -95,7 +95,10 @@ export class Actions {
     const { name } = this.learner;
     const reply = await send("GET", this.#path("/export"), { asked: true });
     const named = /filename="([^"/\\]+)"/.exec(reply.headers.get("content-disposition") ?? "")?.[1];
-    const address = URL.createObjectURL(await reply.blob());
+    const file = await reply.blob().catch(() => {
+      throw new Away(); // it broke off half-way
+    });
+    const address = URL.createObjectURL(file);
     el("a", { href: address, download: named ?? `${name}.rarestream` }).click();
     setTimeout(() => URL.revokeObjectURL(address), 60_000);
   }

@@ -13,6 +13,9 @@ export const short = (x) => String(Number(x.toPrecision(3)));
 export const share = (x) => `${short(100 * x)} %`;
 export const signed = (digits) => (x) => `${x < 0 ? "−" : "+"}${Math.abs(x).toFixed(digits)}`;
 
+/** A number as `as` shows it; one that was too large for a float64 comes as null. */
+export const finite = (x, as) => (x === null ? "overflowed" : as(x));
+
 /** 0.8741 to 0.9012, as an interval is read. */
 export const between = ([low, high], digits = 3) => `${low.toFixed(digits)} to ${high.toFixed(digits)}`;
 

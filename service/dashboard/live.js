@@ -165,10 +165,6 @@ async function read(name, at, tell, signal) {
     for (;;) {
       const { done, value } = await reader.read();
       if (done) break;
-      if (events > 0) {
-        clearTimeout(watch);
-        watch = setTimeout(() => cut.abort(), SILENCE * 1000);
-      }
       text += value;
       const parts = text.split("\n\n");
       text = parts.pop();
@@ -180,6 +176,10 @@ async function read(name, at, tell, signal) {
         connection.heard();
         tell[event.kind]?.(event.data);
         if (event.kind === "gone") return "gone";
+      }
+      if (events > 0) {
+        clearTimeout(watch);
+        watch = setTimeout(() => cut.abort(), SILENCE * 1000);
       }
     }
   } catch (error) {

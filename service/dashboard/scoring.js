@@ -2,7 +2,7 @@
 
 import { ask, learnerPath, reasonOf, Refused } from "./api.js";
 import { el, freshId, write } from "./dom.js";
-import { short, signed } from "./format.js";
+import { finite, short, signed } from "./format.js";
 import { bars } from "./weights.js";
 
 const TOP = 12; // contributions shown
@@ -20,14 +20,20 @@ function example({ kind, dim, log = [], categorical = [], text = [] }) {
 }
 
 export class Scoring {
-  constructor({ name, config }) {
+  constructor({ name, config, class_counts: counts }) {
     this.name = name;
     this.fields = config.features.kind === "table" ? config.features.fields : null;
+    this.explains = Object.hasOwn(counts, "positive"); // ranks are not told by one sum
     this.trouble = el("ul", { class: "trouble", role: "alert", hidden: true });
     this.result = el(
       "div",
       { class: "result", role: "status" },
-      el("p", { class: "quiet", text: "Its score, and what each feature adds to it, appear here." }),
+      el("p", {
+        class: "quiet",
+        text: this.explains
+          ? "Its score, and what each feature adds to it, appear here."
+          : "Its rank and its score appear here.",
+      }),
     );
     const title = freshId();
     this.go = el("button", { type: "submit", class: "primary", text: "Score it" });
@@ -106,7 +112,8 @@ export class Scoring {
     this.go.disabled = true;
     try {
       delete event.id; // under an id it would be remembered
-      const reply = await ask("POST", learnerPath(this.name, `/predict?explain=${TOP}`), { body: { events: [event] } });
+      const path = `/predict${this.explains ? `?explain=${TOP}` : ""}`;
+      const reply = await ask("POST", learnerPath(this.name, path), { body: { events: [event] } });
       this.#refuse([]);
       this.#show(reply);
     } catch (error) {
@@ -135,8 +142,8 @@ export class Scoring {
         label === null || !ready ? "No decision: the learner is not ready" : label === 1 ? "Alert" : "No alert",
       );
     verdict.dataset.alert = String(label === 1);
-    const facts = [["score", short(score)]];
-    if (!ordinal) facts.push(["probability", short(probability)], ["threshold", short(threshold)]);
+    const facts = [["score", finite(score, short)]];
+    if (!ordinal) facts.push(["probability", finite(probability, short)], ["threshold", finite(threshold, short)]);
     facts.push(["at log position", String(position)]);
     const parts = [
       verdict,
@@ -159,7 +166,7 @@ export class Scoring {
           "table",
           { class: "bars" },
           el("caption", {
-            text: `What each feature adds to the score, beside ${signed(3)(explanation.intercept)} of every event`,
+            text: `What each feature adds to the score, beside ${finite(explanation.intercept, signed(3))} of every event`,
           }),
           el(
             "thead",

@@ -9,14 +9,7 @@ if TYPE_CHECKING:
 
     from playwright.async_api import Route
 
-__all__ = ["WEIGHTS", "replying"]
-
-WEIGHTS: dict[str, Any] = {
-    "intercept": -2.5,
-    "weights": [{"name": "x[0]", "weight": 1.25}, {"name": "x[2]", "weight": -0.5}],
-    "total": 4,
-    "reason": None,
-}
+__all__ = ["replying"]
 
 
 def replying(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Callable[[Route], Awaitable[None]]:

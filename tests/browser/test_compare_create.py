@@ -8,7 +8,6 @@ import re
 import pytest
 
 from tests.browser.conftest import Opener
-from tests.browser.replies import WEIGHTS, replying
 from tests.browser.serving import Serving, Stream
 
 expect = pytest.importorskip("playwright.async_api").expect
@@ -72,7 +71,6 @@ async def test_a_group_that_is_not_there_is_said_so(service: Serving, visit: Ope
 
 
 async def test_a_learner_is_created_from_the_catalogue(service: Serving, visit: Opener) -> None:
-    visit.replies["**/weights?*"] = replying(WEIGHTS)
     visit.expected = ("422",)
     page = await visit(service.url, "#/create?algorithm=cbr")
     parameters = page.get_by_role("group", name="Parameters of the algorithm")
@@ -112,7 +110,6 @@ async def test_a_learner_is_created_from_the_catalogue(service: Serving, visit: 
 
 
 async def test_fields_of_a_table_are_added_and_removed(service: Serving, visit: Opener) -> None:
-    visit.replies["**/weights?*"] = replying(WEIGHTS)
     page = await visit(service.url, "#/create?algorithm=loam-ada&name=rows")
     await page.get_by_label("kind").first.select_option("table")
     fields = page.get_by_role("group", name="one of the list")

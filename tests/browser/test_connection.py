@@ -7,12 +7,11 @@ import re
 import pytest
 
 from tests.browser.conftest import Opener
-from tests.browser.replies import WEIGHTS, replying
+from tests.browser.replies import replying
 from tests.browser.serving import Serving, Stream
 
 expect = pytest.importorskip("playwright.async_api").expect
 
-WEIGHTS_PATH = "**/weights?*"
 UNAUTHORISED = {"title": "Unauthorized", "status": 401, "code": "no-key", "detail": "a key is needed", "errors": []}
 
 
@@ -24,7 +23,6 @@ def service(served: Serving) -> Serving:
 
 
 async def test_it_goes_on_by_itself_after_the_service_restarts(service: Serving, visit: Opener) -> None:
-    visit.replies[WEIGHTS_PATH] = replying(WEIGHTS)
     visit.expected = ("ERR_", "net::")  # what the browser says of requests that nobody answers
     overview = await visit(service.url)
     page = await visit(service.url, "#/learners/fraud")
@@ -49,7 +47,6 @@ async def test_it_goes_on_by_itself_after_the_service_restarts(service: Serving,
 
 
 async def test_without_a_stream_the_figures_are_polled(service: Serving, visit: Opener) -> None:
-    visit.replies[WEIGHTS_PATH] = replying(WEIGHTS)
     visit.replies["**/metrics/stream"] = replying({"detail": "too many streams"}, status=429)
     visit.expected = ("429",)
     page = await visit(service.url, "#/learners/fraud")
@@ -59,6 +56,23 @@ async def test_without_a_stream_the_figures_are_polled(service: Serving, visit: 
     with Stream(service, "learners/fraud"):
         await expect(events).not_to_have_text(before)
     await expect(page.locator("#connection[data-state=polling]")).to_contain_text("live, by polling")
+
+
+async def test_the_stream_of_a_learner_that_rests_goes_on(service: Serving, visit: Opener) -> None:
+    """After the first event nothing need come but a sign of life each 15 seconds: it is not begun anew."""
+    service.create("resting")
+    service.feed("learners/resting", 50)
+    page = await visit(service.url)
+    await expect(page.get_by_role("row", name="resting")).to_be_visible()
+    await page.clock.install()
+    await page.clock.pause_at(await page.evaluate("Date.now()") + 3_600_000)  # from here on it goes as the test says
+    await page.evaluate("location.hash = '#/learners/resting'")
+    events = page.locator(".tiles > div", has_text="Events learnt").locator("dd > span")
+    await expect(events).to_have_text("50")
+    await page.clock.run_for(12_000)  # longer than a stream is given to begin
+    service.feed("learners/resting", 10)
+    await expect(events).to_have_text("60")
+    assert len([path for path in visit.requests if path.endswith("/metrics/stream")]) == 1
 
 
 async def test_a_hidden_page_asks_nothing(service: Serving, visit: Opener) -> None:
@@ -108,7 +122,6 @@ async def test_a_key_is_asked_for_sent_and_kept_in_the_tab(service: Serving, vis
 
 
 async def test_a_key_that_may_not_is_told_where_the_reader_asked(service: Serving, visit: Opener) -> None:
-    visit.replies[WEIGHTS_PATH] = replying(WEIGHTS)
     forbidden = {**UNAUTHORISED, "status": 403, "detail": "this key may only read"}
     visit.expected = ("403",)
     page = await visit(service.url, "#/learners/fraud")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
 
 from tests.browser.conftest import Opener
-from tests.browser.replies import WEIGHTS, replying
+from tests.browser.replies import replying
 from tests.browser.serving import T0, Serving, Stream
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 expect = pytest.importorskip("playwright.async_api").expect
 
-WEIGHTS_PATH = "**/weights?*"
 DRIFTED = 21 * 512  # served events after which another distribution of scores is found
 
 
@@ -31,7 +31,6 @@ def service(served: Serving) -> Serving:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def opened(service: Serving, visit: Opener) -> AsyncIterator[Page]:
-    visit.replies[WEIGHTS_PATH] = replying(WEIGHTS)
     yield await visit(service.url, "#/learners/fraud")
 
 
@@ -41,6 +40,15 @@ def chart(page: Page, title: str) -> Locator:
 
 def tile(page: Page, title: str) -> Locator:
     return page.locator(".tiles > div").filter(has=page.get_by_text(title, exact=True))
+
+
+def weights(page: Page) -> Locator:
+    return page.locator("section").filter(has=page.get_by_role("heading", name="Largest weights", exact=True)).last
+
+
+def signed(number: float) -> str:
+    """As the page shows it."""
+    return f"{number:+.3f}".replace("-", "\N{MINUS SIGN}")
 
 
 async def said(page: Page, text: str) -> None:
@@ -89,8 +97,63 @@ async def test_every_chart_says_in_words_what_it_shows(service: Serving, opened:
 
     await opened.get_by_text("All figures as a table").click()
     await expect(opened.get_by_role("row", name="Brier score")).to_contain_text("0.0")
-    await expect(opened.locator(".bars").last).to_contain_text("x[0]")
-    await expect(opened.get_by_text("2 of 4; intercept")).to_be_visible()
+
+
+async def test_largest_weights_are_those_of_the_service(service: Serving, opened: Page) -> None:
+    told = service.http.get("/learners/fraud/weights?top=20").json()
+    panel = weights(opened)
+    rows = panel.locator("tbody tr")
+    await expect(rows.locator("th")).to_have_text([one["name"] for one in told["weights"]])
+    await expect(rows.locator(".number")).to_have_text([signed(one["weight"]) for one in told["weights"]])
+    signs = ["against" if one["weight"] < 0 else "for" for one in told["weights"]]
+    for i, sign in enumerate(signs):
+        await expect(rows.nth(i).locator(".bar")).to_have_attribute("data-sign", sign)
+    await expect(panel).to_contain_text(f"4 of 4; intercept {signed(told['intercept'])}.")
+    widths = await rows.locator(".bar span").evaluate_all("all => all.map(one => one.getBoundingClientRect().width)")
+    assert widths[0] > 10
+    assert widths == sorted(widths, reverse=True)
+
+
+async def test_why_there_are_no_weights_is_said(service: Serving, visit: Opener) -> None:
+    service.create("severity", algorithm="npsvor", params={"ranks": 3})
+    rows = [{"x": [i % 3, 0, 0, 1], "label": i % 3 + 1} for i in range(90)]
+    service.http.post("/learners/severity/update", json={"events": rows}).raise_for_status()
+    page = await visit(service.url, "#/learners/severity")
+    reason = service.http.get("/learners/severity/weights").json()["reason"]
+    await expect(weights(page)).to_contain_text(f"No weights: {reason}")
+    await expect(weights(page).get_by_role("table")).to_be_hidden()
+
+    form = page.locator(".scoring")  # an ordinal learner's scores are not explained
+    await form.get_by_label("The event in JSON").fill('{"x": [2, 0, 0, 1]}')
+    await form.get_by_role("button", name="Score it").click()
+    reply = service.http.post("/learners/severity/predict", json={"events": [{"x": [2, 0, 0, 1]}]}).json()
+    await expect(form.locator(".verdict")).to_have_text(f"Rank {reply['results'][0]['rank']}")
+
+
+async def test_hashed_features_stand_for_themselves(service: Serving, visit: Opener) -> None:
+    service.create("hashed", features={"kind": "named", "log": ["amount"]})
+    rows = [{"features": {"amount": 1 + i % 5, "shop": f"s{i % 3}"}, "label": int(i % 5 == 4)} for i in range(200)]
+    service.http.post("/learners/hashed/update", json={"events": rows}).raise_for_status()
+    page = await visit(service.url, "#/learners/hashed")
+    await expect(weights(page).get_by_role("row", name="amount")).to_be_visible()
+    await expect(weights(page).get_by_role("row", name=re.compile(r"^column \d+"))).to_have_count(3)
+    await expect(weights(page)).to_contain_text("The names of hashed features are kept nowhere")
+
+
+async def test_numbers_that_overflowed_are_said_to_have(service: Serving, visit: Opener) -> None:
+    """Given in place of the service: its bounds of numbers and weights leave this to unusually long streams."""
+    found = [{"name": "x[0]", "weight": None}, {"name": "x[1]", "weight": -2e9}, {"name": "x[2]", "weight": 0.0}]
+    visit.replies["**/weights?*"] = replying({"intercept": None, "weights": found, "total": 3, "reason": None})
+    parts = {"intercept": 0.5, "features": [{"name": "x[0]", "contribution": None}], "rest": 0.0}
+    result = {"id": None, "score": None, "probability": 1.0, "threshold": 0.5, "label": 1, "explanation": parts}
+    visit.replies["**/predict?*"] = replying({"position": 1, "ready": True, "results": [result]})
+    page = await visit(service.url, "#/learners/fraud")
+    await expect(weights(page)).to_contain_text("3 of 3; intercept overflowed.")
+    shown = ["overflowed", "\N{MINUS SIGN}2.00e+9", "+0.000"]
+    await expect(weights(page).locator("tbody .number")).to_have_text(shown)
+    await page.get_by_role("button", name="Score it").click()
+    await expect(page.locator(".result dd").first).to_have_text("overflowed")
+    await expect(page.locator(".result tbody .number")).to_have_text(["overflowed"])
 
 
 async def test_score_form_shows_what_each_feature_adds(service: Serving, opened: Page, visit: Opener) -> None:
@@ -119,7 +182,6 @@ async def test_fields_of_a_table_are_asked_for_one_by_one(service: Serving, visi
     service.create("table", features={"kind": "table", "fields": fields})
     rows = [{"features": {"amount": i % 5, "shop": f"<b>{i % 3}</b>"}, "label": int(i % 5 == 4)} for i in range(200)]
     service.http.post("/learners/table/update", json={"events": rows}).raise_for_status()
-    visit.replies[WEIGHTS_PATH] = replying(WEIGHTS)
     page = await visit(service.url, "#/learners/table")
     await page.get_by_label("amount numeric").fill("4")
     await page.get_by_label("shop categorical").fill("<b>1</b>")
@@ -129,7 +191,6 @@ async def test_fields_of_a_table_are_asked_for_one_by_one(service: Serving, visi
 
 
 async def test_a_zoom_stands_in_the_address(service: Serving, visit: Opener) -> None:
-    visit.replies[WEIGHTS_PATH] = replying(WEIGHTS)
     page = await visit(service.url, "#/learners/fraud?by=events&from=500&to=900")
     await expect(page.get_by_label("from (of the axis)")).to_have_value("500")
     ticks = chart(page, "Ranking").locator(".xtick text")
@@ -186,35 +247,50 @@ async def test_snapshot_is_taken_and_restored(service: Serving, opened: Page) ->
     await expect(tile(opened, "Events learnt").locator("dd > span")).to_have_text(f"{events:,}")
 
 
-async def test_clone_is_asked_for_by_name(opened: Page) -> None:
-    asked: list[object] = []
-
-    async def cloned(route: object) -> None:
-        asked.append(route.request.post_data_json)  # type: ignore[attr-defined]
-        await route.fulfill(status=201, json={"name": "fraud-2"})  # type: ignore[attr-defined]
-
-    await opened.route("**/fraud/clone", cloned)
+async def test_clone_is_asked_for_by_name(service: Serving, opened: Page, visit: Opener) -> None:
     await opened.get_by_role("button", name="Clone …").click()
-    await opened.get_by_label("Name of the new one").fill("fraud-2")
-    await opened.get_by_role("button", name="Clone it").click()
+    dialog = opened.get_by_role("dialog", name="Clone fraud")
+    name = dialog.get_by_label("Name of the new one")
+    await expect(name).to_have_value("fraud-copy")
+    visit.expected = ("409",)
+    await name.fill("fraud")
+    await dialog.get_by_role("button", name="Clone it").click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("fraud")  # which there is already
+    await name.fill("fraud-2")
+    await dialog.get_by_role("button", name="Clone it").click()
     await said(opened, "fraud-2 is a clone of fraud.")
-    assert asked == [{"to": "fraud-2"}]
-    await expect(opened.get_by_role("log").get_by_role("link")).to_have_attribute("href", "#/learners/fraud-2")
+    digests = {one: service.http.get(f"/learners/{one}/digest").json()["digest"] for one in ("fraud", "fraud-2")}
+    assert digests["fraud-2"] == digests["fraud"]
+    await opened.get_by_role("log").get_by_role("link").click()
+    await expect(opened.get_by_role("heading", name="fraud-2", level=1)).to_be_visible()
+    told = service.http.get("/learners/fraud").json()
+    await expect(tile(opened, "Events learnt").locator("dd > span")).to_have_text(f"{told['events']:,}")
 
 
-async def test_export_is_saved_as_a_file(opened: Page) -> None:
-    named = {"content-disposition": 'attachment; filename="f.bin"'}
-    await opened.route("**/fraud/export", replying({"state": 1}, headers=named))
+async def test_export_is_saved_as_a_file_that_is_a_learner(service: Serving, opened: Page, tmp_path: Path) -> None:
     async with opened.expect_download() as download:
         await opened.get_by_role("button", name="Export").click()
-    assert (await download.value).suggested_filename == "f.bin"
+    file = await download.value
+    position = service.http.get("/learners/fraud").json()["position"]
+    assert file.suggested_filename == f"fraud-{position}.rarestream"
+    await file.save_as(tmp_path / "exported")
+    data = (tmp_path / "exported").read_bytes()
+    headers = {"content-type": "application/octet-stream"}
+    service.http.post("/learners/elsewhere/import", content=data, headers=headers).raise_for_status()
+    digests = {one: service.http.get(f"/learners/{one}/digest").json()["digest"] for one in ("fraud", "elsewhere")}
+    assert digests["elsewhere"] == digests["fraud"]
+
+
+async def test_an_export_that_is_refused_is_told(opened: Page, visit: Opener) -> None:
+    visit.expected = ("503",)
+    await opened.route("**/fraud/export", replying({"detail": "the store is away"}, status=503))
+    await opened.get_by_role("button", name="Export").click()
+    await said(opened, "fraud: the store is away")
 
 
 async def test_delete_wants_the_name(service: Serving, visit: Opener) -> None:
     service.create("doomed")
-    visit.replies[WEIGHTS_PATH] = replying({"intercept": None, "weights": [], "total": 0, "reason": "nothing learnt"})
     page = await visit(service.url, "#/learners/doomed")
-    await expect(page.get_by_text("No weights: nothing learnt")).to_be_visible()
     await expect(tile(page, "AUC")).to_contain_text("no labelled events in the window")  # not 0
     await page.get_by_role("button", name="Delete …").click()
     await page.get_by_label("Type doomed to confirm").fill("doom")
@@ -238,7 +314,6 @@ async def test_a_learner_that_is_not_there_is_said_so(service: Serving, visit: O
 async def test_drift_alarm_is_announced_and_drawn(service: Serving, visit: Opener) -> None:
     service.create("drifting")
     service.feed("learners/drifting", 50)
-    visit.replies[WEIGHTS_PATH] = replying(WEIGHTS)
     page = await visit(service.url, "#/learners/drifting")
     overview = await visit(service.url)
     await expect(overview.get_by_role("row", name="drifting")).to_be_visible()

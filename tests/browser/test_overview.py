@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.browser.conftest import Opener
-from tests.browser.replies import WEIGHTS, replying
 from tests.browser.serving import Serving, Stream
 
 if TYPE_CHECKING:
@@ -134,7 +133,6 @@ async def test_groups_stand_side_by_side(learners: Serving, visit: Opener) -> No
 @pytest.mark.parametrize("width", [390, 1440])
 @pytest.mark.parametrize("place", ["#/", "#/learners/alpha", "#/compare", "#/create", "#/nowhere"])
 async def test_nothing_is_wider_than_the_screen(learners: Serving, visit: Opener, place: str, width: int) -> None:
-    visit.replies["**/weights?*"] = replying(WEIGHTS)
     page = await visit(learners.url, place, width=width, scheme="dark")
     await expect(page.get_by_role("heading").first).to_be_attached()
     if place != "#/nowhere":
@@ -143,7 +141,6 @@ async def test_nothing_is_wider_than_the_screen(learners: Serving, visit: Opener
 
 
 async def test_the_keyboard_reaches_everything(learners: Serving, visit: Opener) -> None:
-    visit.replies["**/weights?*"] = replying(WEIGHTS)
     page = await visit(learners.url)
     await expect(row(page, "alpha")).to_be_visible()
     await page.keyboard.press("Tab")
