@@ -1,27 +1,30 @@
 """Everything that can go wrong at the edge or below it, one tree. Each knows its HTTP status and its code.
 
-ServiceError
-|- BadBody                400  bad-body             not JSON, or not the JSON of this route
-|- Invalid                422  invalid              well-formed, but some values are wrong (each is listed)
-|- UnknownLearner         404  unknown-learner
-|- UnknownGroup           404  unknown-group
-|- UnknownSnapshot        404  unknown-snapshot
-|- NameTaken              409  name-taken           the name exists with another configuration, or at all
-|- TooLarge               413  too-large            the body is over the limit
-|- NotAcceptable          406  not-acceptable       no reply is written as the request's Accept wants it
-|- WrongType              415  unsupported-type     a Content-Type or Content-Encoding that the route does not read
-|- ForeignOrigin        403  foreign-origin       a page of another site asks for a websocket
-|- UnknownPath          404  not-found            no websocket is there
-|- UpgradeRequired      426  upgrade-required     Upgrade: a websocket is there, and the request asks for none
-|- QueueFull              429  queue-full           Retry-After: the learner is behind; nothing was taken
-|- TooManyStreams         429  too-many-streams     Retry-After: as many streams are open as may be
-|- Stopping             503  stopping             Retry-After: this node stops; another, or its next start, goes on
-|- LimitReached           409  limit-reached        no room for one more learner
-|- StoreError
-   |- StoreUnavailable    503  store-unavailable    Retry-After: the log cannot be written just now
-   |  |- BehindLog        503  store-unavailable    the log was trimmed past the caller: load a snapshot
-   |- LearnerGone         404  unknown-learner      deleted (or created anew) while the request waited
-   |- Damaged             500  damaged              a record or snapshot that cannot be read back
+ServiceError               500  internal             a fault of ours
+|- BadBody                 400  bad-body             not JSON, or not the JSON of this route
+|- Invalid                 422  invalid              well-formed, but some values are wrong (each is listed)
+|- UnknownLearner          404  unknown-learner
+|- UnknownGroup            404  unknown-group
+|- UnknownSnapshot         404  unknown-snapshot
+|- UnknownPath             404  not-found            no websocket is there
+|- NameTaken               409  name-taken           the name exists with another configuration, or at all
+|- SourceGap               409  source-gap           the request begins after the next event of its source
+|- LimitReached            409  limit-reached        no room for one more learner
+|- TooSlow                 408  too-slow             the body did not come in time
+|- TooLarge                413  too-large            the body is over the limit
+|- NotAcceptable           406  not-acceptable       no reply is written as the request's Accept wants it
+|- WrongType               415  unsupported-type     a Content-Type or Content-Encoding that the route does not read
+|- ForeignOrigin           403  foreign-origin       a page of another site asks for a websocket
+|- UpgradeRequired         426  upgrade-required     Upgrade: a websocket is there, and the request asks for none
+|- QueueFull               429  queue-full           Retry-After: the learner is behind; nothing was taken
+|- TooManyStreams          429  too-many-streams     Retry-After: as many streams are open as may be
+|- Stopping                503  stopping             Retry-After: this node stops; another, or its next start, goes on
+|- Disconnected            499  gone                 in bodies.py, for the log: the client went away
+|- StoreError              500  internal             the store failed
+   |- StoreUnavailable     503  store-unavailable    Retry-After: the log cannot be written just now
+   |  |- BehindLog         503  store-unavailable    the log was trimmed past the caller: load a snapshot
+   |- LearnerGone          404  unknown-learner      deleted (or created anew) while the request waited
+   |- Damaged              500  damaged              a record or snapshot that cannot be read back
 """
 
 from __future__ import annotations

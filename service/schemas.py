@@ -307,7 +307,7 @@ class LearnerDocument(_Document):
     sources: dict[str, int] = Field(description="the number of the next new event of each source")
     queued_events: int
     snapshot: SnapshotDocument | None = Field(description="the newest")
-    pending: PendingDocument | None = Field(description="as this node last saw it; null before it served any")
+    pending: PendingDocument | None = Field(description="as this node last saw it; zeros before any was served")
     stale_seconds: float
     failed: str | None = Field(description="why it cannot move on, if it cannot")
 

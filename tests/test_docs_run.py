@@ -20,10 +20,7 @@ NOT_RUN = {
         "pip install '.[test]' && pytest": "installs, and runs this very test",
         "update ---> decode once": "a diagram",
     },
-    "docs/api.md": {
-        '{"applied": 2,': "a reply of two lines; tests/service/test_lines.py has it",
-        '<- {"type": "hello"': "a conversation; the python below it has it",
-    },
+    "docs/api.md": {'<- {"type": "hello"': "a conversation; the python below it has it"},
     "docs/benchmarks.md": {
         "$ python -m benchmarks.papers": "up to hours, on data sets that are elsewhere; see tests/benchmarks",
     },
