@@ -35,10 +35,10 @@ def create(algorithm: str, *, dim: int | None = None, **settings: Any) -> Learne
     """A new learner.
 
     `dim` is short for `features={"kind": "dense", "dim": dim}`. `features`, `scaling`, `embedding`, `calibration`,
-    `threshold`, `window`, `remembered_ids`, `refit_every`, `refit_window`, `seed` and `precision` ("float32": large
-    arrays in half the memory) are as in the HTTP API (a string stands for `{"kind": ...}`, of a threshold for
-    `{"objective": ...}`); any other keyword is a parameter of the algorithm. Raises `Refused`, a ValueError that lists
-    every problem.
+    `threshold`, `figures`, `late`, `window`, `window_seconds`, `remembered_ids`, `refit_every`, `refit_window`, `seed`
+    and `precision` ("float32": large arrays in half the memory) are as in the HTTP API (of the first five a string
+    stands for `{"kind": ...}`, of a threshold for `{"objective": ...}`); any other keyword is a parameter of the
+    algorithm. Raises `Refused`, a ValueError that lists every problem.
     """
     values: dict[str, Any] = {name: settings.pop(name) for name in list(settings) if name in _SETTINGS}
     if dim is not None and "features" in values:
