@@ -51,6 +51,7 @@ class Snapshots:
         self.newest = newest
         self._changed = 0  # events since the newest one
         self._due = time.monotonic() + owner.node.settings.snapshot_seconds
+        self._not_before = 0.0  # after one has failed, the next is not tried at once
         self._saving: asyncio.Task[None] | None = None
 
     @property
@@ -75,7 +76,7 @@ class Snapshots:
     def consider(self) -> None:
         """Take one if it is due, by events or by time."""
         due = self.late or self._changed >= self._owner.node.settings.snapshot_events
-        if due and (self._saving is None or self._saving.done()):
+        if due and time.monotonic() >= self._not_before and (self._saving is None or self._saving.done()):
             self._owner.put(self._begin, first=True)
 
     async def save(self) -> None:
@@ -94,20 +95,21 @@ class Snapshots:
         except StoreUnavailable as error:
             self._failed(error)
             return
+        changed = self._changed
         copy = await self._copy()
 
         async def write() -> None:
             try:
                 await self._write(*copy)
             except ServiceError as error:
+                self._changed += changed  # they are in no snapshot yet
                 self._failed(error)
 
         self._saving = asyncio.create_task(write(), name=f"snapshot of {self._owner.name}")
 
     def _failed(self, error: ServiceError) -> None:
         """Nothing is lost: the log has it all. The next one is tried when it is due by time."""
-        self._changed = 1
-        self._due = time.monotonic() + self._owner.node.settings.snapshot_seconds
+        self._due = self._not_before = time.monotonic() + self._owner.node.settings.snapshot_seconds
         logger.warning("no snapshot of %s: %s", self._owner.name, error.detail)
 
     async def _copy(self) -> tuple[int, Callable[[], bytes]]:

@@ -97,7 +97,8 @@ class Inputs:
         try:
             stream = path.open("rb")
         except OSError as error:
-            raise ReadError(f"{path}: {error.strerror or error}") from None
+            else_ = ", ID=LABEL" if self.kind == "labels" else ""
+            raise ReadError(f"{path}: {error.strerror or error}; expected JSON{else_}, a file, or -") from None
         with stream:
             yield from self._from_stream(stream, path)
 

@@ -149,8 +149,10 @@ def field_of(text: str) -> dict[str, Any]:
 def json_file(path: Path) -> dict[str, Any]:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or not JSON
-        raise CommandFailed(f"{path}: {error}") from None
+    except OSError as error:
+        raise CommandFailed(f"{path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise CommandFailed(f"{path} is not JSON in UTF-8: {error}") from None
     if not isinstance(values, dict):
         raise CommandFailed(f"{path}: not a JSON object")
     return values

@@ -1,4 +1,4 @@
-/* What can be done to a learner, each behind a question: threshold, snapshot, export, clone, delete. */
+/* What can be done to a learner: threshold, snapshot, clone, delete, each behind a question; and export. */
 
 import { ask, Away, get, learnerPath, reasonOf, send } from "./api.js";
 import { announce, dialog } from "./dialogs.js";

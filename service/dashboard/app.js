@@ -69,19 +69,26 @@ function go() {
   for (const link of document.querySelectorAll("[data-page]")) {
     put(link, "aria-current", link.dataset.page === page ? "page" : null);
   }
-  if (show === undefined) {
+  const named = show === undefined ? undefined : decoded(match[1]);
+  if (named === undefined) {
     main.append(missing(path));
     document.title = "Not found – rarestream";
   } else {
-    const place = new Place(
-      path,
-      match[1] === undefined ? null : decodeURIComponent(match[1]),
-      new URLSearchParams(query),
-    );
-    show(main, place, leave.signal);
+    show(main, new Place(path, named, new URLSearchParams(query)), leave.signal);
   }
   scrollTo(0, 0);
   if (!first) main.focus({ preventScroll: true }); // so that a screen reader begins with the new page
+}
+
+/** The name that an address has; null where it has none, undefined where it is malformed. */
+function decoded(text) {
+  if (text === undefined) return null;
+  try {
+    return decodeURIComponent(text);
+  } catch (error) {
+    if (error instanceof URIError) return undefined;
+    throw error;
+  }
 }
 
 function found(path) {

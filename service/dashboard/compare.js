@@ -8,6 +8,8 @@ import { between, count, figure, fixed, local, moment, NOTHING, signed, wholeMom
 import { rounds } from "./live.js";
 import { drawWhisker, whisker } from "./sketches.js";
 
+const NAMELESS = Symbol(); // thrown where a group is asked for without a name
+
 const PERIOD = 2; // seconds
 const HISTORY = 5; // rounds between looks at the learners' histories
 const DASHES = ["solid", "dash", "dot"];
@@ -110,12 +112,16 @@ class List {
           boxes.map((box) => el("label", {}, box, ` ${box.value}`)),
         ),
       ],
-      submit: () =>
-        ask("PUT", groupPath(name.value.trim()), {
+      submit: () => {
+        if (name.value.trim() === "") throw NAMELESS;
+        return ask("PUT", groupPath(name.value.trim()), {
           body: { learners: boxes.filter((box) => box.checked).map((box) => box.value) },
-        }),
+        });
+      },
       reason: (error) =>
-        [reasonOf(error), ...(error.errors ?? []).map(({ pointer, detail }) => `${pointer} ${detail}`)].join("; "),
+        error === NAMELESS
+          ? "the group has no name"
+          : [reasonOf(error), ...(error.errors ?? []).map(({ pointer, detail }) => `${pointer} ${detail}`)].join("; "),
     });
     if (done !== undefined) location.hash = `#/compare/${encodeURIComponent(done.name)}`;
   }

@@ -81,7 +81,7 @@ export class Curves {
               {
                 x: curves.precision_recall.recall,
                 y: curves.precision_recall.precision,
-                mode: "lines",
+                mode: curves.precision_recall.recall.length < 3 ? "lines+markers" : "lines",
                 line: line(0),
                 customdata: curves.precision_recall.threshold,
                 hovertemplate: "score %{customdata:.3~g}: precision %{y:.3f}, recall %{x:.3f}<extra></extra>",

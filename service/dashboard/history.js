@@ -252,7 +252,8 @@ export class Histories {
     const values = traces.flatMap(({ x, y }) => y.filter((value, i) => Number.isFinite(value) && within(x[i])));
     if (values.length === 0) values.push(0, 1);
     let [low, high] = [Math.min(...values), Math.max(...values)];
-    const room = Math.max(0.06 * (high - low), (kind.least ?? 0) / 2, 1e-9 + Math.abs(high) * 0.02);
+    const least = kind.least ?? (low === 0 && high === 0 ? 0.1 : 0); // else an axis of billionths, where all are 0
+    const room = Math.max(0.06 * (high - low), least / 2, 1e-9 + Math.abs(high) * 0.02);
     [low, high] = [kind.floor ?? low - room, high + room];
     return {
       xaxis: {

@@ -109,6 +109,10 @@ export class Scoring {
       this.#refuse([`this is no JSON: ${error.message}`]);
       return;
     }
+    if (typeof event !== "object" || event === null || Array.isArray(event)) {
+      this.#refuse(["this is no event: expected an object, {…}"]);
+      return;
+    }
     this.go.disabled = true;
     try {
       delete event.id; // under an id it would be remembered

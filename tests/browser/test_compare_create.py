@@ -26,6 +26,8 @@ async def test_a_group_is_made_and_compared_live(service: Serving, visit: Opener
     await expect(page.get_by_text("No groups yet.")).to_be_visible()
     await page.get_by_role("button", name="New group …").click()
     dialog = page.get_by_role("dialog", name="A group of learners")
+    await dialog.get_by_role("button", name="Compare them").click()
+    await expect(dialog).to_contain_text("the group has no name")
     await dialog.get_by_label("Name of the group").fill("duel")
     await dialog.get_by_label("better").check()
     visit.expected = ("422",)

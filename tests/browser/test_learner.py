@@ -175,6 +175,9 @@ async def test_score_form_shows_what_each_feature_adds(service: Serving, opened:
     await form.get_by_label("The event in JSON").fill("{x")
     await form.get_by_role("button", name="Score it").click()
     await expect(form.get_by_role("alert")).to_contain_text("this is no JSON")
+    await form.get_by_label("The event in JSON").fill("null")
+    await form.get_by_role("button", name="Score it").click()
+    await expect(form.get_by_role("alert")).to_contain_text("this is no event")
 
 
 async def test_fields_of_a_table_are_asked_for_one_by_one(service: Serving, visit: Opener) -> None:
@@ -309,6 +312,11 @@ async def test_a_learner_that_is_not_there_is_said_so(service: Serving, visit: O
     page = await visit(service.url, "#/learners/nobody")
     await expect(page.get_by_role("heading", name="No learner nobody")).to_be_visible()
     await expect(page.get_by_role("alert")).to_contain_text("there is no learner named nobody")
+
+
+async def test_a_malformed_address_is_no_page(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/learners/%E0%A4%A")
+    await expect(page.get_by_role("heading", name="There is no such page")).to_be_visible()
 
 
 async def test_drift_alarm_is_announced_and_drawn(service: Serving, visit: Opener) -> None:
