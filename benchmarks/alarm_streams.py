@@ -24,6 +24,7 @@ from learners.learner import Learner
 __all__ = [
     "CHANGES",
     "LEARNERS",
+    "LONGEST",
     "RUN_IN",
     "SETTINGS",
     "WITHIN",
