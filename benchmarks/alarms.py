@@ -171,7 +171,7 @@ def measured(effort: Effort, console: Console) -> dict[str, Any]:
             [
                 f"{before} -> {before - 0.1:.2f}",
                 *(
-                    f"{row['within']:.1%}; {row['median'] or np.nan:.0f}, {row['mean'] or np.nan:.0f}, {row['found']:.1%}"
+                    "{within:.1%}; {median:.0f}, {mean:.0f}, {found:.1%}".format_map(row) if row["found"] else "none"
                     for row in rows
                     if row["before"] == before
                 ),
