@@ -150,12 +150,14 @@ class Access:
 
     # All others
 
-    async def __call__(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the application answer, and look on: one request that is not hot.
+    async def __call__(
+        self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, began: float | None = None
+    ) -> None:
+        """Let the application answer, and look on: one request that is not hot, and began at that `perf_counter()`.
 
         Gives it an id: taken from `X-Request-ID` where it is a sane one, and sent back.
         """
-        began = perf_counter()
+        began = perf_counter() if began is None else began
         path: str = scope["path"].removeprefix(scope.get("root_path", ""))
         status = size = 0
         streamed: float | None = None  # seconds to the head of a reply that has no end of its own

@@ -26,6 +26,7 @@ from service.edge import Edge, hot_request
 from service.engine import Engine
 from service.errors import Invalid, ServiceError
 from service.exposition import Exposition
+from service.forwarding import Forwarding
 from service.logs import LineWriter
 from service.overview import Overview
 from service.problems import internal_error, problem_reply
@@ -99,9 +100,13 @@ class Application:
         self.router = api.router  # whose lifespan is the application's
         self.openapi = api.openapi
         self._edge = Edge(api.state)
+        self._forwarding: Forwarding = api.state.forwarding
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
+        hosts = self._forwarding.hosts(scope)
+        if hosts and await self._forwarding.pass_on(hosts, scope, receive, send):
+            return
         found = hot_request(scope)
         if found is not None:
             await self._edge.answer(*found, scope, receive, send)
@@ -125,11 +130,13 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
         await engine.start()
         yield
         await engine.stop()
+        await app.state.forwarding.close()
 
     app = FastAPIOffline(title="rarestream", version=__version__, description=_ABOUT, lifespan=lifespan)
     app.state.settings = settings
     app.state.bodies = Bodies(settings)
     app.state.access = Access(settings, lines)
+    app.state.forwarding = Forwarding(app.state)
     app.state.exposition = Exposition(settings)
     app.state.imports = Bodies(bounds(settings))
     app.state.closing = asyncio.Event()

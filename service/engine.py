@@ -1,7 +1,9 @@
 """The engine: every learner and group on this node. It creates, finds, deletes and recovers them, and follows others.
 
 Of the learners, so many are in memory as the settings say. Those used longest ago sleep: a snapshot of each is in the
-store, and it is read back for whoever asks for it. Whoever has a learner in hand (`held`) has it awake.
+store, and it is read back for whoever asks for it. Whoever has a learner in hand (`held`) has it awake. Learners that
+other nodes host (`placement.py`) sleep here, too: requests for them are passed on (`forwarding.py`), and what is asked
+here all the same, by a websocket, for a group, or because no host answers, is answered here: any node may.
 
 The log of a group has its name behind an @, which no learner's name begins with.
 """
@@ -11,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
+import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -37,6 +40,7 @@ from service.errors import (
 from service.groups import HostedGroup
 from service.hosted import Hosted
 from service.node import Node
+from service.placement import Placement
 from service.settings import Settings
 from service.store import Head, Store
 
@@ -46,6 +50,7 @@ logger = logging.getLogger("rarestream.engine")
 
 _GROUP = "@"  # before a group's name, as the name of its log
 _LARGEST = 2**29 - 2**16  # bytes of a creation record: Redis takes no longer string, nor SQLite one twice as long
+_GUEST = 10.0  # times `follow_seconds`: so long after its last use a learner stays here that other nodes host
 _ABREAST = 8  # learners that fall asleep side by side: the store commits their snapshots together
 
 
@@ -54,6 +59,7 @@ class Engine:
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self.node = Node(store, settings)
+        self.placement = Placement(self.node)
         self.hosted: dict[str, Hosted] = {}
         self.asleep: dict[str, bytes] = {}  # learners that are in the store only: their birth
         self.groups: dict[str, HostedGroup] = {}
@@ -70,6 +76,7 @@ class Engine:
         A store that is away does not fail the start: the node is not ready until it comes back.
         """
         try:
+            await self.placement.meet()
             await self._look_around()
         except StoreUnavailable as error:
             logger.warning("the store is not there yet: %s", error.detail)
@@ -81,6 +88,10 @@ class Engine:
         if self._following is not None:
             self._following.cancel()
             await asyncio.wait([self._following])
+        try:
+            await self.placement.leave()
+        except StoreUnavailable as error:
+            logger.warning("other nodes hear of the end of this one by its silence: %s", error.detail)
         if self._resting is not None:
             await asyncio.wait([self._resting])
         await asyncio.gather(*(hosted.close(save=True) for hosted in self._all()))
@@ -388,9 +399,18 @@ class Engine:
         await hosted.close(save=True)
 
     def _rest(self) -> None:
-        """See to it that no more learners are in memory than may be."""
-        if len(self.hosted) > self.node.settings.max_resident and (self._resting is None or self._resting.done()):
+        """See to it that no more learners are in memory than may be, and none for long that others host."""
+        over = len(self.hosted) > self.node.settings.max_resident or any(self._guests())
+        if over and (self._resting is None or self._resting.done()):
             self._resting = asyncio.create_task(self._let_sleep(), name="rest")
+
+    def _guests(self) -> Iterator[Hosted]:
+        """Those in memory that other nodes host, and that nobody has used here for a while."""
+        if self.placement.spread and not self.placement.settling:
+            since = time.monotonic() - _GUEST * self.node.settings.follow_seconds
+            for hosted in self.hosted.values():
+                if hosted.used < since and not self.placement.here(hosted.name):
+                    yield hosted
 
     async def _space(self) -> None:
         """Until one more may come into memory, if any that are there can go."""
@@ -401,11 +421,12 @@ class Engine:
             await asyncio.wait([self._resting])
 
     async def _let_sleep(self) -> None:
-        """Put those to sleep that were used longest ago, until no more are awake than may be, or none is idle."""
+        """Put guests to sleep, and those used longest ago, until no more are awake than may be, or none is idle."""
         while self.node.unreachable is None:
             over = len(self.hosted) - self.node.settings.max_resident
             idle = [hosted for hosted in self.hosted.values() if self._may_sleep(hosted)]
             tired = heapq.nsmallest(over, idle, key=lambda hosted: hosted.used) if over > 0 else []
+            tired += [hosted for hosted in self._guests() if hosted not in tired and self._may_sleep(hosted)]
             if not tired:
                 return
             for start in range(0, len(tired), _ABREAST):
@@ -429,12 +450,27 @@ class Engine:
         while True:
             await asyncio.sleep(self.node.settings.follow_seconds)
             try:
+                moved = await self.placement.meet()
                 await self._look_around()
+                if moved:
+                    await self._move_in()
             except StoreUnavailable as error:
                 logger.debug("the store does not answer: %s", error.detail)
             for hosted in self._all():
                 hosted.tick()
             self._rest()
+
+    async def _move_in(self) -> None:
+        """Have awake what is to be hosted here since other nodes came or went, as far as there is room."""
+        for name in [name for name in self.asleep if self.placement.here(name)]:
+            if len(self.hosted) >= self.node.settings.max_resident:
+                return
+            try:
+                await self.wake(name)
+            except StoreUnavailable:
+                raise
+            except ServiceError as error:
+                logger.error("%s: %s", name, error.detail)
 
     async def _look_around(self) -> None:
         """Host what is new in the store, drop what is gone, catch up with what other nodes appended."""
@@ -498,7 +534,8 @@ class Engine:
                 if hosted is None:
                     self.asleep.pop(log, None)  # of another birth
                     self._room()
-                    if len(self.hosted) >= self.node.settings.max_resident and not log.startswith(_GROUP):
+                    full = len(self.hosted) >= self.node.settings.max_resident
+                    if (full or not self.placement.here(log)) and not log.startswith(_GROUP):
                         if not self.ready or await self._still(log, head):
                             self.asleep[log] = head.birth
                         return

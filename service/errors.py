@@ -18,6 +18,7 @@ ServiceError               500  internal             a fault of ours
 |- UpgradeRequired         426  upgrade-required     Upgrade: a websocket is there, and the request asks for none
 |- QueueFull               429  queue-full           Retry-After: the learner is behind; nothing was taken
 |- TooManyStreams          429  too-many-streams     Retry-After: as many streams are open as may be
+|- HostUnavailable         503  host-unavailable     Retry-After: the node that hosts the learner does not answer
 |- Stopping                503  stopping             Retry-After: this node stops; another, or its next start, goes on
 |- Disconnected            499  gone                 in bodies.py, for the log: the client went away
 |- StoreError              500  internal             the store failed
@@ -39,6 +40,7 @@ __all__ = [
     "BehindLog",
     "Damaged",
     "ForeignOrigin",
+    "HostUnavailable",
     "Invalid",
     "LearnerGone",
     "LimitReached",
@@ -182,6 +184,12 @@ class TooManyStreams(ServiceError):
     """As many streams are open as may be."""
 
     status, code, title, retry_after = 429, "too-many-streams", "Too many streams are open", 10
+
+
+class HostUnavailable(ServiceError):
+    """The node that hosts the learner does not answer; what became of the request is not known."""
+
+    status, code, title, retry_after = 503, "host-unavailable", "The learner's node does not answer", 1
 
 
 class Stopping(ServiceError):

@@ -26,6 +26,7 @@ from starlette.datastructures import State
 from service import __version__
 from service.access import Access
 from service.engine import Engine
+from service.forwarding import Forwarding
 from service.learner_series import LearnerSeries
 from service.settings import Settings
 from service.timings import histograms
@@ -122,6 +123,14 @@ def _node(state: State, engine: Engine, left_out: int) -> Iterator[Metric]:
     learners.add_metric(["unavailable"], len(engine.left_out(groups=False)))
     yield learners
     yield _gauge("rarestream_learners_left_out", "Learners in memory that have no series here.", left_out)
+    yield _gauge(
+        "rarestream_nodes",
+        "Addresses of nodes that are alive; 0: learners are not spread.",
+        len(engine.placement.addresses),
+    )
+    forwarding: Forwarding = state.forwarding
+    forwarded = "Requests that were passed on to another node, or answered with its address."
+    yield CounterMetricFamily("rarestream_forwarded_requests", forwarded, forwarding.forwarded)
     yield _gauge("rarestream_groups", "Groups of this node.", len(engine.groups))
     yield _gauge("rarestream_node_ready", "1 once every learner is here, and while the store answers.", _ready(engine))
     yield _gauge("rarestream_store_up", "1 while the store answers.", float(engine.node.unreachable is None))

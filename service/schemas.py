@@ -643,6 +643,15 @@ class Health(_Document):
     stale_seconds: float
 
 
+class Nodes(_Document):
+    """Which nodes are alive, where learners are spread over them."""
+
+    replication: int = Field(description="nodes that host each learner; 0: every node hosts all")
+    address: str | None = Field(description="of the node that answers, as it tells it to others")
+    nodes: list[str] = Field(description="addresses of those that are alive; none where every node hosts all")
+    hosts: list[str] | None = Field(description="addresses that host the learner that was asked for")
+
+
 class ProblemItem(_Document):
     """One thing that is wrong."""
 

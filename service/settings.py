@@ -45,6 +45,18 @@ class Settings(BaseSettings):
     follow_seconds: float = Field(
         default=1.0, gt=0, description="how often other nodes' learners and records are looked for"
     )
+    replication: int = Field(
+        default=0, ge=0, description="nodes that host each learner, of those over one Redis; 0: all of them"
+    )
+    advertise: str | None = Field(
+        default=None,
+        pattern="^https?://[^/?#@]+$",
+        description="address at which other nodes reach this one, such as http://10.0.0.7:8000; for replication",
+    )
+    elsewhere: Literal["proxy", "redirect"] = Field(
+        default="proxy",
+        description="what becomes of a request for a learner that another node hosts: passed on, or answered with 307",
+    )
     max_streams: int = Field(default=256, ge=0, description="streams of live figures that are open at once")
     ws_connections: int = Field(default=256, ge=0, description="websockets that are open at once")
     ws_credit: int = Field(default=1024, ge=1, description="messages of one websocket that may be unanswered")

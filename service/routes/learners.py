@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
+import msgspec
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
@@ -14,6 +15,7 @@ from learners.parameters import Refused
 from service import copies, examples, schemas
 from service.bodies import Bodies, heading_of
 from service.errors import Invalid, TooLarge, WrongType
+from service.forwarding import Forwarding
 from service.hosted import Hosted
 from service.overview import Overview
 from service.routes.common import BODY, TheBody, TheEngine, TheLearner, TheName, problems
@@ -86,13 +88,34 @@ async def index(
     engine: TheEngine,
     figures: Annotated[bool, Query(description="give each learner's small live figures, not its settings")] = False,
 ) -> Response:
-    """Every learner of this node, by name: those in memory, those swapped out to the store, those it cannot host."""
+    """Every learner, by name: those in memory, those swapped out to the store, those that cannot be hosted.
+
+    Where learners are spread over nodes, those that others host are as these tell them.
+    """
+    forwarding: Forwarding = request.app.state.forwarding
+    others = await forwarding.gathered(request)
     if figures:
         overview: Overview = request.app.state.overview
-        return Response(await overview.encoded(engine), media_type="application/json")
+        encoded = await overview.encoded(engine)
+        if not others:
+            return Response(encoded, media_type="application/json")
+        return JSONResponse(_together(msgspec.json.decode(encoded), others))
     learners = [_document(engine.hosted[name]) for name in sorted(engine.hosted)]
     left_out = engine.left_out(groups=False)
-    return JSONResponse({"learners": learners, "asleep": sorted(engine.asleep), "unavailable": left_out})
+    own = {"learners": learners, "asleep": sorted(engine.asleep), "unavailable": left_out}
+    return JSONResponse(_together(own, others))
+
+
+def _together(own: dict[str, Any], others: list[dict[str, Any]]) -> dict[str, Any]:
+    """What nodes tell of the same learners, each once: of those in memory at several as the first tells."""
+    found = {one["name"]: one for told in (*reversed(others), own) for one in told["learners"]}
+    unavailable = {name: why for told in (*others, own) for name, why in told["unavailable"].items()}
+    asleep = {name for told in (own, *others) for name in told["asleep"]} - found.keys()
+    return {
+        "learners": [found[name] for name in sorted(found)],
+        "asleep": sorted(asleep),
+        "unavailable": {name: unavailable[name] for name in sorted(unavailable.keys() - found.keys())},
+    }
 
 
 @router.get(

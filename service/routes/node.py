@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
 from learners import algorithms
@@ -18,6 +18,7 @@ from learners.scaling import Scaling
 from learners.threshold import Threshold
 from service import schemas
 from service.engine import Engine
+from service.names import check_name
 from service.routes.common import TheEngine, problems
 
 __all__ = ["router"]
@@ -66,6 +67,30 @@ async def ready(engine: TheEngine) -> JSONResponse:
     """200 once every learner is here and while the store answers, else 503."""
     health = _health(engine)
     return JSONResponse(health, status_code=200 if health["status"] == "ok" else 503)
+
+
+@router.get(
+    "/nodes",
+    tags=["node"],
+    summary="Which nodes there are",
+    response_model=schemas.Nodes,
+    responses=problems(422),
+)
+async def nodes(
+    engine: TheEngine, learner: Annotated[str | None, Query(description="whose hosts to tell")] = None
+) -> JSONResponse:
+    """The addresses of the nodes that are alive, where learners are spread over them, and who hosts a learner."""
+    placement = engine.placement
+    if learner is not None:
+        engine.check(check_name(learner))
+    return JSONResponse(
+        {
+            "replication": placement.replication,
+            "address": placement.address or None,
+            "nodes": list(placement.addresses),
+            "hosts": None if learner is None else list(placement.places(learner)),
+        }
+    )
 
 
 def _health(engine: Engine) -> dict[str, Any]:

@@ -7,9 +7,20 @@ durability.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
-__all__ = ["Bounds", "Entry", "Expired", "Head", "Pending", "Remembered", "SnapshotInfo", "Store", "open_store"]
+__all__ = [
+    "Bounds",
+    "Entry",
+    "Expired",
+    "Head",
+    "Pending",
+    "Remembered",
+    "SharedStore",
+    "SnapshotInfo",
+    "Store",
+    "open_store",
+]
 
 REPLY_BYTES = 8 * 2**20  # `append` and `read` return no further entry when their data would exceed this; one always
 SNAPSHOT_PART = 16 * 2**20  # bytes: larger snapshots are stored in parts, so that appends pass between them
@@ -218,6 +229,19 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Finish what was begun, release files and sockets."""
+        ...
+
+
+@runtime_checkable
+class SharedStore(Store, Protocol):
+    """A store that machines share: it knows which nodes are alive."""
+
+    async def meet(self, node: str, address: str, seconds: float) -> dict[str, str]:
+        """This node is alive for so many seconds more: the address of every node that is, by id, its own among them."""
+        ...
+
+    async def leave(self, node: str) -> None:
+        """This node is not alive any more."""
         ...
 
 

@@ -53,6 +53,7 @@ from service.store import (
     Remembered,
     SnapshotInfo,
     in_steps,
+    redis_nodes,
 )
 from service.store.redis_scripts import APPEND, CREATE, DELETE, READ, RETAIN, RETAINED, Script
 from service.store.redis_served import (
@@ -320,6 +321,14 @@ class RedisStore:
         with self._call():
             reply = await _twice(lambda: self._run(PENDING, learner, birth))
         return Pending(*_present(reply, learner))
+
+    async def meet(self, node: str, address: str, seconds: float) -> dict[str, str]:
+        with self._call():
+            return await _twice(lambda: redis_nodes.meet(self._redis, node, address, seconds))
+
+    async def leave(self, node: str) -> None:
+        with self._call():
+            await _twice(lambda: redis_nodes.leave(self._redis, node))
 
     async def _retained(self, learner: str, birth: bytes) -> list[_Retained]:
         """What the hash of snapshots holds, newest first."""

@@ -29,11 +29,14 @@ def free_port() -> int:
 class Process:
     """`python -m service serve` on one port, which stays the same over kills and restarts."""
 
-    def __init__(self, store: str, log: Path, **settings: object) -> None:
+    def __init__(self, store: str, log: Path, *, advertised: bool = False, **settings: object) -> None:
+        """`advertised`: it tells other nodes its address."""
         self.store = store
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = log
+        if advertised:
+            settings["advertise"] = self.url
         self._environment = {
             **os.environ,
             **{f"RARESTREAM_{name.upper()}": str(value) for name, value in settings.items()},

@@ -1,0 +1,34 @@
+"""Which nodes over one Redis are alive: a key of each, with a time to live, and a set of their ids."""
+
+from __future__ import annotations
+
+from redis.asyncio import Redis, RedisCluster
+
+__all__ = ["leave", "meet"]
+
+# The hash tag keeps them in one slot of a Cluster. No key of a learner begins like these, whatever its name.
+IDS = "rarestream:nodes:{nodes}"  # set of the ids; some may be gone
+NODE = "rarestream:node:{nodes}:"  # then the id: the node's address
+
+
+async def meet(redis: Redis | RedisCluster, node: str, address: str, seconds: float) -> dict[str, str]:
+    """See `SharedStore.meet`. Two round trips, and one more where a node is gone."""
+    async with redis.pipeline(transaction=False) as pipe:
+        pipe.set(NODE + node, address, px=max(1, int(seconds * 1000)))
+        pipe.sadd(IDS, node)
+        pipe.smembers(IDS)
+        _, _, members = await pipe.execute()
+    ids = sorted(member.decode() for member in members)
+    found = await redis.mget([NODE + id for id in ids])
+    alive = {id: told.decode() for id, told in zip(ids, found, strict=True) if isinstance(told, bytes)}
+    if gone := [id for id in ids if id not in alive]:
+        await redis.srem(IDS, *gone)
+    return alive
+
+
+async def leave(redis: Redis | RedisCluster, node: str) -> None:
+    """See `SharedStore.leave`."""
+    async with redis.pipeline(transaction=False) as pipe:
+        pipe.delete(NODE + node)
+        pipe.srem(IDS, node)
+        await pipe.execute()

@@ -1,0 +1,334 @@
+"""Learners spread over nodes: where each is hosted, and that any node answers for all of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.sync.client import connect
+
+from service.node import Node
+from service.placement import Placement
+from service.settings import Settings
+from service.store import open_store
+from service.store.memory import MemoryStore
+from tests.service.process import Process
+from tests.service.redis_server import RedisServer
+
+NAMES = [f"learner-{i}" for i in range(12)]
+CONFIG = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 2}}
+
+
+Placed = Callable[..., Awaitable[Placement]]
+
+
+@pytest.fixture
+async def placed(redis_server: RedisServer) -> AsyncIterator[Placed]:
+    """Makes placements over one Redis."""
+    nodes: list[Node] = []
+
+    async def make(address: str | None, replication: int = 2) -> Placement:
+        url = redis_server.url
+        settings = Settings(store=url, replication=replication, advertise=address, follow_seconds=0.2)
+        nodes.append(Node(await open_store(url), settings))
+        return Placement(nodes[-1])
+
+    yield make
+    for node in nodes:
+        await node.close()
+
+
+async def test_a_node_that_comes_takes_its_share_and_nothing_else_moves(placed: Placed) -> None:
+    nodes = [await placed(f"http://10.0.0.{i}:8000") for i in range(5)]
+    names = [f"n{i}" for i in range(2000)]
+    for node in nodes[:4]:
+        await node.meet()
+    for node in nodes[:4]:
+        await node.meet()
+    before = {name: nodes[0].places(name) for name in names}
+    assert all(node.places(name) == before[name] for node in nodes[:4] for name in names)
+    hosted = Counter(address for places in before.values() for address in places)
+    assert len(hosted) == 4
+    assert min(hosted.values()) > 800, hosted  # 1,000 each, by chance
+    for name in names:
+        assert len(set(before[name])) == 2
+        assert [node.here(name) for node in nodes[:4]].count(True) == 2
+    assert await nodes[4].meet()
+    assert await nodes[0].meet()
+    assert nodes[0].settling
+    after = {name: nodes[0].places(name) for name in names}
+    moved = [name for name in names if set(before[name]) != set(after[name])]
+    assert all(nodes[4].address in after[name] for name in moved)
+    assert all(len(set(before[name]) - set(after[name])) == 1 for name in moved)
+    assert 600 < len(moved) < 1000, len(moved)  # two of five: 800, by chance
+    await nodes[4].leave()
+    assert await nodes[0].meet()
+    assert {name: nodes[0].places(name) for name in names} == before
+
+
+async def test_a_node_that_is_not_heard_of_is_gone(placed: Placed) -> None:
+    here, there = [await placed(f"http://10.0.0.{i}:8000", 1) for i in range(2)]
+    await there.meet()
+    assert await here.meet()
+    assert here.addresses == ("http://10.0.0.0:8000", "http://10.0.0.1:8000")
+    until = time.monotonic() + 60
+    while len(here.addresses) > 1 and time.monotonic() < until:
+        await here.meet()
+    assert here.addresses == ("http://10.0.0.0:8000",)
+    assert here.here("anything")
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [({"replication": 1, "advertise": "http://a:1"}, "one of Redis"), ({"replication": 0}, None)],
+)
+def test_replication_needs_a_shared_store(settings: dict[str, Any], told: str | None) -> None:
+    node = Node(MemoryStore(), Settings(store="memory:", **settings))
+    if told is None:
+        assert Placement(node).here("anything")
+        assert not Placement(node).spread
+        return
+    with pytest.raises(ValueError, match=told):
+        Placement(node)
+
+
+async def test_replication_needs_an_address(placed: Placed) -> None:
+    with pytest.raises(ValueError, match="needs advertise"):
+        await placed(None)
+
+
+@pytest.mark.parametrize("address", ["10.0.0.7:8000", "ftp://a", "http://a/v1", "http://u:p@a", "http://"])
+def test_an_address_is_one_of_a_node(address: str) -> None:
+    with pytest.raises(ValueError, match="advertise"):
+        Settings(advertise=address)
+
+
+# Over real processes
+
+
+class Spread:
+    """Three nodes, each learner hosted by one of them."""
+
+    def __init__(self, nodes: list[Process]) -> None:
+        self.nodes = nodes
+        self.http = httpx.Client(timeout=60, trust_env=False)
+
+    def get(self, node: int, path: str) -> Any:
+        reply = self.http.get(f"{self.nodes[node].url}/v1{path}")
+        assert reply.status_code == 200, reply.text
+        return reply.json()
+
+    def host(self, name: str) -> int:
+        (address,) = self.get(0, f"/nodes?learner={name}")["hosts"]
+        return [node.url for node in self.nodes].index(address)
+
+    def elsewhere(self, name: str) -> int:
+        """A node that does not host it."""
+        return (self.host(name) + 1) % len(self.nodes)
+
+    def forwarded(self, node: int) -> float:
+        text = self.http.get(f"{self.nodes[node].url}/metrics").text
+        (line,) = [line for line in text.splitlines() if line.startswith("rarestream_forwarded_requests_total ")]
+        return float(line.split()[1])
+
+    def agreed(self, name: str, nodes: Iterable[int]) -> dict[str, Any]:
+        """The position and the digest that the nodes tell, once they have all read what others wrote."""
+        told: list[dict[str, Any]] = []
+
+        def asked() -> bool:
+            told[:] = [self.get(node, f"/learners/{name}/digest") for node in nodes]
+            return all(one == told[0] for one in told)
+
+        self.until(asked)
+        return told[0]
+
+    def until(self, what: Callable[[], object]) -> None:
+        """Until something holds, which it has to within a minute."""
+        until = time.monotonic() + 60
+        while not what():
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def spread(running_redis: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spread]:
+    running_redis.start()
+    running_redis.flush()
+    folder: Path = tmp_path_factory.mktemp("nodes")
+    nodes = [
+        Process(running_redis.url, folder / f"{i}.log", replication=1, follow_seconds=0.2, advertised=True)
+        for i in range(3)
+    ]
+    with ExitStack() as stack:
+        for node in nodes:
+            stack.enter_context(node)
+        spread = Spread(nodes)
+        stack.callback(spread.http.close)
+        spread.until(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 3 for i in range(3)))
+        for i, name in enumerate(NAMES):
+            reply = spread.http.put(f"{nodes[i % 3].url}/v1/learners/{name}", json=CONFIG)
+            assert reply.status_code == 201, reply.text
+        for i in range(3):
+            spread.until(lambda i=i: len(listed(spread, i)) == len(NAMES))  # type: ignore[misc]
+        yield spread
+
+
+def listed(spread: Spread, node: int) -> set[str]:
+    found = spread.get(node, "/learners")
+    return {one["name"] for one in found["learners"]} | set(found["asleep"])
+
+
+def event(i: int) -> dict[str, Any]:
+    return {"id": f"e{i}", "x": [i % 7, i % 5], "label": i % 3 == 0}
+
+
+def test_any_node_takes_events_for_every_learner(spread: Spread) -> None:
+    for name in NAMES:
+        for i in range(12):
+            url = f"{spread.nodes[i % 3].url}/v1/learners/{name}"
+            reply = spread.http.post(f"{url}/update", json={"events": [event(i), event(i - 1)][: i + 1]})
+            assert reply.status_code == 200, reply.text
+            assert reply.json()["applied"] == 1
+        spread.agreed(name, range(3))
+        scores = [
+            spread.http.post(f"{node.url}/v1/learners/{name}/predict", json={"events": [{"x": [1, 2]}]}).json()
+            for node in spread.nodes
+        ]
+        assert scores[0]["results"] == scores[1]["results"] == scores[2]["results"]
+    assert all(spread.forwarded(node) > 0 for node in range(3))
+
+
+def test_each_learner_is_in_memory_at_its_host_alone(spread: Spread) -> None:
+    hosts = {name: spread.host(name) for name in NAMES}
+    assert len(set(hosts.values())) > 1
+
+    def settled() -> bool:
+        here = [
+            {one["name"] for one in spread.http.get(f"{node.url}/v1/learners", headers=FORWARDED).json()["learners"]}
+            for node in spread.nodes
+        ]
+        return all({name for name in NAMES if hosts[name] == i} == here[i] & set(NAMES) for i in range(3))
+
+    spread.until(settled)
+    for figures in ("", "?figures=true"):
+        told = [spread.get(node, f"/learners{figures}") for node in range(3)]
+        for one in told:  # each node tells of all
+            assert set(NAMES) <= {learner["name"] for learner in one["learners"]}
+
+
+FORWARDED = {"x-rarestream-forwarded": "http://elsewhere:1"}
+
+
+def test_a_request_that_was_passed_on_is_answered_where_it_came_to(spread: Spread) -> None:
+    name = NAMES[0]
+    node = spread.elsewhere(name)
+    before = spread.forwarded(node)
+    reply = spread.http.get(f"{spread.nodes[node].url}/v1/learners/{name}", headers=FORWARDED)
+    assert reply.status_code == 200
+    assert spread.forwarded(node) == before
+
+
+def test_replies_are_those_of_the_host(spread: Spread) -> None:
+    name = NAMES[1]
+    url = f"{spread.nodes[spread.elsewhere(name)].url}/v1/learners/{name}"
+    refused = spread.http.post(f"{url}/update", json={"events": [{"x": [1]}]}, headers={"x-request-id": "mine"})
+    assert refused.status_code == 422
+    assert refused.json()["request_id"] == "mine"
+    assert refused.headers.get_list("x-request-id") == ["mine"]
+    assert len(refused.headers.get_list("date")) == 1
+    assert refused.headers["content-type"] == "application/problem+json"
+    packed = spread.http.post(
+        f"{url}/predict", json={"events": [{"x": [1, 2]}]}, headers={"accept": "application/msgpack"}
+    )
+    assert packed.headers["content-type"] == "application/msgpack"
+    assert spread.http.head(f"{url}/digest").status_code == 405
+    assert spread.http.get(f"{url}/digest?unknown=1").status_code == 422
+    assert spread.http.get(f"{url}/nothing").status_code == 404
+
+
+def test_streams_pass_through(spread: Spread) -> None:
+    name = NAMES[2]
+    url = f"{spread.nodes[spread.elsewhere(name)].url}/v1/learners/{name}"
+    lines = b"".join(json.dumps({"x": [i % 7, i % 5]}).encode() + b"\n" for i in range(200_000))
+
+    def pieces() -> Iterator[bytes]:
+        for start in range(0, len(lines), 2**16):
+            yield lines[start : start + 2**16]
+
+    scored = 0
+    with spread.http.stream(
+        "POST", f"{url}/predict", content=pieces(), headers={"content-type": "application/x-ndjson"}
+    ) as reply:
+        assert reply.status_code == 200
+        last = ""
+        for line in reply.iter_lines():
+            scored, last = scored + 1, line
+    assert '"done"' in last
+    assert scored > 1
+    with spread.http.stream("GET", f"{url}/metrics/stream") as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        assert next(stream.iter_lines())
+
+
+def test_a_websocket_takes_messages_for_learners_of_every_node(spread: Spread) -> None:
+    with connect(f"{spread.nodes[0].url.replace('http', 'ws')}/v1/ws") as socket:
+        assert json.loads(socket.recv())["type"] == "hello"
+        for seq, name in enumerate(NAMES):
+            event = {"id": "by-websocket", "x": [0.5, 1], "label": 1}
+            socket.send(json.dumps({"seq": seq, "learner": name, "op": "update", "events": [event]}))
+        replies = [json.loads(socket.recv()) for _ in NAMES]
+    assert {reply["seq"] for reply in replies} == set(range(len(NAMES)))
+    assert all(reply["applied"] == 1 for reply in replies)
+    for name in NAMES:
+        spread.agreed(name, range(3))
+
+
+def test_where_the_host_does_not_answer_another_node_does(spread: Spread) -> None:
+    name = NAMES[3]
+    host = spread.host(name)
+    others = [i for i in range(3) if i != host]
+    before = spread.agreed(name, range(3))
+    spread.nodes[host].kill()
+    try:
+        for i in others:  # at once, before anybody has noticed
+            assert spread.get(i, f"/learners/{name}/digest") == before
+        spread.until(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 2 for i in others))
+        for one in NAMES:
+            spread.agreed(one, others)
+    finally:
+        spread.nodes[host].start()
+    spread.until(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 3 for i in range(3)))
+    assert spread.agreed(name, range(3)) == before
+
+
+def test_redirects(running_redis: RedisServer, spread: Spread, tmp_path: Path) -> None:
+    node = Process(running_redis.url, tmp_path / "log", replication=1, follow_seconds=0.2, elsewhere="redirect",
+                   advertised=True)  # fmt: skip
+    with node:
+        spread.until(lambda: len(spread.get(0, "/nodes")["nodes"]) == 4)
+        time.sleep(0)
+        found = spread.http.get(f"{node.url}/v1/nodes").json()["nodes"]
+        name = next(name for name in NAMES if spread.get(0, f"/nodes?learner={name}")["hosts"] != [node.url])
+
+        def redirected() -> bool:
+            reply = spread.http.get(f"{node.url}/v1/learners/{name}/digest?x=%20")
+            return reply.status_code == 307
+
+        spread.until(redirected)
+        reply = spread.http.get(f"{node.url}/v1/learners/{name}/digest?x=%20")
+        (host,) = spread.get(0, f"/nodes?learner={name}")["hosts"]
+        assert reply.headers["location"] == f"{host}/v1/learners/{name}/digest?x=%20"
+        assert host in found
+        followed = spread.http.post(
+            f"{node.url}/v1/learners/{name}/predict", json={"events": [{"x": [1, 2]}]}, follow_redirects=True
+        )
+        assert followed.status_code == 200
+        assert len(followed.json()["results"]) == 1
+    spread.until(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 3 for i in range(3)))
