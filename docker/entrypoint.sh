@@ -1,6 +1,6 @@
 #!/bin/sh
 # numba reads compiled kernels only from a directory that it may also write. The image's are therefore copied to one
-# (a few MB): the root file system can stay read-only, with a tmpfs or an emptyDir mounted at $NUMBA_CACHE_DIR.
+# (some 20 MB): the root file system can stay read-only, with a tmpfs or an emptyDir mounted at $NUMBA_CACHE_DIR.
 set -eu
 
 cp -R /opt/rarestream/kernels/. "$NUMBA_CACHE_DIR" ||

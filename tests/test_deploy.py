@@ -1,14 +1,23 @@
-"""The image, compose.yaml and the Kubernetes manifests against each other and against the code.
+"""The image and compose.yaml against each other, against the code, and before the linters of their kind.
 
-What they name in the service (settings, paths, commands) must exist there; ports, users and directories must agree; the
-promises that the store needs from Redis must be kept wherever Redis is started.
+What they name in the service (settings, paths, commands) must exist there; ports, users and directories must agree;
+the promises that the store needs from Redis must be kept. tests/test_image.py carries the Dockerfile out,
+tests/test_helm.py has the chart.
 """
 
 from __future__ import annotations
 
+import http.server
 import json
+import os
 import re
 import shlex
+import shutil
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +25,16 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from service import __version__
 from service.app import create_app
 from service.cli import app as command_line
 from service.settings import Settings
+from tests.documents import ROOT
+from tests.image import COMING, DOCKERFILE, context, instructions
 
-ROOT = Path(__file__).parent.parent
-MANIFESTS = ROOT / "deploy" / "kubernetes"
-
-
-def instructions() -> list[tuple[str, str]]:
-    """The Dockerfile as (INSTRUCTION, the rest), comments left out and continued lines joined."""
-    text = (ROOT / "docker" / "Dockerfile").read_text()
-    lines = "\n".join(line for line in text.splitlines() if not line.startswith("#")).replace("\\\n", " ").splitlines()
-    return [(line.split()[0], line.split(maxsplit=1)[1]) for line in lines if line.strip()]
+DOCKER = ROOT / "docker"
+DOCUMENT: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text())
+COMPOSE: dict[str, Any] = DOCUMENT["services"]
 
 
 def last_stage() -> dict[str, str]:
@@ -43,90 +49,63 @@ def image_environment() -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in shlex.split(last_stage()["ENV"]))
 
 
-def kubernetes() -> dict[tuple[str, str], dict[str, Any]]:
-    """Every manifest, by (kind, name)."""
-    resources = yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text())["resources"]
-    documents = [one for file in resources for one in yaml.safe_load_all((MANIFESTS / file).read_text())]
-    return {(one["kind"], one["metadata"]["name"]): one for one in documents}
+def mounted(service: str) -> dict[str, str]:
+    """What is mounted from this repository, by where it is in the container."""
+    pairs = [one.split(":") for one in COMPOSE[service]["volumes"] if one.startswith(".")]
+    assert all(rest == ["ro"] for _, _, *rest in pairs)
+    return {target: source for source, target, _ in pairs}
 
 
-def container(kind: str, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The pod template's spec, and its only container."""
-    pod = kubernetes()[kind, name]["spec"]["template"]["spec"]
-    (only,) = pod["containers"]
-    return pod, only
+# Linters
 
 
-COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())["services"]
-KUSTOMIZATION: dict[str, Any] = yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text())
-NODE_POD, NODE = container("Deployment", "rarestream")
-REDIS_POD, REDIS = container("StatefulSet", "rarestream-redis")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["hadolint", "--failure-threshold", "style", "docker/Dockerfile"],
+        ["shellcheck", "docker/entrypoint.sh"],
+        ["check-jsonschema", "--builtin-schema", "vendor.compose-spec", "docker/compose.yaml"],
+        ["check-jsonschema", "--check-metaschema", "deploy/helm/rarestream/values.schema.json"],
+    ],
+    ids=lambda command: Path(command[-1]).name,
+)
+def test_linters(command: list[str]) -> None:
+    program = Path(sys.executable).parent / command[0]  # each comes with a package of the test extra
+    reply = subprocess.run([program, *command[1:]], cwd=ROOT, check=False, capture_output=True, text=True)
+    assert reply.returncode == 0, reply.stdout + reply.stderr
+
+
+# The image
 
 
 def test_every_setting_exists_and_its_value_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    (generated,) = KUSTOMIZATION["configMapGenerator"]
-    literals = dict(one.split("=", 1) for one in generated["literals"])
-    given = [image_environment(), COMPOSE["rarestream"]["environment"], literals]
-    given.append({one["name"]: one["value"] for one in NODE["env"] if "value" in one})
-    for environment in given:
-        own = {name: value for name, value in environment.items() if name.startswith("RARESTREAM_")}
-        assert own
-        for name, value in own.items():
-            field = name.removeprefix("RARESTREAM_").lower()
-            assert field in Settings.model_fields, name
-            with monkeypatch.context() as patch:
-                patch.setenv(name, value)
-                assert str(getattr(Settings(), field)).removesuffix(".0") == value
+    given = image_environment() | COMPOSE["rarestream"]["environment"]
+    own = {name: value for name, value in given.items() if name.startswith("RARESTREAM_")}
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    settings = Settings()
+    for name, value in own.items():
+        field = name.removeprefix("RARESTREAM_").lower()
+        if field not in COMING:
+            assert str(getattr(settings, field)).lower() == value
 
 
-def test_probed_paths_are_routes() -> None:
-    paths = set(create_app(Settings(store="memory:")).openapi()["paths"])
-    probed = {NODE[probe]["httpGet"]["path"] for probe in ("startupProbe", "readinessProbe", "livenessProbe")}
-    probed |= set(re.findall(r"/v1/[a-z/]+", last_stage()["HEALTHCHECK"]))
-    assert probed == {"/v1/health/ready", "/v1/health/live"}
-    assert probed <= paths
-
-
-def test_a_node_stays_in_the_service_while_redis_is_away() -> None:
-    """It can still predict; /v1/health/ready, which is about updates, is only asked at the start."""
-    assert NODE["startupProbe"]["httpGet"]["path"] == "/v1/health/ready"
-    assert NODE["readinessProbe"]["httpGet"]["path"] == "/v1/health/live"
-    assert NODE["livenessProbe"]["httpGet"]["path"] == "/v1/health/live"
+def test_settings_that_came_are_looked_at() -> None:
+    assert not COMING & set(Settings.model_fields), "they are here now: take them out of COMING in tests/image.py"
 
 
 def test_ports_agree() -> None:
     port = Settings.model_fields["port"].default
     assert last_stage()["EXPOSE"] == str(port)
     assert image_environment()["RARESTREAM_PORT"] == str(port)
-    assert COMPOSE["rarestream"]["ports"] == [f"127.0.0.1:{port}:{port}"]  # no authentication: not for other hosts
-    assert f"RARESTREAM_PORT={port}" in KUSTOMIZATION["configMapGenerator"][0]["literals"]
-    assert NODE["ports"] == [{"name": "http", "containerPort": port}]
-    assert {NODE[probe]["httpGet"]["port"] for probe in ("startupProbe", "readinessProbe", "livenessProbe")} == {"http"}
-    (service,) = kubernetes()["Service", "rarestream"]["spec"]["ports"]
-    assert (service["port"], service["targetPort"]) == (port, "http")
-    # A Service named rarestream would otherwise put RARESTREAM_PORT=tcp://... into the pods.
-    assert NODE_POD["enableServiceLinks"] is False
-
-    (store,) = (one["value"] for one in NODE["env"] if one["name"] == "RARESTREAM_STORE")
-    assert store == "redis://:$(REDIS_PASSWORD)@rarestream-redis:6379/0"
-    assert kubernetes()["Service", "rarestream-redis"]["spec"]["ports"][0]["port"] == 6379
-    assert REDIS["ports"] == [{"name": "redis", "containerPort": 6379}]
+    assert COMPOSE["rarestream"]["ports"] == [f"127.0.0.1:{port}:{port}"]
     assert COMPOSE["rarestream"]["environment"]["RARESTREAM_STORE"] == "redis://redis:6379/0"
 
 
 def test_no_container_runs_as_root_or_writes_its_root() -> None:
     user = last_stage()["USER"]
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)  # a number: Kubernetes cannot tell that a name is not root
-    uid = int(user.split(":")[0])
-    assert f"--uid {uid}" in last_stage()["RUN"]
-    assert NODE_POD["securityContext"]["runAsUser"] == uid
-    for pod, one in ((NODE_POD, NODE), (REDIS_POD, REDIS)):
-        assert pod["securityContext"]["runAsNonRoot"] is True
-        assert pod["securityContext"]["runAsUser"] > 0
-        assert pod["automountServiceAccountToken"] is False
-        assert one["securityContext"]["readOnlyRootFilesystem"] is True
-        assert one["securityContext"]["allowPrivilegeEscalation"] is False
-        assert one["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert f"--uid {user.split(':')[0]}" in last_stage()["RUN"]
     for service in COMPOSE.values():
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
@@ -135,15 +114,15 @@ def test_no_container_runs_as_root_or_writes_its_root() -> None:
 
 
 def test_the_kernels_are_copied_to_where_they_can_be_written() -> None:
-    compiled = re.search(r"NUMBA_CACHE_DIR=(\S+) (\S+) -m service warm", (ROOT / "docker" / "Dockerfile").read_text())
+    compiled = re.search(r"NUMBA_CACHE_DIR=(\S+) (\S+) -m service warm", DOCKERFILE.read_text())
     assert compiled
-    entrypoint = (ROOT / "docker" / "entrypoint.sh").read_text()
+    entrypoint = (DOCKER / "entrypoint.sh").read_text()
     assert f'cp -R {compiled[1]}/. "$NUMBA_CACHE_DIR"' in entrypoint
     assert entrypoint.rstrip().endswith('exec "$@"')  # signals reach the service itself
     cache = image_environment()["NUMBA_CACHE_DIR"]
-    assert cache in {mount["mountPath"] for mount in NODE["volumeMounts"]}
-    assert cache in {mount.split(":")[0] for mount in COMPOSE["rarestream"]["tmpfs"]}
-    assert "/tmp" in {mount["mountPath"] for mount in NODE["volumeMounts"]}
+    uid, gid = last_stage()["USER"].split(":")
+    assert f"{cache}:uid={uid},gid={gid},mode=0700" in COMPOSE["rarestream"]["tmpfs"]
+    assert "/tmp" in COMPOSE["rarestream"]["tmpfs"]
 
 
 def test_commands_of_the_image_exist() -> None:
@@ -158,64 +137,169 @@ def test_commands_of_the_image_exist() -> None:
         assert reply.exit_code == 0, reply.output
 
 
-def test_build_context_holds_what_the_image_is_made_of() -> None:
-    kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
-    copies = [rest.split() for name, rest in instructions() if name == "COPY" and "--from" not in rest]
-    named = {word for words in copies for word in words[:-1] if not word.startswith("--")} - {"."}
-    assert "docker/entrypoint.sh" in named
-    assert named <= kept
-    assert {"learners", "service", "pyproject.toml", "constraints.txt", "README.md"} <= kept
-    for path in kept - {"LICENSE"}:
-        assert (ROOT / path).exists(), path
+def test_build_context_holds_what_the_image_is_made_of_and_no_more() -> None:
+    files = context()
+    assert {"pyproject.toml", "constraints.txt", "README.md", "docker/entrypoint.sh", "docker/healthcheck.py"} <= set(
+        files
+    )
+    assert {Path(file).parts[0] for file in files} - {"LICENSE"} == {
+        *("learners", "service", "docker", "pyproject.toml", "constraints.txt", "README.md")
+    }
+    tracked = {str(path.relative_to(ROOT)) for one in ("learners", "service") for path in (ROOT / one).rglob("*.py")}
+    assert tracked <= set(files)
+    assert not any("__pycache__" in file or file.endswith(".db") for file in files)
 
 
-@pytest.mark.parametrize("arguments", [COMPOSE["redis"]["command"], REDIS["args"]], ids=["compose", "kubernetes"])
-def test_redis_keeps_what_it_acknowledges(arguments: list[str]) -> None:
+def test_the_build_context_by_docker_s_rules(tmp_path: Path) -> None:
+    """The last pattern that fits decides; `**/` is any number of folders; a folder stands for what is in it."""
+    for file in ("a/b.py", "a/__pycache__/b.pyc", "c.py", "d/e/f.db", "d/e/f.py", "d/g"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    (tmp_path / ".dockerignore").write_text("# all but\n*\n!a\n!d\n**/__pycache__\n**/*.db*\nd/?\n")
+    assert context(tmp_path) == ["a/b.py"]
+    (tmp_path / ".dockerignore").write_text("*\n!d/e\n")
+    assert context(tmp_path) == ["d/e/f.db", "d/e/f.py"]
+    (tmp_path / ".dockerignore").write_text("d\n")
+    assert context(tmp_path) == [".dockerignore", "a/__pycache__/b.pyc", "a/b.py", "c.py"]
+
+
+def test_one_version_everywhere() -> None:
+    labels = dict(pair.split("=", 1) for pair in shlex.split(last_stage()["LABEL"]))
+    assert labels["org.opencontainers.image.version"] == __version__
+    assert COMPOSE["rarestream"]["image"] == f"rarestream:{__version__}"
+    assert f"-t rarestream:{__version__} " in DOCKERFILE.read_text()
+
+
+# The health check
+
+
+class Health(http.server.BaseHTTPRequestHandler):
+    """Answers at the path that is looked at, and only there, with the status of its server."""
+
+    def do_GET(self) -> None:
+        self.send_response(self.server.status if self.path == "/v1/health/ready" else 404)  # type: ignore[attr-defined]
+        self.end_headers()
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Nothing: the tests' output stays clean."""
+
+
+@pytest.fixture
+def serving() -> Iterator[Callable[..., int]]:
+    """Starts a server of a status, with TLS where it is given a certificate; returns its port."""
+    servers = []
+
+    def start(status: int, certificate: Path | None = None) -> int:
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Health)
+        server.status = status  # type: ignore[attr-defined]
+        if certificate:
+            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            tls.load_cert_chain(certificate)
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever).start()
+        servers.append(server)
+        return int(server.server_address[1])
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def checked(*arguments: str, **environment: str) -> int:
+    """The exit status of the health check; whatever proxy the environment names is not there."""
+    given = {"PATH": os.environ["PATH"], "http_proxy": "http://127.0.0.1:1", **environment}
+    command = [sys.executable, str(DOCKER / "healthcheck.py"), *arguments]
+    return subprocess.run(command, env=given, check=False, capture_output=True).returncode
+
+
+def test_the_health_check_asks_the_port_that_is_set(serving: Callable[..., int]) -> None:
+    assert last_stage()["HEALTHCHECK"].endswith('CMD ["healthcheck"]')
+    assert "docker/healthcheck.py /usr/local/bin/healthcheck" in DOCKERFILE.read_text()
+    assert "/v1/health/ready" in create_app(Settings(store="memory:")).openapi()["paths"]
+    port = serving(200)
+    assert checked(RARESTREAM_PORT=str(port)) == 0
+    assert checked(f"http://127.0.0.1:{port}/v1/health/ready") == 0
+    assert checked(f"http://127.0.0.1:{port}/elsewhere") == 1
+    assert checked(RARESTREAM_PORT=str(serving(503))) == 1
+    assert checked(RARESTREAM_PORT="1") == 1
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
+def test_the_health_check_speaks_tls_where_the_service_does(serving: Callable[..., int], tmp_path: Path) -> None:
+    certificate = tmp_path / "both.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=elsewhere", "-days", "1"]
+    subprocess.run([*command, "-keyout", certificate, "-out", tmp_path / "c.pem"], check=True, capture_output=True)
+    certificate.write_text(certificate.read_text() + (tmp_path / "c.pem").read_text())
+    port = str(serving(200, certificate))
+    assert checked(RARESTREAM_PORT=port, RARESTREAM_TLS_CERTIFICATE="/etc/rarestream/tls/tls.crt") == 0
+    assert checked(RARESTREAM_PORT=port) == 1
+
+
+# compose.yaml
+
+
+def test_only_this_machine_reaches_what_is_published() -> None:
+    for service in COMPOSE.values():
+        assert all(re.fullmatch(r"127\.0\.0\.1:(\d+):\1", port) for port in service.get("ports", []))
+    assert COMPOSE["rarestream"]["environment"]["RARESTREAM_INSECURE"] == "true"
+    assert "ports" not in COMPOSE["redis"]
+    assert COMPOSE["redis"]["networks"] == ["store"]
+    assert DOCUMENT["networks"]["store"] == {"internal": True}
+
+
+def test_redis_keeps_what_it_acknowledges_and_is_waited_for() -> None:
+    arguments = COMPOSE["redis"]["command"]
     options = dict(zip(arguments[1::2], arguments[2::2], strict=True))
     assert arguments[0] == "redis-server"
     assert options["--appendonly"] == "yes"
     assert options["--appendfsync"] == "always"
     assert options["--save"] == ""
     assert options["--maxmemory-policy"] == "noeviction"
-
-
-def test_redis_has_a_volume_and_is_waited_for() -> None:
     assert COMPOSE["redis"]["volumes"] == ["log:/data"]
-    assert "ports" not in COMPOSE["redis"]
     assert COMPOSE["rarestream"]["depends_on"] == {"redis": {"condition": "service_healthy"}}
-    assert [mount["mountPath"] for mount in REDIS["volumeMounts"]] == ["/data"]
-    assert COMPOSE["redis"]["image"] == REDIS["image"]
+    redis = yaml.safe_load((ROOT / "deploy/helm/rarestream/values.yaml").read_text())["redis"]
+    assert COMPOSE["redis"]["image"] == redis["image"]
 
 
-def test_password_is_in_no_file() -> None:
-    """It comes from a Secret made of redis.env, which git ignores and whose example holds a marked placeholder."""
-    (secret,) = KUSTOMIZATION["secretGenerator"]
-    assert secret["envs"] == ["redis.env"]
-    assert "redis.env" in (MANIFESTS / ".gitignore").read_text().split()
-    example = (MANIFESTS / "redis.env.example").read_text()
-    pairs = dict(line.split("=", 1) for line in example.splitlines() if line and not line.startswith("#"))
-    assert pairs == {"REDIS_PASSWORD": "REPLACE-ME"}
-    for one in (NODE, REDIS):
-        (password,) = (entry for entry in one["env"] if entry["name"] == "REDIS_PASSWORD")
-        assert password["valueFrom"] == {"secretKeyRef": {"name": secret["name"], "key": "REDIS_PASSWORD"}}
-        # $(REDIS_PASSWORD) is only replaced in what stands after it.
-        assert one["env"].index(password) == 0
-    assert not any(kind == "Secret" for kind, _ in kubernetes())
+def test_every_service_is_looked_after() -> None:
+    for name, service in COMPOSE.items():
+        assert "healthcheck" in service or name == "rarestream"  # its own is in the image
+        assert service["restart"] == "unless-stopped"
+        assert ":" in service["image"]
+        for volume in service.get("volumes", []):
+            assert volume.startswith(".") or volume.split(":")[0] in DOCUMENT["volumes"]
+        assert set(service["networks"]) <= set(DOCUMENT["networks"])
 
 
-def test_selectors_find_their_pods() -> None:
-    manifests = kubernetes()
-    label = "app.kubernetes.io/component"
-    for (kind, name), document in manifests.items():
-        component = document["metadata"]["labels"][label]
-        assert component == ("redis" if name == "rarestream-redis" else "service")
-        spec = document["spec"]
-        if kind in ("Deployment", "StatefulSet"):
-            assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"] == {label: component}
-        elif kind == "Service":
-            assert spec["selector"] == {label: component}
-        elif kind == "PodDisruptionBudget":
-            assert spec["selector"]["matchLabels"] == {label: component}
-            assert spec["minAvailable"] < manifests["Deployment", name]["spec"]["replicas"]
-        else:
-            assert (kind, spec["podSelector"]["matchLabels"]) == ("NetworkPolicy", {label: component})
+def test_prometheus_scrapes_the_service_by_the_rules() -> None:
+    arguments = dict(one.lstrip("-").split("=", 1) for one in COMPOSE["prometheus"]["command"])
+    ((target, source),) = mounted("prometheus").items()
+    folder = (DOCKER / source).resolve()
+    config = yaml.safe_load((folder / Path(arguments["config.file"]).relative_to(target)).read_text())
+    assert all((folder / rules).is_file() for rules in config["rule_files"])
+    (job,) = config["scrape_configs"]
+    assert job["static_configs"][0]["targets"] == [f"rarestream:{Settings.model_fields['port'].default}"]
+    assert "rarestream" in COMPOSE["rarestream"]["environment"]["RARESTREAM_HOSTS"].split(",")
+    assert set(COMPOSE["prometheus"]["networks"]) & set(COMPOSE["rarestream"]["networks"])
+    assert COMPOSE["prometheus"]["volumes"][-1] == f"figures:{arguments['storage.tsdb.path']}"
+
+
+def test_grafana_shows_the_dashboard_to_whoever_looks_and_has_no_account() -> None:
+    grafana = COMPOSE["grafana"]
+    folders = mounted("grafana")
+    provisioning = (DOCKER / folders["/etc/grafana/provisioning"]).resolve()
+    (source,) = yaml.safe_load((provisioning / "datasources/prometheus.yaml").read_text())["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    assert COMPOSE["prometheus"]["ports"] == ["127.0.0.1:9090:9090"]
+    assert source["isDefault"] is True  # what the dashboard's variable of the data source begins with
+    (provider,) = yaml.safe_load((provisioning / "dashboards/rarestream.yaml").read_text())["providers"]
+    shown = (DOCKER / folders[provider["options"]["path"]]).resolve()
+    environment = grafana["environment"]
+    home = Path(environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
+    dashboard = json.loads((shown / home.relative_to(provider["options"]["path"])).read_text())
+    (variable,) = (one for one in dashboard["templating"]["list"] if one["type"] == "datasource")
+    assert variable["query"] == source["type"] == "prometheus"
+    assert environment["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
+    assert environment["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
+    assert not any("PASSWORD" in name for name in environment)

@@ -28,7 +28,11 @@ NOT_RUN = {
     "docs/operations.md": {
         "$ rarestream warm": "up to a minute; tests/service has tests of both commands",
         "2026-11-20T19:49:26.696Z": "lines of a log; tests/service/test_logs.py has them",
-        "$ docker build": "wants Docker or a cluster; tests/test_deploy.py reads the files",
+        "$ docker build": "wants Docker; tests/test_image.py carries out the Dockerfile's steps",
+        "$ docker compose": "wants Docker; tests/test_deploy.py reads the files",
+        "$ helm install": "wants a cluster; tests/test_helm.py renders the chart",
+        "$ kubectl --namespace": "wants a cluster",
+        "# scores.yaml": "values that tests/test_helm.py renders the chart with",
     },
 }
 
