@@ -44,12 +44,31 @@ class Status(IntEnum):
 
 
 class Segment(NamedTuple):
-    """Events `start` to `stop` of a batch are numbers `offset`, `offset + 1`, ... of the source called `name`."""
+    """Events `start` to `stop` of a batch are numbers `offset`, `offset + 1`, ... of the source called `name`.
+
+    Numbers from `after` to `offset - 1` do not exist there.
+    """
 
     start: int
     stop: int
     name: str
     offset: int
+    after: int
+
+    @classmethod
+    def of(cls, start: int, name: str, numbers: Sequence[int], after: int | None = None) -> tuple[Segment, ...]:
+        """Those of events `start`, `start + 1`, ... with ascending numbers, none of which lacks between them.
+
+        `after`: the numbers from there to the first do not exist either. O(n).
+        """
+        found: list[Segment] = []
+        began = 0
+        for i in range(1, len(numbers) + 1):
+            if i == len(numbers) or numbers[i] != numbers[i - 1] + 1:
+                offset = numbers[began]
+                found.append(cls(start + began, start + i, name, offset, offset if after is None else after))
+                began, after = i, numbers[i - 1] + 1
+        return tuple(found)
 
 
 class Late(NamedTuple):
@@ -114,7 +133,13 @@ class Batch:
             None if self.times is None else self.times[cut],
             None if self.ids is None else self.ids[cut],
             tuple(
-                Segment(max(one.start, start) - start, min(one.stop, stop) - start, one.name, one.offset + late)
+                Segment(
+                    max(one.start, start) - start,
+                    min(one.stop, stop) - start,
+                    one.name,
+                    one.offset + late,
+                    one.offset + late if late else one.after,
+                )
                 for one in self.segments
                 if one.start < stop and one.stop > start
                 for late in [max(0, start - one.start)]
@@ -299,7 +324,7 @@ def join(batches: Sequence[Batch]) -> Batch:
         times=_column([batch.times for batch in batches], sizes, np.nan),
         ids=ids,
         segments=tuple(
-            Segment(start + part.start, start + part.stop, part.name, part.offset)
+            part._replace(start=start + part.start, stop=start + part.stop)
             for start, batch in zip(starts, batches, strict=False)
             for part in batch.segments
         ),
@@ -327,7 +352,8 @@ def woven(batch: Batch, others: Batch, places: NDArray[np.int64]) -> tuple[Batch
         runs = np.concatenate([[0], 1 + np.flatnonzero(np.diff(moved) != 1), [len(moved)]]).tolist()
         for start, stop in itertools.pairwise(runs):
             first = int(moved[start])
-            segments.append(Segment(first, first + stop - start, one.name, one.offset + start))
+            after = one.offset + start if start else one.after
+            segments.append(Segment(first, first + stop - start, one.name, one.offset + start, after))
     return Batch(
         spread([(whole.rows, row[at[has]])], int(np.count_nonzero(has)), whole.rows),
         whole.labels[order],

@@ -6,7 +6,7 @@ corrects a label.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -224,20 +224,33 @@ class Sources:
     def admit(self, segments: Sequence[Segment], status: NDArray[np.int8]) -> None:
         """Say in `status` (n,) which events are not next in their source, and move the offsets on.
 
-        They are duplicates, or beyond a gap: a segment that begins after the next event of a known source is left out
-        as a whole, since learning it would turn the events of the gap into duplicates. A source that is not known yet
-        may begin anywhere.
+        They are duplicates, or beyond a gap: a segment that comes after more than the next event of a known source is
+        left out as a whole, since learning it would turn the events of the gap into duplicates. A source that is not
+        known yet may begin anywhere.
         """
-        for start, stop, name, offset in segments:
-            new = self.next.get(name, offset)
-            if offset > new:
+        for start, stop, name, offset, after in segments:
+            new = self.next.get(name, after)
+            if after > new:
                 status[start:stop] = Status.BEYOND
                 continue
             self.next.pop(name, None)
-            status[start : min(stop, start + new - offset)] = Status.DUPLICATE
+            status[start : min(stop, start + max(0, new - offset))] = Status.DUPLICATE
             self.next[name] = max(new, offset + stop - start)
             if len(self.next) > MAX_SOURCES:
                 self.next.pop(next(iter(self.next)))
+
+    @staticmethod
+    def gaps(segments: Sequence[Segment], following: Mapping[str, int]) -> list[Segment]:
+        """Those that `admit` would leave out where these are the next events of the sources that are known."""
+        reached = dict(following)
+        found = []
+        for one in segments:
+            new = reached.get(one.name, one.after)
+            if one.after > new:
+                found.append(one)
+            else:
+                reached[one.name] = max(new, one.offset + one.stop - one.start)
+        return found
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """The arrays of the state."""

@@ -58,6 +58,7 @@ class _BatchParts(msgspec.Struct, forbid_unknown_fields=True):
     times: _Array | None = None
     ids: list[str | None] | None = None
     segments: list[tuple[int, int, str, int]] = []
+    afters: list[int] | None = None  # of the segments, where not all are their offsets
     costs: _Array | None = None
     late: dict[str, _Array] | None = None
 
@@ -187,6 +188,9 @@ def _batch_parts(batch: Batch) -> _BatchParts:
         times=_array(batch.times),
         ids=None if batch.ids is None else list(batch.ids),
         segments=[(one.start, one.stop, one.name, one.offset) for one in batch.segments],
+        afters=[one.after for one in batch.segments]
+        if any(one.after != one.offset for one in batch.segments)
+        else None,
         costs=_array(batch.costs),
         late=None if batch.late is None else _state(batch.late._asdict()),
     )
@@ -211,7 +215,10 @@ def _batch(parts: _BatchParts, what: str) -> Batch:
         rows = Sparse(_wide(parts.data, what), indices, _numpy(parts.indptr, what))
     else:
         raise Damaged(f"{what} has no features")
-    segments = tuple(Segment(*one) for one in parts.segments)
+    afters = [one[3] for one in parts.segments] if parts.afters is None else parts.afters
+    if len(afters) != len(parts.segments):
+        raise Damaged(f"{what} has sources of another form")
+    segments = tuple(Segment(*one, after) for one, after in zip(parts.segments, afters, strict=True))
     ids = None if parts.ids is None else tuple(parts.ids)
     late = None
     if parts.late is not None:

@@ -37,7 +37,7 @@ from service.columnar_members import DTYPES, FLOATS, Members
 from service.columnar_replies import encode_learnt, encode_scores
 from service.errors import BadBody
 from service.hot import Coding
-from service.precise import good_id, source_problems
+from service.precise import good_id, segments_of, source_problems
 from service.scan.events import MAX_ID
 from service.serving import Events, Labelled
 from service.unpacking import glance, length, members, opened
@@ -207,11 +207,11 @@ class _Body(Members):
         if given is None:
             return ()
         source = opened(given)
-        if problems := source_problems(source):
+        if problems := source_problems(source, n):
             for found in problems:
                 self.note(*found)
             return ()
-        return (Segment(0, n, source["name"], source["offset"]),)
+        return segments_of(source, n)
 
     # Features
 

@@ -129,11 +129,11 @@ def _agree(members: Mapping[str, Hosted], events: Mapping[str, Labelled]) -> Non
         refusal = member.refusal(events[name])
         if refusal is not None:
             raise type(refusal)(f"{name}: {refusal.detail}")
-    for segment in next(iter(events.values())).segments:
-        stand = {name: member.view.sources.get(segment.name) for name, member in members.items()}
+    for source in {segment.name for segment in next(iter(events.values())).segments}:
+        stand = {name: member.view.sources.get(source) for name, member in members.items()}
         if len(set(stand.values())) > 1:
             said = ", ".join(f"{name} at {'its start' if at is None else at}" for name, at in stand.items())
-            raise SourceGap(f"the learners stand at different places of the source {segment.name!r}: {said}")
+            raise SourceGap(f"the learners stand at different places of the source {source!r}: {said}")
 
 
 async def _scores(member: Hosted, outcome: Outcome, ids: tuple[str | None, ...] | None) -> Vector:

@@ -25,6 +25,7 @@ from learners.batch import Batch, Changed, Fitted, Outcome, Restored, Segment, S
 from learners.config import CHANGEABLE, Config
 from learners.learner import Learner, check_state
 from learners.parameters import Refused
+from learners.recent import Sources
 from learners.scorer import View
 from service.assuming import Assuming
 from service.codec import unpack_snapshot
@@ -123,8 +124,8 @@ class Hosted(Logged[Learner, View]):
             return self.failed
         if self.queued_bytes >= self.node.settings.queue_bytes:
             return QueueFull(f"{self.queued_events} events wait already; try again in a moment")
-        gaps = [one for one in events.segments if one.offset > self.view.sources.get(one.name, one.offset)]
-        return self._gap(gaps) if gaps else None
+        gaps = Sources.gaps(events.segments, self.view.sources) if events.segments else []
+        return self._gap(gaps[:1]) if gaps else None
 
     async def label(self, events: Labelled) -> Learnt:
         """As `update`, with events among them that carry no features but the id of one that was served.
@@ -301,7 +302,7 @@ class Hosted(Logged[Learner, View]):
             stop = start + len(update.batch)
             part = outcome if len(updates) == 1 else outcome.part(start, stop)
             if part.beyond.any():
-                settle(update.done, self._gap(update.batch.segments))
+                settle(update.done, self._gap(update.batch.segments[:1]))
             elif not update.done.done():
                 update.done.set_result(Learnt(part, self.position, counts))
             start = stop
@@ -324,7 +325,7 @@ class Hosted(Logged[Learner, View]):
 
     def _gap(self, segments: Sequence[Segment]) -> SourceGap:
         said = [
-            f"the source {one.name!r} goes on at {self.view.sources.get(one.name, 0)}, not at {one.offset}"
+            f"the source {one.name!r} goes on at {self.view.sources.get(one.name, 0)}, not at {one.after}"
             for one in segments
         ]
         return SourceGap(f"{'; '.join(said)}; nothing of the request was learnt")

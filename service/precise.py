@@ -9,6 +9,7 @@ import time
 from typing import Any, Literal
 
 from learners.arguments import MAX_TIME, MAX_WEIGHT
+from learners.batch import Segment
 from learners.config import Config
 from learners.features import MAX_PROBLEMS
 from learners.parameters import Problem, Refused, pointer, show
@@ -16,10 +17,11 @@ from learners.recent import MAX_SOURCE_NAME
 from service.errors import Invalid
 from service.scan.events import MAX_ID
 
-__all__ = ["AHEAD", "MAX_EVENTS", "MAX_OFFSET", "TOP", "Precise", "good_id", "source_problems"]
+__all__ = ["AHEAD", "MAX_EVENTS", "MAX_OFFSET", "TOP", "Precise", "good_id", "segments_of", "source_problems"]
 
 MAX_EVENTS = 100_000  # of one request: its reply is bounded, too
 MAX_OFFSET = 2**53
+_SOURCE = ("name", "offset", "offsets", "after")  # members
 AHEAD = 86_400.0  # seconds that a time may lie ahead of this node's: a clock that runs fast, not an error of units
 
 _MEMBERS = {
@@ -36,23 +38,63 @@ def good_id(text: str) -> bool:
     return 0 < len(text) <= MAX_ID and text.isprintable()
 
 
-def source_problems(source: Any) -> list[Problem]:
-    """What is wrong with where events are said to come from, as parsed JSON."""
+def source_problems(source: Any, n: int) -> list[Problem]:
+    """What is wrong with where n events are said to come from, as parsed JSON; one thing of the offsets. O(n)."""
     if not isinstance(source, dict):
-        return [Problem("/source", f"is {show(source)}; expected an object of name and offset")]
+        return [Problem("/source", f"is {show(source)}; expected an object of name and offset, or offsets")]
     problems = [
-        Problem(f"/source{pointer(name)}", "is not a member; expected name, offset")
+        Problem(f"/source{pointer(name)}", f"is not a member; expected {', '.join(_SOURCE)}")
         for name in source
-        if name not in ("name", "offset")
+        if name not in _SOURCE
     ]
-    name, offset = source.get("name"), source.get("offset")
+    name = source.get("name")
     if not isinstance(name, str) or not name.isprintable() or not 0 < len(name.encode()) <= MAX_SOURCE_NAME:
         found = show(name) if "name" in source else "missing"
         problems.append(Problem("/source/name", f"is {found}; expected 1 to {MAX_SOURCE_NAME} bytes of text"))
-    if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= MAX_OFFSET:
-        found = show(offset) if "offset" in source else "missing"
+    first: int | None = None
+    if source.get("offsets") is not None:
+        if source.get("offset") is not None:
+            problems.append(Problem("/source", "has both offset and offsets; expected one of them"))
+        first = _first(source["offsets"], n, problems)
+    elif not _is_offset(source.get("offset")):
+        found = show(source["offset"]) if "offset" in source else "missing"
         problems.append(Problem("/source/offset", f"is {found}; expected a whole number from 0 to 2^53"))
+    else:
+        first = source["offset"]
+    after = source.get("after")
+    if after is not None and not (_is_offset(after) and (first is None or after <= first)):
+        expected = "a whole number from 0 to " + ("2^53" if first is None else f"{first}, the first event's")
+        problems.append(Problem("/source/after", f"is {show(after)}; expected {expected}"))
     return problems
+
+
+def segments_of(source: dict[str, Any], n: int) -> tuple[Segment, ...]:
+    """The segments of n events that come from there, of which nothing is wrong."""
+    name, after, offset = source["name"], source.get("after"), source.get("offset")
+    if offset is None:
+        return Segment.of(0, name, source["offsets"], after)
+    return (Segment(0, n, name, offset, offset if after is None else after),)
+
+
+def _is_offset(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_OFFSET
+
+
+def _first(offsets: Any, n: int, problems: list[Problem]) -> int | None:
+    """The first of the offsets, if they are n ascending ones; else what is wrong is added."""
+    if not isinstance(offsets, list) or len(offsets) != n:
+        found = f"a list of {len(offsets)}" if isinstance(offsets, list) else show(offsets)
+        problems.append(Problem("/source/offsets", f"is {found}; expected one for each of the {n} events"))
+        return None
+    last = -1
+    for i, one in enumerate(offsets):
+        if not _is_offset(one) or one <= last:
+            expected = f"a whole number from {last + 1} to 2^53"
+            problems.append(Problem(f"/source/offsets/{i}", f"is {show(one)}; expected {expected}"))
+            return None
+        last = one
+    first: int = offsets[0]
+    return first
 
 
 def _number_problem(value: Any, least: float, most: float) -> str | None:
@@ -88,9 +130,9 @@ class Precise:
             if name not in known:
                 detail = f"is not a member; expected {', '.join(known)}"
                 self.problems.append(Problem(pointer(name), detail))
-        if body.get("source") is not None and self.what == "update":
-            self.problems += source_problems(body["source"])
         events = body.get("events")
+        if body.get("source") is not None and self.what == "update":
+            self.problems += source_problems(body["source"], len(events) if isinstance(events, list) else 0)
         if not isinstance(events, list) or not events:
             found = show(events) if "events" in body else "missing"
             self.problems.append(Problem("/events", f"is {found}; expected a list of at least one event"))

@@ -6,7 +6,7 @@ described by the library (`Parameters.schema`), so that a new algorithm is docum
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -57,10 +57,16 @@ class LateLabel(_Document):
 
 
 class Source(_Document):
-    """Where the events come from: event i of the request is number `offset + i` of the source."""
+    """Where the events come from: event i of the request is number `offset + i` of the source, or `offsets[i]`."""
 
     name: str = Field(min_length=1, max_length=200)
-    offset: int = Field(ge=0, le=2**53)
+    offset: int | None = Field(None, ge=0, le=2**53)
+    offsets: list[Annotated[int, Field(ge=0, le=2**53)]] | None = Field(
+        None, description="one for each event, ascending, instead of `offset`: numbers between them do not exist"
+    )
+    after: int | None = Field(
+        None, ge=0, le=2**53, description="numbers from here to the first event's do not exist; that one's if absent"
+    )
 
 
 class UpdateBody(_Document):

@@ -24,7 +24,7 @@ from learners.config import Config
 from learners.features import Dense, Features
 from learners.parameters import Refused
 from service.errors import BadBody
-from service.precise import AHEAD, MAX_EVENTS, TOP, Precise, good_id, source_problems
+from service.precise import AHEAD, MAX_EVENTS, TOP, Precise, good_id, segments_of, source_problems
 from service.scan.events import Scanned, scan
 from service.serving import Events, Labelled
 
@@ -41,7 +41,9 @@ __all__ = [
 
 class _Source(msgspec.Struct, forbid_unknown_fields=True):
     name: str
-    offset: int
+    offset: int | None = None
+    offsets: list[int] | None = None
+    after: int | None = None
 
 
 class _Event(msgspec.Struct, forbid_unknown_fields=True):
@@ -214,9 +216,10 @@ def _labelled(parsed: _UpdateBody, config: Config) -> Labelled:
 
 def _segments(source: _Source, n: int) -> tuple[Segment, ...]:
     """The segment of n events of a source."""
-    if source_problems(msgspec.to_builtins(source)):
+    given = msgspec.to_builtins(source)
+    if source_problems(given, n):
         raise _Unfit
-    return (Segment(0, n, source.name, source.offset),)
+    return segments_of(given, n)
 
 
 def _featureless(event: _Labelled) -> bool:
@@ -308,5 +311,5 @@ def precisely_labelled(precise: Precise, body: Any) -> Labelled:
     source = body.get("source")
     segments: tuple[Segment, ...] = ()
     if source is not None:
-        segments = (Segment(0, len(events), source["name"], int(source["offset"])),)
+        segments = segments_of(source, len(events))
     return _columns(parsed, carried, segments, precise.config)

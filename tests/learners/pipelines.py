@@ -114,8 +114,14 @@ def cut(whole: Batch, learner: Learner, carried: list[Any], cuts: list[int]) -> 
     """The events of a batch in pieces."""
     for start, stop in pairwise([0, *sorted(cuts), len(whole)]):
         segments = tuple(
-            Segment(max(a, start) - start, min(b, stop) - start, name, offset + max(a, start) - a)
-            for a, b, name, offset in whole.segments
+            Segment(
+                max(a, start) - start,
+                min(b, stop) - start,
+                name,
+                offset + max(a, start) - a,
+                after if a >= start else offset + start - a,
+            )
+            for a, b, name, offset, after in whole.segments
             if max(a, start) < min(b, stop)
         )
         yield batch(
@@ -134,7 +140,11 @@ def stream(pipeline: Pipeline, learner: Learner, n: int, seed: int = 0) -> tuple
     carried, y = events(pipeline, n, seed)
     ids = tuple(None if random.random() < 0.2 else f"id{random.integers(n)}" for _ in range(n))
     third = n // 3
-    segments = (Segment(0, third, "s", 0), Segment(third, 2 * third, "t", 9), Segment(2 * third, n, "s", third - 5))
+    segments = (
+        Segment(0, third, "s", 0, 0),
+        Segment(third, 2 * third, "t", 9, 4),
+        Segment(2 * third, n, "s", third - 5, third - 5),
+    )
     weights = random.choice([0.0, 0.5, 1.0, 3.0], n)
     return batch(learner, carried, y, weights=weights, ids=ids, segments=segments), carried
 

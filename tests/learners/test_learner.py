@@ -48,8 +48,8 @@ def test_joined_batches_are_learnt_like_one_after_the_other(pipeline: Pipeline) 
         batch(apart, carried[:10], y[:10]),
         batch(apart, carried[10:15], y[10:15], ids=("a", None, "b", "a", "c"), times=np.arange(5.0)),
         batch(apart, [], y[:0]),
-        batch(apart, carried[15:30], y[15:30], weights=np.full(15, 0.5), segments=(Segment(0, 15, "s", 3),)),
-        batch(apart, carried[30:], y[30:], segments=(Segment(0, 4, "s", 10), Segment(4, 10, "t", 0))),
+        batch(apart, carried[15:30], y[15:30], weights=np.full(15, 0.5), segments=(Segment(0, 15, "s", 3, 3),)),
+        batch(apart, carried[30:], y[30:], segments=(Segment(0, 4, "s", 10, 10), Segment(4, 10, "t", 0, 0))),
     ]
     whole = join(pieces)
     assert len(whole) == 40
@@ -111,13 +111,13 @@ def test_predict_says_what_learning_will_to_the_bit(pipeline: Pipeline, scaling:
 def test_frozen_views_stay_while_the_learner_moves(pipeline: Pipeline) -> None:
     learner = pipeline.learner()
     carried, y = events(pipeline, 60)
-    learner.apply(batch(learner, carried[:30], y[:30], segments=(Segment(0, 30, "s", 0),)))
+    learner.apply(batch(learner, carried[:30], y[:30], segments=(Segment(0, 30, "s", 0, 0),)))
     rows = learner.encode(carried)
     view = learner.view().frozen()
     scores, figures, history = view.scorer.score(rows), view.figures.as_json(), view.figures.history()
     assert (view.sources, view.columns) == ({"s": 30}, learner.view().columns)
     assert scores.scores.tobytes() == learner.scorer().score(rows).scores.tobytes()
-    learner.apply(batch(learner, carried[30:], y[30:], segments=(Segment(0, 30, "s", 30),)))
+    learner.apply(batch(learner, carried[30:], y[30:], segments=(Segment(0, 30, "s", 30, 30),)))
     again = view.scorer.score(rows)
     for before, after in zip(scores, again, strict=True):
         assert before is after is None or before.tobytes() == after.tobytes()
@@ -151,7 +151,7 @@ def test_duplicates_change_nothing_but_their_count(pipeline: Pipeline) -> None:
     assert without_duplicates(learner) == before
     assert learner.figures()["duplicates"] == 20
 
-    by_source = batch(learner, carried[:3], y[:3], segments=(Segment(0, 3, "s", 0),))
+    by_source = batch(learner, carried[:3], y[:3], segments=(Segment(0, 3, "s", 0, 0),))
     learner.apply(by_source)
     before = without_duplicates(learner)
     learner.apply(by_source)

@@ -196,7 +196,7 @@ def fresh_of(sources: Sources, parts: list[Segment], n: int) -> list[bool]:
 
 
 def segment(name: str, offset: int, size: int, start: int = 0) -> Segment:
-    return Segment(start, start + size, name, offset)
+    return Segment(start, start + size, name, offset, offset)
 
 
 @pytest.mark.parametrize(
@@ -224,6 +224,25 @@ def test_offsets_gaps_and_overlaps(steps: list[tuple[int, int]], fresh: list[str
         got.append("".join("102"[code] for code in status.tolist()))
     assert got == fresh
     assert sources.next == {"s": following}
+
+
+def test_numbers_that_do_not_exist_are_no_gap() -> None:
+    sources = Sources()
+    assert fresh_of(sources, list(Segment.of(0, "s", [3, 4, 9, 12, 13])), 5) == [True] * 5
+    assert sources.next == {"s": 14}
+    again = Segment.of(0, "s", [12, 13, 20], 9)
+    assert again == (Segment(0, 2, "s", 12, 9), Segment(2, 3, "s", 20, 14))
+    assert fresh_of(sources, list(again), 3) == [False, False, True]
+    assert sources.next == {"s": 21}
+    assert fresh_of(sources, [Segment(0, 1, "s", 30, 21)], 1) == [True]
+    beyond = list(Segment.of(0, "s", [40, 50], 35))
+    status = np.zeros(2, dtype=np.int8)
+    assert Sources.gaps(beyond, sources.next) == beyond
+    sources.admit(beyond, status)
+    assert status.tolist() == [Status.BEYOND] * 2
+    assert sources.next == {"s": 31}
+    assert Sources.gaps(list(Segment.of(0, "s", [40, 50], 31)), sources.next) == []
+    assert Sources.gaps(list(Segment.of(0, "unknown", [40, 50])), sources.next) == []
 
 
 def test_several_segments_of_a_batch_and_events_of_no_source() -> None:

@@ -32,7 +32,9 @@ def batch(n: int, base: float, sparse: bool, bare: list[bool] | None = None, seg
         times=base + np.arange(n) / 2,
         ids=tuple(f"{base}/{i}" for i in range(n)),
         segments=tuple(
-            Segment(a, b, f"source {j}", 100 * j + a) for j, (a, b) in enumerate(itertools.pairwise(cuts)) if b > a
+            Segment(a, b, f"source {j}", 100 * j + a, 100 * j + a)
+            for j, (a, b) in enumerate(itertools.pairwise(cuts))
+            if b > a
         ),
         late=late,
     )

@@ -47,7 +47,7 @@ RECORDS: dict[str, Record] = {
         weights=np.array([0.0, 1.0, 1e6]),
         times=ODD,
         ids=("a", None, "\U0001f980"),
-        segments=(Segment(0, 2, "file", 5), Segment(2, 3, "é", 2**53)),
+        segments=(Segment(0, 2, "file", 5, 5), Segment(2, 3, "é", 2**53, 7)),
         costs=np.array([1.0, 0.0, 1e15]),
         late=LATE,
     ),

@@ -13,6 +13,8 @@ import pytest
 
 from service import examples
 from tests.service.apps import DENSE, client, events
+from tests.service.arrays import HEADERS, columns_of, unpacked
+from tests.service.arrays import body as packed_body
 from tests.service.test_late_labels import FIELDS
 
 URL = "/v1/learners/fraud"
@@ -118,6 +120,32 @@ async def test_a_source_resumes_exactly(http):
     reply = (await http.post(f"{URL}/update", json=overlapping)).json()
     assert (reply["applied"], reply["duplicate"]) == (5, 5)
     assert (await http.get(URL)).json()["sources"] == {"file.csv": 15}
+
+
+@pytest.mark.parametrize("form", ["json", "msgpack"])
+async def test_a_source_whose_numbers_have_holes(http, form):
+    await http.post(f"{URL}/update", json={"events": events(3, ids=False), "source": {"name": "t", "offset": 0}})
+
+    async def learn(offsets, after=None):
+        source = {"name": "t", "offsets": offsets, **({} if after is None else {"after": after})}
+        given = events(len(offsets), ids=False)
+        if form == "json":
+            return await http.post(f"{URL}/update", json={"events": given, "source": source})
+        packed = packed_body({**columns_of(given), "source": source})
+        return await http.post(f"{URL}/update", content=packed, headers=HEADERS)
+
+    said = unpacked if form == "msgpack" else httpx.Response.json
+    assert (await learn([5, 9])).json()["code"] == "source-gap"  # 3 and 4 may have got lost
+    learnt = said(await learn([5, 9, 10], after=3))
+    assert (learnt["applied"], learnt["duplicate"]) == (3, 0)
+    assert (await http.get(URL)).json()["sources"] == {"t": 11}
+    again = said(await learn([9, 10, 14], after=5))
+    assert (again["applied"], again["duplicate"]) == (1, 2)
+    refused = await learn([17], after=16)
+    assert (refused.status_code, refused.json()["code"]) == (409, "source-gap")
+    assert "15" in refused.json()["detail"]
+    assert (await http.get(URL)).json()["sources"] == {"t": 15}
+    assert (await learn([4, 4])).json()["errors"][0]["pointer"] == "/source/offsets/1"
 
 
 async def test_a_gap_in_a_source_is_refused_so_that_nothing_is_lost(http):
@@ -274,6 +302,10 @@ BAD_UPDATES: dict[str, tuple[str, int, str]] = {
     "unknown member on top": (body_of(GOOD, source_name="a"), 422, "/source_name"),
     "source without offset": (body_of(GOOD, source={"name": "a"}), 422, "/source/offset"),
     "source offset negative": (body_of(GOOD, source={"name": "a", "offset": -1}), 422, "/source/offset"),
+    "source offset and offsets": (body_of(GOOD, source={"name": "a", "offset": 1, "offsets": [1, 2]}), 422, "/source"),
+    "too many offsets of a source": (body_of(GOOD, source={"name": "a", "offsets": [1, 2, 3]}), 422, "/source/offsets"),
+    "not an offset": (body_of(GOOD, source={"name": "a", "offsets": [True, 1]}), 422, "/source/offsets/0"),
+    "source after its offset": (body_of(GOOD, source={"name": "a", "offset": 1, "after": 2}), 422, "/source/after"),
     "source name too long": (body_of(GOOD, source={"name": "a" * 201, "offset": 0}), 422, "/source/name"),
     "no events": ('{"events": []}', 422, "/events"),
     "events missing": ("{}", 422, "/events"),

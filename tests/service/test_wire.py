@@ -122,7 +122,7 @@ def test_columns_of_a_good_batch():
     assert batch.weights.tolist() == [2.0, 1.0]
     assert batch.times is not None
     assert math.isnan(batch.times[1])
-    assert batch.segments == (Segment(0, 2, "f", 3),)
+    assert batch.segments == (Segment(0, 2, "f", 3, 3),)
     assert isinstance(batch.rows, np.ndarray)
     assert np.isnan(batch.rows).tolist() == [[False, False], [True, True]]
 
@@ -136,7 +136,7 @@ RECORDS = [
         weights=np.array([1.0, 0.5]),
         times=np.array([np.nan, 3.0]),
         ids=("a", None),
-        segments=(Segment(0, 2, "src", 5),),
+        segments=(Segment(0, 2, "src", 5, 5),),
     ),
     Restored(3, {"a.b": np.arange(6, dtype=np.int64).reshape(2, 3), "c": np.zeros(0, dtype=np.uint64)}),
 ]
