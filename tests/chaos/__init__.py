@@ -1,0 +1,4 @@
+"""Faults on purpose: nodes, their store and the network between them are broken while events come in.
+
+python -m tests.chaos --minutes 20
+"""

@@ -1,0 +1,147 @@
+"""Writers: events with ids to every node, each repeated, at whichever node, until it is acknowledged.
+
+Some events go to two nodes at the same time. Some are served first, and labelled by id alone at another node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+__all__ = ["CONFIGS", "Acknowledged", "Traffic"]
+
+Event = tuple[list[float], int]
+
+DIM = 4
+CONFIGS: dict[str, dict[str, Any]] = {
+    "ranked": {"algorithm": "cbr", "params": {"capacity": 5, "buffer": "reservoir"}, "window": 500, "seed": 7},
+    "fast": {"algorithm": "loam-ada", "window": 500},
+    "decided": {"algorithm": "fofo", "window": 500},
+}
+for _config in CONFIGS.values():
+    _config["features"] = {"kind": "dense", "dim": DIM}
+
+_SECONDS = 10.0  # that a request may take
+_SERVED_FIRST = 0.15  # of the batches
+_TO_TWO = 0.1
+_AGAIN = (429, 503)  # answers upon which the same is sent again
+
+
+@dataclass
+class Acknowledged:
+    """What a 200 said of an event."""
+
+    at: float  # on the monotonic clock
+    position: int
+
+
+@dataclass
+class Traffic:
+    """Everything that was sent to some nodes, and what was answered."""
+
+    urls: list[str]
+    seed: int
+    sent: dict[str, dict[str, Event]] = field(default_factory=lambda: {name: {} for name in CONFIGS})
+    acknowledged: dict[str, dict[str, Acknowledged]] = field(default_factory=lambda: {name: {} for name in CONFIGS})
+    unknown: dict[str, float] = field(default_factory=dict)  # ids that had been served, and no node knew, and when
+    retries: int = 0
+    answers: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)  # answers that should not be
+    answered: dict[str, float] = field(default_factory=dict)  # by node: when it last acknowledged something
+    stopping: bool = False
+
+    async def run(self, writers: int) -> None:
+        """Until told to stop, and the last event is acknowledged."""
+        async with httpx.AsyncClient(timeout=_SECONDS, trust_env=False) as http:
+            await asyncio.gather(*(self._write(http, number) for number in range(writers)))
+
+    async def create(self) -> None:
+        """The learners."""
+        async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
+            for name, config in CONFIGS.items():
+                for url in self.urls:  # the first creates it, the others meet it
+                    (await http.put(f"{url}/v1/learners/{name}", json=config)).raise_for_status()
+
+    @property
+    def events(self) -> int:
+        """How many were acknowledged."""
+        return sum(map(len, self.acknowledged.values()))
+
+    async def _write(self, http: httpx.AsyncClient, number: int) -> None:
+        rng = random.Random(f"{self.seed} {number}")
+        while not self.stopping:
+            name = rng.choice(list(CONFIGS))
+            events = self._events(rng, number, name)
+            if rng.random() < _SERVED_FIRST:
+                await self._served_first(http, rng, name, events)
+            elif rng.random() < _TO_TWO:
+                await asyncio.gather(*(self._update(http, rng, name, events) for _ in range(2)))
+            else:
+                await self._update(http, rng, name, events)
+            await asyncio.sleep(rng.uniform(0, 0.02))
+
+    def _events(self, rng: random.Random, number: int, name: str) -> dict[str, Event]:
+        sent = self.sent[name]
+        events: dict[str, Event] = {}
+        for _ in range(rng.choice([1, 1, 2, 5, 20])):
+            label = int(rng.random() < 0.2)
+            events[f"{number}-{len(sent) + len(events)}"] = ([rng.gauss(label, 1.0) for _ in range(DIM)], label)
+        sent.update(events)
+        return events
+
+    async def _update(self, http: httpx.AsyncClient, rng: random.Random, name: str, events: dict[str, Event]) -> None:
+        body = [{"id": id, "x": x, "label": label} for id, (x, label) in events.items()]
+        self._learnt(name, await self._post(http, rng, f"{name}/update", body))
+
+    async def _served_first(
+        self, http: httpx.AsyncClient, rng: random.Random, name: str, events: dict[str, Event]
+    ) -> None:
+        body = [{"id": id, "x": x} for id, (x, _) in events.items()]
+        reply = await self._post(http, rng, f"{name}/predict", body)
+        if reply["remembered"] != len(events):
+            # the store was away: they were scored, and are not remembered, as the reply says
+            await self._update(http, rng, name, events)
+            return
+        labels = [{"id": id, "label": label} for id, (_, label) in events.items()]
+        reply = await self._post(http, rng, f"{name}/labels", labels)
+        unknown = {one["id"] for one in reply["results"] if one["status"] in ("unknown", "expired")}
+        now = time.monotonic()
+        self.unknown.update(dict.fromkeys(unknown, now))
+        self._learnt(name, reply, unknown)
+        if unknown:
+            await self._update(http, rng, name, {id: events[id] for id in unknown})
+
+    def _learnt(self, name: str, reply: dict[str, Any], but: set[str] = frozenset()) -> None:  # type: ignore[assignment]
+        now = time.monotonic()
+        for one in reply["results"]:
+            if one["id"] not in but:
+                self.acknowledged[name].setdefault(one["id"], Acknowledged(now, reply["position"]))
+                if one["status"] not in ("applied", "duplicate"):
+                    self.wrong.append(f"{one['id']} of {name} is {one['status']}")
+
+    async def _post(
+        self, http: httpx.AsyncClient, rng: random.Random, path: str, events: list[dict[str, Any]]
+    ) -> dict[str, Any]:
+        """The reply of the first node that acknowledges it."""
+        while True:
+            url = rng.choice(self.urls)
+            try:
+                reply = await http.post(f"{url}/v1/learners/{path}", json={"events": events})
+            except httpx.TransportError as error:  # what became of it is not known; the ids will tell
+                self.answers[type(error).__name__] += 1
+            else:
+                self.answers[str(reply.status_code)] += 1
+                if reply.status_code == 200:
+                    self.answered[url] = time.monotonic()
+                    answer: dict[str, Any] = reply.json()
+                    return answer
+                if reply.status_code not in _AGAIN:
+                    self.wrong.append(f"{path}: {reply.status_code} {reply.text[:300]}")
+            self.retries += 1
+            await asyncio.sleep(rng.uniform(0.02, 0.2))
