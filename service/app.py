@@ -22,6 +22,7 @@ from service import __version__, columnar_schemas, pages, routes, schemas
 from service.access import Access
 from service.bodies import Bodies
 from service.copies import bounds
+from service.direct import Direct
 from service.edge import Edge, hot_request
 from service.engine import Engine
 from service.errors import Invalid, ServiceError
@@ -99,6 +100,7 @@ class Application:
         self.state = api.state
         self.router = api.router  # whose lifespan is the application's
         self.openapi = api.openapi
+        self.direct: Direct = api.state.direct  # for a server that asks it first: `protocol.py`
         self._edge = Edge(api.state)
         self._forwarding: Forwarding = api.state.forwarding
 
@@ -127,8 +129,10 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         engine = Engine(await open_store(settings.store), settings)
         app.state.engine = engine
+        direct.engine = None if engine.placement.spread else engine  # else it may be for another node
         await engine.start()
         yield
+        direct.engine = None
         await engine.stop()
         await app.state.forwarding.close()
 
@@ -137,6 +141,7 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
     app.state.bodies = Bodies(settings)
     app.state.access = Access(settings, lines)
     app.state.forwarding = Forwarding(app.state)
+    app.state.direct = direct = Direct(app.state.bodies, app.state.access)
     app.state.exposition = Exposition(settings)
     app.state.imports = Bodies(bounds(settings))
     app.state.closing = asyncio.Event()

@@ -144,6 +144,10 @@ class Bodies:
                 self.bytes -= size
         return b"".join(gathered)
 
+    def has_room(self, size: int) -> bool:
+        """Whether a body of that size may be read that is answered at once, and so never held."""
+        return size <= self._most and (self.bytes == 0 or self.bytes + size <= self._most_of_all)
+
     def _check_size(self, size: int) -> None:
         """Refuse a body of which so much is here, and counted."""
         if size > self._most:

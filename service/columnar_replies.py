@@ -24,7 +24,7 @@ from learners.batch import Status
 from learners.explain import Explanation
 from learners.scorer import Scores
 from service.hosted import Learnt
-from service.replies import STATUSES, explanation
+from service.replies import STATUSES, Head, explanation
 
 __all__ = ["NONE", "counted", "encode_learnt", "encode_scores", "learnt_in_parts", "statuses"]
 
@@ -43,6 +43,19 @@ class _Array(msgspec.Struct):
     dtype: str
     shape: tuple[int]
     data: memoryview | bytes
+
+
+class _Ranks(Head):
+    scores: _Array
+    ranks: _Array
+
+
+class _Scored(Head):
+    scores: _Array
+    probabilities: _Array
+    thresholds: _Array
+    labels: _Array
+    explanations: list[Any] | msgspec.UnsetType = msgspec.UNSET
 
 
 _PLACE = np.full(len(Status), NONE, dtype=np.int8)  # of each status in STATUSES; BEYOND never reaches a reply
@@ -137,21 +150,18 @@ def _columns(learnt: Learnt) -> dict[str, NDArray[Any]]:
 def encode_scores(
     scores: Scores,
     ids: tuple[str | None, ...],  # noqa: ARG001 - the caller has them
-    head: dict[str, Any],
+    head: Head,
     explained: Sequence[Explanation] | None = None,
 ) -> bytes:
     """The reply to a predict, in the order of its events, after the members of `head`. O(events)."""
     # before both classes have been seen there is nothing to decide by
-    decisions = scores.decisions if head["ready"] else np.full(len(scores.scores), NONE)
-    reply: dict[str, Any] = {**head, "scores": _array_of(scores.scores)}
+    decisions = scores.decisions if head.ready else np.full(len(scores.scores), NONE)
+    said = _array_of(decisions.astype(np.int8))
+    told = (head.position, head.ready, head.remembered, head.stale_seconds, _array_of(scores.scores))
     if scores.probabilities is None or scores.thresholds is None:
-        return _encode({**reply, "ranks": _array_of(decisions.astype(np.int8))})
-    reply["probabilities"] = _array_of(scores.probabilities)
-    reply["thresholds"] = _array_of(scores.thresholds)
-    reply["labels"] = _array_of(decisions.astype(np.int8))
-    if explained is not None:
-        reply["explanations"] = [explanation(one) for one in explained]
-    return _encode(reply)
+        return _encode(_Ranks(*told, said))
+    why: list[Any] | msgspec.UnsetType = msgspec.UNSET if explained is None else [explanation(one) for one in explained]
+    return _encode(_Scored(*told, _array_of(scores.probabilities), _array_of(scores.thresholds), said, why))
 
 
 def _array_of(values: NDArray[Any]) -> _Array:

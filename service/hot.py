@@ -19,10 +19,11 @@ from learners.scorer import Scores, View
 from service import replies, wire
 from service.errors import Invalid
 from service.hosted import Hosted, Learnt
-from service.serving import Events, Labelled
+from service.replies import Head
+from service.serving import Events, Labelled, Predicted
 from service.work import LARGE, apart
 
-__all__ = ["JSON", "Coding", "Operation", "answer", "labelled", "told"]
+__all__ = ["JSON", "Coding", "Operation", "answer", "at_once", "labelled", "told"]
 
 Operation = Literal["update", "predict", "labels"]
 
@@ -36,7 +37,7 @@ class Coding(NamedTuple):
     decode_labels: Callable[[bytes, Config], Labelled]
     decode_events: Callable[[bytes, Config], tuple[Events, Any]]
     encode_learnt: Callable[[Learnt, tuple[str | None, ...] | None], bytes]
-    encode_scores: Callable[[Scores, tuple[str | None, ...], dict[str, Any], Sequence[Explanation] | None], bytes]
+    encode_scores: Callable[[Scores, tuple[str | None, ...], Head, Sequence[Explanation] | None], bytes]
 
 
 JSON = Coding(
@@ -77,12 +78,7 @@ async def answer(
             at = replace(learner.view, scorer=learner.view.scorer.frozen()), learner.position
             explained = await _explained(at[0], carried, explain)
         said = await learner.serving.predict(events, at)
-        head = {
-            "position": said.position,
-            "ready": said.view.not_ready is None,
-            "remembered": said.remembered,
-            "stale_seconds": learner.node.stale_seconds,
-        }
+        head = _head(learner, said)
         if small:
             return write.encode_scores(said.scores, events.ids, head, explained)
         return await apart(len(body), write.encode_scores, said.scores, events.ids, head, explained)
@@ -90,6 +86,22 @@ async def answer(
     if counted is not None:
         counted.append(len(came.labels))
     return await told(await learner.label(came), came, len(body), write)
+
+
+def at_once(learner: Hosted, body: bytes, read: Coding, write: Coding) -> tuple[bytes, int] | None:
+    """The reply to a small body of a predict, and how many events that has. Raises `ServiceError`.
+
+    None: it has to wait, for a thread or for the store.
+    """
+    events, _ = read.decode_events(body, learner.learner.config)
+    said = learner.serving.at_once(events)
+    if said is None:
+        return None
+    return write.encode_scores(said.scores, events.ids, _head(learner, said), None), len(events.ids)
+
+
+def _head(learner: Hosted, said: Predicted) -> Head:
+    return Head(said.position, said.view.not_ready is None, said.remembered, learner.node.stale_seconds)
 
 
 async def labelled(learner: Hosted, operation: Operation, body: bytes, read: Coding) -> Labelled:

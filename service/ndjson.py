@@ -108,7 +108,7 @@ def _encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes:
 def _encode_scores(
     scores: Scores,
     ids: tuple[str | None, ...],
-    head: dict[str, Any],
+    head: json_replies.Head,
     explained: Sequence[Explanation] | None = None,
 ) -> bytes:
     results = _results(json_replies.encode_scores(scores, ids, head, explained)).results

@@ -14,7 +14,20 @@ from learners.explain import Explanation
 from learners.scorer import Scores
 from service.hosted import Learnt
 
-__all__ = ["STATUSES", "encode_learnt", "encode_scores", "explanation"]
+__all__ = ["STATUSES", "Head", "encode_learnt", "encode_scores", "explanation"]
+
+
+class Head(msgspec.Struct):
+    """What a reply to a predict says of all its events."""
+
+    position: int
+    ready: bool
+    remembered: int
+    stale_seconds: float
+
+
+class _Scored(Head):
+    results: list[Any]
 
 
 class _Result(msgspec.Struct):
@@ -88,22 +101,23 @@ def became(learnt: Learnt, ids: tuple[str | None, ...] | None) -> tuple[list[str
 def encode_scores(
     scores: Scores,
     ids: tuple[str | None, ...],
-    head: dict[str, Any],
+    head: Head,
     explained: Sequence[Explanation] | None = None,
 ) -> bytes:
     """The reply to a predict, after the members of `head`."""
     # before both classes have been seen there is nothing to decide by
-    decisions = scores.decisions.tolist() if head["ready"] else [None] * len(ids)
+    decisions = scores.decisions.tolist() if head.ready else [None] * len(ids)
     values = scores.scores.tolist()
     results: list[Any]
     if scores.probabilities is None or scores.thresholds is None:
-        results = [_RankPrediction(*one) for one in zip(ids, values, decisions, strict=True)]
+        results = list(map(_RankPrediction, ids, values, decisions))
     else:
-        columns = zip(ids, values, scores.probabilities.tolist(), scores.thresholds.tolist(), decisions, strict=True)
-        results = [_Prediction(*one) for one in columns]
-        for prediction, why in zip(results, explained or (), strict=False):
-            prediction.explanation = explanation(why)
-    return _encode({**head, "results": results})
+        columns = scores.probabilities.tolist(), scores.thresholds.tolist()
+        results = list(map(_Prediction, ids, values, *columns, decisions))
+        if explained is not None:
+            for prediction, why in zip(results, explained, strict=True):
+                prediction.explanation = explanation(why)
+    return _encode(_Scored(head.position, head.ready, head.remembered, head.stale_seconds, results))
 
 
 def explanation(why: Explanation) -> dict[str, Any]:

@@ -123,6 +123,7 @@ class Serving:
         self._own: set[bytes] = set()  # tokens of what was served here and is not applied yet
         self._account: Decision | None = None  # the decision stage after those
         self._account_of: View | None = None
+        self.named = False  # there were ids among the events that were scored last
 
     # Scoring
 
@@ -131,11 +132,29 @@ class Serving:
         """Whether something was served here that the learner has not caught up with, or is being settled."""
         return bool(self._own or self._under_way)
 
+    def at_once(self, events: Events, at: tuple[View, int] | None = None) -> Predicted | None:
+        """As `predict`, where nothing is waited for: it is short work, and nothing is remembered; else None."""
+        self.named = any(events.ids)
+        if self.named and self._remembers(events):
+            return None
+        view, position = at or (self._owner.view, self._owner.position)
+        if view.scorer.work(events.rows) > _INLINE_WORK:
+            return None
+        return Predicted(view, view.scorer.score(events.rows, events.costs), position, 0)
+
+    def _remembers(self, events: Events) -> bool:
+        """Whether some of the events will be known by their ids when their labels come: not while the store is away."""
+        owner = self._owner
+        return any(events.ids) and owner.node.unreachable is None and owner.failed is None
+
     async def predict(self, events: Events, at: tuple[View, int] | None = None) -> Predicted:
         """Score events by the present view, and remember those with an id where the store answers.
 
         Or by the view of an earlier moment and the position then, `at`.
         """
+        said = self.at_once(events, at)
+        if said is not None:
+            return said
         owner = self._owner
         view, position = at or (owner.view, owner.position)
         if view.scorer.work(events.rows) > _INLINE_WORK:
@@ -143,7 +162,7 @@ class Serving:
             scores = await asyncio.to_thread(view.scorer.score, events.rows, events.costs)
         else:
             scores = view.scorer.score(events.rows, events.costs)
-        if not any(events.ids) or owner.node.unreachable is not None or owner.failed is not None:
+        if not self._remembers(events):
             return Predicted(view, scores, position, 0)
         if len(self._own) >= _UNDER_WAY:
             raise QueueFull(f"{len(self._own)} requests were served that {owner.name} has not caught up with")

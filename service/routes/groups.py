@@ -17,7 +17,7 @@ from service import examples, schemas
 from service.errors import Invalid
 from service.groups import HostedGroup
 from service.hosted import Hosted
-from service.replies import encode_learnt, encode_scores
+from service.replies import Head, encode_learnt, encode_scores
 from service.routes.common import BODY, TheBody, TheEngine, TheName, problems
 from service.serving import Labelled
 from service.wire import decode_events, decode_json, decode_labels, decode_update
@@ -173,12 +173,7 @@ async def predict(engine: TheEngine, group: TheGroup, body: TheBody) -> Response
     def encode() -> bytes:
         replies = {}
         for name, one in said.items():
-            head = {
-                "position": one.position,
-                "ready": one.view.not_ready is None,
-                "remembered": one.remembered,
-                "stale_seconds": group.node.stale_seconds,
-            }
+            head = Head(one.position, one.view.not_ready is None, one.remembered, group.node.stale_seconds)
             replies[name] = msgspec.Raw(encode_scores(one.scores, decoded[name][0].ids, head))
         return msgspec.json.encode({"learners": replies})
 

@@ -298,3 +298,41 @@ async def test_what_is_kept_back_goes_out_before_the_end() -> None:
     assert await replied(app, GET) == [b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n"]
     (refused,) = await replied(app, b"nonsense\r\n\r\n")
     assert refused.startswith(b"HTTP/1.1 400 ")
+
+
+async def test_what_is_answered_at_once_puts_off_the_end_of_an_idle_connection() -> None:
+    class Answering:
+        """An application that answers everything at once."""
+
+        class direct:
+            known = staticmethod(lambda _: ("asked", b""))
+            answer = staticmethod(lambda *_: b"\r\n")
+
+        async def __call__(self, _scope: Any, _receive: Any, _send: Any) -> None:
+            raise AssertionError("it came to the application")
+
+    class Closing(Pipe):
+        closed = False
+
+        def close(self) -> None:
+            self.closed = True
+
+    app: Any = Answering()
+    settings: Any = {"interface": "asgi3", "access_log": False, "timeout_keep_alive": 1000}
+    config = Config(app, lifespan="off", http=HttpProtocol, ws="none", **settings)
+    config.load()
+    protocol, pipe = HttpProtocol(config, ServerState(), {}), Closing()
+    protocol.connection_made(pipe)
+    protocol.data_received(GET)
+    timer = protocol.timeout_keep_alive_task
+    protocol.data_received(GET)
+    assert pipe.written == 2 * b"HTTP/1.1 200 OK\r\n\r\n"
+    assert timer is not None
+    assert protocol.timeout_keep_alive_task is timer
+    protocol.timeout_keep_alive_handler()  # as if it were time
+    assert protocol.timeout_keep_alive_task is not timer
+    assert not pipe.closed
+    protocol.timeout_keep_alive = 0
+    protocol.timeout_keep_alive_handler()
+    assert pipe.closed
+    protocol.connection_lost(None)
