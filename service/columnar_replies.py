@@ -98,7 +98,7 @@ def encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes: 
     return _encode({**reply, **{name: _array_of(column) for name, column in columns.items()}})
 
 
-def learnt_in_parts(learnt: Learnt, parts: Sequence[tuple[int, int]]) -> list[bytes]:
+def learnt_in_parts(learnt: Learnt, parts: Sequence[tuple[int | None, int]]) -> list[bytes]:
     """The same for each of the parts that the events came in, (seq, events), with its `seq`."""
     columns = _columns(learnt)
     alike = {"position": learnt.position, "class_counts": learnt.class_counts, "statuses": STATUSES}

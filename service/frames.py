@@ -197,9 +197,10 @@ def read(message: str | bytes) -> Request:
             size = len(message) + _ENTRY * count
             return Request(TEXT, size, text.seq, text.learner, text.op, text.op, count, text.events)
         columns = _binary(message)
-        if count := columns.count:
-            make = (columns.op, *columns.make)
-            size = len(message) + _ENTRY * count * make.count(list)
+        count, lists, make = columns.looked_at()
+        if count:
+            size = len(message) + _ENTRY * count * lists
+            make = (columns.op, *make)
             return Request(BINARY, size, columns.seq, columns.learner, columns.op, make, count, columns)
     except _UNUSUAL:  # read with more patience
         pass

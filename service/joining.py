@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Literal, Protocol, cast
 
 import msgspec
 import numpy as np
@@ -21,12 +21,23 @@ from service.unpacking import Entries
 __all__ = ["COLUMNS", "EVENTS", "Array", "Columns", "Joining", "Part"]
 
 
-class Part(NamedTuple):
+class Part(Protocol):
     """What one message brings."""
 
-    seq: int
-    size: int  # events
-    content: Any
+    @property
+    def seq(self) -> int | None:
+        """Its number; there is one."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """Its events."""
+        ...
+
+    @property
+    def content(self) -> Any:
+        """What these are, as they came."""
+        ...
 
 
 class Joining(Protocol):
@@ -94,10 +105,14 @@ class _Events:
         tail = _encode({"position": learnt.position, "class_counts": learnt.class_counts})[1:-1]
         replies = []
         start = 0
-        for seq, size, _ in parts:
-            stop = start + size
-            counts = _SINGLE[statuses[start]] if size == 1 else _encode(_counted(statuses[start:stop]))[1:-1]
-            replies.append(_REPLY % (seq, counts, tail, _encode(results[start:stop])[1:-1]))
+        for part in parts:
+            if part.count == 1:
+                replies.append(_REPLY % (part.seq, _SINGLE[statuses[start]], tail, _encode(results[start])))
+                start += 1
+                continue
+            stop = start + part.count
+            counts = _encode(_counted(statuses[start:stop]))[1:-1]
+            replies.append(_REPLY % (part.seq, counts, tail, _encode(results[start:stop])[1:-1]))
             start = stop
         return replies
 
@@ -109,9 +124,9 @@ class _Events:
         tail = _shared(members, "remembered", "results")
         replies = []
         start = 0
-        for (seq, size, _), known in zip(parts, remembered, strict=True):
-            stop = start + size
-            replies.append(_REPLY % (seq, b'"remembered":%d' % known, tail, b",".join(results[start:stop])))
+        for part, known in zip(parts, remembered, strict=True):
+            stop = start + part.count
+            replies.append(_REPLY % (part.seq, b'"remembered":%d' % known, tail, b",".join(results[start:stop])))
             start = stop
         return replies
 
@@ -137,9 +152,9 @@ class Array(msgspec.Struct, forbid_unknown_fields=True):
     shape: Annotated[list[int], msgspec.Meta(max_length=2)]
     data: memoryview
 
-    def fits(self, *shape: int) -> bool:
-        """Whether it is what it says, and of this shape."""
-        return self.shape == [*shape] and len(self.data) == math.prod(shape) * _SIZES[self.dtype]
+    def fits(self, n: int) -> bool:
+        """Whether it is what it says, and of this length."""
+        return self.shape == [n] and len(self.data) == n * _SIZES[self.dtype]
 
 
 _Column = Array | Entries | None
@@ -154,21 +169,35 @@ class Columns(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw
     times: _Column = None
     ids: _Column = None
 
-    @property
-    def count(self) -> int:
-        """How many events there are; 0 where the columns do not agree."""
-        n = self.x.shape[0] if self.x is not None and self.x.shape else _length(self.ids)
-        if self.x is not None and not (len(self.x.shape) == 2 and self.x.fits(*self.x.shape)):
-            return 0
-        columns = [one for one in self.others if one is not None]
-        agree = all(one.fits(n) if isinstance(one, Array) else len(one) == n for one in columns)
-        return n if agree and n > 0 else 0
+    def looked_at(self) -> tuple[int, int, tuple[Any, ...]]:
+        """How many events there are, 0 where the columns do not agree; how many columns are lists; and the make.
 
-    @property
-    def make(self) -> tuple[Any, ...]:
-        """What has to be the same to be put together."""
-        rows = None if self.x is None else (self.x.dtype, self.x.shape[1])
-        return (rows, *(one.dtype if isinstance(one, Array) else type(one) for one in self.others))
+        The make is what has to be the same to be put together. One pass: it is done for each message.
+        """
+        rows, lists = self.x, 0
+        if rows is None:
+            n = _length(self.ids)
+            make: list[Any] = [None]
+        else:
+            if len(rows.shape) != 2:
+                return 0, 0, ()
+            n, width = rows.shape
+            if len(rows.data) != n * width * _SIZES[rows.dtype]:
+                return 0, 0, ()
+            make = [rows.dtype, width]
+        for one in (self.labels, self.weights, self.times, self.ids):
+            if one is None:
+                make.append(None)
+            elif isinstance(one, list):
+                if len(one) != n:
+                    return 0, 0, ()
+                make.append(list)
+                lists += 1
+            else:
+                if not one.fits(n):
+                    return 0, 0, ()
+                make.append(one.dtype)
+        return max(n, 0), lists, tuple(make)
 
     @property
     def others(self) -> tuple[_Column, ...]:
@@ -193,39 +222,41 @@ class _Columns:
         first = contents[0].x
         if first is not None:
             arrays = [one.x for one in contents if one.x is not None]
-            shape = [sum(one.shape[0] for one in arrays), first.shape[1]]
+            shape = [sum([one.shape[0] for one in arrays]), first.shape[1]]
             rows = Array(first.dtype, shape, memoryview(b"".join([one.data for one in arrays])))
-        labels, weights, times, ids = map(_together, zip(*(one.others for one in contents), strict=True))
+        labels, weights, times, ids = map(_together, zip(*[one.others for one in contents], strict=True))
         return _pack(Columns(x=rows, labels=labels, weights=weights, times=times, ids=ids))
 
     def labelled(self, parts: Sequence[Part], learnt: Learnt, ids: tuple[str | None, ...] | None) -> list[bytes]:  # noqa: ARG002
-        return learnt_in_parts(learnt, [(part.seq, part.size) for part in parts])
+        return learnt_in_parts(learnt, [(part.seq, part.count) for part in parts])
 
     def predicted(self, parts: Sequence[Part], reply: bytes, standing: Callable[[Any], int]) -> list[bytes]:
         members = msgspec.msgpack.decode(reply)
         remembered = _remembered(members["remembered"], parts, lambda content: len(self.named(content)[0]), standing)
         replies = []
         start = 0
-        for (seq, size, _), known in zip(parts, remembered, strict=True):
-            stop = start + size
-            replies.append(_pack({"seq": seq, **_cut(members, start, stop), "remembered": known}))
+        for part, known in zip(parts, remembered, strict=True):
+            stop = start + part.count
+            replies.append(_pack({"seq": part.seq, **_cut(members, start, stop), "remembered": known}))
             start = stop
         return replies
 
     def named(self, content: Columns) -> tuple[list[str], list[float | None]]:
-        ids, times = _values(content.ids, content.count), _values(content.times, content.count)
+        count = content.looked_at()[0]
+        ids, times = _values(content.ids, count), _values(content.times, count)
         pairs = [(str(one), when) for one, when in zip(ids, times, strict=True) if one is not None]
         return [one for one, _ in pairs], [None if when is None or math.isnan(when) else when for _, when in pairs]
 
 
 def _together(columns: tuple[_Column, ...]) -> _Column:
     """Columns of one make as one."""
-    arrays = [one for one in columns if isinstance(one, Array)]
-    if arrays:
-        data = memoryview(b"".join([one.data for one in arrays]))
-        return Array(arrays[0].dtype, [sum(one.shape[0] for one in arrays)], data)
-    lists = [one for one in columns if isinstance(one, list)]
-    return [value for one in lists for value in one] if lists else None
+    if columns[0] is None:
+        return None
+    if isinstance(columns[0], list):
+        return [value for one in cast(tuple[list[Any], ...], columns) for value in one]
+    arrays = cast(tuple[Array, ...], columns)
+    data = memoryview(b"".join([one.data for one in arrays]))
+    return Array(arrays[0].dtype, [sum([one.shape[0] for one in arrays])], data)
 
 
 def _values(column: _Column, count: int) -> list[Any]:

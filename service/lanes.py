@@ -21,7 +21,6 @@ from service.errors import BadBody, Invalid, ServiceError
 from service.frames import Request, joint
 from service.hosted import Hosted, Learnt
 from service.hot import answer, labelled, told
-from service.joining import Part
 from service.serving import Labelled
 
 __all__ = ["Lane", "Owner"]
@@ -159,7 +158,7 @@ class Lane:
     async def _told(learnt: Learnt, requests: Sequence[Request], events: Labelled, size: int) -> list[bytes]:
         form = requests[0].form
         if len(requests) > 1:
-            return form.joining.labelled(_parts(requests), learnt, events.ids)
+            return form.joining.labelled(requests, learnt, events.ids)
         return [form.answered(requests[0].seq, await told(learnt, events, size, form.coding))]
 
 
@@ -177,9 +176,4 @@ async def _predicted(learner: Hosted, requests: Sequence[Request]) -> list[bytes
         given = np.array([now if one is None else one for one in times])
         return learner.serving.standing(ids, given) if ids else 0
 
-    return joining.predicted(_parts(requests), reply, standing)
-
-
-def _parts(requests: Sequence[Request]) -> list[Part]:
-    """Of messages that were put together: each of these has a seq."""
-    return [Part(one.seq or 0, one.count, one.content) for one in requests]
+    return joining.predicted(requests, reply, standing)

@@ -1,37 +1,21 @@
-"""uvicorn's protocols with fewer writes: each is a call of the system, and costs more than a small event does.
+"""uvicorn's HTTP with fewer writes: each is a call of the system, and costs more than a small event does.
 
-HTTP: the head of a reply goes out together with what follows it. Websockets: one write for many messages, and an end
-for peers that do not read; the application finds both in the scope, under the extension `rarestream.transport`.
+The head of a reply goes out together with what follows it. Websockets are in `ws_protocol.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import struct
-from collections.abc import Awaitable, Callable, Container, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Container
+from typing import Any, cast
 
 from uvicorn.config import Config
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
-from uvicorn.protocols.utils import ClientDisconnected
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import CloseCode
-from websockets.http11 import Request
-from websockets.protocol import State
 
 from service.direct import Asked, Direct
 
-__all__ = ["EXTENSION", "HttpProtocol", "Transport", "WebSocketProtocol"]
-
-EXTENSION = "rarestream.transport"
-
-
-class Transport(NamedTuple):
-    """What an application may do with its connection beside what ASGI has."""
-
-    write: Callable[[Sequence[bytes], bool], Awaitable[None]]  # text, or binary, messages
-    abort: Callable[[], None]  # end it at once; what is not sent yet is lost
+__all__ = ["HttpProtocol"]
 
 
 class _Joining:
@@ -219,89 +203,3 @@ class HttpProtocol(HttpToolsProtocol):
         """From here on it is another protocol's."""
         self.transport = self._joining.release()
         super().handle_websocket_upgrade()
-
-
-class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """One connection.
-
-    uvicorn closes a connection once all that was written has been read, which a peer may put off for good; here that
-    has an end.
-    """
-
-    def handle_connect(self, event: Request) -> None:
-        """The application is about to be called."""
-        super().handle_connect(event)
-        if self.response.status_code == 101:
-            transport = Transport(self.write_messages, self.transport.abort)
-            extensions = cast(dict[str, object], self.scope["extensions"])  # of ASGI, whose values are dictionaries
-            extensions[EXTENSION] = transport
-
-    async def send(self, message: Any) -> None:
-        """What the application says. A handshake that it refuses by a reply of its own is over as well."""
-        await super().send(message)
-        if self.close_sent and self.initial_response is not None:
-            self.handshake_complete = True  # uvicorn leaves that out, and would log an error of ours
-
-    def handle_parser_exception(self) -> None:
-        """What came is no frame, or too large a one. The messages before it have come all the same."""
-        self.handle_events()
-        super().handle_parser_exception()
-
-    def send_receive_event_to_app(self) -> None:
-        """A message is whole. A text that is none is the client's fault; uvicorn would log it as an error of ours."""
-        if self.curr_msg_data_type != "text" or self.close_sent:
-            super().send_receive_event_to_app()
-            return
-        data = b"".join(self.frames)
-        self.frames = []
-        try:
-            text = data.decode()
-        except UnicodeDecodeError as error:
-            if self.conn.state is State.OPEN:  # else the client, or we, have begun to close it further on in what came
-                self.conn.send_close(CloseCode.INVALID_DATA, f"the text is not UTF-8 from byte {error.start} on")
-                self.handle_parser_exception()
-            return
-        self.queue.put_nowait({"type": "websocket.receive", "text": text})
-        if not self.read_paused:  # until the application has taken it
-            self.read_paused = True
-            self.transport.pause_reading()
-
-    def keepalive_timeout(self) -> None:
-        """No pong came in time."""
-        super().keepalive_timeout()
-        self._end()
-
-    def on_task_complete(self, task: asyncio.Task[None]) -> None:
-        """The application is done with it."""
-        super().on_task_complete(task)
-        self._end()
-
-    def _end(self) -> None:
-        if not self.disconnected:
-            self.loop.call_later(self.close_timeout, self.transport.abort)
-
-    async def write_messages(self, messages: Sequence[bytes], binary: bool) -> None:
-        """Send messages in one write, when the peer has read enough of what was sent before.
-
-        Raises `OSError` where the connection is closed, or being closed.
-        """
-        await self.writable.wait()
-        if self.disconnected or self.close_sent or self.conn.state is not State.OPEN:
-            raise ClientDisconnected
-        opcode = 0x82 if binary else 0x81
-        parts: list[bytes] = []
-        for message in messages:  # each a frame, not masked (RFC 6455, section 5.2)
-            size = len(message)
-            if size < 126:
-                parts.append(_SHORT(opcode, size))
-            elif size < 65536:
-                parts.append(_LONG(opcode, 126, size))
-            else:
-                parts.append(_LONGEST(opcode, 127, size))
-            parts.append(message)
-        self.transport.write(b"".join(parts))
-
-
-_SHORT = struct.Struct("!BB").pack
-_LONG = struct.Struct("!BBH").pack
-_LONGEST = struct.Struct("!BBQ").pack

@@ -24,8 +24,9 @@ from service.commands.failure import CommandFailed
 from service.errors import ServiceError
 from service.logs import LineWriter, configure
 from service.node import BACKGROUND
-from service.protocol import HttpProtocol, WebSocketProtocol
+from service.protocol import HttpProtocol
 from service.settings import Settings
+from service.ws_protocol import WebSocketProtocol
 
 __all__ = ["CannotListen", "CannotServe", "Server", "listen", "process_age", "serve", "shown"]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections import Counter
 from collections.abc import Awaitable, Iterable, Sequence
 from time import perf_counter
 from urllib.parse import parse_qsl, urlsplit
@@ -39,7 +40,7 @@ from service.hosted import Hosted
 from service.lanes import Lane
 from service.names import check_name, check_parameters
 from service.problems import problem_reply, request_id
-from service.protocol import EXTENSION, Transport
+from service.ws_protocol import EXTENSION, Transport
 
 __all__ = ["NO_LEARNER", "Connection", "Connections", "Sockets"]
 
@@ -134,6 +135,7 @@ class Connection:
         self._name = name
         self._engine: Engine = application.state.engine
         self._settings = self._engine.node.settings
+        self._credit, self._most_bytes = self._settings.ws_credit, self._settings.max_buffered_bytes
         self._connections: Connections = application.state.websockets
         self._bodies: Bodies = application.state.bodies
         self._access: Access = application.state.access
@@ -142,6 +144,7 @@ class Connection:
         self._transport: Transport | None = scope.get("extensions", {}).get(EXTENSION)
         self._receive = receive
         self._send = send
+        self._read = self._read_each if self._transport is None else self._transport.read
         self._write = self._write_each if self._transport is None else self._transport.write
         self._lanes: dict[str, Lane] = {}
         self._unanswered = 0  # messages
@@ -169,12 +172,16 @@ class Connection:
         self._connections.open.add(self)
         watch = asyncio.create_task(self._watch(), name="watch over a websocket")
         try:
-            hello = {"type": "hello", "credit": self._settings.ws_credit, "max_bytes": self._settings.ws_message_bytes}
+            hello = {"type": "hello", "credit": self._credit, "max_bytes": self._settings.ws_message_bytes}
             await self._written(self._write([msgspec.json.encode(hello)], False))
-            while (message := await self._receive())["type"] == "websocket.receive":
-                if not self._leaving:
-                    text = message.get("text")
-                    await self._take(message["bytes"] if text is None else text)
+            while messages := await self._read():
+                came = perf_counter()
+                for message in messages:
+                    if self._leaving:
+                        break
+                    said = self._take(message, came)
+                    if said is not None:
+                        await said
             self._over = self._leaving = True
             await self._idle()
         finally:
@@ -227,18 +234,16 @@ class Connection:
 
     # Messages
 
-    async def _take(self, message: str | bytes) -> None:
-        """Hand a message to the lane of its learner."""
-        if self._unanswered == self._settings.ws_credit:
-            await self.close(_VIOLATION, f"more than {self._settings.ws_credit} messages are unanswered")
-            return
+    def _take(self, message: str | bytes, came: float) -> Awaitable[None] | None:
+        """Hand a message that came at that `perf_counter()` to the lane of its learner; or what else is to be done."""
+        if self._unanswered == self._credit:
+            return self.close(_VIOLATION, f"more than {self._credit} messages are unanswered")
         request = read(message)
-        if request.seq is not None and request.seq in self._seqs:
-            await self.close(_VIOLATION, f"seq {request.seq} is that of a message that is not answered yet")
-            return
+        if request.seq in self._seqs and request.seq is not None:
+            return self.close(_VIOLATION, f"seq {request.seq} is that of a message that is not answered yet")
         self._unanswered += 1
-        self._seqs[request.seq] = perf_counter()
-        if 0 < self._bodies.bytes > self._settings.max_buffered_bytes - request.size:
+        self._seqs[request.seq] = came
+        if 0 < self._bodies.bytes > self._most_bytes - request.size:
             request.refused(QueueFull("this node holds as many bytes of requests as it may; try again in a moment"))
             request.size, request.body = 0, b""
         self._bodies.bytes += request.size
@@ -264,10 +269,10 @@ class Connection:
                     raise request.error
                 self._engine.check(name)
             except ServiceError as error:
-                await self.refuse([request], error)
-                return
+                return self.refuse([request], error)
             lane = self._lanes[name] = Lane(name, self)
         lane.put(request)
+        return None
 
     # What lanes ask for
 
@@ -282,9 +287,10 @@ class Connection:
         self._unanswered -= len(requests)
         self._answered += len(requests)
         timed, now = self._access.messages_of(requests[0].operation, status), perf_counter()
-        for request in requests:
-            timed.observe(now - self._seqs.pop(request.seq, now))
-            self._release(request.size)
+        taken = self._seqs.pop
+        for came, count in Counter([taken(one.seq, now) for one in requests]).items():  # those of one read together
+            timed.observe(now - came, count)
+        self._release(sum([one.size for one in requests]))
 
     def _release(self, size: int) -> None:
         """So many bytes of messages are done with: those that are held, of which there are none after the end."""
@@ -306,7 +312,15 @@ class Connection:
             logger.critical("a websocket ended by an error", exc_info=error)
             self._failing = asyncio.create_task(self.close(_FAULT, "an error of the service's own; it was logged"))
 
-    # Writing
+    # Reading and writing
+
+    async def _read_each(self) -> Sequence[str | bytes]:
+        """As `Transport.read`, for servers that do not have it."""
+        message = await self._receive()
+        if message["type"] != "websocket.receive":
+            return []
+        text: str | None = message.get("text")
+        return [message["bytes"] if text is None else text]
 
     async def _written(self, write: Awaitable[None]) -> None:
         """Await a write, which waits until the client has read enough of what was written before."""

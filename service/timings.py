@@ -32,10 +32,10 @@ class Histogram:
         self.counts = [0] * (len(BOUNDS) + 1)  # the last one: above every bound
         self.sum = 0.0
 
-    def observe(self, seconds: float) -> None:
-        """Count a duration. O(log buckets), about 0.2 microseconds."""
-        self.counts[bisect_left(BOUNDS, seconds)] += 1
-        self.sum += seconds
+    def observe(self, seconds: float, times: int = 1) -> None:
+        """Count a duration, that of so many things. O(log buckets), about 0.2 microseconds."""
+        self.counts[bisect_left(BOUNDS, seconds)] += times
+        self.sum += seconds * times
 
     @property
     def count(self) -> int:

@@ -623,7 +623,7 @@ async def test_a_fault_of_our_own_closes_it(monkeypatch: pytest.MonkeyPatch, cap
     def broken(*_: object) -> None:
         raise RuntimeError("broken on purpose")
 
-    monkeypatch.setattr(lanes, "_parts", broken)
+    monkeypatch.setattr(lanes, "joint", broken)
     async with serving() as (app, _, _):
         async with websocket(app, ONE) as client:
             client.send(*updates(2))

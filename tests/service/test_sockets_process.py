@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import httpx
@@ -17,6 +18,7 @@ import msgspec
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.frames import Frame, Opcode
 
 from tests.service.apps import DENSE, events
 from tests.service.process import Process
@@ -135,18 +137,71 @@ def test_a_request_without_an_upgrade_is_asked_for_one(url: str) -> None:
     assert (reply.status_code, reply.headers["upgrade"]) == (426, "websocket")
 
 
-def test_a_client_that_reads_nothing_is_dropped_and_others_are_served(url: str, service: Process, log: Path) -> None:
-    path = url.removeprefix(f"ws://127.0.0.1:{service.port}")
+def handshake(client: socket.socket, url: str, port: int) -> None:
+    """Connect a bare socket, and ask for the websocket at a URL."""
     key = base64.b64encode(bytes(16)).decode()
+    client.settimeout(60)
+    client.connect(("127.0.0.1", port))
+    path = url.removeprefix(f"ws://127.0.0.1:{port}")
+    client.sendall(
+        f"GET {path} HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
+    )
+
+
+def test_frames_in_any_pieces_are_learnt_as_over_http_and_one_that_is_not_masked_ends_it(
+    url: str, service: Process
+) -> None:
+    random = Random(1)
+    count = 120  # with pieces and pings between: all within the credit of 64 at a time
+    http = httpx.Client(timeout=60, trust_env=False)
+    path = url.replace("ws://", "http://").removesuffix("/ws")
+    assert http.put(f"{path}-twin", json=DENSE).status_code == 201
+    with socket.socket() as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        handshake(client, url, service.port)
+        received = b""
+        while b"max_bytes" not in received:  # what is sent before the handshake's end is lost
+            received += client.recv(2**16)
+        for start in range(0, count, 60):
+            stream = b""
+            for seq in range(start, start + 60):
+                message = {"seq": seq, "op": "update"}
+                if seq % 2:
+                    packed = msgspec.msgpack.encode(message | columns(1, seq))
+                    stream += Frame(Opcode.BINARY, packed).serialize(mask=True)
+                    continue
+                text = json.dumps(message | {"events": events(1, seq)}).encode()
+                cut = random.randrange(len(text)) if seq % 3 == 0 else len(text)
+                stream += Frame(Opcode.TEXT, text[:cut], fin=cut == len(text)).serialize(mask=True)
+                if cut < len(text):
+                    stream += Frame(Opcode.PING, b"?").serialize(mask=True)
+                    stream += Frame(Opcode.CONT, text[cut:]).serialize(mask=True)
+            while stream:
+                size = random.choice([1, 2, 7, 130, 1000])
+                client.sendall(stream[:size])
+                stream = stream[size:]
+            while received.count(b'"seq":') + received.count(b"\xa3seq") < start + 60:
+                part = client.recv(2**16)
+                assert part, received[-200:]
+                received += part
+        client.sendall(b"\x81\x02{}")
+        while part := client.recv(2**16):
+            received += part
+    assert received.count(b"\x8a\x01?") == len([seq for seq in range(0, count, 2) if seq % 3 == 0])
+    assert received.endswith(b"\x88\x13" + (1002).to_bytes(2, "big") + b"incorrect masking")
+    for seq in range(count):
+        assert http.post(f"{path}-twin/update", json={"events": events(1, seq)}).status_code == 200
+    digests = [http.get(f"{one}/digest").json()["digest"] for one in (path, f"{path}-twin")]
+    http.close()
+    assert digests[0] == digests[1]
+
+
+def test_a_client_that_reads_nothing_is_dropped_and_others_are_served(url: str, service: Process, log: Path) -> None:
     body = json.dumps({"op": "predict", "events": [{"x": [1, 0, 1]}] * 2000})[1:].encode()
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**12)
-        client.settimeout(60)
-        client.connect(("127.0.0.1", service.port))
-        client.sendall(
-            f"GET {path} HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
-        )
+        handshake(client, url, service.port)
         for seq in range(60):  # within the credit, and more in reply than the system holds back for a client
             payload = b'{"seq":%d,%b' % (seq, body)
             client.sendall(b"\x81\xfe" + len(payload).to_bytes(2, "big") + bytes(4) + payload)
