@@ -16,11 +16,12 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from service import __version__
 from service.commands.benching import bench
 from service.commands.connection import console, reporting
-from service.commands.failure import CommandFailed
+from service.commands.failure import WrongUsage
 from service.commands.inspecting import list_learners, show
 from service.commands.making import create, threshold
 from service.commands.options import given
@@ -40,7 +41,21 @@ _STATUSES = (
     "each line; everything else goes to standard error. RARESTREAM_URL and RARESTREAM_KEY stand for --url and --key."
 )
 
+
+class _Commands(TyperGroup):
+    """The commands; a value that an option refuses is told without the words of the library that checks it."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="Online learning for imbalanced streams: named learners behind a durable log, with live AUC and F-measure.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -175,7 +190,7 @@ def _settings(**options: Any) -> Settings:
         return Settings(**given(options))
     except ValidationError as error:
         lines = [f"  {'.'.join(map(str, one['loc']))}: {one['msg']}, not {one['input']!r}" for one in error.errors()]
-        raise CommandFailed("\n".join(["some settings are wrong (options, RARESTREAM_*):", *lines])) from None
+        raise WrongUsage("\n".join(["some settings are wrong (options, RARESTREAM_*):", *lines])) from None
 
 
 def _unknown_variables(environment: Mapping[str, str]) -> list[str]:

@@ -20,7 +20,7 @@ from urllib.parse import unquote_plus, urlsplit
 import uvicorn
 
 from service.app import create_app
-from service.commands.failure import CommandFailed
+from service.commands.failure import CommandFailed, WrongUsage
 from service.errors import ServiceError
 from service.logs import LineWriter, configure
 from service.node import BACKGROUND
@@ -156,7 +156,7 @@ class Server(uvicorn.Server):
         )
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until told to stop. Raises `CannotServe` where the app does not start."""
+        """Serve until told to stop. Raises `CannotServe` where the app does not start, `WrongUsage` for a wrong URL."""
         try:
             super().run(sockets or [self._listener])
         finally:
@@ -170,7 +170,7 @@ class Server(uvicorn.Server):
         except ServiceError as error:
             raise CannotServe(f"the service cannot start: {error.detail}") from error
         except ValueError as error:  # a store's URL that is none
-            raise CannotServe(f"the service cannot start: {error}") from error
+            raise WrongUsage(f"the service cannot start: {error}") from error
         await super().startup(sockets)
         self._telling = asyncio.create_task(self._tell(), name="tell when ready")
 

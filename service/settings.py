@@ -16,7 +16,8 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="RARESTREAM_", extra="forbid", frozen=True)
 
     store: str = Field(
-        default="sqlite:///rarestream.db", description="where logs and snapshots live: sqlite:///path, redis://"
+        default="sqlite:///rarestream.db",
+        description="where logs and snapshots live: sqlite:///path, redis://, or memory: for tests",
     )
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")

@@ -23,7 +23,7 @@ import httpx
 import msgspec
 
 from service import __version__
-from service.commands.failure import CommandFailed, ExitStatus
+from service.commands.failure import CommandFailed, ExitStatus, WrongUsage
 
 __all__ = ["Api", "ApiError", "Document", "Stopped", "Updated", "UpdatedEach"]
 
@@ -130,14 +130,14 @@ class Api:
         try:
             parsed = httpx.URL(url.rstrip("/"))
         except httpx.InvalidURL as error:
-            raise ApiError(f"{url} is not a URL: {error}") from None
+            raise WrongUsage(f"{url} is not a URL: {error}") from None
         if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise ApiError(f"{url} is not the URL of a service; expected http://host:port")
+            raise WrongUsage(f"{url} is not the URL of a service; expected http://host:port")
         self.url = str(parsed.copy_with(userinfo=b"")).rstrip("/")  # as messages show it, without a password
         headers = {"User-Agent": f"rarestream-cli/{__version__}"}
         if key:
             if not key.isascii() or not key.isprintable() or " " in key:
-                raise CommandFailed("the key has characters that no key has: spaces, line ends, or others beyond ASCII")
+                raise WrongUsage("the key has characters that no key has: spaces, line ends, or others beyond ASCII")
             headers["Authorization"] = f"Bearer {key}"
         self._client = httpx.Client(
             base_url=f"{str(parsed).rstrip('/')}/v1/",
@@ -166,9 +166,12 @@ class Api:
         response = self._call("PUT", _path(name), msgspec.json.encode(config))
         return _decode(response, Document), response.status_code == httpx.codes.CREATED
 
-    def learners(self) -> Document:
-        """The documents of all that are in memory; the names of those asleep; those that cannot be hosted, and why."""
-        return self._get("learners")
+    def learners(self, *, figures: bool = False) -> Document:
+        """The documents of all that are in memory; the names of those asleep; those that cannot be hosted, and why.
+
+        `figures`: the small figures of each in the place of its settings.
+        """
+        return self._get("learners?figures=true" if figures else "learners")
 
     def learner(self, name: str) -> Document:
         """The learner's document."""
@@ -387,7 +390,6 @@ def _decode(response: httpx.Response, kind: type[Reply]) -> Reply:
     try:
         return msgspec.json.decode(response.content, type=kind)
     except msgspec.MsgspecError as error:
-        raise ApiError(
-            f"{_where(response)} does not answer like rarestream: {error}",
-            response.status_code,
-        ) from None
+        found = ApiError(f"{_where(response)} does not answer like rarestream: {error}", response.status_code)
+        found.exit_status = ExitStatus.UNREACHABLE
+        raise found from None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from service.commands.cells import Columns, Labels, Ranks
-from service.commands.failure import CommandFailed
+from service.commands.failure import WrongUsage
 from service.commands.rows import Event, Shape
 
 __all__ = ["Misfit", "adapter", "declared", "labels_for", "suitable"]
@@ -14,7 +14,7 @@ __all__ = ["Misfit", "adapter", "declared", "labels_for", "suitable"]
 _LISTED = 8  # columns that a message names
 
 
-class Misfit(CommandFailed):
+class Misfit(WrongUsage):
     """The rows of the file are not what the learner takes."""
 
 

@@ -23,7 +23,7 @@ from typing import Any, Literal
 import msgspec
 
 from service.commands.cells import Columns, Labels, Ranks
-from service.commands.failure import CommandFailed
+from service.commands.failure import WrongUsage
 from service.commands.rows import GZIP, Event, ReadError, standard_input
 
 __all__ = ["Chunk", "Inputs", "chunks"]
@@ -75,10 +75,10 @@ class Inputs:
     def __post_init__(self) -> None:
         if not self.given:
             if sys.stdin is None or sys.stdin.isatty():
-                raise CommandFailed("no events: give them as JSON, name a file, or send them to standard input")
+                raise WrongUsage("no events: give them as JSON, name a file, or send them to standard input")
             self.given = [_DASH]
         if self.given.count(_DASH) > 1:
-            raise CommandFailed("standard input can be read once only")
+            raise WrongUsage("standard input can be read once only")
 
     def events(self) -> Iterator[Event]:
         """Every event. Raises `ReadError` at the first that cannot be read."""

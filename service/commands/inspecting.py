@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -27,15 +27,13 @@ from service.commands.states import size
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from service.commands.api import Api
-
 __all__ = ["alarm_of", "list_learners", "show"]
 
 Document = Mapping[str, Any]
 
-_ASKED = 100  # learners whose figures are asked for without being told to: a request each
-_NARROW = 100  # columns of a terminal below which a list leaves out what is looked for least,
-_NARROWER = 75  # and below which the algorithm, too
+_WIDE = 130  # columns of a terminal below which a list leaves out what is looked for least,
+_NARROW = 100  # what is next,
+_NARROWER = 75  # and the algorithm, too
 _SETTINGS = {  # of a threshold, those that its objective goes by
     "fixed": ("value",),
     "fbeta": ("beta",),
@@ -54,33 +52,39 @@ class SortBy(StrEnum):
     events = "events"
     auc = "auc"
     f1 = "f1"
+    alerts = "alerts"
     pending = "pending"
     size = "size"
 
 
+_OF_SIZES = (SortBy.pending, SortBy.size)
+_OF_FIGURES = (SortBy.auc, SortBy.f1, SortBy.alerts)
+
+
 def list_learners(
     prefix: Annotated[str, typer.Argument(help="Only those whose names begin like this.", show_default=False)] = "",
-    sort: Annotated[SortBy, typer.Option(help="By what; figures and sizes from the largest.")] = SortBy.name,
+    sort: Annotated[SortBy, typer.Option(help="By what; numbers from the largest.")] = SortBy.name,
     reverse: Annotated[bool, typer.Option("--reverse", "-r", help="The other way round.")] = False,
-    figures: Annotated[
-        bool | None, typer.Option(help="Ask for each learner's figures; without either, of 100 at most.")
-    ] = None,
+    sizes: Annotated[
+        bool, typer.Option("--sizes", help="What each takes, not its figures; so does --sort pending or size.")
+    ] = False,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
     key: Key = None,
 ) -> None:
-    """List the learners, with their figures over the window.
+    """List the learners, with their figures over the window, or with what each takes.
 
     Learners that are asleep, swapped out to the store, are named only: to ask
     for more would wake them.
     """
     with reporting(), connected(url, key) as api:
-        found = api.learners()
-        learners = [one for one in found["learners"] if one["name"].startswith(prefix)]
+        if sizes and sort in _OF_FIGURES:
+            raise typer.BadParameter(f"does not go with --sizes: {sort} is a figure", param_hint="--sort")
+        sizes = sizes or sort in _OF_SIZES
+        found = api.learners(figures=not sizes)
+        rows = [one for one in found["learners"] if one["name"].startswith(prefix)]
         asleep = [name for name in found["asleep"] if name.startswith(prefix)]
         unavailable = {name: why for name, why in found["unavailable"].items() if name.startswith(prefix)}
-        wanted = figures if figures is not None else len(learners) <= _ASKED or sort in (SortBy.auc, SortBy.f1)
-        rows = [{**one, "metrics": _metrics(api, one["name"]) if wanted else None} for one in learners]
         rows.sort(key=lambda row: _rank(row, sort), reverse=reverse)
         if as_json:
             print_json({"learners": rows, "asleep": asleep, "unavailable": unavailable})
@@ -90,62 +94,85 @@ def list_learners(
             print(f"there is no learner{beginning}")
             return
         out = console()
-        out.print(_listed(rows, asleep, unavailable, out.width))
-        notes = console(stderr=True)
-        if not wanted:
-            notes.print(f"{len(rows):,} learners: figures are left out; --figures asks for them")
-
-
-def _metrics(api: Api, name: str) -> Document | None:
-    """The learner's figures; None where it has gone meanwhile, or cannot tell."""
-    from service.commands.api import ApiError
-
-    try:
-        return api.metrics(name)
-    except ApiError as error:
-        if error.status is None:
-            raise
-        return None
+        columns = _size_columns() if sizes else _figure_columns(rows)
+        out.print(_listed(rows, asleep, unavailable, columns, out.width))
 
 
 def _rank(row: Document, sort: SortBy) -> tuple[Any, ...]:
     """Where a row stands: by name from the first, by numbers from the largest, unknown ones last."""
-    window = _window(row)
-    number = {
+    window = row.get("window") or {}
+    number = {  # what the other list tells is not there
         SortBy.name: 0,
         SortBy.events: row["events"],
         SortBy.auc: window.get("auc"),
         SortBy.f1: window.get("f1"),
-        SortBy.pending: (row["pending"] or {}).get("events"),
-        SortBy.size: row["state_bytes"],
+        SortBy.alerts: window.get("alert_rate"),
+        SortBy.pending: (row.get("pending") or {}).get("events"),
+        SortBy.size: row.get("state_bytes"),
     }[sort]
     return (number is None, -(number or 0), row["name"])
 
 
-def _listed(rows: list[dict[str, Any]], asleep: list[str], unavailable: Mapping[str, str], width: int) -> Table:
+class _Column(NamedTuple):
+    told: Callable[[Document], str]
+    width: int = 0  # of a terminal below which it is left out
+
+
+def _figure_columns(rows: Sequence[Document]) -> dict[str, _Column]:
+    """What is told of the rows of `GET /v1/learners?figures=true`."""
+
+    def window(figure: str, told: Callable[[Any], str], width: int = 0) -> _Column:
+        def cell(row: Document) -> str:
+            value = row["window"].get(figure)
+            return "-" if value is None else told(value)
+
+        return _Column(cell, width)
+
+    columns = {
+        "algorithm": _Column(lambda row: row["algorithm"], _NARROWER),
+        "events": _Column(lambda row: f"{row['events']:,}"),
+        "positives": _Column(lambda row: _count(row["class_counts"].get("positive")), _WIDE),
+        "AUC": window("auc", _number),
+        "95 %": window("auc_interval", lambda ends: "-".join(f"{end:.3f}" for end in ends), _WIDE),
+        "F1": window("f1", _number),
+        "alerts": window("alert_rate", lambda share: f"{100 * share:.3g} %", _NARROW),
+        "threshold": _Column(lambda row: _number(row["threshold"] if row["ready"] else None), _NARROW),
+        "label delay": window("label_delay_median", spoken, _WIDE),
+        "alarms": _Column(lambda row: f"{sum(row['alarms'].values()):,}", _NARROW),
+    }
+    if any("mae" in row["window"] for row in rows):  # ordinal ones
+        columns["MAE"] = window("mae", _number)
+    return columns
+
+
+def _size_columns() -> dict[str, _Column]:
+    """What is told of the rows of `GET /v1/learners`."""
+    return {
+        "algorithm": _Column(lambda row: row["config"]["algorithm"], _NARROWER),
+        "events": _Column(lambda row: f"{row['events']:,}"),
+        "queued": _Column(lambda row: f"{row['queued_events']:,}", _NARROW),
+        "columns": _Column(lambda row: f"{row['columns']:,}", _NARROW),
+        "remembered": _Column(lambda row: "-" if row["pending"] is None else f"{row['pending']['events']:,}"),
+        "size": _Column(lambda row: size(row["state_bytes"])),
+    }
+
+
+def _listed(
+    rows: Sequence[Document],
+    asleep: Sequence[str],
+    unavailable: Mapping[str, str],
+    columns: Mapping[str, _Column],
+    width: int,
+) -> Table:
     """A line for each, with as many columns as a terminal of this width has room for."""
     from rich.text import Text
 
-    texts: dict[str, Callable[[Document], str]] = {"learner": lambda row: row["name"]}
-    if width >= _NARROWER:
-        texts["algorithm"] = lambda row: row["config"]["algorithm"]
-    numbers: dict[str, Callable[[Document], str]] = {
-        "events": lambda row: f"{row['events']:,}",
-        "AUC": lambda row: _number(_window(row).get("auc")),
-        "F1": lambda row: _number(_window(row).get("f1")),
-    }
-    if any(row["threshold"] is None for row in rows):  # ordinal ones
-        numbers["MAE"] = lambda row: _number(_window(row).get("mae"))
-    if width >= _NARROW:
-        numbers["threshold"] = lambda row: _number(row["threshold"])
-        numbers["remembered"] = lambda row: "-" if row["pending"] is None else f"{row['pending']['events']:,}"
-        numbers["size"] = lambda row: size(row["state_bytes"])
-    columns = texts | numbers
-    table = plain_table(*columns, right=len(numbers))
+    shown = {heading: column.told for heading, column in columns.items() if width >= column.width}
+    table = plain_table("learner", *shown, right=len(shown) - ("algorithm" in shown))
     table.add_column("state", overflow="fold")
     for row in rows:
-        table.add_row(*(told(row) for told in columns.values()), _state(row))
-    blank = [""] * (len(columns) - 1)
+        table.add_row(row["name"], *(told(row) for told in shown.values()), _state(row))
+    blank = [""] * len(shown)
     for name in asleep:
         table.add_row(name, *blank, Text("asleep", "dim"))
     for name, why in unavailable.items():
@@ -153,10 +180,8 @@ def _listed(rows: list[dict[str, Any]], asleep: list[str], unavailable: Mapping[
     return table
 
 
-def _window(row: Document) -> Document:
-    """The figures of the window; none where they were not asked for, or could not be had."""
-    found: Document = (row["metrics"] or {}).get("window", {})
-    return found
+def _count(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
 
 
 def _state(row: Document) -> Any:
@@ -268,7 +293,8 @@ def _progress(learner: Document) -> Iterator[tuple[str, str]]:
     counts = ", ".join(f"{count:,} {rank}{name}" for name, count in learner["class_counts"].items())
     yield "events", f"{learner['events']:,} learnt ({counts})"
     if learner["threshold"] is not None:
-        yield "threshold", f"{_number(learner['threshold'])} of the probability"
+        none = None if learner["ready"] or learner["config"]["threshold"]["objective"] == "fixed" else "none yet"
+        yield "threshold", none or f"{_number(learner['threshold'])} of the probability"
     if (fit := fit_of(learner)) is not None:
         yield "fit", fit
     if learner["pending"] is not None:

@@ -26,7 +26,7 @@ import msgspec
 
 from service.commands.api import Document
 from service.commands.durations import spoken
-from service.commands.failure import CommandFailed
+from service.commands.failure import WrongUsage
 from service.commands.rows import Event
 from service.commands.sources import MAX_BODY, Batch, batches
 
@@ -57,17 +57,17 @@ def late_source(source: str, delay: Delay) -> str:
 
 
 def check(learner: Document, source: str, delay: Delay) -> None:
-    """Raise `CommandFailed` where labels after this delay make no sense to a learner, of which this is the document."""
+    """Raise `WrongUsage` where labels after this delay make no sense to a learner, of which this is the document."""
     own = late_source(source, delay)
     ttl = learner["config"]["late"]["label_ttl"]
     if ttl < delay.seconds + delay.every:
-        raise CommandFailed(
+        raise WrongUsage(
             f"{learner['name']} forgets an event after its label_ttl of {spoken(ttl)}: "
             f"with {delay}, no label would be learnt"
         )
     for name, learnt in learner["sources"].items():
         if learnt and name != own and (name == source or name.startswith(f"{source}+")):
-            raise CommandFailed(
+            raise WrongUsage(
                 f"{learner['name']} has learnt {learnt:,} rows of this file by a replay with another label delay, or "
                 "none: to score them again would count them twice; go on with that delay, or take another learner"
             )

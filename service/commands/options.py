@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from service.commands.durations import seconds_of
-from service.commands.failure import CommandFailed
+from service.commands.failure import WrongUsage
 
 __all__ = [
     "OBJECTIVES",
@@ -150,9 +150,9 @@ def json_file(path: Path) -> dict[str, Any]:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise CommandFailed(f"{path}: {error.strerror or error}") from None
+        raise WrongUsage(f"{path}: {error.strerror or error}") from None
     except ValueError as error:
-        raise CommandFailed(f"{path} is not JSON in UTF-8: {error}") from None
+        raise WrongUsage(f"{path} is not JSON in UTF-8: {error}") from None
     if not isinstance(values, dict):
-        raise CommandFailed(f"{path}: not a JSON object")
+        raise WrongUsage(f"{path}: not a JSON object")
     return values

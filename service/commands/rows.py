@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from service.commands.cells import Columns, Labels, Ranks
-from service.commands.failure import CommandFailed
+from service.commands.failure import WrongUsage
 
 __all__ = ["GZIP", "Event", "ReadError", "Rows", "Shape", "TextRows", "standard_input"]
 
@@ -30,7 +30,7 @@ _AHEAD_ROWS = 10_000  # rows that are looked at before the first is given out
 _AHEAD_CHARACTERS = 4_000_000  # or fewer, where they are long
 
 
-class ReadError(CommandFailed):
+class ReadError(WrongUsage):
     """The file cannot be read as labelled rows. The text names the file and, where one is to blame, the line."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -25,13 +25,14 @@ from service.commands.connection import (
     print_json,
     reporting,
 )
-from service.commands.failure import CommandFailed
+from service.commands.failure import CommandFailed, ExitStatus, WrongUsage
 
 __all__ = ["clone", "delete", "export", "import_state", "restore", "snapshot", "snapshots"]
 
 _PIECE = 2**20  # bytes of a file that are read at once
 _DASH = "-"
 
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 NewName = Annotated[str, typer.Argument(help="The new learner's name.")]
 
 
@@ -65,16 +66,23 @@ def snapshots(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL, key: 
 def restore(
     name: Name,
     position: Annotated[int, typer.Argument(min=1, help="Of the snapshot; see `rarestream snapshots`.")],
+    yes: Yes = False,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
     key: Key = None,
 ) -> None:
     """Roll a learner back to a snapshot: what was learnt after it is undone.
 
-    The roll-back stands in the learner's log. Take a snapshot before it, and
-    that can be restored again.
+    Asks on a terminal; elsewhere --yes is needed. The roll-back stands in the
+    learner's log. Take a snapshot before it, and that can be restored again.
     """
     with reporting(), connected(url, key) as api:
+
+        def question() -> str:
+            at = api.learner(name)["position"]
+            return f"Roll {name} back from position {at:,} to {position:,}? What was learnt after it is undone"
+
+        _confirmed(yes, question, "nothing was rolled back")
         done = api.restore(name, position)
         if as_json:
             print_json({"learner": name, "restored": position, **done})
@@ -98,23 +106,19 @@ def clone(name: Name, to: NewName, as_json: AsJson = False, url: Url = DEFAULT_U
 
 def delete(
     name: Name,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
     key: Key = None,
 ) -> None:
     """Delete a learner, with its log and its snapshots. Asks on a terminal; elsewhere --yes is needed."""
     with reporting(), connected(url, key) as api:
-        if not yes:
-            if not sys.stdin.isatty():
-                raise typer.BadParameter(
-                    "is needed where nobody can be asked: what is deleted is gone", param_hint="--yes"
-                )
+
+        def question() -> str:
             events = api.learner(name)["events"]
-            asked = f"Delete {name}, which has learnt {events:,} events? It cannot be brought back"
-            if not typer.confirm(asked, err=True):
-                print("nothing was deleted", file=sys.stderr)
-                raise typer.Exit(1)
+            return f"Delete {name}, which has learnt {events:,} events? It cannot be brought back"
+
+        _confirmed(yes, question, "nothing was deleted")
         api.delete(name)
         if as_json:
             print_json({"deleted": name})
@@ -137,15 +141,13 @@ def export(
     with reporting(), connected(url, key) as api:
         if str(file) == _DASH:
             if sys.stdout.isatty():
-                raise CommandFailed(
-                    "the state is bytes, and no text for a terminal: name a file, or send it on by a pipe"
-                )
+                raise WrongUsage("the state is bytes, and no text for a terminal: name a file, or send it on by a pipe")
             api.export(name, sys.stdout.buffer.write)
             sys.stdout.buffer.flush()
             return
         path = file / f"{name}.rarestream" if file.is_dir() else file
         if path.exists() and not force:
-            raise CommandFailed(f"{path} is there already; --force replaces it")
+            raise WrongUsage(f"{path} is there already; --force replaces it")
         written = 0
 
         def fill(take: Any) -> None:
@@ -169,12 +171,23 @@ def import_state(
     """Make a learner of an exported state. Nothing is created of a file that is damaged or not ours."""
     with reporting(), connected(url, key) as api:
         if str(file) == _DASH and sys.stdin.isatty():
-            raise CommandFailed("standard input is a terminal: name a file, or send one to it")
+            raise WrongUsage("standard input is a terminal: name a file, or send one to it")
         made = api.import_state(name, _pieces(file))
         if as_json:
             print_json(made)
         else:
             print(f"{name} is created from {file}: {made['events']:,} events learnt")
+
+
+def _confirmed(yes: bool, question: Callable[[], str], otherwise: str) -> None:
+    """Go on where it was said so beforehand, or is said now. Where nobody can be asked, that is wrong usage."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("is needed where nobody can be asked: it undoes what was learnt", param_hint="--yes")
+    if not typer.confirm(question(), err=True):
+        print(otherwise, file=sys.stderr)
+        raise typer.Exit(ExitStatus.FAILED)
 
 
 def size(count: int) -> str:
@@ -197,7 +210,7 @@ def _pieces(file: Path) -> Iterator[bytes]:
             while piece := stream.read(_PIECE):
                 yield piece
     except OSError as error:
-        raise CommandFailed(f"{file}: {error.strerror or error}") from None
+        raise WrongUsage(f"{file}: {error.strerror or error}") from None
 
 
 def _whole(path: Path, fill: Any) -> None:
@@ -205,7 +218,7 @@ def _whole(path: Path, fill: Any) -> None:
     try:
         handle, made = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     except OSError as error:
-        raise CommandFailed(f"{path}: {error.strerror or error}") from None
+        raise WrongUsage(f"{path}: {error.strerror or error}") from None
     part = Path(made)
     try:
         with os.fdopen(handle, "wb") as stream:

@@ -1,26 +1,39 @@
 /* What can be done to a learner: threshold, snapshot, clone, delete, each behind a question; and export. */
 
+import { withheld } from "./access.js";
 import { ask, Away, get, learnerPath, reasonOf, send } from "./api.js";
 import { announce, dialog } from "./dialogs.js";
-import { el, freshId } from "./dom.js";
+import { el, freshId, write } from "./dom.js";
 import { bytes, count, moment, short } from "./format.js";
 import { SchemaForm } from "./schema_form.js";
 
 export class Actions {
-  constructor(learner, again) {
+  constructor(learner, signal, again) {
     this.again = again;
     this.take(learner);
+    const id = freshId();
     const button = (text, act, names = "") =>
       el("button", { type: "button", class: names, text, on: { click: () => this.#tried(act) } });
-    this.element = el(
-      "div",
-      { class: "actions", role: "group", "aria-label": `What can be done to ${learner.name}` },
+    const changes = [
       learner.threshold === null ? null : button("Threshold …", () => this.#threshold()),
       button("Snapshot …", () => this.#snapshot()),
       button("Clone …", () => this.#clone()),
-      button("Export", () => this.#export()),
       button("Delete …", () => this.#delete(), "danger"),
+    ].filter((one) => one !== null);
+    const why = el("p", { id, class: "withheld", hidden: true });
+    this.element = el(
+      "div",
+      { class: "actions", role: "group", "aria-label": `What can be done to ${learner.name}`, "aria-describedby": id },
+      changes.slice(0, -1),
+      button("Export", () => this.#export()),
+      changes.at(-1),
+      why,
     );
+    withheld("admin", signal, (reason) => {
+      for (const one of changes) one.disabled = reason !== null;
+      why.hidden = reason === null;
+      write(why, reason === null ? "" : `All but Export is withheld: ${reason}`);
+    });
   }
 
   take(learner) {

@@ -9,6 +9,7 @@
  * shown by its function `show(main, place, signal)` and ends with the signal.
  */
 
+import { access } from "./access.js";
 import { keepKey, theKey } from "./api.js";
 import { askKey } from "./dialogs.js";
 import { el, put, write } from "./dom.js";
@@ -126,7 +127,10 @@ function showConnection() {
   byId("retry").hidden = !away;
 }
 
-connection.addEventListener("change", showConnection);
+connection.addEventListener("change", () => {
+  showConnection();
+  if (connection.state === "live" || connection.state === "polling") access.ask();
+});
 setInterval(() => connection.state === "away" && showConnection(), 1000);
 byId("retry").addEventListener("click", () => connection.retry());
 addEventListener("online", () => connection.retry());
@@ -145,22 +149,27 @@ async function changeKey(why) {
   }
   keepKey(key);
   showKey();
+  access.renew();
   shown = null; // the page begins anew, with the new key
   go();
 }
 
 function showKey() {
+  byId("key").hidden = !access.keyed && theKey() === null; // a server without keys needs none
   write(byId("key"), theKey() === null ? "Key …" : "Key ✓");
   put(byId("key"), "aria-label", theKey() === null ? "Enter an API key" : "An API key is in use; change it");
 }
 
 byId("key").addEventListener("click", () => changeKey(null));
 document.addEventListener("key-wanted", ({ detail: { refused, key, asked } }) => {
+  if (refused.status === 401) access.refused();
   if (key !== theKey() || document.querySelector("dialog.key[open]")) return;
   if (asked || (refused.status === 401 && key !== declined)) changeKey(refused.message);
 });
 
+access.addEventListener("change", showKey);
 addEventListener("hashchange", go);
 showKey();
+access.ask();
 showConnection();
 go();

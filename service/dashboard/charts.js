@@ -7,6 +7,7 @@
 import { el, put, svg, write } from "./dom.js";
 
 const LEAST = 500; // milliseconds from one drawing of a chart to the next
+const ENDED = -1; // in the place of the timer: nothing is drawn any more
 const charts = new Set();
 let library = null;
 
@@ -62,6 +63,7 @@ export class Chart {
   #last = 0;
   #timer = 0;
   #drawn = false;
+  #due = false; // there is something that the drawing under way does not show
   #observer;
 
   constructor({ title, note = null, entries = [], signal, names = "", onRange = null }) {
@@ -98,12 +100,14 @@ export class Chart {
   /** Draw what `specify` gives, now or when the chart comes into sight. */
   draw(specify) {
     this.#specify = specify;
+    this.#due = true;
     this.#soon();
   }
 
   /** Draw the same again: the theme has changed. */
   again() {
-    if (this.#specify !== null) this.#soon();
+    this.#due = true;
+    this.#soon();
   }
 
   #soon() {
@@ -112,6 +116,7 @@ export class Chart {
   }
 
   async #now() {
+    this.#due = false;
     const { traces = [], layout = {}, words = "", nothing = null } = this.#specify();
     this.nothing.hidden = nothing === null;
     this.plot.hidden = nothing !== null;
@@ -135,8 +140,10 @@ export class Chart {
       this.nothing.hidden = false;
       write(this.nothing, `No chart: ${error.message}; reload the page to try again.`);
     }
+    if (this.#timer === ENDED) return;
     this.#last = performance.now();
     this.#timer = 0;
+    if (this.#due) this.#soon();
   }
 
   /** A zoom by the reader, to tell it to the other charts. */
@@ -152,7 +159,7 @@ export class Chart {
 
   #end() {
     clearTimeout(this.#timer);
-    this.#timer = -1;
+    this.#timer = ENDED;
     this.#observer.disconnect();
     charts.delete(this);
     globalThis.Plotly?.purge(this.plot);

@@ -1,5 +1,6 @@
 /* A form for a new learner, built from the catalogue's JSON schemas. */
 
+import { access, withheld } from "./access.js";
 import { ask, get, learnerPath, reasonOf, Refused } from "./api.js";
 import { announce } from "./dialogs.js";
 import { el, freshId, put, write } from "./dom.js";
@@ -14,11 +15,12 @@ const PARTS = [
   ["figures", "Figures", "settings of the live figures"],
   ["late", "Late labels", "how long events wait for theirs"],
 ];
+/* In the order in which they are offered: the first that the algorithm takes is what the form begins with. */
 const KINDS = {
-  dense: "dense: a list of numbers",
-  sparse: "sparse: indices and values",
   named: "named: an object of any fields, hashed",
+  dense: "dense: a list of numbers",
   table: "table: an object of declared fields",
+  sparse: "sparse: indices and values",
 };
 
 export function show(main, place, signal) {
@@ -38,7 +40,7 @@ export function show(main, place, signal) {
       const catalogue = await get("algorithms", { signal });
       made = true;
       waiting.remove();
-      main.append(new Creation(catalogue, place).element);
+      main.append(new Creation(catalogue, place, signal).element);
     },
     5,
     signal,
@@ -50,7 +52,7 @@ export function show(main, place, signal) {
 }
 
 class Creation {
-  constructor({ algorithms, parts }, place) {
+  constructor({ algorithms, parts }, place, signal) {
     this.algorithms = new Map(algorithms.map((one) => [one.name, one]));
     this.parts = parts;
     this.place = place;
@@ -79,7 +81,7 @@ class Creation {
     this.algorithm.value = this.algorithms.has(wanted) ? wanted : "cbr-diag";
     this.summary = el("p", { class: "help" });
     this.text = el("pre", { tabindex: "0" });
-    this.kind = el("select", { id: ids.kind, on: { change: () => this.#features() } });
+    this.kind = el("select", { id: ids.kind, on: { change: () => this.#chosen() } });
     this.kindTrouble = el("p", { class: "trouble", role: "alert" });
     this.params = el("div");
     this.features = el("div");
@@ -132,6 +134,15 @@ class Creation {
       el("details", { class: "panel" }, el("summary", { text: "The request that is sent" }), this.preview),
       el("p", { class: "buttons" }, this.go),
     );
+    const fields = el("fieldset", { class: "whole" }, ...this.element.children);
+    const why = el("p", { class: "withheld", hidden: true });
+    this.element.append(why, fields);
+    withheld("admin", signal, (reason) => {
+      fields.disabled = reason !== null;
+      const told = reason === null ? access.only : `No learner can be created here: ${reason}`;
+      why.hidden = told === null;
+      write(why, told ?? "");
+    });
     this.#turned();
   }
 
@@ -141,10 +152,9 @@ class Creation {
     this.place.keep({ algorithm: one.name });
     write(this.summary, one.summary);
     write(this.text, one.description);
-    const kept = this.kind.value;
     const possible = Object.keys(KINDS).filter((kind) => one.sparse || kind === "dense" || kind === "table");
     this.kind.replaceChildren(...possible.map((kind) => el("option", { value: kind, text: KINDS[kind] })));
-    if (possible.includes(kept)) this.kind.value = kept;
+    if (possible.includes(this.wanted)) this.kind.value = this.wanted;
     this.paramForm = this.#form(one.params, {}, "Parameters of the algorithm");
     this.params.replaceChildren(
       Object.keys(one.params.properties).length === 0
@@ -167,6 +177,12 @@ class Creation {
     );
     this.wholeForm = this.#form(learner, {}, "The learner as a whole");
     this.others.append(folded("The learner as a whole", "window, remembered ids, seed", this.wholeForm.element));
+    this.#features();
+  }
+
+  /** A kind of features, which stays where another algorithm takes it, too. */
+  #chosen() {
+    this.wanted = this.kind.value;
     this.#features();
   }
 

@@ -38,7 +38,7 @@ const CLASSES = [
   ["/window/f1", "F1", THREE, (m) => since(m, "f1", THREE)],
   ["/window/precision", "Precision", THREE, (m) => since(m, "precision", THREE)],
   ["/window/recall", "Recall", THREE, (m) => since(m, "recall", THREE)],
-  ["/threshold", "Threshold", short],
+  ["/threshold", "Threshold", short, (m) => (m.threshold >= 1 ? "so high that there are no alerts now" : "")],
   ["/window/alert_rate", "Alert rate", share, (m) => since(m, "alert_rate", share)],
 ];
 const RANKS = [
@@ -64,19 +64,30 @@ function classes({ class_counts: counts, events }) {
 }
 
 export class Tiles {
+  #noThreshold = null; // why there is none yet
+  #metrics = null;
+
   constructor(ranks) {
     this.told = [...(ranks ? RANKS : CLASSES), ...BOTH];
     this.element = el("dl", { class: "tiles panel" });
   }
 
+  /** The learner's document: until scores mean something its threshold is none, unless it is a fixed one. */
+  ready({ ready, not_ready: why, config }) {
+    this.#noThreshold = ready || config.threshold?.objective === "fixed" ? null : why;
+    if (this.#metrics !== null) this.take(this.#metrics);
+  }
+
   take(metrics) {
+    this.#metrics = metrics;
     arrange(
       this.element,
       this.told,
       ([pointer]) => pointer,
       ([, title]) => el("div", {}, el("dt", { text: title }), el("dd", {}, el("span"), el("small"), el("small"))),
       (tile, [pointer, , format, ...more]) => {
-        const { value, reason } = figure(metrics, pointer);
+        const none = pointer === "/threshold" ? this.#noThreshold : null;
+        const { value, reason } = none === null ? figure(metrics, pointer) : { value: null, reason: none };
         const [main, first, second] = tile.lastChild.children;
         write(main, value === null ? NOTHING : format(value));
         write(first, value === null ? reason : (more[0]?.(metrics) ?? ""));

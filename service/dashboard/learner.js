@@ -73,7 +73,7 @@ class Page {
     this.ranks = !Object.hasOwn(learner.class_counts, "positive");
     this.state = el("p", { class: "readiness" });
     this.facts = el("dl", { class: "facts" });
-    this.actions = new Actions(learner, again);
+    this.actions = new Actions(learner, signal, again);
     this.tiles = new Tiles(this.ranks);
     this.histories = new Histories(this.ranks, place, signal);
     this.alarmList = el("ol", { class: "alarms" });
@@ -83,7 +83,7 @@ class Page {
     this.table = new FigureTable(this.ranks);
     this.weights = new Weights(learner, signal);
     this.snapshots = new Snapshots(learner, signal, again);
-    this.scoring = new Scoring(learner);
+    this.scoring = new Scoring(learner, signal);
     main.append(
       el("div", { class: "about" }, this.state, this.facts, this.actions.element),
       this.tiles.element,
@@ -171,6 +171,7 @@ class Page {
       },
     );
     this.actions.take(learner);
+    this.tiles.ready(learner);
     this.snapshots.take(learner);
     this.weights.take(learner);
   }
@@ -222,7 +223,11 @@ function factsOf({
   if (threshold !== null) facts.push(["Threshold by", config.threshold.objective]);
   if (queued > 0) facts.push(["Queue", `${count(queued)} events`]);
   if (pending !== null && pending.events > 0)
-    facts.push(["Wait for labels", count(pending.events), `${bytes(pending.bytes)} in the store`]);
+    facts.push([
+      "Remembered",
+      `${count(pending.events)} served`,
+      `for their labels, and for corrections; ${bytes(pending.bytes)} in the store`,
+    ]);
   if (fit !== null) {
     const done = fit.events > 0 ? `after ${count(fit.events)} events` : "none yet";
     facts.push(["Last fit", fit.failed ? `failed: ${fit.failed}` : `${done}${fit.running ? "; one is running" : ""}`]);

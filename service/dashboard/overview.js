@@ -239,8 +239,8 @@ function empty() {
   const base = new URL(".", location.href).href;
   const curl = `curl -X PUT ${base}v1/learners/fraud \\
   -H 'Content-Type: application/json' \\
-  -d '{"algorithm": "cbr", "features": {"kind": "dense", "dim": 8}}'`;
-  const create = `rarestream create fraud --algorithm cbr --features dense --dim 8 \\
+  -d '{"algorithm": "cbr-diag", "features": {"kind": "named"}}'`;
+  const create = `rarestream create fraud --algorithm cbr-diag --features named \\
   --url ${base}`;
   return el(
     "section",

@@ -105,8 +105,9 @@ export function makeRow(row) {
       .map(({ key }) => [key, [el("span"), el("small")]]),
   );
   const trend = sparkline();
+  const none = el("span", { text: NOTHING });
   const cells = COLUMNS.map(({ key, title, number }) => {
-    const inside = key === "name" ? [link, state] : key === "trend" ? [trend] : texts[key];
+    const inside = key === "name" ? [link, state] : key === "trend" ? [none, trend] : texts[key];
     return el(
       key === "name" ? "th" : "td",
       {
@@ -119,13 +120,17 @@ export function makeRow(row) {
     );
   });
   const made = el("tr", { role: "row" }, cells);
-  parts.set(made, { state, texts, trend });
+  parts.set(made, { state, texts, trend, none });
   return made;
 }
 
 /** Show what is known of a learner by now. */
 export function updateRow(element, row) {
-  const { state, texts, trend } = parts.get(element);
+  const { state, texts, trend, none } = parts.get(element);
+  const course = row.trend?.some((value) => value !== null) ?? false;
+  none.hidden = course;
+  put(trend, "hidden", !course);
+  put(none, "title", course ? null : noCourse(row));
   put(
     element,
     "data-state",
@@ -166,7 +171,8 @@ export function updateRow(element, row) {
     told("auc", "auc", fixed(3), () => (row.window.auc_interval === null ? "" : between(row.window.auc_interval)));
     told("f1", "f1", fixed(3));
     told("alerts", "alert_rate", share);
-    say("threshold", short(row.threshold));
+    if (row.ready) say("threshold", short(row.threshold), row.threshold >= 1 ? "no alerts now" : "");
+    else say("threshold", NOTHING, "none yet", row.not_ready);
     drawSparkline(
       trend,
       row.trend,
@@ -185,8 +191,16 @@ export function updateRow(element, row) {
     for (const key of ["alerts", "threshold"]) say(key, NOTHING, "", "an ordinal learner gives ranks, no alerts");
     drawSparkline(trend, row.trend, `mean absolute error, last ${row.trend.length} points`);
   }
-  told("delay", "label_delay_median", duration);
+  const delay = figure(row, "/window/label_delay_median");
+  if (delay.value === null) say("delay", NOTHING, "none known", delay.reason); // of most learners: in few words
+  else say("delay", duration(delay.value));
   showDrift(say, row);
+}
+
+/** Why there is no line to draw. */
+function noCourse({ window, undefined: reasons }) {
+  if (window === undefined) return "not known";
+  return reasons["/window/auc"] ?? reasons["/window/mae"] ?? "the history has no point yet";
 }
 
 function showDrift(say, { last_alarm: alarm, alarms, drifting: now }) {

@@ -1,5 +1,6 @@
 /* A form that scores one event and shows what each feature adds. The event goes without an id: it is not remembered. */
 
+import { withheld } from "./access.js";
 import { ask, learnerPath, reasonOf, Refused } from "./api.js";
 import { el, freshId, write } from "./dom.js";
 import { finite, short, signed } from "./format.js";
@@ -20,7 +21,7 @@ function example({ kind, dim, log = [], categorical = [], text = [] }) {
 }
 
 export class Scoring {
-  constructor({ name, config, class_counts: counts }) {
+  constructor({ name, config, class_counts: counts }, signal) {
     this.name = name;
     this.fields = config.features.kind === "table" ? config.features.fields : null;
     this.explains = Object.hasOwn(counts, "positive"); // ranks are not told by one sum
@@ -44,17 +45,27 @@ export class Scoring {
       el(
         "form",
         { novalidate: true, on: { submit: (event) => this.#score(event) } },
-        ...(this.fields === null ? this.#text(config.features) : [this.#inputs()]),
-        this.trouble,
-        el(
-          "p",
-          { class: "buttons" },
-          this.go,
-          el("small", { text: "Nothing is learnt from it, and it is not counted." }),
-        ),
+        (this.entered = el(
+          "fieldset",
+          { class: "whole" },
+          ...(this.fields === null ? this.#text(config.features) : [this.#inputs()]),
+          this.trouble,
+          el(
+            "p",
+            { class: "buttons" },
+            this.go,
+            el("small", { text: "Nothing is learnt from it, and it is not counted." }),
+          ),
+        )),
+        (this.why = el("p", { class: "withheld", hidden: true })),
       ),
       this.result,
     );
+    withheld("predict", signal, (reason) => {
+      this.entered.disabled = reason !== null;
+      this.why.hidden = reason === null;
+      write(this.why, reason === null ? "" : `No event can be scored here: ${reason}`);
+    });
   }
 
   #text(features) {
@@ -147,7 +158,11 @@ export class Scoring {
       );
     verdict.dataset.alert = String(label === 1);
     const facts = [["score", finite(score, short)]];
-    if (!ordinal) facts.push(["probability", finite(probability, short)], ["threshold", finite(threshold, short)]);
+    if (!ordinal)
+      facts.push(
+        ["probability", finite(probability, short)],
+        ["threshold", ready ? finite(threshold, short) : "none yet"],
+      );
     facts.push(["at log position", String(position)]);
     const parts = [
       verdict,

@@ -1,5 +1,6 @@
 /* A learner's snapshots, and the way back to one of them. */
 
+import { access, withheld } from "./access.js";
 import { ask, Away, get, learnerPath, reasonOf } from "./api.js";
 import { announce, dialog } from "./dialogs.js";
 import { arrange, el, write } from "./dom.js";
@@ -32,7 +33,9 @@ export class Snapshots {
       ),
       this.list,
     );
-    this.element = el("section", { class: "panel" }, el("h3", { text: "Snapshots" }), this.note, this.table);
+    this.why = el("p", { class: "withheld", hidden: true });
+    this.element = el("section", { class: "panel" }, el("h3", { text: "Snapshots" }), this.note, this.table, this.why);
+    withheld("admin", signal, () => this.#withhold());
     this.look = rounds(
       async () => this.#show(await get(learnerPath(name, "/snapshots"), { signal })),
       PERIOD,
@@ -78,6 +81,14 @@ export class Snapshots {
           ),
         ),
     );
+    this.#withhold();
+  }
+
+  #withhold() {
+    const reason = access.lacks("admin");
+    for (const button of this.list.querySelectorAll("button")) button.disabled = reason !== null;
+    this.why.hidden = reason === null || this.table.hidden;
+    write(this.why, reason === null ? "" : `None can be restored here: ${reason}`);
   }
 
   async #restore({ position, time }) {

@@ -111,6 +111,19 @@ async def test_a_learner_is_created_from_the_catalogue(service: Serving, visit: 
     assert (config["params"]["eta"], config["threshold"]["alerts"]) == (0.9, 100)
 
 
+async def test_the_form_begins_with_named_features(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/create")
+    kind, algorithm = page.get_by_label("kind").first, page.get_by_label("algorithm", exact=True)
+    await expect(kind).to_have_value("named")
+    await algorithm.select_option("cbr")  # which takes none
+    await expect(kind).to_have_value("dense")
+    await algorithm.select_option("fofo")
+    await expect(kind).to_have_value("named")
+    await kind.select_option("table")  # what was chosen stays
+    await algorithm.select_option("cbr")
+    await expect(kind).to_have_value("table")
+
+
 async def test_fields_of_a_table_are_added_and_removed(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/create?algorithm=loam-ada&name=rows")
     await page.get_by_label("kind").first.select_option("table")

@@ -97,7 +97,7 @@ async def test_a_key_is_asked_for_sent_and_kept_in_the_tab(service: Serving, vis
         key = route.request.headers.get("authorization")  # type: ignore[attr-defined]
         seen.append(key)
         if key == "Bearer s3cret":
-            await route.continue_()  # type: ignore[attr-defined]
+            await route.fallback()  # type: ignore[attr-defined]
         else:
             await route.fulfill(status=401, json=UNAUTHORISED)  # type: ignore[attr-defined]
 

@@ -64,7 +64,15 @@ async def test_rows_show_the_figures_and_why_some_are_undefined(learners: Servin
 
     await expect(cell(page, "negative", "auc")).to_have_text(f"{NOTHING}no positives")  # not 0
     await expect(cell(page, "fresh", "name")).to_contain_text("not ready: no labelled event")
-    await expect(cell(page, "alpha", "delay")).to_have_text(f"{NOTHING}no label with a known delay")
+    for name in ("fresh", "negative"):  # nor the threshold that nothing has been learnt of
+        await expect(cell(page, name, "threshold")).to_have_text(f"{NOTHING}none yet")
+    await expect(cell(page, "fresh", "threshold")).to_have_attribute("title", "no labelled event has been learnt yet")
+    await expect(cell(page, "fresh", "trend").get_by_text(NOTHING)).to_have_attribute(
+        "title", "no labelled events in the window"
+    )
+    await expect(cell(page, "fresh", "trend").get_by_role("img")).to_be_hidden()
+    await expect(cell(page, "alpha", "trend").get_by_text(NOTHING)).to_be_hidden()
+    await expect(cell(page, "alpha", "delay")).to_have_text(f"{NOTHING}none known")
     await expect(cell(page, "ranks", "auc")).to_contain_text("MAE 0.")
     await expect(page.get_by_role("status").filter(has_text="5 learners")).to_be_visible()
 
@@ -111,7 +119,8 @@ async def test_a_round_is_one_request_however_many_learners(learners: Serving, v
         async with page.expect_request(re.compile("figures=true")):  # the second round
             pass
         asked = [path for path in visit.requests if path.startswith("/v1")]
-        assert set(asked) == {"/v1/learners?figures=true", "/v1/groups"}
+        assert set(asked) == {"/v1/key", "/v1/learners?figures=true", "/v1/groups"}
+        assert asked.count("/v1/key") == 1
     finally:
         for name in made:
             learners.http.delete(f"/learners/{name}").raise_for_status()

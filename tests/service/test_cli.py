@@ -108,9 +108,9 @@ def test_create_from_a_file(server: Process, tmp_path: Path) -> None:
     found = config(server, "from-file")
     assert (found["algorithm"], found["features"]["dim"], found["window"]) == ("fofo", 3, 9)
     path.write_text("[")
-    assert str(path) in run(server, "create", "x", "--config", path, status=1).stderr
+    assert str(path) in run(server, "create", "x", "--config", path, status=2).stderr
     path.write_text("[]")
-    assert "not a JSON object" in run(server, "create", "x", "--config", path, status=1).stderr
+    assert "not a JSON object" in run(server, "create", "x", "--config", path, status=2).stderr
 
 
 def test_create_a_learner_that_is_fitted_now_and_then(server: Process) -> None:
@@ -369,22 +369,22 @@ def test_replay_to_a_url_at_which_there_is_no_service(server: Process, arrays: P
 
 def test_replay_of_a_pipe(server: Process, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "rows")
-    text = run(server, "replay", tmp_path / "rows", "--learner", "piped", status=1).stderr
+    text = run(server, "replay", tmp_path / "rows", "--learner", "piped", status=2).stderr
     assert text.startswith(f"error: {tmp_path / 'rows'} is a pipe or a device, not a file; ")
-    text = run(server, "replay", "-", "--learner", "piped", "--format", "csv", status=1).stderr
+    text = run(server, "replay", "-", "--learner", "piped", "--format", "csv", status=2).stderr
     assert text.startswith("error: standard input is not read; ")
 
 
 def test_replay_of_rows_that_do_not_fit(server: Process, arrays: Path) -> None:
     run(server, "create", "wider", "--algorithm", "loam-ada", "--features", "dense", "--dim", 8)
-    text = run(server, "replay", arrays, "--learner", "wider", status=1).stderr
+    text = run(server, "replay", arrays, "--learner", "wider", status=2).stderr
     assert text == "error: the file has dense rows of 3 columns; the learner takes dense features of 8 columns\n"
 
 
 def test_replay_of_a_file_that_is_not_there(server: Process, tmp_path: Path) -> None:
     run(server, "create", "fileless", "--algorithm", "cbr-diag", "--features", "named")
     path = tmp_path / "none.csv"
-    assert run(server, "replay", path, "--learner", "fileless", status=1).stderr == (
+    assert run(server, "replay", path, "--learner", "fileless", status=2).stderr == (
         f"error: {path}: No such file or directory\n"
     )
 
@@ -446,16 +446,16 @@ def test_serve_where_it_cannot(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("store", "message"),
+    ("store", "message", "status"),
     [
-        ("sqlite:///nowhere/at/all.db", "the directory nowhere/at of the store does not exist"),
-        ("mysql://user:secret@host", "a store's URL is sqlite:///"),
+        ("sqlite:///nowhere/at/all.db", "the directory nowhere/at of the store does not exist", 1),
+        ("mysql://user:secret@host", "a store's URL is sqlite:///", 2),
     ],
 )
-def test_serve_without_a_store(store: str, message: str) -> None:
+def test_serve_without_a_store(store: str, message: str, status: int) -> None:
     process = start("serve", "--port", 0, "--store", store)
     _, err = process.communicate()
-    assert process.returncode == 1
+    assert process.returncode == status
     assert err.startswith(f"error: the service cannot start: {message}")
     assert "secret" not in err
 
@@ -463,7 +463,7 @@ def test_serve_without_a_store(store: str, message: str) -> None:
 def test_settings_that_are_wrong() -> None:
     process = start("serve", RARESTREAM_PORT="high")
     _, err = process.communicate()
-    assert process.returncode == 1
+    assert process.returncode == 2
     assert "  port: " in err
 
 

@@ -84,10 +84,12 @@ def test_list_sorts_and_filters(server: Process) -> None:
     assert names == ["learner", "list-a", "list-b", "list-c"]
     found = document(run(server, "list", "list-", "--sort", "events", "--json"))
     assert [one["name"] for one in found["learners"]] == ["list-b", "list-c", "list-a"]
-    assert found["learners"][0]["metrics"]["events"] == 30
-    found = document(run(server, "list", "list-", "--reverse", "--no-figures", "--json"))
+    assert found["learners"][0]["window"]["events"] == 30
+    found = document(run(server, "list", "list-", "--reverse", "--sizes", "--json"))
     assert [one["name"] for one in found["learners"]] == ["list-c", "list-b", "list-a"]
-    assert found["learners"][0]["metrics"] is None
+    assert found["learners"][0]["state_bytes"] > 0
+    assert document(run(server, "list", "list-", "--sort", "size", "--json"))["learners"][0]["state_bytes"] > 0
+    assert "remembered" in run(server, "list", "--sizes").stdout.splitlines()[0].split()
     assert "there is no learner whose name begins with x" in run(server, "list", "x").stdout
     assert document(run(server, "list", "x", "--json")) == {"learners": [], "asleep": [], "unavailable": {}}
 
@@ -150,7 +152,7 @@ def test_show_an_ordinal_one_and_one_behind_an_embedding(server: Process) -> Non
         ["labels", "nobody", "a=1"],
         ["snapshot", "nobody"],
         ["snapshots", "nobody"],
-        ["restore", "nobody", "1"],
+        ["restore", "nobody", "1", "--yes"],
         ["clone", "nobody", "b"],
         ["export", "nobody", "-"],
         ["delete", "nobody", "--yes"],
@@ -171,8 +173,8 @@ def test_a_learner_that_is_not_there_or_a_service(server: Process, command: list
 def test_names_that_are_taken_or_none(server: Process) -> None:
     assert "delete it first" in run(server, "clone", "fraud", "fraud", status=5).stderr
     assert "  /to: is 'no good'" in run(server, "clone", "fraud", "no good", status=5).stderr
-    assert "`rarestream snapshots NAME`" in run(server, "restore", "fraud", 999, status=4).stderr
-    run(server, "restore", "fraud", 0, status=2)
+    assert "`rarestream snapshots NAME`" in run(server, "restore", "fraud", 999, "--yes", status=4).stderr
+    run(server, "restore", "fraud", 0, "--yes", status=2)
     run(server, "show", status=2)
 
 
@@ -214,7 +216,7 @@ def test_the_key_is_sent_and_never_shown(elsewhere: str, monkeypatch: pytest.Mon
     shown = run(elsewhere, "show", "--help")
     assert [one["authorization"] for one in _Elsewhere.seen] == ["Bearer s3cret"] * 2
     monkeypatch.setenv("RARESTREAM_KEY", "s3cret\n")
-    wrong = run(elsewhere, "list", status=1)
+    wrong = run(elsewhere, "list", status=2)
     assert "the key has characters" in wrong.stderr
     assert "s3cret" not in "".join(one.output for one in (result, more, shown, wrong))
 
@@ -223,7 +225,7 @@ def test_what_is_no_service_of_ours(elsewhere: str) -> None:
     _Elsewhere.status = 404
     assert "no rarestream service answers" in run(elsewhere, "list", status=3).stderr
     _Elsewhere.status = 200
-    assert "does not answer like rarestream" in run(elsewhere, "list", status=5).stderr
+    assert "does not answer like rarestream" in run(elsewhere, "list", status=3).stderr
 
 
 # Events
@@ -289,7 +291,7 @@ def test_events_that_are_refused_are_named_by_their_number(server: Process) -> N
     lines = json.dumps(good) + "\nnonsense\n"
     error = run(server, "update", "refusing", "--batch", 1, status=6, stdin=lines).stderr
     assert "standard input, line 2: not JSON" in error
-    assert run(server, "update", "refusing", "nowhere.csv", status=1).stderr.startswith("error: nowhere.csv: ")
+    assert run(server, "update", "refusing", "nowhere.csv", status=2).stderr.startswith("error: nowhere.csv: ")
     assert "--csv" in run(server, "predict", "fraud", "[]", "--csv", "--json", status=2).stderr
 
 
@@ -329,7 +331,7 @@ def test_a_snapshot_and_back(server: Process) -> None:
         http.post("/states/update", json={"events": events(10, 10)}).raise_for_status()
     assert digest(server, "states") != before
     assert run(server, "snapshots", "states").stdout.splitlines()[1].split()[0] == str(position)
-    assert f"snapshot at position {position}" in run(server, "restore", "states", position).stdout
+    assert f"snapshot at position {position}" in run(server, "restore", "states", position, "--yes").stdout
     assert digest(server, "states") == before
     assert "states has a snapshot at position" in run(server, "snapshot", "states").stdout
     run(server, "clone", "states", "states-2")
@@ -344,7 +346,7 @@ def test_a_file_there_and_back(server: Process, tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o666 & ~_umask()
     assert "600 events learnt" in run(server, "import", path, "imported").stdout
     assert digest(server, "imported") == digest(server, "fraud")
-    assert "--force replaces it" in run(server, "export", "fraud", path, status=1).stderr
+    assert "--force replaces it" in run(server, "export", "fraud", path, status=2).stderr
     path.write_bytes(b"x")
     run(server, "export", "fraud", path, "--force")
     assert path.stat().st_size == found["bytes"]
@@ -366,9 +368,9 @@ def test_files_that_are_none(server: Process, tmp_path: Path) -> None:
     path = tmp_path / "bad"
     path.write_bytes(b"nothing of ours")
     assert "does not begin like one of ours" in run(server, "import", path, "bad", status=5).stderr
-    assert run(server, "import", tmp_path / "none", "bad", status=1).stderr.endswith("No such file or directory\n")
+    assert run(server, "import", tmp_path / "none", "bad", status=2).stderr.endswith("No such file or directory\n")
     run(server, "export", "nobody", tmp_path / "nobody", status=4)
-    run(server, "export", "fraud", tmp_path / "no" / "folder", status=1)
+    run(server, "export", "fraud", tmp_path / "no" / "folder", status=2)
     assert list(tmp_path.iterdir()) == [path]
 
 

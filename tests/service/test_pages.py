@@ -221,5 +221,5 @@ def test_commands_of_the_empty_page_are_right() -> None:
     reply = CliRunner().invoke(command_line, [*create[1:], "--help"])  # an unknown option is an error before --help
     assert reply.exit_code == 0, reply.output
     options = dict(zip(create[3::2], create[4::2], strict=True))
-    features = {"kind": options["--features"], "dim": int(options["--dim"])}
+    features = {"kind": options["--features"]}
     assert Config.of({"algorithm": options["--algorithm"], "features": features}) == over_http

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from service.commands.api import Api, ApiError, Stopped
-from service.commands.failure import ExitStatus
+from service.commands.failure import ExitStatus, WrongUsage
 
 REPLY = {"applied": 2, "duplicate": 0, "position": 7, "class_counts": {"negative": 1, "positive": 1}, "results": []}
 
@@ -200,7 +200,7 @@ def test_a_url_at_which_there_is_no_service(time: Time, answer: httpx.Response) 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://x", "http://", "http://x:port"])
 def test_what_is_not_a_url(url: str) -> None:
-    with pytest.raises(ApiError, match="is not"):
+    with pytest.raises(WrongUsage, match="is not"):
         Api(url)
 
 

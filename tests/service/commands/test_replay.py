@@ -286,14 +286,14 @@ def test_the_first_row_may_be_the_bad_one(server: Process, tmp_path: Path) -> No
     path.write_text("x,label\n1\n")
     create(server, "first")
     path.write_text("x,label\n1\n1,0\n")
-    assert finish(replay(server, path, "first"), status=1).endswith("none of the file's rows is learnt\n")
+    assert finish(replay(server, path, "first"), status=2).endswith("none of the file's rows is learnt\n")
 
 
 def test_a_positive_label_spelt_otherwise_is_refused_before_anything_is_sent(server: Process, tmp_path: Path) -> None:
     path = tmp_path / "spelling.csv"
     path.write_text("x,label\n" + "1,ok\n" * 2000 + "2,fraud\n")
     create(server, "spelling")
-    text = finish(replay(server, path, "spelling", "--positive", "Fraud", "--batch", "100"), status=1)
+    text = finish(replay(server, path, "spelling", "--positive", "Fraud", "--batch", "100"), status=2)
     assert "the file has the label 'fraud', --positive says 'Fraud'" in text
     assert get(server, "spelling")["events"] == 0
 

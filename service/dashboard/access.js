@@ -1,0 +1,74 @@
+/* What the key in use may do: `GET v1/key`, asked once when the page is loaded, and again when another key was entered.
+ *
+ * A server without that request (404), and one without keys, let everything be done. Until the answer is there nothing
+ * is withheld: the server refuses anyway what a key may not.
+ */
+
+import { Away, get, Refused } from "./api.js";
+
+const UNKNOWN = { name: null, scopes: null, learners: null };
+
+class Access extends EventTarget {
+  #key = UNKNOWN;
+  #asked = false; // the answer is there, or on its way
+  #turn = 0; // of asking: only the newest answer counts
+  keyed = false; // the server has keys
+
+  /** Ask anew; the page goes on meanwhile. */
+  async ask() {
+    if (this.#asked) return;
+    this.#asked = true;
+    const turn = (this.#turn += 1);
+    try {
+      const key = await get("key");
+      if (turn === this.#turn) this.#take(key);
+    } catch (error) {
+      if (turn !== this.#turn) return;
+      if (error instanceof Refused && error.status === 401) this.#take({ ...UNKNOWN, scopes: [] }, true);
+      else if (error instanceof Refused && error.status < 500) this.#take(UNKNOWN);
+      else if (error instanceof Away || error instanceof Refused) this.#asked = false; // later, when the server is well
+      else throw error;
+    }
+  }
+
+  /** Another key is used from now on. */
+  renew() {
+    this.#asked = false;
+    this.ask();
+  }
+
+  #take(key, keyed = key.name !== null) {
+    this.#key = key;
+    this.keyed ||= keyed;
+    this.dispatchEvent(new Event("change"));
+  }
+
+  /** A request was refused for want of a key. */
+  refused() {
+    if (this.keyed) return;
+    this.keyed = true;
+    this.dispatchEvent(new Event("change"));
+  }
+
+  /** Which learners the key is for, in words; null where it is for all. */
+  get only() {
+    const { name, learners } = this.#key;
+    return learners === null || learners === undefined ? null : `the key ${name} is for learners named ${learners}`;
+  }
+
+  /** Why something that needs a scope cannot be done; null where it can. */
+  lacks(scope) {
+    const { name, scopes } = this.#key;
+    if (scopes === null || scopes.includes(scope)) return null;
+    return name === null ? "it takes an API key" : `the key ${name} lacks the scope ${scope}`;
+  }
+}
+
+export const access = new Access();
+
+/** Tell `show` why something that needs a scope cannot be done (null: it can), now and whenever that changes. */
+export function withheld(scope, signal, show) {
+  const tell = () => show(access.lacks(scope));
+  access.addEventListener("change", tell, { signal });
+  tell();
+}
