@@ -127,7 +127,7 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        engine = Engine(await open_store(settings.store), settings)
+        engine = Engine(await open_store(settings.store, settings.acks), settings)
         app.state.engine = engine
         direct.engine = None if engine.placement.spread else engine  # else it may be for another node
         await engine.start()

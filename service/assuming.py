@@ -100,9 +100,15 @@ class Assuming:
         known = self._owner.learner.known(given)  # neither those of nobody nor those beyond a gap
         self._labelled += [id for id, learnt in zip(given, known.tolist(), strict=True) if learnt]
 
-    def jumped(self) -> None:
-        """The learner has come to where it is by another node's snapshot: the store knows how far that had come."""
+    def jumped(self, back: bool) -> None:
+        """The learner has come to where it is by another node's snapshot: the store knows how far that had come.
+
+        Or `back` to what the store kept: labels that were learnt since have not come.
+        """
         self._upto = self._settled = 0
+        if back:
+            self._labelled.clear()
+            self._since = -math.inf
 
     def rolled_back(self) -> None:
         """What has been assumed since is not any more: it is looked for from the beginning.

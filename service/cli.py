@@ -66,7 +66,11 @@ app = typer.Typer(
 _NODE, _LEARNERS, _EVENTS, _STATES = "A node", "Learners", "Events", "States"  # panels of the help
 
 Store = Annotated[
-    str | None, typer.Option(help="sqlite:///path (three slashes relative, four absolute) or redis://host:port/db.")
+    str | None,
+    typer.Option(
+        help="sqlite:///path (three slashes relative, four absolute) or redis://host:port/db; redis+sentinel:// and "
+        "redis+cluster:// name several hosts."
+    ),
 ]
 
 
@@ -112,6 +116,9 @@ def options(
 @app.command(rich_help_panel=_NODE)
 def serve(
     store: Store = None,
+    acks: Annotated[
+        str | None, typer.Option(help="What Redis has to have done before a reply: memory, aof or replicas:n.")
+    ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = None,
     log_level: Annotated[
@@ -125,7 +132,7 @@ def serve(
     with reporting():
         from service.server import serve as run
 
-        settings = _settings(store=store, host=host, port=port, log_level=log_level, log_format=log_format)
+        settings = _settings(store=store, acks=acks, host=host, port=port, log_level=log_level, log_format=log_format)
         run(settings, [f"{name} is not a setting; it is ignored" for name in _unknown_variables(os.environ)])
 
 

@@ -345,12 +345,15 @@ class Engine:
 
     async def _host(self, log: str, birth: bytes) -> Hosted | HostedGroup:
         """What the log of this name is of, as its newest snapshot has it; nobody finds it yet."""
-        machine, position, snapshot = await self.node.recover(log, birth)
+        machine, position, snapshot, token = await self.node.recover(log, birth)
         if isinstance(machine, Comparison):
-            return HostedGroup(log, birth, machine, position, self.node, self.forget, snapshot)
+            group = HostedGroup(log, birth, machine, position, self.node, self.forget, snapshot)
+            group.token = token
+            return group
         pending = await self.node.reached(self.node.store.pending(log, birth))
         hosted = Hosted(log, birth, machine, position, self.node, self.forget, snapshot)
         hosted.serving.pending = pending
+        hosted.token = token
         return hosted
 
     def _take_in(self, one: Hosted | HostedGroup) -> None:
@@ -447,6 +450,7 @@ class Engine:
     # Other nodes
 
     async def _follow(self) -> None:
+        failures = 0
         while True:
             await asyncio.sleep(self.node.settings.follow_seconds)
             try:
@@ -456,6 +460,12 @@ class Engine:
                     await self._move_in()
             except StoreUnavailable as error:
                 logger.debug("the store does not answer: %s", error.detail)
+            else:
+                if failures != self.node.timings.failures:
+                    # another server may have taken over, that lacks records: each compares, though none is new
+                    failures = self.node.timings.failures
+                    for hosted in self._all():
+                        hosted.follow()
             for hosted in self._all():
                 hosted.tick()
             self._rest()
@@ -542,7 +552,7 @@ class Engine:
                     hosted = await self._host(log, head.birth)
                     self._take_in(hosted)
             hosted.follow()
-        elif hosted.position < head.position and hosted.failed is None and not hosted.busy:
+        elif hosted.position != head.position and hosted.failed is None and not hosted.busy:
             hosted.follow()
 
     def _sleeps(self, log: str, head: Head) -> bool:

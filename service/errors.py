@@ -24,6 +24,7 @@ ServiceError               500  internal             a fault of ours
 |- StoreError              500  internal             the store failed
    |- StoreUnavailable     503  store-unavailable    Retry-After: the log cannot be written just now
    |  |- BehindLog         503  store-unavailable    the log was trimmed past the caller: load a snapshot
+   |  |- LostRecords       503  store-unavailable    the store lost records that the caller has applied: begin again
    |- LearnerGone          404  unknown-learner      deleted (or created anew) while the request waited
    |- Damaged              500  damaged              a record or snapshot that cannot be read back
 """
@@ -44,6 +45,7 @@ __all__ = [
     "Invalid",
     "LearnerGone",
     "LimitReached",
+    "LostRecords",
     "NameTaken",
     "NotAcceptable",
     "QueueFull",
@@ -216,6 +218,11 @@ class StoreUnavailable(StoreError):
 
 class BehindLog(StoreUnavailable):
     """The log was trimmed past where the caller stands: only a snapshot leads on. Nothing was written."""
+
+
+class LostRecords(StoreUnavailable):
+    """The log is not the one any more that led to where the caller stands: it ends before, or others have gone on from
+    an earlier record. Nothing was written."""
 
 
 class LearnerGone(StoreError):

@@ -181,4 +181,6 @@ def _timings(engine: Engine) -> Iterator[Metric]:
     for operation, count in timings.store_errors.items():
         errors.add_metric([operation], count)
     yield errors
+    rewound = "Times that the store's log of a learner or group had lost records which this node had applied."
+    yield CounterMetricFamily("rarestream_log_rewound", rewound, timings.rewound)
     yield histograms("rarestream_apply_seconds", "Time to learn a record of the log.", (), [((), timings.apply)])

@@ -107,6 +107,9 @@ class HostedGroup(Logged[Comparison, ComparisonView]):
         said = await asyncio.gather(*(member.serving.predict(events[name]) for name, member in members.items()))
         return dict(zip(members, said, strict=True))
 
+    def _jumped(self, back: bool) -> None:  # noqa: ARG002 (what was told at a position is of another comparison)
+        self._told = None
+
     async def _move(self, record: Any) -> None:
         if not isinstance(record, Compared):
             raise Damaged(f"the log of the group {self.name} holds a {type(record).__name__}")

@@ -253,9 +253,9 @@ class Hosted(Logged[Learner, View]):
         """See to what has to be in the store before a snapshot. Only in what was `put`."""
         await self.assuming.settle_up()
 
-    def _jumped(self) -> None:
+    def _jumped(self, back: bool) -> None:
         self.serving.jumped()
-        self.assuming.jumped()
+        self.assuming.jumped(back)
         self._alarms = self.machine.metrics.alarm_count
 
     def _weight(self, record: LearnerRecord) -> int:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from learners.comparison import GroupConfig
 from learners.config import Config
 from service.codec import Created, Record, pack_record, unpack_record
-from service.errors import BehindLog, Damaged, LearnerGone, ServiceError, TooLarge
+from service.errors import BehindLog, Damaged, LearnerGone, LostRecords, ServiceError, StoreUnavailable, TooLarge
 from service.node import Node
 from service.snapshots import Snapshots
 from service.store import Entry, SnapshotInfo
@@ -105,6 +105,7 @@ class Logged(ABC, Generic[MachineT, ViewT]):
         self.birth = birth
         self.machine = machine
         self.position = position
+        self.token = b""  # of the record at the position, by which the store tells whether its log still led here
         self.node = node
         self.failed: ServiceError | None = None  # why it cannot move on; a restart may help, deleting always does
         self._view: ViewT | None = None
@@ -137,8 +138,8 @@ class Logged(ABC, Generic[MachineT, ViewT]):
     def _applied(self, entry: Entry, record: Any, own: bool) -> None:
         """An entry of the log has been applied; its `own`, if it was appended by this node's task."""
 
-    def _jumped(self) -> None:
-        """The machine has come to where it is by a snapshot of another node's."""
+    def _jumped(self, back: bool) -> None:
+        """The machine has come to where it is by another node's snapshot, or went `back` to what the store kept."""
 
     def _considered(self) -> None:
         """Nothing moves for a moment: is anything due?"""
@@ -335,10 +336,10 @@ class Logged(ABC, Generic[MachineT, ViewT]):
         records = [(token, data)]
         store = self.node.store
         try:
-            entries = await self.node.reached(store.append(self.name, self.birth, records, self.position))
-        except BehindLog:  # nothing was written; catching up goes by way of the newest snapshot
+            entries = await self.node.reached(store.append(self.name, self.birth, records, self.position, self.token))
+        except (BehindLog, LostRecords):  # nothing was written; catching up goes by way of the newest snapshot
             await self.read_on()
-            entries = await self.node.reached(store.append(self.name, self.birth, records, self.position))
+            entries = await self.node.reached(store.append(self.name, self.birth, records, self.position, self.token))
         found = False
         outcome = None
         while True:
@@ -349,28 +350,47 @@ class Logged(ABC, Generic[MachineT, ViewT]):
                     await self._apply(entry)
             if found:
                 return outcome
-            entries = await self.node.reached(store.read(self.name, self.birth, self.position, _READ_ENTRIES))
+            entries = await self._read()
             if not entries:
-                raise Damaged(f"the log of {self.name} has lost a record that was just appended to it")
+                raise LostRecords(f"the log of {self.name} has lost a record that was just appended to it")
 
     async def read_on(self) -> None:
         """Apply what other nodes have appended; only in what was `put`."""
         while True:
             try:
-                entries = await self.node.reached(
-                    self.node.store.read(self.name, self.birth, self.position, _READ_ENTRIES)
-                )
-            except BehindLog:
-                found = await self.node.recover(self.name, self.birth)
-                machine, self.position, self.snapshots.newest = found
-                self.machine = cast(MachineT, machine)  # of the same log, so of the same kind
-                self._view = None
-                self._jumped()
+                entries = await self._read()
+            except (BehindLog, LostRecords) as error:
+                await self._begin_again(error)
                 continue
             if not entries:
                 return
             for entry in entries:
                 await self._apply(entry)
+
+    async def _read(self) -> list[Entry]:
+        read = self.node.store.read(self.name, self.birth, self.position, _READ_ENTRIES, self.token)
+        return await self.node.reached(read)
+
+    async def _begin_again(self, error: StoreUnavailable) -> None:
+        """Go on from the newest snapshot: the log has none of what follows here, or other records than were applied.
+
+        The log is the truth: what the store lost is lost here too, and told to operators.
+        """
+        back, before = isinstance(error, LostRecords), self.position
+        found = await self.node.recover(self.name, self.birth)
+        machine, self.position, self.snapshots.newest, self.token = found
+        self.machine = cast(MachineT, machine)  # of the same log, so of the same kind
+        self._view = None
+        if back:
+            self.node.timings.rewound += 1
+            logger.error(
+                "%s; this node had applied records up to %d, and begins again from %d, by the log as it is now",
+                error.detail,
+                before,
+                self.position,
+            )
+        self._jumped(back)
+        self._tell()
 
     async def _apply(self, entry: Entry, known: Any = None) -> Any:
         """Move by one entry; `known` is its record where that is at hand."""
@@ -383,13 +403,13 @@ class Logged(ABC, Generic[MachineT, ViewT]):
             unpack = functools.partial(unpack_record, entry.data, f"record {entry.position} of {self.name}")
             record = unpack() if len(entry.data) < LARGE else await self.node.in_thread(unpack)
         if isinstance(record, Created):
-            self.position = entry.position
+            self.position, self.token = entry.position, entry.token
             return None
         began = perf_counter()
         outcome = await self._move(record)
         self.node.timings.apply.observe(perf_counter() - began)
         self.snapshots.note(self._weight(record))
-        self.position = entry.position
+        self.position, self.token = entry.position, entry.token
         self._view = None
         self._applied(entry, record, known is not None)
         self._tell()

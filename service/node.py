@@ -15,7 +15,7 @@ from learners.comparison import Comparison, GroupConfig
 from learners.learner import Learner
 from learners.parameters import Refused
 from service.codec import Created, Snapshot, config_of, unpack_record, unpack_snapshot
-from service.errors import BehindLog, Damaged, StoreUnavailable
+from service.errors import BehindLog, Damaged, LostRecords, StoreUnavailable
 from service.settings import Settings
 from service.store import Entry, SnapshotInfo, Store
 from service.timings import NodeTimings
@@ -55,7 +55,7 @@ class Node:
         began = time.perf_counter()
         try:
             result = await call
-        except BehindLog:
+        except (BehindLog, LostRecords):
             self._reached, self._unreachable = time.monotonic(), None
             raise
         except StoreUnavailable as error:
@@ -115,8 +115,9 @@ class Node:
         threading.Thread(target=run, name=BACKGROUND).start()
         return await outcome
 
-    async def recover(self, name: str, birth: bytes) -> tuple[Learner | Comparison, int, SnapshotInfo | None]:
-        """The learner, or a group's comparison, at its newest readable snapshot, or at its creation.
+    async def recover(self, name: str, birth: bytes) -> tuple[Learner | Comparison, int, SnapshotInfo | None, bytes]:
+        """The learner, or a group's comparison, at its newest readable snapshot, or at its creation; the position, the
+        snapshot and the token of the record there.
 
         Raises `Damaged` when there is neither.
         """
@@ -124,6 +125,11 @@ class Node:
             retained = await self.reached(self.store.snapshots(name, birth))
             reasons = []
             for info in retained:
+                try:  # before the snapshot: should the log change in between, the token is that of the old one
+                    token = await self.reached(self.store.token(name, birth, info.position))
+                except LostRecords as error:
+                    reasons.append(error.detail)
+                    continue
                 found = await self.reached(self.store.load(name, birth, info.position))
                 if found is None:
                     continue
@@ -133,7 +139,7 @@ class Node:
                     reasons.append(error.detail)
                     continue
                 self._passed_over(reasons)
-                return learner, info.position, info
+                return learner, info.position, info, token
             try:
                 first = await self.reached(self.store.read(name, birth, 0, 1))
             except BehindLog:
@@ -143,7 +149,7 @@ class Node:
                 raise Damaged(f"{name} cannot be recovered: {why}") from None
             learner = await self.in_thread(functools.partial(self._created, name, first))
             self._passed_over(reasons)
-            return learner, 1, None
+            return learner, 1, None, birth
 
     def _created(self, name: str, first: list[Entry]) -> Learner | Comparison:
         record = unpack_record(first[0].data, f"record 1 of {name}") if first else None

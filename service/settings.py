@@ -7,6 +7,8 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from service.store import ACKS
+
 __all__ = ["Settings"]
 
 
@@ -18,6 +20,11 @@ class Settings(BaseSettings):
     store: str = Field(
         default="sqlite:///rarestream.db",
         description="where logs and snapshots live: sqlite:///path, redis://, or memory: for tests",
+    )
+    acks: str = Field(
+        default="memory",
+        pattern=ACKS,
+        description="what Redis has to have done with an event before it is acknowledged: memory, aof or replicas:n",
     )
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")

@@ -27,6 +27,7 @@ class Owner(Protocol):
     name: str
     birth: bytes
     position: int
+    token: bytes  # of the record there
     node: Node
 
     @property
@@ -112,17 +113,19 @@ class Snapshots:
         self._due = self._not_before = time.monotonic() + self._owner.node.settings.snapshot_seconds
         logger.warning("no snapshot of %s: %s", self._owner.name, error.detail)
 
-    async def _copy(self) -> tuple[int, Callable[[], bytes]]:
+    async def _copy(self) -> tuple[int, bytes, Callable[[], bytes]]:
         owner = self._owner
-        position, config, state = owner.position, owner.machine.config, owner.machine.state()
+        position, token = owner.position, owner.token
+        config, state = owner.machine.config, owner.machine.state()
         copied = await owner.node.in_thread(lambda: {name: array.copy() for name, array in state.items()})
         self._changed = 0
         self._due = time.monotonic() + owner.node.settings.snapshot_seconds
-        return position, lambda: pack_snapshot(position, config, copied)
+        return position, token, lambda: pack_snapshot(position, config, copied)
 
-    async def _write(self, position: int, pack: Callable[[], bytes]) -> None:
+    async def _write(self, position: int, token: bytes, pack: Callable[[], bytes]) -> None:
         owner = self._owner
         data = await owner.node.in_thread(pack)
         kept, trim = owner.node.settings.snapshots_kept, owner.node.settings.trim_log
-        await owner.node.reached(owner.node.store.save(owner.name, owner.birth, position, data, kept, trim))
+        saving = owner.node.store.save(owner.name, owner.birth, position, data, kept, trim, token)
+        await owner.node.reached(saving)
         self.newest = SnapshotInfo(position, len(data), time.time())

@@ -70,6 +70,8 @@ class NodeTimings:
         self.store = {name: Histogram() for name in (*operations, _OTHER)}  # by operation
         self.store_errors = dict.fromkeys(self.store, 0)  # calls that the store did not answer, by operation
         self.apply = Histogram()
+        self.failures = 0  # of those calls, in all
+        self.rewound = 0  # logs of which the store had lost records that were applied here
 
     def called(self, operation: str, began: float) -> None:
         """A call of the store that began at that `perf_counter()` has come to its end."""
@@ -77,4 +79,5 @@ class NodeTimings:
 
     def failed(self, operation: str) -> None:
         """The store could not be reached, or did not do what was asked."""
+        self.failures += 1
         self.store_errors[operation if operation in self.store else _OTHER] += 1

@@ -27,6 +27,7 @@ NOT_RUN = {
     "docs/learners.md": {"event -> features -> scaling": "a diagram"},
     "docs/operations.md": {
         "$ rarestream warm": "up to a minute; tests/service has tests of both commands",
+        "$ rarestream serve --acks replicas:1": "wants Sentinels and a Cluster; tests/service has tests of both",
         "2026-11-20T19:49:26.696Z": "lines of a log; tests/service/test_logs.py has them",
         "$ docker build": "wants Docker; tests/test_image.py carries out the Dockerfile's steps",
         "$ docker compose": "wants Docker; tests/test_deploy.py reads the files",

@@ -101,7 +101,7 @@ def _health(engine: Engine) -> dict[str, Any]:
         status = "starting"
     return {
         "status": status,
-        "detail": engine.node.unreachable,
+        "detail": engine.node.unreachable or engine.node.store.caution,
         "learners": engine.learners,
         "stale_seconds": engine.node.stale_seconds,
     }

@@ -29,15 +29,20 @@ DROPS = (
 )
 IDS = 1000  # looked up or forgotten in one step, so that appends pass between them
 
+ACKS = r"^(memory|aof|replicas:[1-9][0-9]?)$"  # what a Redis store waits for, see `redis_acks`
+
 # What every store says in the same words.
 URL_FORMS = (
-    "a store's URL is sqlite:///relative.db, sqlite:////absolute.db, redis://host:port/db, rediss://host:port/db "
-    "or memory:"
+    "a store's URL is sqlite:///relative.db, sqlite:////absolute.db, redis://host:port/db, "
+    "redis+sentinel://host:port,host:port/db?master=name, redis+cluster://host:port,host:port (each also as rediss, "
+    "with TLS) or memory:"
 )
+ONE_WAY = "acks is {acks}, which is a setting of Redis stores: SQLite always waits for its disk; leave it at memory"
 CLOSED = "the store is closed"
 GONE = "the learner {learner} was deleted, or deleted and created anew"
 BEHIND = "position {after} of the learner {learner} is behind its log, which was trimmed up to {trimmed}"
 AHEAD = "position {after} of the learner {learner} is ahead of its log, which ends at {head}: the store lost records"
+OTHER = "record {after} in the log of the learner {learner} is another one by now: the store lost records"
 
 
 class Entry(NamedTuple):
@@ -104,7 +109,14 @@ class Store(Protocol):
     `StoreUnavailable` when the store cannot be reached or written; then nothing is known of the outcome but what a
     later call shows. Methods that name a `birth` raise `LearnerGone` when the learner was deleted, or deleted and
     created anew, since.
+
+    A Redis that fails over, or is put back, may lose what it had acknowledged. So whoever has applied a log up to a
+    record names that record's token, `known`: where the log is not the one that led there any more, because it ends
+    before or has another record there, `LostRecords` is raised, and nothing is written. Where `known` is empty, or the
+    store does not know any more what it trimmed, nothing is compared.
     """
+
+    caution: str | None  # what is amiss with the store's durability, for operators
 
     async def create(self, learner: str, token: bytes, data: bytes) -> Head:
         """Start a log with its creation record, durable on return; where the name exists, its present head instead.
@@ -114,7 +126,7 @@ class Store(Protocol):
         ...
 
     async def append(
-        self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int
+        self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int, known: bytes = b""
     ) -> list[Entry]:
         """Append (token, data) records in order, durable on return: every entry after `after`, theirs included.
 
@@ -123,13 +135,22 @@ class Store(Protocol):
         Where more than a store's reply should carry has gathered, the entries start at `after + 1` but may end
         before the appended record; the caller then reads on. Where the log was trimmed past `after`, nothing is
         appended and `BehindLog` is raised: a late repeat could no longer be told from a new record.
+
+        `known`: the token of the record at `after`.
         """
         ...
 
-    async def read(self, learner: str, birth: bytes, after: int, limit: int) -> list[Entry]:
+    async def read(self, learner: str, birth: bytes, after: int, limit: int, known: bytes = b"") -> list[Entry]:
         """Up to `limit` entries after `after`, in order, and fewer where they are large; empty at the end of the log.
 
-        Raises `BehindLog` where the log was trimmed past `after`.
+        Raises `BehindLog` where the log was trimmed past `after`. `known`: the token of the record at `after`.
+        """
+        ...
+
+    async def token(self, learner: str, birth: bytes, position: int) -> bytes:
+        """The token of the record at a position, to be `known`; empty where that was trimmed and is not known any more.
+
+        Raises `LostRecords` where the log ends before.
         """
         ...
 
@@ -141,11 +162,14 @@ class Store(Protocol):
         """Remove the log, the snapshots and the served events, durable on return."""
         ...
 
-    async def save(self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool) -> None:
+    async def save(
+        self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool, known: bytes = b""
+    ) -> None:
         """Keep a snapshot of the state after `position`, durable on return, and forget all but the newest `keep`.
 
         With `trim`, the log up to and including the oldest retained snapshot's position goes too, in the same
-        atomic step: the log and the snapshots never leave a hole between them.
+        atomic step: the log and the snapshots never leave a hole between them. `known`: the token of the record at
+        `position`.
         """
         ...
 
@@ -262,25 +286,31 @@ def in_steps(ids: Sequence[str]) -> Iterator[Sequence[str]]:
         yield ids[start : start + IDS]
 
 
-async def open_store(url: str) -> Store:
-    """The store that `url` names: `sqlite:///relative.db`, `sqlite:////absolute.db`, `redis://host:port/db`,
-    `rediss://...`, or `memory:` (tests; nothing survives the process).
+async def open_store(url: str, acks: str = "memory") -> Store:
+    """The store that `url` names, in one of the forms of `URL_FORMS`; nothing in `memory:` survives the process.
 
-    A Redis store opens whether or not Redis answers; an SQLite file is opened or made here, else `StoreUnavailable`
-    says what stands in the way. Another URL is a `ValueError` that lists the forms and shows nothing of the URL,
-    which may hold a password.
+    `acks`: what a Redis store waits for before it says that something is durable (`service.store.redis_acks`); the
+    others have one way, and take the default only.
+
+    A Redis store opens whether or not Redis answers; where it answers and cannot give what `acks` asks for, that is a
+    `ValueError` that says what to change. An SQLite file is opened or made here, else `StoreUnavailable` says what
+    stands in the way. Another URL is a `ValueError` that lists the forms and shows nothing of the URL, which may hold a
+    password.
     """
     scheme, _, rest = url.partition(":")
-    if url == "memory:":
-        from service.store.memory import MemoryStore
+    if scheme in ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"):
+        from service.store.redis import RedisStore
 
-        return MemoryStore()
-    if scheme == "sqlite" and rest.startswith("///") and rest.strip("/") not in ("", ":memory:"):
+        return await RedisStore.open(url, acks)
+    sqlite = scheme == "sqlite" and rest.startswith("///") and rest.strip("/") not in ("", ":memory:")
+    if not sqlite and url != "memory:":
+        raise ValueError(URL_FORMS)
+    if acks != "memory":
+        raise ValueError(ONE_WAY.format(acks=acks))
+    if sqlite:
         from service.store.sqlite import SqliteStore
 
         return await SqliteStore.open(rest.removeprefix("///"))
-    if scheme in ("redis", "rediss"):
-        from service.store.redis import RedisStore
+    from service.store.memory import MemoryStore
 
-        return RedisStore(url)
-    raise ValueError(URL_FORMS)
+    return MemoryStore()

@@ -7,13 +7,14 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from service.errors import BehindLog, LearnerGone, StoreUnavailable
+from service.errors import BehindLog, LearnerGone, LostRecords, StoreUnavailable
 from service.store import (
     AHEAD,
     BEHIND,
     CLOSED,
     DROPS,
     GONE,
+    OTHER,
     REPLY_BYTES,
     Bounds,
     Entry,
@@ -125,6 +126,17 @@ class _Log:
     snapshots: dict[int, tuple[bytes, float]] = field(default_factory=dict)  # bytes and time
     served: _Served = field(default_factory=_Served)
 
+    def token(self, learner: str, position: int) -> bytes:
+        """The token of the record at a position, which the log has to have; empty where it was trimmed."""
+        if position > self.head:
+            raise LostRecords(AHEAD.format(learner=learner, after=position, head=self.head))
+        return self.entries[position - self.trimmed - 1].token if position > self.trimmed else b""
+
+    def compare(self, learner: str, position: int, known: bytes) -> None:
+        """Raise `LostRecords` where another record stands at a position."""
+        if known and self.token(learner, position) not in (b"", known):
+            raise LostRecords(OTHER.format(learner=learner, after=position))
+
     def after(self, position: int, limit: int | None = None) -> list[Entry]:
         """Entries after `position`, which is not behind the log: as many as one reply carries."""
         found: list[Entry] = []
@@ -140,6 +152,8 @@ class _Log:
 class MemoryStore:
     """Keeps the promises of `Store` but the durable ones. `like` shares its data, as two nodes share one Redis."""
 
+    caution: str | None = None
+
     def __init__(self, like: MemoryStore | None = None) -> None:
         self._logs: dict[str, _Log] = {} if like is None else like._logs
         self._closed = False
@@ -151,9 +165,10 @@ class MemoryStore:
             raise LearnerGone(GONE.format(learner=learner))
         return log
 
-    def _reaching(self, learner: str, birth: bytes, after: int) -> _Log:
-        """The log, where it reaches back to `after`."""
+    def _reaching(self, learner: str, birth: bytes, after: int, known: bytes) -> _Log:
+        """The log, where it reaches back to `after`, and the record there is the one that is known."""
         log = self._log(learner, birth)
+        log.compare(learner, after, known)
         if after < log.trimmed:
             raise BehindLog(BEHIND.format(learner=learner, after=after, trimmed=log.trimmed))
         return log
@@ -170,11 +185,11 @@ class MemoryStore:
         return Head(log.birth, log.head)
 
     async def append(
-        self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int
+        self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int, known: bytes = b""
     ) -> list[Entry]:
-        log = self._reaching(learner, birth, after)
+        log = self._reaching(learner, birth, after, known)
         if after > log.head:
-            raise StoreUnavailable(AHEAD.format(learner=learner, after=after, head=log.head))
+            raise LostRecords(AHEAD.format(learner=learner, after=after, head=log.head))
         standing = {entry.token for entry in log.entries[after - log.trimmed :]}
         for token, data in records:
             if token not in standing:
@@ -183,8 +198,11 @@ class MemoryStore:
                 log.entries.append(Entry(log.head, token, data))
         return log.after(after)
 
-    async def read(self, learner: str, birth: bytes, after: int, limit: int) -> list[Entry]:
-        return self._reaching(learner, birth, after).after(after, limit)
+    async def read(self, learner: str, birth: bytes, after: int, limit: int, known: bytes = b"") -> list[Entry]:
+        return self._reaching(learner, birth, after, known).after(after, limit)
+
+    async def token(self, learner: str, birth: bytes, position: int) -> bytes:
+        return self._log(learner, birth).token(learner, position)
 
     async def heads(self) -> dict[str, Head]:
         self._open()
@@ -194,10 +212,13 @@ class MemoryStore:
         self._log(learner, birth)
         del self._logs[learner]
 
-    async def save(self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool) -> None:
+    async def save(
+        self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool, known: bytes = b""
+    ) -> None:
         log = self._log(learner, birth)
         if position > log.head:
-            raise StoreUnavailable(AHEAD.format(learner=learner, after=position, head=log.head))
+            raise LostRecords(AHEAD.format(learner=learner, after=position, head=log.head))
+        log.compare(learner, position, known)
         if position < log.trimmed:
             return  # newer ones are retained, and the log that would lead on from this one is gone
         log.snapshots[position] = (snapshot, time.time())

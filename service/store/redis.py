@@ -1,50 +1,41 @@
-"""The store on Redis (6.2 or newer): any number of nodes on any number of machines share it.
+"""The store on Redis (6.2 or newer) or Valkey: any number of nodes on any number of machines share it.
 
 A learner is a stream with explicit ids `<position>-0`, a sorted set of the tokens in it, a hash with its birth, head
 and trimmed positions, its snapshots, and what is remembered of its served events (see `redis_served`). Everything that
-must be atomic is one Lua script on those keys, which share a hash tag: they are in one slot of a Cluster (behind one
-endpoint: MOVED is not followed).
+must be atomic is one Lua script on those keys, which share a hash tag: they are in one slot of a Cluster. Where the
+servers are is in `redis_servers`, what is waited for until something counts as durable in `redis_acks`.
 
-What Redis must be given:
-- `appendonly yes` and `appendfsync always`: "durable on return" is as durable as these make it. With `everysec` a power
-  cut may take the last second of what was acknowledged.
-- `maxmemory-policy noeviction`, and memory for the retained snapshots and the remembered events.
+What Redis must be given: `maxmemory-policy noeviction`, memory for the retained snapshots and the remembered events,
+and an append-only file or replicas, as `acks` asks.
 
-A Redis that lost data shows. Flushed: `LearnerGone`. Restored from an older copy: `heads` go backwards, and a node that
-has gone further gets `StoreUnavailable` from its appends. Restart every node then: once others have appended past the
-lost positions, the numbers alone do not tell any more.
+A Redis that lost data shows. Flushed: `LearnerGone`. Failed over to a replica that lacked the last writes, or restored
+from an older copy: `LostRecords` for whoever has gone further, by the tokens also where others have appended past the
+lost positions.
 
-A connection that breaks is tried once more at once, where repeating is harmless. An append is known by its tokens, so
-neither a repeated nor a delayed one lands twice; once the log is trimmed past `after` that can no longer be told, and
-nothing is appended (`BehindLog`).
+A call whose connection breaks is tried once more at once, where repeating is harmless. An append is known by its
+tokens, so neither a repeated nor a delayed one lands twice; once the log is trimmed past `after` that can no longer be
+told, and nothing is appended (`BehindLog`).
 """
 
 from __future__ import annotations
 
-import asyncio
-import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
-from urllib.parse import quote, unquote, urlsplit
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
 
-from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError, NoScriptError, RedisError
+from redis.exceptions import NoScriptError
 
-from service.errors import BehindLog, Damaged, LearnerGone, StoreUnavailable
+from service.errors import BehindLog, Damaged, LearnerGone, LostRecords, StoreUnavailable
 from service.store import (
     AHEAD,
     BEHIND,
-    CLOSED,
     GONE,
+    OTHER,
     REPLY_BYTES,
     SNAPSHOT_PART,
-    URL_FORMS,
     Bounds,
     Entry,
     Expired,
@@ -55,7 +46,8 @@ from service.store import (
     in_steps,
     redis_nodes,
 )
-from service.store.redis_scripts import APPEND, CREATE, DELETE, READ, RETAIN, RETAINED, Script
+from service.store.redis_calls import Calls
+from service.store.redis_scripts import APPEND, CREATE, DELETE, READ, RETAIN, RETAINED, TOKEN, Script
 from service.store.redis_served import (
     EXPIRED,
     LABELLED,
@@ -73,11 +65,11 @@ from service.store.redis_served import (
 
 __all__ = ["RedisStore"]
 
-T = TypeVar("T")
-
 # Every key. {} stands for the learner's name, percent-encoded, in braces: the hash tag.
 LEARNERS = "rarestream:learners"  # set of <birth in hex>:<name>; may hold learners that are gone, lacks none
-META = "rarestream:{}:meta"  # hash: birth, head, trimmed; served, bytes, expired, evicted, settled
+META = (
+    "rarestream:{}:meta"  # hash: birth, head, trimmed, cut: the token there; served, bytes, expired, evicted, settled
+)
 LOG = "rarestream:{}:log"  # stream: <position>-0, t = token, d = data
 TOKENS = "rarestream:{}:tokens"  # sorted set: the tokens in the log, by position
 SNAPSHOTS = "rarestream:{}:snapshots"  # hash: position -> "<id> <parts> <size> <time>"
@@ -85,12 +77,11 @@ SERVED = "rarestream:{}:served"  # stream: <number>-0, i = id, d = time (a doubl
 IDS = "rarestream:{}:ids"  # hash: id -> its number among the served; of a tombstone too
 DROPPED = "rarestream:{}:dropped"  # list: <number>:<id> of each tombstone, in the order of dropping
 LABELS = "rarestream:{}:labels"  # set: the numbers of those served whose label has come
+WAITED = "rarestream:{}:waited"  # written before an acknowledgement is waited for; gone soon after
+LISTED_WAITED = "{rarestream:learners}:waited"  # the same in the slot of LEARNERS
 PART = "rarestream:{}:part:"  # then <id>:<number>: up to SNAPSHOT_PART bytes of a snapshot
 KEYS = (META, LOG, TOKENS, SNAPSHOTS, SERVED, IDS, DROPPED, LABELS)
 
-CONNECT_SECONDS = 2.0
-REPLY_SECONDS = 5.0  # for one command, and for a free connection
-CONNECTIONS = 64  # so many calls are under way at once; the others wait
 STAGED_SECONDS = 3600  # parts of a snapshot that is not complete by then vanish
 LISTED = 1000  # learners looked up in one round trip
 
@@ -105,49 +96,8 @@ class _Retained(NamedTuple):
     time: float
 
 
-class RedisStore:
-    """See `Store`. Connects with the first call, not before."""
-
-    def __init__(self, url: str) -> None:
-        """`url` may carry redis-py's options, as in `?socket_timeout=10`; a `ValueError` never shows it."""
-        pool = _pool(url)
-        self._password = pool.connection_kwargs.get("password")
-        self._redis = Redis.from_pool(pool)
-        self._calls = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._closed = False
-
-    @contextmanager
-    def _call(self) -> Iterator[None]:
-        """Around each call: `close` waits for those under way, and Redis's errors become ours."""
-        if self._closed:
-            raise StoreUnavailable(CLOSED)
-        task = asyncio.current_task()
-        cancelled = task.cancelling() if task else 0
-        self._calls += 1
-        self._idle.clear()
-        try:
-            yield
-        except RedisError as error:
-            # Away, loading, read-only, out of memory, a full disk, a wrong password, ...: its own words say which.
-            # Not `from error`: a server that knows no AUTH repeats the password in its reply.
-            text = str(error)
-            if self._password:
-                text = text.replace(self._password, "***")
-            raise StoreUnavailable(f"Redis: {text}") from None
-        finally:
-            self._calls -= 1
-            if self._calls == 0:
-                self._idle.set()
-            # redis-py sends under `asyncio.wait_for`, which in Python 3.11 can swallow a cancellation.
-            if task and task.cancelling() > cancelled:
-                raise asyncio.CancelledError
-
-    async def close(self) -> None:
-        self._closed = True
-        await self._idle.wait()
-        await self._redis.aclose()
+class RedisStore(Calls):
+    """See `Store`."""
 
     async def _run(self, script: Script, learner: str, *args: bytes | str | int) -> Any:
         """Run a script on the learner's keys; None where it says that the birth is not the present one."""
@@ -157,19 +107,37 @@ class RedisStore:
         except NoScriptError:  # Redis was started since
             return await self._redis.eval(script.text, len(keys), *keys, *args)
 
+    async def _durably(self, script: Script, learner: str, *args: bytes | str | int) -> Any:
+        """As `_run`, and what it wrote, or found written, is durable on return."""
+        if not self._acks.waits:
+            return await self._run(script, learner, *args)
+        keys = [_key(key, learner) for key in KEYS]
+        waited = _key(WAITED, learner)
+        try:
+            return await self._acked(keys[0], waited, "EVALSHA", script.sha, len(keys), *keys, *args)
+        except NoScriptError:
+            return await self._acked(keys[0], waited, "EVAL", script.text, len(keys), *keys, *args)
+
+    async def _list(self, listed: str) -> None:
+        """Have a learner among those that there are."""
+        if self._acks.waits:
+            await self._acked(LEARNERS, LISTED_WAITED, "SADD", LEARNERS, listed)
+        else:
+            await self._redis.sadd(LEARNERS, listed)
+
     async def create(self, learner: str, token: bytes, data: bytes) -> Head:
         listed = _listed(learner, token)
-        with self._call():
+        async with self._call():
             # Listed first, as a member that only this birth has: a crash before the script leaves one that `heads`
             # passes over, and no create or delete of another birth takes it away.
-            await _twice(lambda: self._redis.sadd(LEARNERS, listed))
-            birth, head = await _twice(lambda: self._run(CREATE, learner, token, data))
+            await self._twice(lambda: self._list(listed))
+            birth, head = await self._twice(lambda: self._durably(CREATE, learner, token, data))
             if birth != token:
-                await _twice(lambda: self._redis.srem(LEARNERS, listed))
+                await self._twice(lambda: self._redis.srem(LEARNERS, listed))
         return Head(birth, head)
 
     async def append(
-        self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int
+        self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int, known: bytes = b""
     ) -> list[Entry]:
         flat = [part for record in records for part in record]
         attempts = 0
@@ -177,10 +145,10 @@ class RedisStore:
         async def attempt() -> Any:
             nonlocal attempts
             attempts += 1
-            return await self._run(APPEND, learner, birth, after, REPLY_BYTES, *flat)
+            return await self._durably(APPEND, learner, birth, after, known, REPLY_BYTES, *flat)
 
-        with self._call():
-            reply = await _twice(attempt)
+        async with self._call():
+            reply = await self._twice(attempt)
         try:
             head, entries = _entries(reply, learner, after)
         except BehindLog as behind:
@@ -190,22 +158,32 @@ class RedisStore:
                 behind.detail
             ) from None  # the first may have been written before the log was trimmed
         if after > head:
-            raise StoreUnavailable(AHEAD.format(learner=learner, after=after, head=head))
+            raise LostRecords(AHEAD.format(learner=learner, after=after, head=head))
         return entries
 
-    async def read(self, learner: str, birth: bytes, after: int, limit: int) -> list[Entry]:
-        with self._call():
-            reply = await _twice(lambda: self._run(READ, learner, birth, after, REPLY_BYTES, limit))
+    async def read(self, learner: str, birth: bytes, after: int, limit: int, known: bytes = b"") -> list[Entry]:
+        async with self._call():
+            reply = await self._twice(lambda: self._run(READ, learner, birth, after, known, REPLY_BYTES, limit))
         _, entries = _entries(reply, learner, after)
         return entries
 
+    async def token(self, learner: str, birth: bytes, position: int) -> bytes:
+        async with self._call():
+            reply = await self._twice(lambda: self._run(TOKEN, learner, birth, position))
+        head, token = _present(reply, learner)
+        if position > head:
+            raise LostRecords(AHEAD.format(learner=learner, after=position, head=head))
+        found: bytes = token
+        return found
+
     async def heads(self) -> dict[str, Head]:
         heads: dict[str, Head] = {}
-        with self._call():
-            members = await _twice(lambda: self._redis.smembers(LEARNERS))
+        async with self._call():
+            await self._twice(self._look)
+            members = await self._twice(lambda: self._redis.smembers(LEARNERS))
             listed = [_unlisted(member.decode()) for member in members if isinstance(member, bytes)]
             for start in range(0, len(listed), LISTED):
-                heads |= await _twice(partial(self._heads, listed[start : start + LISTED]))
+                heads |= await self._twice(partial(self._heads, listed[start : start + LISTED]))
         return heads
 
     async def _heads(self, listed: list[tuple[str, bytes]]) -> dict[str, Head]:
@@ -220,14 +198,16 @@ class RedisStore:
         }
 
     async def delete(self, learner: str, birth: bytes) -> None:
-        with self._call():
+        async with self._call():
             # Not twice: the second time the learner would be gone.
-            reply = await self._run(DELETE, learner, birth, _key(PART, learner))
+            reply = await self._durably(DELETE, learner, birth, _key(PART, learner))
             # This birth is gone now, whoever deleted it: what a crash right here leaves listed goes the next time.
-            await _twice(lambda: self._redis.srem(LEARNERS, _listed(learner, birth)))
+            await self._twice(lambda: self._redis.srem(LEARNERS, _listed(learner, birth)))
         _present(reply, learner)
 
-    async def save(self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool) -> None:
+    async def save(
+        self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool, known: bytes = b""
+    ) -> None:
         id = secrets.token_hex(8)
         prefix = _key(PART, learner)
         parts = {
@@ -235,22 +215,23 @@ class RedisStore:
             for number, start in enumerate(range(0, len(snapshot), SNAPSHOT_PART))
         }
         retained = f"{id} {len(parts)} {len(snapshot)} {time.time():.6f}"
-        with self._call():
+        async with self._call():
             for key, part in parts.items():
-                await _twice(partial(self._redis.set, key, part, ex=STAGED_SECONDS))
+                await self._twice(partial(self._redis.set, key, part, ex=STAGED_SECONDS))
             # Not twice: the first time may have retained and, being old, forgotten it already.
-            reply = await self._run(RETAIN, learner, birth, position, keep, int(trim), prefix, retained, id, len(parts))
+            arguments = position, keep, int(trim), prefix, retained, id, len(parts), known
+            reply = await self._durably(RETAIN, learner, birth, *arguments)
             if parts and (reply is None or reply[0] != b"retained"):
                 await self._redis.unlink(*parts)
         outcome, head = _present(reply, learner)
-        if outcome == b"ahead":
-            raise StoreUnavailable(AHEAD.format(learner=learner, after=position, head=head))
         if outcome == b"lost":
+            raise LostRecords(_lost(learner, position, head))
+        if outcome == b"late":
             raise StoreUnavailable(f"a snapshot of {learner} took more than {STAGED_SECONDS} s to send to Redis")
 
     async def load(self, learner: str, birth: bytes, position: int | None = None) -> tuple[int, bytes] | None:
         missing = None
-        with self._call():
+        async with self._call():
             while True:
                 retained = await self._retained(learner, birth)
                 if position is not None:
@@ -259,7 +240,9 @@ class RedisStore:
                     return None
                 chosen = retained[0]
                 first = f"{_key(PART, learner)}{chosen.id}:"
-                parts = [await _twice(partial(self._redis.get, f"{first}{number}")) for number in range(chosen.parts)]
+                parts = [
+                    await self._twice(partial(self._redis.get, f"{first}{number}")) for number in range(chosen.parts)
+                ]
                 whole = [part for part in parts if isinstance(part, bytes)]
                 if len(whole) == chosen.parts:
                     return chosen.position, b"".join(whole)
@@ -270,7 +253,7 @@ class RedisStore:
                 missing = chosen.id  # forgotten since it was listed? Then the next list is another
 
     async def snapshots(self, learner: str, birth: bytes) -> list[SnapshotInfo]:
-        with self._call():
+        async with self._call():
             retained = await self._retained(learner, birth)
         return [SnapshotInfo(snapshot.position, snapshot.size, snapshot.time) for snapshot in retained]
 
@@ -283,56 +266,56 @@ class RedisStore:
         bounds: Bounds,
     ) -> Pending:
         packed = pack_events(remembered, bounds)
-        with self._call():
-            reply = await _twice(lambda: self._run(SERVE, learner, birth, *record, *packed))
+        async with self._call():
+            reply = await self._twice(lambda: self._durably(SERVE, learner, birth, *record, *packed))
         return Pending(*_present(reply, learner))
 
     async def recall(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[Remembered | bool | None]:
         found: list[Remembered | bool | None] = []
-        with self._call():
+        async with self._call():
             for step in in_steps(ids):
-                reply = await _twice(partial(self._run, RECALL, learner, birth, pack_ids(step)))
+                reply = await self._twice(partial(self._run, RECALL, learner, birth, pack_ids(step)))
                 found += recalled_in(_present(reply, learner), step)
         return found
 
     async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> Expired:
-        with self._call():
+        async with self._call():
             arguments = pack_time(before), REPLY_BYTES, limit, after
-            reply = await _twice(lambda: self._run(EXPIRED, learner, birth, *arguments))
+            reply = await self._twice(lambda: self._run(EXPIRED, learner, birth, *arguments))
         return expired_in(_present(reply, learner), limit)
 
     async def settle(self, learner: str, birth: bytes, upto: int) -> None:
-        with self._call():
-            reply = await _twice(lambda: self._run(SETTLE, learner, birth, upto))
+        async with self._call():
+            reply = await self._twice(lambda: self._durably(SETTLE, learner, birth, upto))
         _present(reply, learner)
 
     async def reopen(self, learner: str, birth: bytes) -> None:
-        with self._call():
-            reply = await _twice(lambda: self._run(REOPEN, learner, birth))
+        async with self._call():
+            reply = await self._twice(lambda: self._durably(REOPEN, learner, birth))
         _present(reply, learner)
 
     async def labelled(self, learner: str, birth: bytes, ids: Sequence[str]) -> None:
-        with self._call():
+        async with self._call():
             for step in in_steps(ids):
-                reply = await _twice(partial(self._run, LABELLED, learner, birth, pack_ids(step)))
+                reply = await self._twice(partial(self._durably, LABELLED, learner, birth, pack_ids(step)))
                 _present(reply, learner)
 
     async def pending(self, learner: str, birth: bytes) -> Pending:
-        with self._call():
-            reply = await _twice(lambda: self._run(PENDING, learner, birth))
+        async with self._call():
+            reply = await self._twice(lambda: self._run(PENDING, learner, birth))
         return Pending(*_present(reply, learner))
 
     async def meet(self, node: str, address: str, seconds: float) -> dict[str, str]:
-        with self._call():
-            return await _twice(lambda: redis_nodes.meet(self._redis, node, address, seconds))
+        async with self._call():
+            return await self._twice(lambda: redis_nodes.meet(self._redis, node, address, seconds))
 
     async def leave(self, node: str) -> None:
-        with self._call():
-            await _twice(lambda: redis_nodes.leave(self._redis, node))
+        async with self._call():
+            await self._twice(lambda: redis_nodes.leave(self._redis, node))
 
     async def _retained(self, learner: str, birth: bytes) -> list[_Retained]:
         """What the hash of snapshots holds, newest first."""
-        flat = _present(await _twice(lambda: self._run(RETAINED, learner, birth)), learner)
+        flat = _present(await self._twice(lambda: self._run(RETAINED, learner, birth)), learner)
         found = []
         for position, snapshot in zip(flat[::2], flat[1::2], strict=True):
             id, parts, size, saved = snapshot.decode().split()
@@ -360,37 +343,16 @@ def _present(reply: Any, learner: str) -> Any:
     return reply
 
 
+def _lost(learner: str, position: int, head: int) -> str:
+    """That the record at a position is not the one that the caller knows."""
+    return (AHEAD if position > head else OTHER).format(learner=learner, after=position, head=head)
+
+
 def _entries(reply: Any, learner: str, after: int) -> tuple[int, list[Entry]]:
     """The head and the entries in the reply of APPEND or READ, where the log reaches back to `after`."""
-    head, trimmed, *found = _present(reply, learner)
+    head, trimmed, same, *found = _present(reply, learner)
+    if not same:
+        raise LostRecords(_lost(learner, after, head))
     if after < trimmed:
         raise BehindLog(BEHIND.format(learner=learner, after=after, trimmed=trimmed))
     return head, [Entry(*entry) for entry in zip(found[::3], found[1::3], found[2::3], strict=True)]
-
-
-async def _twice(call: Callable[[], Awaitable[T]]) -> T:
-    """Call again at once where the connection broke: most often it was an idle one, or a fail-over is done by now."""
-    try:
-        return await call()
-    except ConnectionError:
-        return await call()
-
-
-def _pool(url: str) -> BlockingConnectionPool:
-    """Where and how to connect. Neither this nor its errors touch the network or show the URL."""
-    try:
-        if not re.fullmatch("/?|/[0-9]+", urlsplit(url).path):  # redis-py would take database 0
-            raise ValueError
-        pool = BlockingConnectionPool.from_url(
-            url,
-            max_connections=CONNECTIONS,
-            timeout=REPLY_SECONDS,
-            socket_timeout=REPLY_SECONDS,
-            socket_connect_timeout=CONNECT_SECONDS,
-            retry=Retry(NoBackoff(), 0),  # `_twice` knows what may be repeated
-            protocol=2,  # all that is needed, and every server's
-        )
-        pool.connection_class(**pool.connection_kwargs)  # stays closed; an option that does not exist shows here
-    except (ValueError, TypeError, RedisError):
-        raise ValueError(f"the Redis URL or one of its options cannot be read; {URL_FORMS}") from None
-    return pool

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from hashlib import sha1
 
-__all__ = ["APPEND", "CREATE", "DELETE", "NUMBER", "PRESENT", "READ", "RETAIN", "RETAINED", "Script"]
+__all__ = ["APPEND", "CREATE", "DELETE", "NUMBER", "PRESENT", "READ", "RETAIN", "RETAINED", "TOKEN", "Script"]
 
 
 class Script:
@@ -43,7 +43,7 @@ local function gather(reply, after, limit, most)
     if not found then return end
     local token, data = found[2][2], found[2][4]
     size = size + #data
-    if size > most and #reply > 2 then return end
+    if size > most and #reply > 3 then return end
     after = tonumber(string.match(found[1], '^%d+'))
     reply[#reply + 1] = after
     reply[#reply + 1] = token
@@ -71,15 +71,32 @@ redis.call('HSET', KEYS[1], 'birth', ARGV[1], 'head', 1, 'trimmed', 0)
 return {ARGV[1], 1}
 """)
 
-# birth, after, bytes, then token and data of each record -> head, trimmed, then position, token and data of each entry
+# Whether the log led to a position by the record of this token, as far as that can be told.
+_SAME = """
+local function same(position, token)
+  if token == '' or position < trimmed then return true end
+  if position > head then return false end
+  if position == trimmed then
+    local cut = redis.call('HGET', KEYS[1], 'cut')
+    return not cut or cut == token
+  end
+  local stands = redis.call('ZSCORE', KEYS[3], token)
+  return stands and tonumber(stands) == position
+end
+"""
+
+# birth, after, known, bytes, then token and data of each record
+#   -> head, trimmed, 1 if `known` stands at `after`, else 0; then position, token and data of each entry
 APPEND = Script(
     PRESENT,
     NUMBER,
     _GATHER,
+    _SAME,
     """
 local after = tonumber(ARGV[2])
-if after < trimmed or after > head then return {head, trimmed} end
-for i = 4, #ARGV, 2 do
+if not same(after, ARGV[3]) then return {head, trimmed, 0} end
+if after < trimmed or after > head then return {head, trimmed, 1} end
+for i = 5, #ARGV, 2 do
   local stands = redis.call('ZSCORE', KEYS[3], ARGV[i])
   if not stands or tonumber(stands) <= after then
     head = head + 1
@@ -88,22 +105,34 @@ for i = 4, #ARGV, 2 do
     redis.call('HSET', KEYS[1], 'head', number(head))
   end
 end
-local reply = {head, trimmed}
-gather(reply, after, math.huge, tonumber(ARGV[3]))
+local reply = {head, trimmed, 1}
+gather(reply, after, math.huge, tonumber(ARGV[4]))
 return reply
 """,
 )
 
-# birth, after, bytes, limit -> as APPEND
+# birth, after, known, bytes, limit -> as APPEND
 READ = Script(
     PRESENT,
     NUMBER,
     _GATHER,
+    _SAME,
     """
 local after = tonumber(ARGV[2])
-local reply = {head, trimmed}
-if after >= trimmed then gather(reply, after, tonumber(ARGV[4]), tonumber(ARGV[3])) end
+if not same(after, ARGV[3]) then return {head, trimmed, 0} end
+local reply = {head, trimmed, 1}
+if after >= trimmed then gather(reply, after, tonumber(ARGV[5]), tonumber(ARGV[4])) end
 return reply
+""",
+)
+
+# birth, position -> head, token there; '' where it is not known any more
+TOKEN = Script(
+    PRESENT,
+    """
+local position = tonumber(ARGV[2])
+if position == trimmed then return {head, redis.call('HGET', KEYS[1], 'cut') or ''} end
+return {head, redis.call('ZRANGEBYSCORE', KEYS[3], position, position)[1] or ''}
 """,
 )
 
@@ -118,18 +147,20 @@ return 1
 """,
 )
 
-# birth, position, keep, trim (0 or 1), prefix of part keys, snapshot as in its hash, id, parts -> what came of it, head
+# birth, position, keep, trim (0 or 1), prefix of part keys, snapshot as in its hash, id, parts, known
+#   -> what came of it, head
 RETAIN = Script(
     PRESENT,
     NUMBER,
     _FORGET,
+    _SAME,
     """
 local position, keep, prefix = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[5]
-if position > head then return {'ahead', head} end
+if position > head or not same(position, ARGV[9]) then return {'lost', head} end
 if position < trimmed then return {'behind', head} end
 local first, last = prefix .. ARGV[7] .. ':', tonumber(ARGV[8]) - 1
 for part = 0, last do
-  if redis.call('EXISTS', first .. part) == 0 then return {'lost', head} end
+  if redis.call('EXISTS', first .. part) == 0 then return {'late', head} end
 end
 for part = 0, last do redis.call('PERSIST', first .. part) end
 local replaced = redis.call('HGET', KEYS[4], number(position))
@@ -137,14 +168,22 @@ if replaced then forget(prefix, replaced) end
 redis.call('HSET', KEYS[4], number(position), ARGV[6])
 
 local positions = {}
-for i, kept in ipairs(redis.call('HKEYS', KEYS[4])) do positions[i] = tonumber(kept) end
+for _, kept in ipairs(redis.call('HKEYS', KEYS[4])) do
+  if tonumber(kept) > head then  -- of records that were lost
+    forget(prefix, redis.call('HGET', KEYS[4], kept))
+    redis.call('HDEL', KEYS[4], kept)
+  else
+    positions[#positions + 1] = tonumber(kept)
+  end
+end
 table.sort(positions)
 while #positions > keep do
   local oldest = number(table.remove(positions, 1))
   forget(prefix, redis.call('HGET', KEYS[4], oldest))
   redis.call('HDEL', KEYS[4], oldest)
 end
-if ARGV[4] == '1' and #positions > 0 then
+if ARGV[4] == '1' and #positions > 0 and positions[1] > trimmed then
+  redis.call('HSET', KEYS[1], 'cut', redis.call('ZRANGEBYSCORE', KEYS[3], positions[1], positions[1])[1])
   redis.call('XTRIM', KEYS[2], 'MINID', number(positions[1] + 1) .. '-0')
   redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', number(positions[1]))
   redis.call('HSET', KEYS[1], 'trimmed', number(positions[1]))

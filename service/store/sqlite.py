@@ -20,15 +20,17 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from service.errors import BehindLog, LearnerGone, StoreError, StoreUnavailable
+from service.errors import BehindLog, LearnerGone, LostRecords, StoreError, StoreUnavailable
 from service.store import (
     AHEAD,
     BEHIND,
     CLOSED,
     GONE,
+    OTHER,
     REPLY_BYTES,
     SNAPSHOT_PART,
     Bounds,
@@ -61,6 +63,8 @@ class _Log(NamedTuple):
 
 class SqliteStore:
     """See `Store`. Made by `open`."""
+
+    caution: str | None = None
 
     def __init__(self, write: sqlite3.Connection, read: sqlite3.Connection) -> None:
         self._loop = asyncio.get_running_loop()
@@ -145,12 +149,12 @@ class SqliteStore:
             return await self._write(work)
 
     async def append(
-        self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int
+        self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int, known: bytes = b""
     ) -> list[Entry]:
         def work(db: sqlite3.Connection) -> list[Entry]:
-            log = _reaching(db, learner, birth, after)
+            log = _reaching(db, learner, birth, after, known)
             if after > log.head:
-                raise StoreUnavailable(AHEAD.format(learner=learner, after=after, head=log.head))
+                raise LostRecords(AHEAD.format(learner=learner, after=after, head=log.head))
             tokens = "SELECT token FROM entry WHERE learner = ? AND position > ?"
             standing = {token for (token,) in db.execute(tokens, (log.id, after))} if log.head > after else set()
             added: list[Entry] = []
@@ -165,9 +169,14 @@ class SqliteStore:
         with self._call():
             return await self._write(work)
 
-    async def read(self, learner: str, birth: bytes, after: int, limit: int) -> list[Entry]:
+    async def read(self, learner: str, birth: bytes, after: int, limit: int, known: bytes = b"") -> list[Entry]:
         with self._call():
-            return await self._read(lambda db: _entries(db, _reaching(db, learner, birth, after).id, after, limit))
+            log = partial(_reaching, learner=learner, birth=birth, after=after, known=known)
+            return await self._read(lambda db: _entries(db, log(db).id, after, limit))
+
+    async def token(self, learner: str, birth: bytes, position: int) -> bytes:
+        with self._call():
+            return await self._read(lambda db: _token(db, _log(db, learner, birth), learner, position))
 
     async def heads(self) -> dict[str, Head]:
         def work(db: sqlite3.Connection) -> dict[str, Head]:
@@ -187,7 +196,9 @@ class SqliteStore:
                 while await self._write(served.clear):
                     pass
 
-    async def save(self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool) -> None:
+    async def save(
+        self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool, known: bytes = b""
+    ) -> None:
         def begin(db: sqlite3.Connection) -> int:
             log = _log(db, learner, birth)
             now = time.time()
@@ -209,7 +220,7 @@ class SqliteStore:
 
         def finish(id: int) -> Work[None]:
             def work(db: sqlite3.Connection) -> None:
-                _retain(db, learner, birth, id, position, keep, trim)
+                _retain(db, learner, birth, id, position, keep, trim, known)
 
             return work
 
@@ -320,9 +331,24 @@ def _log(db: sqlite3.Connection, learner: str, birth: bytes) -> _Log:
     return _Log(*row)
 
 
-def _reaching(db: sqlite3.Connection, learner: str, birth: bytes, after: int) -> _Log:
-    """The log, where it reaches back to `after`."""
+def _token(db: sqlite3.Connection, log: _Log, learner: str, position: int) -> bytes:
+    """Of the record at a position, which the log has to have; empty where it was trimmed."""
+    if position > log.head:
+        raise LostRecords(AHEAD.format(learner=learner, after=position, head=log.head))
+    row = db.execute("SELECT token FROM entry WHERE learner = ? AND position = ?", (log.id, position)).fetchone()
+    return row[0] if row else b""
+
+
+def _compare(db: sqlite3.Connection, log: _Log, learner: str, position: int, known: bytes) -> None:
+    """Raise `LostRecords` where another record stands at a position."""
+    if known and _token(db, log, learner, position) not in (b"", known):
+        raise LostRecords(OTHER.format(learner=learner, after=position))
+
+
+def _reaching(db: sqlite3.Connection, learner: str, birth: bytes, after: int, known: bytes) -> _Log:
+    """The log, where it reaches back to `after`, and the record there is the one that is known."""
     log = _log(db, learner, birth)
+    _compare(db, log, learner, after, known)
     if after < log.trimmed:
         raise BehindLog(BEHIND.format(learner=learner, after=after, trimmed=log.trimmed))
     return log
@@ -347,11 +373,14 @@ def _carried(entries: Iterable[Entry]) -> list[Entry]:
     return carried
 
 
-def _retain(db: sqlite3.Connection, learner: str, birth: bytes, id: int, position: int, keep: int, trim: bool) -> None:
+def _retain(
+    db: sqlite3.Connection, learner: str, birth: bytes, id: int, position: int, keep: int, trim: bool, known: bytes
+) -> None:
     """The atomic step of `save`: the snapshot counts, older ones and the log below them go."""
     log = _log(db, learner, birth)
     if position > log.head:
-        raise StoreUnavailable(AHEAD.format(learner=learner, after=position, head=log.head))
+        raise LostRecords(AHEAD.format(learner=learner, after=position, head=log.head))
+    _compare(db, log, learner, position, known)
     if position < log.trimmed:  # newer ones are retained, and the log that would lead on from this one is gone
         db.execute("DELETE FROM snapshot WHERE id = ?", (id,))
         return

@@ -196,9 +196,9 @@ class Faults:
     async def _redis_paused(self) -> list[Node]:
         pair = self.cluster.pair
         assert pair is not None
-        pair.servers[pair.master].signal(signal.SIGSTOP)
+        pair.servers[pair.master].pause()
         await self._for(0.5, 8)
-        pair.servers[pair.master].signal(signal.SIGCONT)
+        pair.servers[pair.master].resume()
         return self.cluster.nodes
 
     async def _redis_failed_over(self) -> list[Node]:

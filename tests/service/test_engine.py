@@ -261,10 +261,10 @@ class Failing(MemoryStore):
 
     before = after = False
 
-    async def append(self, learner: str, birth: bytes, records: Any, after: int) -> list[Entry]:
+    async def append(self, learner: str, birth: bytes, records: Any, after: int, known: bytes = b"") -> list[Entry]:
         if self.before:
             raise StoreUnavailable("away")
-        entries = await super().append(learner, birth, records, after)
+        entries = await super().append(learner, birth, records, after, known)
         if self.after:
             raise StoreUnavailable("the answer was lost")
         return entries

@@ -228,12 +228,12 @@ class Away(MemoryStore):
     away = False
     refused = 0
 
-    async def append(self, learner: str, birth: bytes, records: Any, after: int) -> list[Entry]:
+    async def append(self, learner: str, birth: bytes, records: Any, after: int, known: bytes = b"") -> list[Entry]:
         fits = [one for one in records if isinstance(unpack_record(one[1], "it"), Fitted)]
         if self.away and fits:
             self.refused += 1
             raise StoreUnavailable("away")
-        return await super().append(learner, birth, records, after)
+        return await super().append(learner, birth, records, after, known)
 
 
 @pytest.mark.parametrize("name", ["nsauc", "ranksvm"])

@@ -249,13 +249,13 @@ class Failing(MemoryStore):
     log: str | None = None
     after = False
 
-    async def append(self, learner: str, birth: bytes, records: Any, after: int) -> list[Entry]:
+    async def append(self, learner: str, birth: bytes, records: Any, after: int, known: bytes = b"") -> list[Entry]:
         fails = learner == self.log
         if fails:
             self.log = None
             if not self.after:
                 raise StoreUnavailable("away")
-        entries = await super().append(learner, birth, records, after)
+        entries = await super().append(learner, birth, records, after, known)
         if fails:
             raise StoreUnavailable("the answer was lost")
         return entries

@@ -112,10 +112,10 @@ class Gated(MemoryStore):
         self.asked.clear()
         return gate
 
-    async def append(self, learner: str, birth: bytes, records: Any, after: int) -> list[Entry]:
+    async def append(self, learner: str, birth: bytes, records: Any, after: int, known: bytes = b"") -> list[Entry]:
         """See `Store`."""
         gate = self.gates.get(learner)
         if gate is not None and not gate.is_set():
             self.asked.set()
             await gate.wait()
-        return await super().append(learner, birth, records, after)
+        return await super().append(learner, birth, records, after, known)
