@@ -36,6 +36,7 @@ from service.names import check_name, check_parameters
 from service.ndjson import NDJSON
 from service.negotiation import negotiated
 from service.problems import internal_error, problem_reply, request_id
+from service.store import MAX_POSITION
 
 __all__ = ["Edge", "hot_request"]
 
@@ -44,6 +45,7 @@ logger = logging.getLogger("rarestream.edge")
 _PREFIX = "/v1/learners/"
 _OPERATIONS: dict[str, Operation] = {name: name for name in get_args(Operation)}
 _NUMBER = re.compile(r"[0-9]{1,18}")
+_BOUNDS = {"explain": (MAX_FEATURES, str(MAX_FEATURES)), "at_least": (MAX_POSITION, "2^53")}  # of a predict's query
 
 
 def hot_request(scope: Scope) -> tuple[str, Operation] | None:
@@ -89,7 +91,10 @@ class Edge:
             else:
                 learner.uses += 1
             read, write = negotiated(heading.content_type, heading.accept)
-            explain = _explanations(scope["query_string"], operation) if scope["query_string"] else None
+            explain = None
+            if scope["query_string"]:
+                explain, at_least = _asked_for(scope["query_string"], operation)
+                await learner.at_least(at_least)
             if read is NDJSON:
                 parts = expanded(pieces(receive), heading.encoding.decode("latin-1"), None)
                 lines = replies(learner, operation, parts, self._bodies, explain, own_id, self._state.closing)
@@ -153,14 +158,17 @@ async def _refuse(error: ServiceError, own_id: str, scope: Scope, receive: Recei
     await reply(scope, receive, send)
 
 
-def _explanations(query: bytes, operation: Operation) -> int | None:
-    """How many contributions the query asks for; that is all that it may. Raises `Invalid`."""
+def _asked_for(query: bytes, operation: Operation) -> tuple[int | None, int | None]:
+    """How many contributions the query asks for, and which position; that is all that it may. Raises `Invalid`."""
     given = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
-    check_parameters((name for name, _ in given), ("explain",) if operation == "predict" else ())
-    asked = dict(given).get("explain")
-    if asked is None:
-        return None
-    if not _NUMBER.fullmatch(asked) or not 1 <= int(asked) <= MAX_FEATURES:
-        expected = f"a whole number from 1 to {MAX_FEATURES}"
-        raise Invalid("the query is refused", [Problem("/explain", f"is {show(asked)}; expected {expected}")])
-    return int(asked)
+    check_parameters((name for name, _ in given), tuple(_BOUNDS) if operation == "predict" else ())
+    asked = dict(given)
+    problems = []
+    for name, (most, shown) in _BOUNDS.items():
+        value = asked.get(name)
+        if value is not None and not (_NUMBER.fullmatch(value) and 1 <= int(value) <= most):
+            problems.append(Problem(f"/{name}", f"is {show(value)}; expected a whole number from 1 to {shown}"))
+    if problems:
+        raise Invalid("the query is refused", problems)
+    explain, at_least = (int(asked[name]) if name in asked else None for name in _BOUNDS)
+    return explain, at_least

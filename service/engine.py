@@ -16,7 +16,7 @@ import logging
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 from numpy import generic
@@ -42,7 +42,7 @@ from service.hosted import Hosted
 from service.node import Node
 from service.placement import Placement
 from service.settings import Settings
-from service.store import Head, Store
+from service.store import Head, Moved, Store
 
 __all__ = ["Engine"]
 
@@ -67,6 +67,8 @@ class Engine:
         self.ready = False  # every learner of the store is here
         self._creating = asyncio.Lock()
         self._following: asyncio.Task[None] | None = None
+        self._look = asyncio.Event()  # set where what was heard asks for a look at all heads
+        self._looked = 0.0  # seconds that the last look took
         self._moving: dict[str, asyncio.Future[None]] = {}  # learners that fall asleep or awake just now
         self._resting: asyncio.Task[None] | None = None
 
@@ -80,7 +82,7 @@ class Engine:
             await self._look_around()
         except StoreUnavailable as error:
             logger.warning("the store is not there yet: %s", error.detail)
-        self._following = asyncio.create_task(self._follow(), name="follow")
+        self._following = asyncio.create_task(self._follow_and_listen(), name="follow")
         self._following.add_done_callback(self._follow_ended)
 
     async def stop(self) -> None:
@@ -284,6 +286,8 @@ class Engine:
         if len(data) > _LARGEST:
             raise TooLarge(f"the state of {len(data)} bytes is more than a store takes as one record, {_LARGEST}")
         head = await self.node.reached(self.node.store.create(log, token, data))
+        if head.birth == token:
+            self.node.bell.moved(log, head.position)
         found = await self._host(log, head.birth)
         self._take_in(found)
         if head.birth != token:
@@ -304,7 +308,7 @@ class Engine:
 
     async def _delete_asleep(self, name: str) -> None:
         try:
-            await self.node.reached(self.node.store.delete(name, self.asleep[name]))
+            await self._deleted(name, self.asleep[name])
         except LearnerGone:
             del self.asleep[name]
             raise
@@ -319,14 +323,18 @@ class Engine:
         if log in self.unavailable:
             head = (await self.node.reached(self.node.store.heads())).get(log)
             if head is not None:
-                await self.node.reached(self.node.store.delete(log, head.birth))
+                await self._deleted(log, head.birth)
             self.unavailable.pop(log, None)
             return
         hosted = find()
-        await self.node.reached(self.node.store.delete(log, hosted.birth))
+        await self._deleted(log, hosted.birth)
         hosted.failed = LearnerGone(f"{hosted.name} was deleted")
         self.forget(hosted)
         await hosted.close(save=False)
+
+    async def _deleted(self, log: str, birth: bytes) -> None:
+        await self.node.reached(self.node.store.delete(log, birth))
+        self.node.bell.moved(log, 0)
 
     def forget(self, hosted: Hosted | HostedGroup) -> None:
         """Host it no longer."""
@@ -449,10 +457,39 @@ class Engine:
 
     # Other nodes
 
+    async def _follow_and_listen(self) -> None:
+        """Hear of what others do at once; and look at all heads now and then, for whoever did something and died."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow(), name="look around")
+            tasks.create_task(self.node.bell.listen(self._hear, self.node.settings.follow_seconds), name="listen")
+
+    def _hear(self, told: dict[str, Moved] | None) -> None:
+        """What other nodes have told: those that are in memory read on, those that sleep are left asleep."""
+        for log, moved in (told or {}).items():
+            hosted = self._find(log)
+            if hosted is not None and moved.position:
+                hosted.hear(moved)
+            elif hosted is not None or not moved.position or not self._knows(log):
+                self._look.set()
+        if told is None:
+            self._look.set()
+
+    def _knows(self, log: str) -> bool:
+        return log in self.asleep or log in self._moving or log in self.unavailable
+
+    async def _next_look(self) -> None:
+        """Wait until it is time for one. However much is heard, no more than a tenth of the time goes into looking."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.node.settings.follow_seconds):
+                await asyncio.sleep(9 * self._looked)
+                await self._look.wait()
+        self._look.clear()
+
     async def _follow(self) -> None:
         failures = 0
         while True:
-            await asyncio.sleep(self.node.settings.follow_seconds)
+            await self._next_look()
+            began = time.monotonic()
             try:
                 moved = await self.placement.meet()
                 await self._look_around()
@@ -469,6 +506,7 @@ class Engine:
             for hosted in self._all():
                 hosted.tick()
             self._rest()
+            self._looked = time.monotonic() - began
 
     async def _move_in(self) -> None:
         """Have awake what is to be hosted here since other nodes came or went, as far as there is room."""

@@ -9,6 +9,7 @@ ServiceError               500  internal             a fault of ours
 |- UnknownPath             404  not-found            no websocket is there
 |- NameTaken               409  name-taken           the name exists with another configuration, or at all
 |- SourceGap               409  source-gap           the request begins after the next event of its source
+|- BeyondLog               409  beyond-log           a position that is to be waited for is not in the log
 |- LimitReached            409  limit-reached        no room for one more learner
 |- TooSlow                 408  too-slow             the body did not come in time
 |- TooLarge                413  too-large            the body is over the limit
@@ -19,6 +20,7 @@ ServiceError               500  internal             a fault of ours
 |- QueueFull               429  queue-full           Retry-After: the learner is behind; nothing was taken
 |- TooManyStreams          429  too-many-streams     Retry-After: as many streams are open as may be
 |- HostUnavailable         503  host-unavailable     Retry-After: the node that hosts the learner does not answer
+|- Behind                  503  behind               Retry-After: this node has not come to a position in time
 |- Stopping                503  stopping             Retry-After: this node stops; another, or its next start, goes on
 |- Disconnected            499  gone                 in bodies.py, for the log: the client went away
 |- StoreError              500  internal             the store failed
@@ -38,7 +40,9 @@ from learners.parameters import Problem
 
 __all__ = [
     "BadBody",
+    "Behind",
     "BehindLog",
+    "BeyondLog",
     "Damaged",
     "ForeignOrigin",
     "HostUnavailable",
@@ -192,6 +196,18 @@ class HostUnavailable(ServiceError):
     """The node that hosts the learner does not answer; what became of the request is not known."""
 
     status, code, title, retry_after = 503, "host-unavailable", "The learner's node does not answer", 1
+
+
+class Behind(ServiceError):
+    """This node has not come to a position of the log in time, to which others have come."""
+
+    status, code, title, retry_after = 503, "behind", "This node is behind", 1
+
+
+class BeyondLog(ServiceError):
+    """A position is not in the log: it is another learner's, or the store has lost it."""
+
+    status, code, title = 409, "beyond-log", "The log does not reach so far"
 
 
 class Stopping(ServiceError):

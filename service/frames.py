@@ -1,6 +1,6 @@
 """Messages of the websocket: an operation with its `seq` going in, its reply or its problem with that `seq` coming out.
 
-    {"seq": 7, "op": "update", "events": [...]}  ->  head: seq, op, learner, explain; the rest is the operation's body
+    {"seq": 7, "op": "update", "events": [...]}  ->  head: seq, op, learner, explain, at_least; the rest: the body
 
 Neighbouring messages of one make are carried out as one (`joining.py`). What each is answered is what its body alone
 would be, by the same coding; nothing here knows what an event is.
@@ -21,6 +21,7 @@ from service.errors import BadBody, Invalid, ServiceError
 from service.hot import JSON, Coding, Operation
 from service.joining import COLUMNS, EVENTS, Columns, Joining
 from service.precise import MAX_EVENTS
+from service.store import MAX_POSITION
 from service.unpacking import length
 from service.wire import decode_json
 
@@ -28,7 +29,8 @@ __all__ = ["BINARY", "MAX_SEQ", "TEXT", "Form", "Request", "joint", "read"]
 
 MAX_SEQ = 2**53  # a whole number that every JSON parser reads exactly
 
-_HEAD = ("seq", "op", "learner", "explain")
+_HEAD = ("seq", "op", "learner", "explain", "at_least")
+_OF_PREDICT = {"explain": (MAX_FEATURES, str(MAX_FEATURES)), "at_least": (MAX_POSITION, "2^53")}  # and their bounds
 _GLANCE = 512  # bytes of a value of the head that is decoded whatever it is
 _MEMBERS = 100  # of a message in binary: a byte of them takes much memory
 _ENTRY = 64  # bytes that an event in text, or an entry of a list in binary, takes beside what the message itself does
@@ -147,6 +149,7 @@ class Request(msgspec.Struct):
     content: Any = None  # and these
     body: bytes = b""  # where it is
     explain: int | None = None
+    at_least: int | None = None  # a position that the learner has to have come to
     error: ServiceError | None = None
 
     def refused(self, error: ServiceError) -> None:
@@ -216,7 +219,7 @@ def _members(message: str | bytes, form: Form) -> Request:
         request.error = error
         return request
     problems = []
-    seq, operation, learner, explain = (head.get(name) for name in _HEAD)
+    seq, operation, learner, *_ = (head.get(name) for name in _HEAD)
     if type(seq) is int and 0 <= seq <= MAX_SEQ:
         request.seq = seq
     else:
@@ -229,13 +232,15 @@ def _members(message: str | bytes, form: Form) -> Request:
         request.learner = learner
     else:
         problems.append(Problem("/learner", f"is {show(learner)}; expected a name"))
-    if type(explain) is int and 1 <= explain <= MAX_FEATURES and operation == "predict":
-        request.explain = explain
-    elif explain is not None:
-        what = f"a whole number from 1 to {MAX_FEATURES}"
-        if operation in ("update", "labels"):
-            what = f"none: {operation} is not explained, only predict is"
-        problems.append(Problem("/explain", f"is {show(explain)}; expected {what}"))
+    for name, (most, shown) in _OF_PREDICT.items():
+        value = head.get(name)
+        if type(value) is int and 1 <= value <= most and operation == "predict":
+            setattr(request, name, value)
+        elif value is not None:
+            what = f"a whole number from 1 to {shown}"
+            if operation in ("update", "labels"):
+                what = f"none: it is a member of predict, not of {operation}"
+            problems.append(Problem(f"/{name}", f"is {show(value)}; expected {what}"))
     if problems:
         request.refused(Invalid("the message is refused; nothing was changed", problems))
     request.body = body

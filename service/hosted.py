@@ -242,7 +242,9 @@ class Hosted(Logged[Learner, View]):
             self.assuming.rolled_back()
         if not (own and isinstance(record, Batch)):  # the clock has moved, and in a batch of ours what was due is there
             self.assuming.tick()
-        own = self.serving.applied(entry.token) or own
+        if self.serving.applied(entry.token):  # appended past the task
+            own = True
+            self.node.bell.moved(self.name, entry.position)
         alarms = self.machine.metrics.alarm_count
         if own and alarms > self._alarms:
             for alarm in self.view.figures.alarms(self._alarms):

@@ -114,6 +114,7 @@ class Lane:
         try:
             if first.operation == "predict":
                 await self._landed()
+                await learner.at_least(first.at_least)
                 await self._owner.reply(requests, await _predicted(learner, requests))
                 return
             assert first.operation is not None  # or there would be an error

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import sys
 import uuid
 from abc import ABC, abstractmethod
 from collections import deque
@@ -28,10 +29,20 @@ from numpy.typing import NDArray
 from learners.comparison import GroupConfig
 from learners.config import Config
 from service.codec import Created, Record, pack_record, unpack_record
-from service.errors import BehindLog, Damaged, LearnerGone, LostRecords, ServiceError, StoreUnavailable, TooLarge
+from service.errors import (
+    Behind,
+    BehindLog,
+    BeyondLog,
+    Damaged,
+    LearnerGone,
+    LostRecords,
+    ServiceError,
+    StoreUnavailable,
+    TooLarge,
+)
 from service.node import Node
 from service.snapshots import Snapshots
-from service.store import Entry, SnapshotInfo
+from service.store import Entry, Moved, SnapshotInfo
 from service.work import LARGE
 
 __all__ = ["Logged", "Machine", "Waiting", "settle"]
@@ -40,6 +51,7 @@ logger = logging.getLogger("rarestream.log")
 
 _READ_ENTRIES = 256  # per page while catching up
 _LAST_SECONDS = 5.0  # that a stop waits for what is being applied
+_ANY = sys.maxsize  # beyond every position
 
 
 class Machine(Protocol):
@@ -116,7 +128,7 @@ class Logged(ABC, Generic[MachineT, ViewT]):
         self._waiting: deque[Any] = deque()
         self._current: list[Any] = []  # taken from the queue, not answered yet
         self._wake = asyncio.Event()
-        self._follow_waits = False  # catching up stands in the queue already
+        self._follow_to = 0  # a position that the queue holds catching up with, or _ANY
         self._closing = False
         self.task = asyncio.create_task(self._run(), name=f"log of {name}")
         self.task.add_done_callback(self._ended)
@@ -210,17 +222,59 @@ class Logged(ABC, Generic[MachineT, ViewT]):
         """Apply what other nodes have appended."""
         await self.at_rest(self.read_on)
 
-    def follow(self) -> None:
-        """Catch up in turn: what is asked of the machine after this finds what is in the log by now."""
-        if self._follow_waits:
+    def follow(self, position: int = _ANY) -> None:
+        """Catch up in turn: what is asked of the machine after this finds what is in the log by now.
+
+        With a `position`, only if it is not there by then.
+        """
+        waits, self._follow_to = self._follow_to > 0, max(self._follow_to, position)
+        if waits:
             return
-        self._follow_waits = True
 
         async def run() -> None:
-            self._follow_waits = False
-            await self.read_on()
+            position, self._follow_to = self._follow_to, 0
+            if self.position < position:
+                await self.read_on()
 
         self.put(run)
+
+    def hear(self, told: Moved) -> None:
+        """Another node has told where the log is by now, or of its snapshot."""
+        if told.snapshot is not None:
+            self.snapshots.others(told.snapshot)
+        if self.position < told.position and self.failed is None:
+            self.follow(told.position)
+
+    async def at_least(self, position: int | None) -> None:
+        """Until what is in the log up to `position` is applied here; None: no wait at all.
+
+        For the node's `at_least_seconds` at most. Raises `Behind` where it is not by then, `BeyondLog` where the log
+        does not reach so far, or `StoreUnavailable`.
+        """
+        if position is None or self.position >= position:
+            return
+        seconds = self.node.settings.at_least_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                with self.watched() as changed:
+                    self.follow(position)
+                    while self.position < position:
+                        self._check()
+                        await changed.wait()
+                        changed.clear()
+        except TimeoutError:
+            await self._not_there(position, seconds)
+
+    async def _not_there(self, position: int, seconds: float) -> None:
+        """Say why a position was not reached, unless it is now."""
+        try:
+            there = bool(await self.node.reached(self.node.store.read(self.name, self.birth, position - 1, 1)))
+        except BehindLog:  # and trimmed since
+            there = True
+        if self.position >= position:
+            return
+        where = f"in {seconds:g} s {self.name} has come to position {self.position} on this node, not to {position}"
+        raise Behind(where) if there else BeyondLog(f"{where}, which is not in its log")
 
     async def close(self, save: bool) -> None:
         """Answer everyone who waits, take a last snapshot if asked to, and stop.
@@ -241,8 +295,7 @@ class Logged(ABC, Generic[MachineT, ViewT]):
 
     async def _last(self) -> None:
         async def run() -> None:
-            if self.snapshots.changed:
-                await self.snapshots.save()
+            await self.snapshots.last()
 
         waiting = asyncio.ensure_future(self.at_rest(run))
         done, _ = await asyncio.wait([waiting], timeout=_LAST_SECONDS)
@@ -340,6 +393,7 @@ class Logged(ABC, Generic[MachineT, ViewT]):
         except (BehindLog, LostRecords):  # nothing was written; catching up goes by way of the newest snapshot
             await self.read_on()
             entries = await self.node.reached(store.append(self.name, self.birth, records, self.position, self.token))
+        self.node.bell.moved(self.name, entries[-1].position)  # before it is learnt here: others may learn meanwhile
         found = False
         outcome = None
         while True:
@@ -378,9 +432,10 @@ class Logged(ABC, Generic[MachineT, ViewT]):
         """
         back, before = isinstance(error, LostRecords), self.position
         found = await self.node.recover(self.name, self.birth)
-        machine, self.position, self.snapshots.newest, self.token = found
+        machine, self.position, snapshot, self.token = found
         self.machine = cast(MachineT, machine)  # of the same log, so of the same kind
         self._view = None
+        self.snapshots.jumped(snapshot)
         if back:
             self.node.timings.rewound += 1
             logger.error(
@@ -408,8 +463,8 @@ class Logged(ABC, Generic[MachineT, ViewT]):
         began = perf_counter()
         outcome = await self._move(record)
         self.node.timings.apply.observe(perf_counter() - began)
-        self.snapshots.note(self._weight(record))
         self.position, self.token = entry.position, entry.token
+        self.snapshots.note(self._weight(record))
         self._view = None
         self._applied(entry, record, known is not None)
         self._tell()

@@ -7,6 +7,7 @@ import functools
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
@@ -14,6 +15,7 @@ from typing import Any, TypeVar, cast
 from learners.comparison import Comparison, GroupConfig
 from learners.learner import Learner
 from learners.parameters import Refused
+from service.bell import Bell
 from service.codec import Created, Snapshot, config_of, unpack_record, unpack_snapshot
 from service.errors import BehindLog, Damaged, LostRecords, StoreUnavailable
 from service.settings import Settings
@@ -36,6 +38,8 @@ class Node:
     def __init__(self, store: Store, settings: Settings) -> None:
         self.store = store
         self.settings = settings
+        self.id = uuid.uuid4().bytes  # of this process, until it ends
+        self.bell = Bell(store, self.id)
         self.webhook = Webhook(settings.webhook)
         self.timings = NodeTimings()
         self._reached = time.monotonic()
@@ -46,6 +50,7 @@ class Node:
     async def close(self) -> None:
         """Release the store and the threads."""
         await self.webhook.close()
+        await self.bell.close()
         await self.store.close()
         self._threads.shutdown()
 

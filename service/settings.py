@@ -65,6 +65,9 @@ class Settings(BaseSettings):
         default="proxy",
         description="what becomes of a request for a learner that another node hosts: passed on, or answered with 307",
     )
+    at_least_seconds: float = Field(
+        default=5.0, gt=0, description="that a request waits at most for the position which it wants to be `at_least`"
+    )
     max_streams: int = Field(default=256, ge=0, description="streams of live figures that are open at once")
     ws_connections: int = Field(default=256, ge=0, description="websockets that are open at once")
     ws_credit: int = Field(default=1024, ge=1, description="messages of one websocket that may be unanswered")

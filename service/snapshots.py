@@ -1,6 +1,10 @@
 """The snapshots of one machine on this node: when one is due, and how it comes into the store.
 
 The state is copied while the machine is at rest, and packed and written behind; what is not written yet is in the log.
+
+Of the nodes that have the same machine one takes the snapshots: the one that claims them in the store when the first is
+due, and again each time. The others hear of each (`bell.py`), and count from there as if it were their own. Where that
+node is gone, the claim runs out, and the next node for which one is due takes it.
 """
 
 from __future__ import annotations
@@ -8,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
@@ -19,6 +24,9 @@ from service.store import SnapshotInfo
 __all__ = ["Owner", "Snapshots"]
 
 logger = logging.getLogger("rarestream.snapshots")
+
+_CLAIM_SECONDS = 10.0  # longer than most take to write; after so long another node takes the place of one that died
+_RECORDS = 2**16  # whose events are known one by one, for another node's snapshot that stands before the last of them
 
 
 class Owner(Protocol):
@@ -50,40 +58,66 @@ class Snapshots:
     def __init__(self, owner: Owner, newest: SnapshotInfo | None) -> None:
         self._owner = owner
         self.newest = newest
-        self._changed = 0  # events since the newest one
+        self._events = 0  # that were learnt here, and other records,
+        self._saved = 0  # and how many of these are in the newest one
+        self._counted: deque[tuple[int, int]] = deque(maxlen=_RECORDS)  # position, and how many by then; since that one
+        self._claimed = False  # perhaps
         self._due = time.monotonic() + owner.node.settings.snapshot_seconds
         self._not_before = 0.0  # after one has failed, the next is not tried at once
         self._saving: asyncio.Task[None] | None = None
 
     @property
     def unsaved(self) -> int:
-        """Events, and other records, since the newest one."""
-        return self._changed
-
-    @property
-    def changed(self) -> bool:
-        """Whether anything has happened since the newest one."""
-        return self._changed > 0
+        """Events, and other records, since the newest one, of this node or another."""
+        return self._events - self._saved
 
     def note(self, events: int) -> None:
-        """So many events, or another record, were learnt."""
-        self._changed += events
+        """So many events, or another record, were learnt, up to the owner's position."""
+        if self.newest is not None and self._owner.position <= self.newest.position:
+            return  # another node's snapshot, which this one has not come to yet
+        self._events += events
+        self._counted.append((self._owner.position, self._events))
+
+    def others(self, info: SnapshotInfo) -> None:
+        """Another node has saved one: count from there on."""
+        if self.newest is None or info.position > self.newest.position:
+            self._stands(info)
+            self._put_off(self._owner.node.settings.snapshot_seconds)
+
+    def jumped(self, info: SnapshotInfo | None) -> None:
+        """The machine is as this one has it, or at its creation."""
+        self.newest = info
+        self._saved = self._events
+        self._counted.clear()
 
     @property
     def late(self) -> bool:
         """Whether one is due by time."""
-        return self.changed and time.monotonic() >= self._due
+        return self.unsaved > 0 and time.monotonic() >= self._due
+
+    @property
+    def _busy(self) -> bool:
+        """Whether one is being written."""
+        return self._saving is not None and not self._saving.done()
 
     def consider(self) -> None:
         """Take one if it is due, by events or by time."""
-        due = self.late or self._changed >= self._owner.node.settings.snapshot_events
-        if due and time.monotonic() >= self._not_before and (self._saving is None or self._saving.done()):
+        due = self.late or self.unsaved >= self._owner.node.settings.snapshot_events
+        if due and time.monotonic() >= self._not_before and not self._busy:
             self._owner.put(self._begin, first=True)
 
     async def save(self) -> None:
         """Take one now; written on return. Only in what was `put`."""
         await self._owner.settle_up()
         await self._write(*await self._copy())
+
+    async def last(self) -> None:
+        """Take one at the end, if anything has changed and no other node takes them. Only in what was `put`."""
+        await self.close()
+        if self.unsaved and await self._claim():
+            await self.save()
+        if self._claimed:
+            await self._claim(let_go=True)
 
     async def close(self) -> None:
         """Wait until the one that is being written is."""
@@ -92,25 +126,59 @@ class Snapshots:
 
     async def _begin(self) -> None:
         try:
+            if not await self._claim():
+                await self._look()
+                return
             await self._owner.settle_up()
         except StoreUnavailable as error:
             self._failed(error)
             return
-        changed = self._changed
         copy = await self._copy()
 
         async def write() -> None:
             try:
                 await self._write(*copy)
             except ServiceError as error:
-                self._changed += changed  # they are in no snapshot yet
                 self._failed(error)
 
         self._saving = asyncio.create_task(write(), name=f"snapshot of {self._owner.name}")
 
+    async def _claim(self, *, let_go: bool = False) -> bool:
+        """Whether this node is the one that takes them."""
+        owner = self._owner
+        seconds = 0.0 if let_go else self._claim_seconds
+        self._claimed = await owner.node.reached(
+            owner.node.store.claim(owner.name, owner.birth, owner.node.id, seconds)
+        )
+        return self._claimed
+
+    @property
+    def _claim_seconds(self) -> float:
+        return min(self._owner.node.settings.snapshot_seconds, _CLAIM_SECONDS)
+
+    async def _look(self) -> None:
+        """Another node takes them: see how far it is, in case that nothing was heard of it."""
+        owner = self._owner
+        retained = await owner.node.reached(owner.node.store.snapshots(owner.name, owner.birth))
+        if retained:
+            self.others(retained[0])
+        self._not_before = time.monotonic() + self._claim_seconds / 4
+
+    def _stands(self, info: SnapshotInfo) -> None:
+        """The newest one, in the store."""
+        self.newest = info
+        counted, before = self._counted, self._saved
+        while counted and counted[0][0] <= info.position:
+            _, before = counted.popleft()
+        self._saved = before
+
+    def _put_off(self, seconds: float) -> None:
+        self._due = time.monotonic() + seconds
+
     def _failed(self, error: ServiceError) -> None:
         """Nothing is lost: the log has it all. The next one is tried when it is due by time."""
-        self._due = self._not_before = time.monotonic() + self._owner.node.settings.snapshot_seconds
+        self._put_off(self._owner.node.settings.snapshot_seconds)
+        self._not_before = self._due
         logger.warning("no snapshot of %s: %s", self._owner.name, error.detail)
 
     async def _copy(self) -> tuple[int, bytes, Callable[[], bytes]]:
@@ -118,8 +186,7 @@ class Snapshots:
         position, token = owner.position, owner.token
         config, state = owner.machine.config, owner.machine.state()
         copied = await owner.node.in_thread(lambda: {name: array.copy() for name, array in state.items()})
-        self._changed = 0
-        self._due = time.monotonic() + owner.node.settings.snapshot_seconds
+        self._put_off(owner.node.settings.snapshot_seconds)
         return position, token, lambda: pack_snapshot(position, config, copied)
 
     async def _write(self, position: int, token: bytes, pack: Callable[[], bytes]) -> None:
@@ -128,4 +195,7 @@ class Snapshots:
         kept, trim = owner.node.settings.snapshots_kept, owner.node.settings.trim_log
         saving = owner.node.store.save(owner.name, owner.birth, position, data, kept, trim, token)
         await owner.node.reached(saving)
-        self.newest = SnapshotInfo(position, len(data), time.time())
+        info = SnapshotInfo(position, len(data), time.time())
+        if self.newest is None or position >= self.newest.position:
+            self._stands(info)
+        owner.node.bell.moved(owner.name, position, info)

@@ -118,9 +118,11 @@ class AsyncLearner:
         """As `Learner.labels`."""
         return await self.update(None, y, ids, weights, times)
 
-    async def predict(self, X: Any, ids: Any = None, times: Any = None, explain: int | None = None) -> Predicted:
+    async def predict(
+        self, X: Any, ids: Any = None, times: Any = None, explain: int | None = None, at_least: int | None = None
+    ) -> Predicted:
         """As `Learner.predict`."""
-        return await self._client._run(self._client._calls.predict(self.name, X, ids, times, explain))
+        return await self._client._run(self._client._calls.predict(self.name, X, ids, times, explain, at_least))
 
     async def upload(
         self,
@@ -239,10 +241,10 @@ class AsyncStream:
         return await self.update(None, y, ids, weights, times)
 
     async def predict(
-        self, X: Any, ids: Any = None, times: Any = None, explain: int | None = None
+        self, X: Any, ids: Any = None, times: Any = None, explain: int | None = None, at_least: int | None = None
     ) -> AsyncReply[Predicted]:
         """As `Stream.predict`."""
-        return await self._send(lambda: self._session.predict(X, ids, times, explain))
+        return await self._send(lambda: self._session.predict(X, ids, times, explain, at_least))
 
     async def drain(self) -> None:
         """As `Stream.drain`."""

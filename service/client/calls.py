@@ -16,7 +16,7 @@ import random
 import time
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -164,10 +164,14 @@ class Calls:
 
         yield from self._in_parts(columns, _path(name, operation), columns.repeatable, tell)
 
-    def predict(self, name: str, X: Any, ids: Any, times: Any, explain: int | None) -> Call[Predicted]:
+    def predict(
+        self, name: str, X: Any, ids: Any, times: Any, explain: int | None, at_least: int | None
+    ) -> Call[Predicted]:
         """Score events."""
         columns = served(X, ids, times)
-        path = _path(name, "predict") + ("" if explain is None else f"?explain={explain}")
+        asked = {"explain": explain, "at_least": at_least}
+        query = urlencode({name: value for name, value in asked.items() if value is not None})
+        path = _path(name, "predict") + (query and f"?{query}")
         parts: list[Predicted] = []
 
         def tell(response: Response, start: int, stop: int, _: int) -> None:

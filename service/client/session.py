@@ -111,9 +111,12 @@ class Session:
         operation = "update" if columns.features is not None else "labels"
         return self._ask(operation, columns, lambda reply: updated(reply, columns.size, columns.ids, 0))
 
-    def predict(self, X: Any, ids: Any, times: Any, explain: int | None) -> tuple[bytes, Pending[Predicted]]:
+    def predict(
+        self, X: Any, ids: Any, times: Any, explain: int | None, at_least: int | None = None
+    ) -> tuple[bytes, Pending[Predicted]]:
         """The message that has events scored."""
-        more = {} if explain is None else {"explain": explain}
+        asked = {"explain": explain, "at_least": at_least}
+        more = {name: value for name, value in asked.items() if value is not None}
         columns = served(X, ids, times)
         return self._ask("predict", columns, lambda reply: predicted(reply, columns.size), **more)
 

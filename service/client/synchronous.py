@@ -140,13 +140,17 @@ class Learner:
         """Labels of events that were served, by their ids; `times`: when they became known, now if not given."""
         return self.update(None, y, ids, weights, times)
 
-    def predict(self, X: Any, ids: Any = None, times: Any = None, explain: int | None = None) -> Predicted:
+    def predict(
+        self, X: Any, ids: Any = None, times: Any = None, explain: int | None = None, at_least: int | None = None
+    ) -> Predicted:
         """Score n events; those with ids are remembered, and their labels may come weeks later.
 
-        `explain`: so many of the largest contributions to each score. While the service cannot reach its store it
-        scores all the same, and remembers nothing: see `remembered`. Where X is cut, others' updates may come between.
+        `explain`: so many of the largest contributions to each score. `at_least`: a `position` that an update was
+        answered with; the node that answers, whichever it is, has learnt up to there. While the service cannot reach
+        its store it scores all the same, and remembers nothing: see `remembered`. Where X is cut, others' updates may
+        come between.
         """
-        return self._client._run(self._client._calls.predict(self.name, X, ids, times, explain))
+        return self._client._run(self._client._calls.predict(self.name, X, ids, times, explain, at_least))
 
     def upload(
         self,
@@ -266,10 +270,12 @@ class Stream:
         """As `Learner.labels`, in one message."""
         return self.update(None, y, ids, weights, times)
 
-    def predict(self, X: Any, ids: Any = None, times: Any = None, explain: int | None = None) -> Reply[Predicted]:
+    def predict(
+        self, X: Any, ids: Any = None, times: Any = None, explain: int | None = None, at_least: int | None = None
+    ) -> Reply[Predicted]:
         """As `Learner.predict`, in one message."""
         self._make_room()
-        return self._send(*self._session.predict(X, ids, times, explain))
+        return self._send(*self._session.predict(X, ids, times, explain, at_least))
 
     def drain(self) -> None:
         """Wait until every request is answered; raise the first refusal that was not asked for."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import httpx
 import msgspec
@@ -243,10 +243,11 @@ class Api:
 
         self._call("POST", _path(name, "predict"), body, check)
 
-    def scored(self, name: str, body: bytes, explain: int | None = None) -> Document:
+    def scored(self, name: str, body: bytes, explain: int | None = None, at_least: int | None = None) -> Document:
         """The reply to events that are to be scored, already encoded."""
-        what = "predict" if explain is None else f"predict?explain={explain}"
-        return _decode(self._call("POST", _path(name, what), body), Document)
+        asked = {"explain": explain, "at_least": at_least}
+        query = urlencode({name: value for name, value in asked.items() if value is not None})
+        return _decode(self._call("POST", _path(name, "predict") + (query and f"?{query}"), body), Document)
 
     # States
 

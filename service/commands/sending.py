@@ -127,6 +127,9 @@ def predict(
     id: Id = None,
     time: Time = None,
     explain: Annotated[int | None, typer.Option(min=1, max=1000, help="Tell the largest contributions.")] = None,
+    at_least: Annotated[
+        int | None, typer.Option(min=1, max=2**53, help="Position of an update that has to be learnt before.")
+    ] = None,
     batch: Size = 1000,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object in each line.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
@@ -150,7 +153,7 @@ def predict(
         with _sending("predict", name, events, format, columns, batch, url, key, retry_seconds) as sending:
 
             def score(chunk: Chunk) -> None:
-                out.write(sending.api.scored(name, chunk.body, explain)["results"], chunk.first)
+                out.write(sending.api.scored(name, chunk.body, explain, at_least)["results"], chunk.first)
                 sys.stdout.flush()  # whoever reads them may wait for these before it sends more
 
             sending.run(score, "scored", quiet=console().is_terminal)

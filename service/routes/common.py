@@ -5,18 +5,30 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Path, Query, Request
 from fastapi.requests import HTTPConnection
 
 from service.bodies import Bodies, check_json, heading_of
 from service.engine import Engine
 from service.hosted import Hosted
 from service.names import PATTERN, check_name, check_parameters
+from service.store import MAX_POSITION
 
 if TYPE_CHECKING:
     from fastapi.dependencies.models import Dependant
 
-__all__ = ["BODY", "Name", "TheBody", "TheEngine", "TheLearner", "TheName", "known_parameters", "problems"]
+__all__ = [
+    "BODY",
+    "AtLeast",
+    "Name",
+    "TheBody",
+    "TheEngine",
+    "TheLearner",
+    "TheLearnerByThen",
+    "TheName",
+    "known_parameters",
+    "problems",
+]
 
 
 async def known_parameters(connection: HTTPConnection) -> None:
@@ -65,6 +77,19 @@ async def the_learner(name: TheName, engine: TheEngine) -> AsyncIterator[Hosted]
 
 
 TheLearner = Annotated[Hosted, Depends(the_learner)]
+AtLeast = Annotated[
+    int | None,
+    Query(ge=1, le=MAX_POSITION, description="wait until this node has come to this position of the learner's log"),
+]
+
+
+async def the_learner_by_then(learner: TheLearner, at_least: AtLeast = None) -> Hosted:
+    """The learner of the path, once it has come to the position that the query asks for, if it does."""
+    await learner.at_least(at_least)
+    return learner
+
+
+TheLearnerByThen = Annotated[Hosted, Depends(the_learner_by_then)]
 
 
 async def the_body(request: Request) -> AsyncIterator[bytes]:
@@ -102,7 +127,7 @@ _WORDS = {
     404: "No such learner",
     406: "The reply is not written in any form that the request accepts",
     408: "The body did not come in time",
-    409: "The name is taken, a limit is reached, or events of the source are missing before these",
+    409: "The name is taken, a limit or the log's end is reached, or events of the source are missing before these",
     413: "The body is too large",
     415: "The media type is not supported",
     422: "Some values are refused; each is listed, and nothing was changed",

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Query, Response
 from learners.explain import MAX_FEATURES
 from service import columnar_schemas, examples, schemas
 from service.columnar_schemas import hot_body, hot_reply
-from service.routes.common import BODY, Name, problems
+from service.routes.common import BODY, AtLeast, Name, problems
 
 __all__ = ["router"]
 
@@ -71,7 +71,7 @@ async def labels(name: Name) -> Response:
     summary="Score events",
     response_model=schemas.PredictReply | schemas.OrdinalPredictReply,
     responses=hot_reply(columnar_schemas.ColumnarScores, schemas.Prediction, columnar_schemas.ScoredLines)
-    | problems(*BODY, 404, 406, 500, 503),
+    | problems(*BODY, 404, 406, 409, 500, 503),
     openapi_extra=hot_body(
         schemas.PredictBody,
         examples.PREDICT,
@@ -85,6 +85,9 @@ async def predict(
     explain: Annotated[
         int | None, Query(ge=1, le=MAX_FEATURES, description="give so many largest contributions to each score")
     ] = None,
+    at_least: AtLeast = None,
 ) -> Response:
-    """Score each event; waits for no learning. An event with an id is remembered: its label may come weeks later."""
+    """Score each event; waits for no learning but that up to `at_least`.
+
+    An event with an id is remembered: its label may come weeks later."""
     raise NotImplementedError(_ANSWERED)

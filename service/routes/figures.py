@@ -16,7 +16,7 @@ from service import schemas
 from service.errors import Invalid, TooManyStreams
 from service.operating import score_threshold
 from service.overview import LARGE_WINDOW
-from service.routes.common import TheLearner, problems
+from service.routes.common import TheLearner, TheLearnerByThen, problems
 from service.streams import figures_of, parsed_id, stream
 
 __all__ = ["router"]
@@ -29,9 +29,9 @@ router = APIRouter()
     tags=["figures"],
     summary="The live figures",
     response_model=schemas.Metrics | schemas.OrdinalMetrics,
-    responses=problems(404, 422, 500, 503),
+    responses=problems(404, 409, 422, 500, 503),
 )
-async def metrics(learner: TheLearner) -> JSONResponse:
+async def metrics(learner: TheLearnerByThen) -> JSONResponse:
     """Over the window and since the start; null figures have their reason under `undefined`."""
     if learner.learner.config.window > LARGE_WINDOW:
         figures = learner.view.figures.frozen()

@@ -18,7 +18,7 @@ from service.errors import Invalid, TooLarge, WrongType
 from service.forwarding import Forwarding
 from service.hosted import Hosted
 from service.overview import Overview
-from service.routes.common import BODY, TheBody, TheEngine, TheLearner, TheName, problems
+from service.routes.common import BODY, TheBody, TheEngine, TheLearner, TheLearnerByThen, TheName, problems
 from service.weights import MAX_TOP, largest, taken
 from service.wire import decode_json
 
@@ -123,9 +123,9 @@ def _together(own: dict[str, Any], others: list[dict[str, Any]]) -> dict[str, An
     tags=["learners"],
     summary="Show a learner",
     response_model=schemas.LearnerDocument,
-    responses=problems(404, 422, 500, 503),
+    responses=problems(404, 409, 422, 500, 503),
 )
-async def show(learner: TheLearner) -> JSONResponse:
+async def show(learner: TheLearnerByThen) -> JSONResponse:
     """Its configuration, position, class counts and readiness."""
     return JSONResponse(_document(learner))
 
@@ -165,9 +165,9 @@ async def delete(name: TheName, engine: TheEngine) -> Response:
     tags=["learners"],
     summary="A hash of the state",
     response_model=schemas.Digest,
-    responses=problems(404, 422, 500, 503),
+    responses=problems(404, 409, 422, 500, 503),
 )
-async def digest(learner: TheLearner) -> dict[str, Any]:
+async def digest(learner: TheLearnerByThen) -> dict[str, Any]:
     """The position and a hash of the whole state there."""
     position, value = await learner.digest()
     return {"position": position, "digest": value}
@@ -178,10 +178,10 @@ async def digest(learner: TheLearner) -> dict[str, Any]:
     tags=["learners"],
     summary="The largest weights",
     response_model=schemas.Weights,
-    responses=problems(404, 422, 500, 503),
+    responses=problems(404, 409, 422, 500, 503),
 )
 async def weights(
-    learner: TheLearner, top: Annotated[int, Query(ge=1, le=MAX_TOP, description="weights to give at most")] = 20
+    learner: TheLearnerByThen, top: Annotated[int, Query(ge=1, le=MAX_TOP, description="weights to give at most")] = 20
 ) -> JSONResponse:
     """What a linear learner scores by, the largest absolute weight first.
 

@@ -6,7 +6,7 @@ durability.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Entry",
     "Expired",
     "Head",
+    "Moved",
     "Pending",
     "Remembered",
     "SharedStore",
@@ -22,12 +23,14 @@ __all__ = [
     "open_store",
 ]
 
+MAX_POSITION = 2**53  # a whole number that every JSON parser and Lua read exactly
 REPLY_BYTES = 8 * 2**20  # `append` and `read` return no further entry when their data would exceed this; one always
 SNAPSHOT_PART = 16 * 2**20  # bytes: larger snapshots are stored in parts, so that appends pass between them
 DROPS = (
     4096  # so many served events, beyond as many as came, does one `serve` drop: bounds that shrank are met in steps
 )
 IDS = 1000  # looked up or forgotten in one step, so that appends pass between them
+BELLS = 1000  # the last so many times that somebody rang are kept, at least, for those who have not heard yet
 
 ACKS = r"^(memory|aof|replicas:[1-9][0-9]?)$"  # what a Redis store waits for, see `redis_acks`
 
@@ -66,6 +69,20 @@ class SnapshotInfo(NamedTuple):
     position: int
     size: int  # bytes
     time: float  # seconds since the epoch, by the clock of the node that saved it
+
+
+class Moved(NamedTuple):
+    """What a node tells the others of one learner."""
+
+    position: int  # how far its log reaches by now, at least; 0: it was deleted
+    snapshot: SnapshotInfo | None = None  # one that was saved a moment ago
+
+    def after(self, before: Moved | None) -> Moved:
+        """Both that was told before, by this node or another, and this. A deletion stands whatever comes after it."""
+        if before is None:
+            return self
+        position = max(self.position, before.position) if self.position and before.position else 0
+        return Moved(position, self.snapshot or before.snapshot)
 
 
 class Remembered(NamedTuple):
@@ -181,6 +198,31 @@ class Store(Protocol):
         """The retained snapshots, newest first."""
         ...
 
+    async def claim(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
+        """Whether this node may take the learner's snapshots for so many seconds from now; 0 seconds let go of it.
+
+        At most one node holds a claim. It holds it until that runs out, extends it or lets go of it; another's is
+        never touched. Nothing depends on it but work that is done once instead of by every node: two nodes that
+        save a snapshot harm nothing.
+        """
+        ...
+
+    async def ring(self, node: bytes, moved: Mapping[str, Moved]) -> None:
+        """Tell the other nodes what has moved, by the learners' names. Not durable, and nobody may rely on it.
+
+        A store that shows by itself that others have written does nothing here.
+        """
+        ...
+
+    async def rung(self, node: bytes, after: bytes, seconds: float) -> tuple[bytes, dict[str, Moved] | None]:
+        """What other nodes have told since `after`, as soon as there is anything, or nothing in so many seconds.
+
+        With it comes where to listen on from; it may be there early, without anything. None: anything may have
+        moved, as at first, when `after` is empty, and where the store does not know, or not any more, what was told.
+        It keeps no other call waiting.
+        """
+        ...
+
     async def serve(
         self,
         learner: str,
@@ -267,6 +309,15 @@ class SharedStore(Store, Protocol):
     async def leave(self, node: str) -> None:
         """This node is not alive any more."""
         ...
+
+
+def together(told: Iterable[Mapping[str, Moved]]) -> dict[str, Moved]:
+    """What was told one after the other, as one."""
+    found: dict[str, Moved] = {}
+    for moved in told:
+        for learner, one in moved.items():
+            found[learner] = one.after(found.get(learner))
+    return found
 
 
 def latest(remembered: Sequence[Remembered]) -> list[Remembered]:

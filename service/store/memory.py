@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections import OrderedDict, deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from service.errors import BehindLog, LearnerGone, LostRecords, StoreUnavailable
 from service.store import (
     AHEAD,
     BEHIND,
+    BELLS,
     CLOSED,
     DROPS,
     GONE,
@@ -20,10 +23,12 @@ from service.store import (
     Entry,
     Expired,
     Head,
+    Moved,
     Pending,
     Remembered,
     SnapshotInfo,
     latest,
+    together,
 )
 
 __all__ = ["MemoryStore"]
@@ -125,6 +130,7 @@ class _Log:
     entries: list[Entry] = field(default_factory=list)
     snapshots: dict[int, tuple[bytes, float]] = field(default_factory=dict)  # bytes and time
     served: _Served = field(default_factory=_Served)
+    claim: tuple[bytes, float] = (b"", 0.0)  # the node that holds it, and until when, by the monotonic clock
 
     def token(self, learner: str, position: int) -> bytes:
         """The token of the record at a position, which the log has to have; empty where it was trimmed."""
@@ -149,6 +155,28 @@ class _Log:
         return found
 
 
+@dataclass
+class _Bell:
+    """What nodes told each other last."""
+
+    told: deque[tuple[bytes, Mapping[str, Moved]]] = field(default_factory=lambda: deque(maxlen=BELLS))
+    count: int = 0  # ever
+    rang: asyncio.Event = field(default_factory=asyncio.Event)  # another one after each time
+
+    def ring(self, node: bytes, moved: Mapping[str, Moved]) -> None:
+        self.told.append((node, moved))
+        self.count += 1
+        self.rang.set()
+        self.rang = asyncio.Event()
+
+    def since(self, node: bytes, after: int) -> dict[str, Moved] | None:
+        """What others told; None where it is not known any more."""
+        if not self.count - len(self.told) <= after <= self.count:
+            return None
+        last = list(self.told)[len(self.told) - (self.count - after) :]
+        return together(moved for other, moved in last if other != node)
+
+
 class MemoryStore:
     """Keeps the promises of `Store` but the durable ones. `like` shares its data, as two nodes share one Redis."""
 
@@ -156,6 +184,7 @@ class MemoryStore:
 
     def __init__(self, like: MemoryStore | None = None) -> None:
         self._logs: dict[str, _Log] = {} if like is None else like._logs
+        self._bell: _Bell = _Bell() if like is None else like._bell
         self._closed = False
 
     def _log(self, learner: str, birth: bytes) -> _Log:
@@ -239,6 +268,32 @@ class MemoryStore:
     async def snapshots(self, learner: str, birth: bytes) -> list[SnapshotInfo]:
         kept = self._log(learner, birth).snapshots
         return [SnapshotInfo(position, len(kept[position][0]), kept[position][1]) for position in sorted(kept)[::-1]]
+
+    async def claim(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
+        log = self._log(learner, birth)
+        now = time.monotonic()
+        holder, until = log.claim
+        if holder != node and now < until:
+            return False
+        log.claim = node, now + seconds
+        return True
+
+    async def ring(self, node: bytes, moved: Mapping[str, Moved]) -> None:
+        self._open()
+        self._bell.ring(node, dict(moved))
+
+    async def rung(self, node: bytes, after: bytes, seconds: float) -> tuple[bytes, dict[str, Moved] | None]:
+        self._open()
+        bell = self._bell
+        if not after:
+            return b"%d" % bell.count, None
+        ends = time.monotonic() + seconds
+        while (told := bell.since(node, int(after))) is not None and not told and time.monotonic() < ends:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ends - time.monotonic()):
+                    await bell.rang.wait()
+            self._open()
+        return b"%d" % bell.count, told
 
     async def serve(
         self,

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
@@ -40,12 +40,14 @@ from service.store import (
     Entry,
     Expired,
     Head,
+    Moved,
     Pending,
     Remembered,
     SnapshotInfo,
     in_steps,
     redis_nodes,
 )
+from service.store.redis_bell import CLAIM, CLAIMED, listen, ring
 from service.store.redis_calls import Calls
 from service.store.redis_scripts import APPEND, CREATE, DELETE, READ, RETAIN, RETAINED, TOKEN, Script
 from service.store.redis_served import (
@@ -99,9 +101,9 @@ class _Retained(NamedTuple):
 class RedisStore(Calls):
     """See `Store`."""
 
-    async def _run(self, script: Script, learner: str, *args: bytes | str | int) -> Any:
+    async def _run(self, script: Script, learner: str, *args: bytes | str | int, named: Sequence[str] = KEYS) -> Any:
         """Run a script on the learner's keys; None where it says that the birth is not the present one."""
-        keys = [_key(key, learner) for key in KEYS]
+        keys = [_key(key, learner) for key in named]
         try:
             return await self._redis.evalsha(script.sha, len(keys), *keys, *args)
         except NoScriptError:  # Redis was started since
@@ -256,6 +258,20 @@ class RedisStore(Calls):
         async with self._call():
             retained = await self._retained(learner, birth)
         return [SnapshotInfo(snapshot.position, snapshot.size, snapshot.time) for snapshot in retained]
+
+    async def claim(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
+        async with self._call():
+            claim = partial(self._run, CLAIM, learner, birth, node, round(1000 * seconds), named=(META, CLAIMED))
+            reply = await self._twice(claim)
+        return bool(_present(reply, learner))
+
+    async def ring(self, node: bytes, moved: Mapping[str, Moved]) -> None:
+        async with self._call():
+            await self._twice(lambda: ring(self._redis, node, moved))
+
+    async def rung(self, node: bytes, after: bytes, seconds: float) -> tuple[bytes, dict[str, Moved] | None]:
+        async with self._call(listening=True):
+            return await listen(self._listening, node, after, seconds)
 
     async def serve(
         self,

@@ -18,6 +18,7 @@ from redis.exceptions import ConnectionError, RedisClusterException, RedisError,
 from service.errors import StoreUnavailable
 from service.store import CLOSED
 from service.store.redis_acks import Acks, Command
+from service.store.redis_bell import LISTEN_SECONDS
 from service.store.redis_servers import CONNECTIONS, REPLY_SECONDS, servers_of
 
 __all__ = ["Calls"]
@@ -37,6 +38,7 @@ class Calls:
         """`url`, `acks`: see `redis_servers` and `redis_acks`; a `ValueError` never shows the URL."""
         self._servers, options = servers_of(url)
         self._redis = self._servers.client
+        self._listening, _ = servers_of(url, LISTEN_SECONDS)
         self._secrets = [value for name, value in options.items() if name.endswith("password") and value]
         self._acks = Acks(acks, options.get("socket_timeout") or REPLY_SECONDS)
         self._room = asyncio.Semaphore(options.get("max_connections", CONNECTIONS))
@@ -63,8 +65,11 @@ class Calls:
         return store
 
     @asynccontextmanager
-    async def _call(self) -> AsyncIterator[None]:
-        """Around each call: `close` waits for those under way, and Redis's errors become ours."""
+    async def _call(self, *, listening: bool = False) -> AsyncIterator[None]:
+        """Around each call: `close` waits for those under way, and Redis's errors become ours.
+
+        The one that is `listening` has a connection of its own.
+        """
         if self._closed:
             raise StoreUnavailable(CLOSED)
         task = asyncio.current_task()
@@ -72,11 +77,14 @@ class Calls:
         self._calls += 1
         self._idle.clear()
         try:
-            await self._enter()
-            try:
+            if listening:
                 yield
-            finally:
-                self._room.release()
+            else:
+                await self._enter()
+                try:
+                    yield
+                finally:
+                    self._room.release()
         except (RedisError, RedisClusterException) as error:
             # Away, loading, read-only, out of memory, a full disk, a wrong password, ...: its own words say which.
             # Not `from error`: a server that knows no AUTH repeats the password in its reply.
@@ -110,6 +118,7 @@ class Calls:
 
     async def close(self) -> None:
         self._closed = True
+        await self._listening.close()  # which ends the call that listens, if there is one
         await self._idle.wait()
         await self._servers.close()
 

@@ -68,18 +68,20 @@ class Servers(Protocol):
         ...
 
 
-def servers_of(url: str) -> tuple[Servers, dict[str, Any]]:
+def servers_of(url: str, patience: float = 0.0) -> tuple[Servers, dict[str, Any]]:
     """The servers that a URL names, and its options with those that are not given; nothing is connected yet.
+
+    `patience`: seconds that a reply may take longer than the options say.
 
     A `ValueError` lists the forms, and never shows the URL.
     """
     try:
-        return _servers_of(url)
+        return _servers_of(url, patience)
     except (ValueError, TypeError, RedisError, RedisClusterException):
         raise ValueError(f"the Redis URL or one of its options cannot be read; {URL_FORMS}") from None
 
 
-def _servers_of(url: str) -> tuple[Servers, dict[str, Any]]:
+def _servers_of(url: str, patience: float) -> tuple[Servers, dict[str, Any]]:
     parts = urlsplit(url)
     scheme, _, kind = parts.scheme.partition("+")
     if not re.fullmatch("/?|/[0-9]+", parts.path):  # redis-py would take database 0
@@ -96,6 +98,8 @@ def _servers_of(url: str) -> tuple[Servers, dict[str, Any]]:
         "protocol": 2,  # all that is needed, and every server's
         **parse_url(f"{scheme}://{user}{at}{places.split(',')[0]}{parts.path}?{urlencode(given)}"),
     }
+    if options["socket_timeout"] is not None:
+        options["socket_timeout"] += patience
     connection: type[Connection] = options.pop("connection_class", Connection)
     for name in ("host", "port"):
         options.pop(name, None)

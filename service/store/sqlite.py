@@ -8,6 +8,11 @@ A snapshot of more than `SNAPSHOT_PART` bytes is written part by part, each in a
 pass between them, and counts from the last step on, which is atomic. What a crash leaves half-written is cleared by a
 later save. Likewise the served events of a learner that was deleted go in steps, after it, and what a crash leaves of
 them is cleared by a later delete.
+
+Nobody rings here: that another process has written is seen in `PRAGMA data_version` of the writer's connection, which
+its own commits leave as it is. That is asked `LOOKS` times a second, by the writer's thread: some tens of microseconds
+each, where a bell of our own would be one more commit, with its fsync, after every append. Which learners have moved it
+does not tell.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from functools import partial
@@ -37,6 +42,7 @@ from service.store import (
     Entry,
     Expired,
     Head,
+    Moved,
     Pending,
     Remembered,
     SnapshotInfo,
@@ -50,6 +56,7 @@ __all__ = ["SqliteStore"]
 
 T = TypeVar("T")
 
+LOOKS = 20  # a second, for what other processes have written
 STALE_SECONDS = 3600.0  # a snapshot that is half-written for so long was left by a crash
 
 
@@ -99,10 +106,10 @@ class SqliteStore:
             if self._calls == 0:
                 self._idle.set()
 
-    async def _write(self, work: Work[T]) -> T:
-        """Run `work` in the writer's next transaction; its result when that is durable."""
+    async def _write(self, work: Work[T], outside: bool = False) -> T:
+        """Run `work` in the writer's next transaction, or `outside` of any; its result when that is durable."""
         future: asyncio.Future[T] = self._loop.create_future()
-        self._waiting.put(Write(work, future))
+        self._waiting.put(Write(work, future, outside))
         return await future
 
     async def _read(self, work: Work[T]) -> T:
@@ -268,6 +275,35 @@ class SqliteStore:
         with self._call():
             return await self._read(work)
 
+    async def claim(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
+        def work(db: sqlite3.Connection) -> bool:
+            log = _log(db, learner, birth)
+            now = time.time()
+            held = "SELECT 1 FROM claim WHERE learner = ? AND node != ? AND ? >= since AND ? < since + seconds"
+            if db.execute(held, (log.id, node, now, now)).fetchone():
+                return False
+            db.execute("INSERT OR REPLACE INTO claim VALUES (?, ?, ?, ?)", (log.id, node, now, seconds))
+            return True
+
+        with self._call():
+            return await self._write(work)
+
+    async def ring(self, node: bytes, moved: Mapping[str, Moved]) -> None:  # noqa: ARG002 (what is written is seen)
+        with self._call():
+            return
+
+    async def rung(self, node: bytes, after: bytes, seconds: float) -> tuple[bytes, dict[str, Moved] | None]:  # noqa: ARG002
+        ends = time.monotonic() + seconds
+        while True:
+            with self._call():
+                version = await self._write(_version, outside=True)
+            left = ends - time.monotonic()
+            if version != after:
+                return version, None
+            if left <= 0:
+                return version, {}
+            await asyncio.sleep(min(1 / LOOKS, left))
+
     async def serve(
         self,
         learner: str,
@@ -319,6 +355,11 @@ class SqliteStore:
     async def pending(self, learner: str, birth: bytes) -> Pending:
         with self._call():
             return await self._read(lambda db: served.pending(db, _log(db, learner, birth).id))
+
+
+def _version(db: sqlite3.Connection) -> bytes:
+    """Another one after each commit of another connection."""
+    return b"%d" % db.execute("PRAGMA data_version").fetchone()
 
 
 # Inside a transaction.

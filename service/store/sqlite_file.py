@@ -16,7 +16,7 @@ CHECKPOINT_PAGES = 4096  # of 4 KiB: SQLite's own 1000 checkpoints after every t
 WAL_BYTES = 64 * 2**20  # a large snapshot swells the WAL; it is cut back to this
 
 APPLICATION = 0x72617265  # "rare", in the file's header: this file is ours
-SCHEMA = 3
+SCHEMA = 4
 FIRST = (  # of schema version 1
     """
     CREATE TABLE learner (
@@ -82,6 +82,15 @@ SERVED = (  # added by schema version 2; no cascade: millions of rows go in step
 LABELLED = (  # added by schema version 3: whether the label has come
     "ALTER TABLE served ADD COLUMN labelled INTEGER NOT NULL DEFAULT 0",
 )
+CLAIM = (  # added by schema version 4: which node takes a learner's snapshots
+    """
+    CREATE TABLE claim (
+        learner INTEGER PRIMARY KEY REFERENCES learner ON DELETE CASCADE,
+        node BLOB NOT NULL,
+        since REAL NOT NULL,                  -- by the machine's clock, which may be set back
+        seconds REAL NOT NULL
+    )""",
+)
 
 
 def connect(path: Path, busy_seconds: float) -> tuple[sqlite3.Connection, sqlite3.Connection]:
@@ -118,7 +127,7 @@ def _prepare(db: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
         db.execute("BEGIN IMMEDIATE")
         with db:  # COMMIT, or ROLLBACK on an error
             schema = _schema(db, path)  # another process may have been first
-            for statements in (FIRST, SERVED, LABELLED)[schema:]:
+            for statements in (FIRST, SERVED, LABELLED, CLAIM)[schema:]:
                 for statement in statements:
                     db.execute(statement)
             db.execute(f"PRAGMA application_id = {APPLICATION}")

@@ -23,6 +23,7 @@ class Write:
 
     work: Work[Any]
     future: asyncio.Future[Any]
+    outside: bool = False  # of any transaction: it reads, and takes no lock that others wait for
     result: Any = None
     error: Exception | None = None
 
@@ -59,6 +60,10 @@ def commit(db: sqlite3.Connection, group: list[Write]) -> None:
     Where the transaction fails as a whole, each is run in one of its own: a record that the disk has no room for does
     not fail those that fit.
     """
+    for write in group:
+        if write.outside:
+            _look(db, write)
+    group = [write for write in group if not write.outside]
     if not group:
         return
     try:
@@ -81,6 +86,13 @@ def commit(db: sqlite3.Connection, group: list[Write]) -> None:
         else:
             for write in group:
                 commit(db, [write])
+
+
+def _look(db: sqlite3.Connection, write: Write) -> None:
+    try:
+        write.result = write.work(db)
+    except sqlite3.Error as error:
+        write.error = _unavailable(error)
 
 
 def _attempt(db: sqlite3.Connection, write: Write, alone: bool) -> None:

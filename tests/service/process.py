@@ -79,6 +79,16 @@ class Process:
         """SIGTERM, and wait for the clean end; its exit code."""
         return self._signal(signal.SIGTERM)
 
+    def pause(self) -> None:
+        """SIGSTOP: it stands still, and its connections stay open."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     def interrupt(self) -> int:
         """Ctrl-C, and wait for the clean end; its exit code."""
         return self._signal(signal.SIGINT)

@@ -253,6 +253,10 @@ def test_events_learnt_scored_and_labelled(server: Process, tmp_path: Path) -> N
     assert rows[1].startswith(f"n-1,{told[0]['score']},")
     why = run(server, "predict", "events", path, "--id", "tx", "--explain", 2).stdout
     assert re.search(r"n-1 .* (amount|country=XX) [+-]", why)
+    said = run(server, "predict", "events", path, "--csv", "--at-least", found["position"]).stdout.splitlines()
+    assert len(said) == 3
+    beyond = run(server, "predict", "events", path, "--at-least", found["position"] + 1000, status=5)
+    assert "not in its log" in beyond.stderr
     (tmp_path / "labels.csv").write_text("n-1,1\nn-2,0\nn-3,0\n")
     text = run(server, "labels", "events", tmp_path / "labels.csv").stdout
     assert text.endswith("3 labels: 2 learnt, 1 unknown\n")

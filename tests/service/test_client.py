@@ -150,6 +150,15 @@ def test_explanations(api: Any, name: str) -> None:
         assert why.intercept + why.features[0][1] + why.rest == pytest.approx(score)
 
 
+def test_a_position_that_is_to_be_learnt_before(api: Any, name: str) -> None:
+    remote = api.create(name, **DENSE)
+    position = remote.update(X, Y).position
+    assert len(remote.predict(X, explain=1, at_least=position).explanations) == N
+    with pytest.raises(Refused) as caught:
+        remote.predict(X, at_least=position + 100)
+    assert (caught.value.status, caught.value.code) == (409, "beyond-log")
+
+
 def test_a_refused_call_says_where_and_how_far_it_came(api: Any, name: str) -> None:
     remote = api.create(name, **DENSE)
     labels = np.where(Y, 1, 0)

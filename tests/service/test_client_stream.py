@@ -85,8 +85,8 @@ def test_each_request_is_a_body_with_its_head() -> None:
     assert body.keys() == {"x", "labels", "ids"}
     body = msgspec.msgpack.decode(stream.update(Batch(None, [1], ["a"]), None)[0])
     assert (body["seq"], body["op"], body.keys()) == (1, "labels", {"seq", "op", "labels", "ids"})
-    body = msgspec.msgpack.decode(stream.predict(X[:1], None, None, 3)[0])
-    assert (body["seq"], body["op"], body["explain"]) == (2, "predict", 3)
+    body = msgspec.msgpack.decode(stream.predict(X[:1], None, None, 3, 7)[0])
+    assert (body["seq"], body["op"], body["explain"], body["at_least"]) == (2, "predict", 3, 7)
 
 
 def test_answers_find_their_requests() -> None:

@@ -252,6 +252,6 @@ async def test_the_hot_routes_are_documented():
         for operation in ("predict", "update", "labels"):
             said = paths[f"/v1/learners/{{name}}/{operation}"]["post"]
             names = [parameter["name"] for parameter in said["parameters"]]
-            asked = ["name", "explain"] if operation == "predict" else ["name"]
+            asked = ["name", "explain", "at_least"] if operation == "predict" else ["name"]
             assert names == [*asked, "Content-Encoding"]
             assert said["requestBody"]["content"]["application/json"]["examples"]

@@ -324,7 +324,7 @@ async def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
     await store.close()
     with other_process(path) as other:
         other.execute("PRAGMA user_version = 7")
-    with pytest.raises(StoreUnavailable, match="has schema version 7; this rarestream reads versions 1 to 3"):
+    with pytest.raises(StoreUnavailable, match="has schema version 7; this rarestream reads versions 1 to 4"):
         await SqliteStore.open(path)
 
 

@@ -1,0 +1,77 @@
+"""Several nodes over one store, each a process of its own: all learn the same, once, and find back by themselves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.service.apps import DENSE, events
+from tests.service.many_nodes import campaign, nodes
+from tests.service.process import Process
+from tests.service.redis_server import RedisServer
+
+EVENTS = 1200  # `python -m tests.service.many_nodes --seconds 180` goes on for longer
+
+
+def until(holds: Callable[[], bool]) -> None:
+    ends = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
+def test_writers_on_four_nodes(redis_server: RedisServer, tmp_path: Path) -> None:
+    result = campaign(redis_server, tmp_path, EVENTS)
+    assert result.events == EVENTS
+    assert result.twice > 0
+    assert result.waits
+    assert result.good, str(result)
+
+
+@pytest.fixture
+def http() -> Iterator[httpx.Client]:
+    with httpx.Client(timeout=60, trust_env=False) as client:
+        yield client
+
+
+def learner(process: Process) -> str:
+    return f"{process.url}/v1/learners/a"
+
+
+def test_a_node_that_stood_still_while_the_log_was_trimmed_goes_on_from_a_snapshot(
+    redis_server: RedisServer, tmp_path: Path, http: httpx.Client
+) -> None:
+    with nodes(redis_server, tmp_path, 2, snapshots_kept=1) as (one, two):
+        http.put(learner(one), json=DENSE).raise_for_status()
+        until(lambda: http.get(learner(two)).status_code == 200)
+        two.pause()
+        for i in range(10):
+            http.post(f"{learner(one)}/update", json={"events": events(5, 5 * i)}).raise_for_status()
+            saved = http.post(f"{learner(one)}/snapshots").json()["position"]
+        last = http.post(f"{learner(one)}/update", json={"events": events(5, 50)}).json()["position"]
+        assert saved == last - 1
+        two.resume()
+        until(lambda: http.get(learner(two)).json()["position"] == last)  # nobody asks it for anything that needs it
+        digests = [http.get(f"{learner(process)}/digest").json() for process in (one, two)]
+        assert digests[0] == digests[1]
+        assert http.get(learner(two)).json()["events"] == 55
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+def test_a_roll_back_is_one_on_every_node(kind: str, tmp_path: Path, http: httpx.Client, request) -> None:
+    url = f"sqlite:///{tmp_path / 'log.db'}" if kind == "sqlite" else request.getfixturevalue("redis_server").url
+    with Process(url, tmp_path / "one.log") as one, Process(url, tmp_path / "two.log") as two:
+        http.put(learner(one), json=DENSE).raise_for_status()
+        until(lambda: http.get(learner(two)).status_code == 200)
+        http.post(f"{learner(one)}/update", json={"events": events(10)}).raise_for_status()
+        saved = http.post(f"{learner(one)}/snapshots").json()["position"]
+        http.post(f"{learner(two)}/update", json={"events": events(10, 10)}).raise_for_status()
+        restored = http.post(f"{learner(two)}/snapshots/{saved}/restore").json()["position"]
+        found = [http.get(f"{learner(process)}/digest?at_least={restored}").json() for process in (one, two)]
+        assert found[0] == found[1]
+        assert found[0]["position"] == restored > saved
+        assert [http.get(learner(process)).json()["events"] for process in (one, two)] == [10, 10]
