@@ -119,12 +119,22 @@ class Engine:
 
         Raises `UnknownLearner`, or `StoreUnavailable` while it cannot be known or read.
         """
+        if name not in self.hosted:
+            await self.seek(name)
         while name not in self.hosted and (name in self.asleep or name in self._moving):
             if name in self._moving:
                 await asyncio.shield(self._moving[name])
             else:
                 await self._moved(name, self._wake)
         return self.get(name)
+
+    async def seek(self, log: str) -> None:
+        """Meet what another node created a moment ago, if it did. Raises `StoreUnavailable` where that is not known."""
+        if self._find(log) is not None or self._knows(log) or not self.ready:
+            return
+        head = await self.node.reached(self.node.store.head(log))
+        if head is not None:
+            await self._meet(log, head)
 
     @asynccontextmanager
     async def held(self, name: str) -> AsyncIterator[Hosted]:
@@ -141,8 +151,12 @@ class Engine:
         hosted.uses += 1
         return hosted
 
-    def group(self, name: str) -> HostedGroup:
+    async def group(self, name: str) -> HostedGroup:
         """The group of this name. Raises `UnknownGroup`, or `StoreUnavailable` while that cannot be known."""
+        await self.seek(_GROUP + name)
+        return self._group(name)
+
+    def _group(self, name: str) -> HostedGroup:
         group = self.groups.get(name)
         if group is None:
             self._known(_GROUP + name)
@@ -317,11 +331,12 @@ class Engine:
 
     async def delete_group(self, name: str) -> None:
         """Remove a group and its comparison; its learners stay."""
-        await self._delete(_GROUP + name, lambda: self.group(name))
+        await self.seek(_GROUP + name)
+        await self._delete(_GROUP + name, lambda: self._group(name))
 
     async def _delete(self, log: str, find: Callable[[], Hosted | HostedGroup]) -> None:
         if log in self.unavailable:
-            head = (await self.node.reached(self.node.store.heads())).get(log)
+            head = await self.node.reached(self.node.store.head(log))
             if head is not None:
                 await self._deleted(log, head.birth)
             self.unavailable.pop(log, None)
@@ -528,7 +543,7 @@ class Engine:
             head = heads.get(name)
             if head is None or head.birth != hosted.birth:
                 # created here a moment ago, after the heads were read? then the store still knows it
-                fresh = (await self.node.reached(self.node.store.heads())).get(name)
+                fresh = await self.node.reached(self.node.store.head(name))
                 if fresh is None or fresh.birth != hosted.birth:
                     hosted.failed = LearnerGone(f"{name} was deleted")
                     self.forget(hosted)
@@ -598,7 +613,7 @@ class Engine:
 
     async def _still(self, log: str, head: Head) -> bool:
         """Whether the store has this log yet: the heads were read a while ago."""
-        fresh = (await self.node.reached(self.node.store.heads())).get(log)
+        fresh = await self.node.reached(self.node.store.head(log))
         return fresh is not None and fresh.birth == head.birth and log not in self.hosted
 
 

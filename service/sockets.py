@@ -164,7 +164,7 @@ class Connection:
         """Accept it, and carry out what comes."""
         began = perf_counter()
         await self._send({"type": "websocket.accept"})
-        refusal = self._refusal()
+        refusal = await self._refusal()
         if refusal is not None:
             await self.close(*refusal)
             self._access.websocket(self._scope, self._name, began, closed=refusal[0])
@@ -190,7 +190,7 @@ class Connection:
             self._connections.open.discard(self)
             self._access.websocket(self._scope, self._name, began, self._answered, self._refused)
 
-    def _refusal(self) -> tuple[int, str] | None:
+    async def _refusal(self) -> tuple[int, str] | None:
         """The code and the reason to close with at once, if there are any."""
         if self._connections.closing:
             return _AWAY, "this node stops"
@@ -204,6 +204,7 @@ class Connection:
             return _VIOLATION, f"{where} {detail}"
         if self._name is not None:
             try:
+                await self._engine.seek(self._name)
                 self._engine.check(self._name)
             except UnknownLearner as error:
                 return NO_LEARNER, error.detail

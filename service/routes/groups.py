@@ -29,7 +29,7 @@ router = APIRouter()
 
 async def the_group(name: TheName, engine: TheEngine) -> HostedGroup:
     """The group of the path; 404 where there is none."""
-    return engine.group(name)
+    return await engine.group(name)
 
 
 TheGroup = Annotated[HostedGroup, Depends(the_group)]

@@ -82,7 +82,8 @@ async def nodes(
     """The addresses of the nodes that are alive, where learners are spread over them, and who hosts a learner."""
     placement = engine.placement
     if learner is not None:
-        engine.check(check_name(learner))
+        await engine.seek(check_name(learner))
+        engine.check(learner)
     return JSONResponse(
         {
             "replication": placement.replication,

@@ -171,6 +171,10 @@ class Store(Protocol):
         """
         ...
 
+    async def head(self, learner: str) -> Head | None:
+        """How far a learner's log reaches; None where there is no learner of this name."""
+        ...
+
     async def heads(self) -> dict[str, Head]:
         """Every learner by name and how far its log reaches."""
         ...

@@ -233,6 +233,11 @@ class MemoryStore:
     async def token(self, learner: str, birth: bytes, position: int) -> bytes:
         return self._log(learner, birth).token(learner, position)
 
+    async def head(self, learner: str) -> Head | None:
+        self._open()
+        log = self._logs.get(learner)
+        return None if log is None else Head(log.birth, log.head)
+
     async def heads(self) -> dict[str, Head]:
         self._open()
         return {learner: Head(log.birth, log.head) for learner, log in self._logs.items()}

@@ -178,6 +178,11 @@ class RedisStore(Calls):
         found: bytes = token
         return found
 
+    async def head(self, learner: str) -> Head | None:
+        async with self._call():
+            birth, head = await self._twice(lambda: self._redis.hmget(_key(META, learner), ["birth", "head"]))
+        return None if birth is None else Head(birth, int(head))
+
     async def heads(self) -> dict[str, Head]:
         heads: dict[str, Head] = {}
         async with self._call():

@@ -185,6 +185,14 @@ class SqliteStore:
         with self._call():
             return await self._read(lambda db: _token(db, _log(db, learner, birth), learner, position))
 
+    async def head(self, learner: str) -> Head | None:
+        def work(db: sqlite3.Connection) -> Head | None:
+            row = db.execute("SELECT birth, head FROM learner WHERE name = ?", (learner,)).fetchone()
+            return None if row is None else Head(*row)
+
+        with self._call():
+            return await self._read(work)
+
     async def heads(self) -> dict[str, Head]:
         def work(db: sqlite3.Connection) -> dict[str, Head]:
             rows = db.execute("SELECT name, birth, head FROM learner")

@@ -346,7 +346,7 @@ async def test_the_state_of_a_group_is_no_learner():
         for name in "ab":
             await http.put(f"/learners/{name}", json=DENSE)
         await http.put("/groups/g", json={"learners": ["a", "b"]})
-        machine = engine.group("g").machine
+        machine = (await engine.group("g")).machine
         reply = await http.post("/learners/c/import", content=pack_snapshot(2, machine.config, machine.state()))
         assert reply.status_code == 422
         assert "of a group, not of a learner" in reply.json()["detail"]

@@ -309,7 +309,7 @@ async def test_a_group_that_cannot_be_recovered_is_left_out_alone(store: Store) 
         await created(http)
         await http.put("/groups/good", json=GROUP)
         await posted(http, f"{URL}/update", labelled(0, 10))
-        bad = engine.group("g")
+        bad = await engine.group("g")
         await bad.save()  # trims its log
         await store.save("@g", bad.birth, bad.position, b"rubbish", 1, True)
     async with serving(store) as (http, _):
@@ -358,7 +358,7 @@ async def test_the_log_of_a_group_holds_what_each_had_said(store: Store) -> None
     async with serving(store) as (http, engine):
         await created(http)
         reply = await posted(http, f"{URL}/update", labelled(0, 10))
-        birth = engine.group("g").birth
+        birth = (await engine.group("g")).birth
         record = unpack_record((await whole_log(store, "@g", birth))[1].data, "record 2")
         scores = [[one["score"] for one in answer["results"]] for answer in reply["learners"].values()]
         assert record.scores.T.tolist() == scores  # type: ignore[union-attr]

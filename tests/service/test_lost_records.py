@@ -215,8 +215,8 @@ async def test_a_group_that_is_ahead_begins_again_too(redis_server: RedisServer)
         assert (found["position"], found != before) == (before["position"], True)
         await peer._look_around()
         for hosts in (node, peer):
-            await hosts.group("g").catch_up()
-        assert await node.group("g").digest() == await peer.group("g").digest()
+            await (await hosts.group("g")).catch_up()
+        assert await (await node.group("g")).digest() == await (await peer.group("g")).digest()
         assert node.node.timings.rewound == 3  # the group, and its two learners
 
 

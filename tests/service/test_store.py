@@ -60,7 +60,9 @@ async def test_heads_lists_every_learner(store: Store) -> None:
     await filled(store, 5, "a")
     await store.create("b", token(100), b"")
     assert await store.heads() == {"a": Head(BIRTH, 5), "b": Head(token(100), 1)}
+    assert await store.head("a") == Head(BIRTH, 5)
     await store.delete("a", BIRTH)
+    assert await store.head("a") is None
     assert await store.heads() == {"b": Head(token(100), 1)}
 
 
