@@ -136,6 +136,7 @@ class Access:
                 status,
                 now - began,
                 client=_client(scope),
+                key=_key(scope),
                 learner=learner[:_LONGEST],
                 bytes=size,
                 events=events,
@@ -213,6 +214,7 @@ class Access:
                 status,
                 now - began,
                 client=_client(scope),
+                key=_key(scope),
                 learner=None if group else name,
                 group=name if group else None,
                 bytes=size or None,
@@ -262,6 +264,7 @@ class Access:
                 status,
                 now - began,
                 client=_client(scope),
+                key=_key(scope),
                 learner=None if learner is None else learner[:_LONGEST],
                 messages=messages,
                 refused=refused,
@@ -274,6 +277,12 @@ def _level(status: int) -> int:
     if status < 400 or status == GONE:
         return logging.INFO
     return logging.WARNING if status < 500 else logging.ERROR
+
+
+def _key(scope: Scope) -> str | None:
+    """The id of the key that the request was admitted with."""
+    found: str | None = scope.get("state", {}).get("key")
+    return found
 
 
 def _client(scope: Scope) -> str | None:

@@ -15,7 +15,8 @@ from fastapi.responses import JSONResponse
 from fastapi_offline import FastAPIOffline
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
-from starlette.types import Receive, Scope, Send
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from learners.parameters import Problem
 from service import __version__, columnar_schemas, pages, routes, schemas
@@ -23,11 +24,13 @@ from service.access import Access
 from service.bodies import Bodies
 from service.copies import bounds
 from service.direct import Direct
+from service.docs_policy import DocsPolicy
 from service.edge import Edge, hot_request
 from service.engine import Engine
 from service.errors import Invalid, ServiceError
 from service.exposition import Exposition
 from service.forwarding import Forwarding
+from service.guard import Guard
 from service.logs import LineWriter
 from service.overview import Overview
 from service.problems import internal_error, problem_reply
@@ -35,9 +38,15 @@ from service.settings import Settings
 from service.sockets import Connections, Sockets
 from service.store import open_store
 
-__all__ = ["create_app"]
+__all__ = ["Application", "create_app"]
 
 logger = logging.getLogger("rarestream.app")
+
+_CORS: dict[str, Any] = {  # for pages of the origins that the settings list: whatever a key allows them
+    "allow_methods": ["GET", "PUT", "POST", "PATCH", "DELETE"],
+    "allow_headers": ["*"],
+    "expose_headers": ["X-Request-ID", "Retry-After", "Content-Disposition"],
+}
 
 _ABOUT = """Online learning for imbalanced streams: named learners behind a durable log, with live AUC and F-measure.
 
@@ -103,9 +112,14 @@ class Application:
         self.direct: Direct = api.state.direct  # for a server that asks it first: `protocol.py`
         self._edge = Edge(api.state)
         self._forwarding: Forwarding = api.state.forwarding
+        origins = api.state.guard.origins
+        self._answer: ASGIApp = CORSMiddleware(self._route, origins, **_CORS) if origins else self._route
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
+        await self._answer(scope, receive, send)
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         hosts = self._forwarding.hosts(scope)
         if hosts and await self._forwarding.pass_on(hosts, scope, receive, send):
             return
@@ -121,7 +135,7 @@ class Application:
 def create_app(settings: Settings | None = None, lines: LineWriter | None = None) -> Application:
     """The ASGI application. The store is opened and the learners are loaded when it starts.
 
-    `lines`: what writes a line for each request; None: another server may have a log of its own.
+    `lines`: what writes a line for each request; None: another server may have a log of its own. Raises `BadKeys`.
     """
     settings = settings or Settings()
 
@@ -131,17 +145,20 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
         app.state.engine = engine
         direct.engine = None if engine.placement.spread else engine  # else it may be for another node
         await engine.start()
+        watching = asyncio.create_task(guard.watch(), name="watch the keys file")
         yield
         direct.engine = None
+        watching.cancel()
         await engine.stop()
         await app.state.forwarding.close()
 
     app = FastAPIOffline(title="rarestream", version=__version__, description=_ABOUT, lifespan=lifespan)
     app.state.settings = settings
+    app.state.guard = guard = Guard(settings)
     app.state.bodies = Bodies(settings)
     app.state.access = Access(settings, lines)
     app.state.forwarding = Forwarding(app.state)
-    app.state.direct = direct = Direct(app.state.bodies, app.state.access)
+    app.state.direct = direct = Direct(app.state.bodies, app.state.access, guard)
     app.state.exposition = Exposition(settings)
     app.state.imports = Bodies(bounds(settings))
     app.state.closing = asyncio.Event()
@@ -151,6 +168,7 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
     app.include_router(routes.router)
     app.include_router(pages.router)
     app.add_middleware(Sockets)
+    app.add_middleware(DocsPolicy)
     app.add_exception_handler(ServiceError, _on_service_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_error)

@@ -97,35 +97,36 @@ class Bodies:
         self._most_of_all = settings.max_buffered_bytes
         self._seconds = settings.body_seconds
 
-    async def read(self, receive: Receive, heading: Heading) -> bytes:
-        """The body, expanded, which counts as held until `release`.
+    async def read(self, receive: Receive, heading: Heading, most: int | None = None) -> bytes:
+        """The body, expanded, which counts as held until `release`. `most` bytes, where that is less than all may have.
 
         Raises `TooLarge`, also by its own word, `QueueFull`, `TooSlow`, `Disconnected`, or as `expanded`. The timer,
         which costs more than all else here, is started only where the first message is not there yet, or is not the
         whole.
         """
-        if heading.length.isdigit() and (told := _length(heading.length)) > self._most:
-            raise TooLarge(f"the body has {told} bytes; at most {self._most} are taken: send smaller batches")
+        most = self._most if most is None else min(most, self._most)
+        if heading.length.isdigit() and (told := _length(heading.length)) > most:
+            raise TooLarge(f"the body has {told} bytes; at most {most} are taken: send smaller batches")
         if heading.encoding not in (b"", b"identity"):
-            return await self._gathered(expanded(pieces(receive), heading.encoding.decode("latin-1"), self._most))
+            return await self._gathered(expanded(pieces(receive), heading.encoding.decode("latin-1"), most), most)
         first: Coroutine[Any, Any, Message] = receive()  # type: ignore[assignment]  # as servers have it
         try:
             waits = first.send(None)
         except StopIteration as done:
             message: Message = done.value
             if message.get("more_body", False) or message["type"] != "http.request":
-                return await self._gathered(pieces(receive, message))
+                return await self._gathered(pieces(receive, message), most)
             body: bytes = message.get("body", b"")
             self.bytes += len(body)
             try:
-                self._check_size(len(body))
+                self._check_size(len(body), most)
             except ServiceError:
                 self.bytes -= len(body)
                 raise
             return body
-        return await self._gathered(pieces(receive, _resumed(first, waits)))
+        return await self._gathered(pieces(receive, _resumed(first, waits)), most)
 
-    async def _gathered(self, parts: AsyncIterator[bytes]) -> bytes:
+    async def _gathered(self, parts: AsyncIterator[bytes], most: int) -> bytes:
         """The whole of what comes in parts."""
         gathered: list[bytes] = []
         size, complete = 0, False
@@ -135,7 +136,7 @@ class Bodies:
                     gathered.append(part)
                     size += len(part)
                     self.bytes += len(part)
-                    self._check_size(size)
+                    self._check_size(size, most)
             complete = True
         except TimeoutError:
             raise TooSlow(f"the body was not complete after {self._seconds:g} s") from None
@@ -148,10 +149,10 @@ class Bodies:
         """Whether a body of that size may be read that is answered at once, and so never held."""
         return size <= self._most and (self.bytes == 0 or self.bytes + size <= self._most_of_all)
 
-    def _check_size(self, size: int) -> None:
+    def _check_size(self, size: int, most: int) -> None:
         """Refuse a body of which so much is here, and counted."""
-        if size > self._most:
-            raise TooLarge(f"the body is over {self._most} bytes: send smaller batches")
+        if size > most:
+            raise TooLarge(f"the body is over {most} bytes: send smaller batches")
         if self.bytes > self._most_of_all and size < self.bytes:
             raise QueueFull("this node holds as many bytes of requests as it may; try again in a moment")
 

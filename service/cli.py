@@ -23,6 +23,7 @@ from service.commands.benching import bench
 from service.commands.connection import console, reporting
 from service.commands.failure import WrongUsage
 from service.commands.inspecting import list_learners, show
+from service.commands.keys import app as keys_app
 from service.commands.making import create, threshold
 from service.commands.options import given
 from service.commands.replaying import replay
@@ -38,7 +39,8 @@ __all__ = ["app", "main"]
 _STATUSES = (
     "Exit status: 0 done, 1 failed, 2 wrong usage, 3 no service answers, 4 no such learner or snapshot, 5 refused, "
     "6 partly done, 130 stopped by Ctrl-C. --json prints one JSON document on standard output, of a stream one in "
-    "each line; everything else goes to standard error. RARESTREAM_URL and RARESTREAM_KEY stand for --url and --key."
+    "each line; everything else goes to standard error. RARESTREAM_URL and RARESTREAM_KEY stand for --url and --key; "
+    "RARESTREAM_CA names a file of certificates to trust, for https."
 )
 
 
@@ -121,6 +123,10 @@ def serve(
     ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = None,
+    keys: Annotated[str | None, typer.Option(metavar="FILE", help="The keys that requests need; see `keys`.")] = None,
+    insecure: Annotated[
+        bool | None, typer.Option("--insecure", help="Listen beyond loopback though nobody needs a key.")
+    ] = None,
     log_level: Annotated[
         LogLevel | None, typer.Option(help="How much is logged, on stderr; info where nothing is said.")
     ] = None,
@@ -132,7 +138,16 @@ def serve(
     with reporting():
         from service.server import serve as run
 
-        settings = _settings(store=store, acks=acks, host=host, port=port, log_level=log_level, log_format=log_format)
+        settings = _settings(
+            store=store,
+            acks=acks,
+            host=host,
+            port=port,
+            keys=keys,
+            insecure=insecure,
+            log_level=log_level,
+            log_format=log_format,
+        )
         run(settings, [f"{name} is not a setting; it is ignored" for name in _unknown_variables(os.environ)])
 
 
@@ -149,6 +164,8 @@ def demo(
         from service.commands.demo import demo as run
 
         settings = _settings(store=store, host=host, port=port)
+        if settings.keys is not None:
+            raise WrongUsage("the demo asks nobody for a key; unset RARESTREAM_KEYS, or use `serve`")
         run(settings, rate=rate or None, events=events, console=console())
 
 
@@ -186,6 +203,7 @@ _CALLING: list[tuple[str, Callable[..., None], str]] = [
 ]
 for _name, _command, _panel in _CALLING:
     app.command(_name, rich_help_panel=_panel)(_command)
+app.add_typer(keys_app, name="keys", rich_help_panel=_NODE)
 
 
 def _settings(**options: Any) -> Settings:
@@ -205,6 +223,6 @@ def _unknown_variables(environment: Mapping[str, str]) -> list[str]:
     from service.settings import Settings
 
     prefix = Settings.model_config["env_prefix"]
-    known = {"URL", "KEY", *map(str.upper, Settings.model_fields)}  # the first two are of commands that call it
+    known = {"URL", "KEY", "CA", *map(str.upper, Settings.model_fields)}  # the first three are of commands that call it
     names = [name for name in environment if name.upper().startswith(prefix)]
     return sorted(name for name in names if name.upper().removeprefix(prefix) not in known)

@@ -281,7 +281,7 @@ def unpack_record(data: bytes, what: str) -> Record:
         if kind == _SNAPSHOT:
             copied = msgspec.msgpack.decode(body, type=_SnapshotParts)
             if copied.position == 1:  # any other snapshot has no place in a log
-                return Created(copied.config, {name: _numpy(one, what) for name, one in copied.state.items()})
+                return Created(copied.config, _state_of(copied.state, what))
         if kind == _RESTORED:
             restored = msgspec.msgpack.decode(body, type=_RestoredParts)
             state = _state_of(restored.state, what)

@@ -22,6 +22,7 @@ from learners.parameters import Parameters, Refused, required
 from service.codec import Snapshot, pack_snapshot, unpack_snapshot
 from service.engine import Engine
 from service.errors import Damaged, Invalid
+from service.grants import FREE, Grant
 from service.hosted import Hosted
 from service.names import check_name
 from service.settings import Settings
@@ -38,20 +39,22 @@ class Clone(Parameters):
     to: str = required("the new learner's name")
 
 
-async def clone(engine: Engine, source: Hosted, values: object) -> Hosted:
+async def clone(engine: Engine, source: Hosted, values: object, grant: Grant = FREE) -> Hosted:
     """Make a learner of the state that `source` has after everything in its log; `values`: see `Clone`.
 
-    Raises `Invalid`, `NameTaken`, `LimitReached`, `TooLarge` or a `StoreError`, and then there is no new learner.
+    Raises `Invalid`, `Forbidden`, `NameTaken`, `LimitReached`, `TooLarge` or a `StoreError`, and then there is no new
+    learner.
     """
     try:
         to = Clone.of(values).to  # type: ignore[arg-type]  # what is no mapping is refused there
     except Refused as error:
         raise Invalid("the clone is refused; nothing was created", error.problems) from None
     check_name(to, "/to")
+    grant.may_make(to)
     engine.check_free(to)  # before all the work; again when it is done
     found = await _copied(source)
     assert isinstance(found.config, Config)
-    return await engine.copy(to, found.config, found.state)
+    return await engine.copy(to, found.config, found.state, grant)
 
 
 async def exported(source: Hosted) -> tuple[int, bytes]:
@@ -60,12 +63,12 @@ async def exported(source: Hosted) -> tuple[int, bytes]:
     return found.position, await source.node.in_thread(lambda: pack_snapshot(found.position, found.config, found.state))
 
 
-async def imported(engine: Engine, name: str, data: bytes) -> Hosted:
+async def imported(engine: Engine, name: str, data: bytes, grant: Grant = FREE) -> Hosted:
     """Make a learner of what `exported` gave. Raises `Invalid` for anything else, and as `clone`."""
     engine.check_free(name)
-    found = await engine.node.in_thread(lambda: _checked(data))
+    found = await engine.node.in_thread(lambda: _checked(data, grant))
     assert isinstance(found.config, Config)
-    return await engine.copy(name, found.config, found.state)
+    return await engine.copy(name, found.config, found.state, grant)
 
 
 def file_name(name: str, position: int) -> str:
@@ -96,12 +99,13 @@ async def _copied(source: Hosted) -> Snapshot:
     return found[0]
 
 
-def _checked(data: bytes) -> Snapshot:
-    """The snapshot in a file, which is known to make a learner. Raises `Invalid`."""
+def _checked(data: bytes, grant: Grant) -> Snapshot:
+    """The snapshot in a file, which is known to make a learner that may be made. Raises `Invalid`."""
     try:
         found = unpack_snapshot(data, "the file")
         if not isinstance(found.config, Config):
             raise Damaged("the file is the state of a group, not of a learner")
+        grant.check_config(found.config)  # before anything as large is made
         check_state(found.config, found.state)
     except Damaged as error:
         raise _refused(error.detail) from None

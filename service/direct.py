@@ -12,7 +12,7 @@ that knows nothing of this serves the same replies.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from time import perf_counter
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from service.access import Access
 from service.bodies import Bodies, heading_of
 from service.engine import Engine
 from service.errors import ServiceError
+from service.guard import Guard
 from service.hot import Coding, at_once
 from service.ndjson import NDJSON
 from service.negotiation import negotiated
@@ -32,6 +33,8 @@ __all__ = ["Asked", "Direct"]
 _LARGEST = 2**16  # bytes of a body: it is read, scored and answered in one go, and others wait meanwhile
 _END = b"\r\n\r\n"  # of a head
 _FORWARDED = b"\r\nx-forwarded-"
+_AUTHORIZATION = b"\r\nauthorization:"
+_ADMITTED_BY = (b"authorization", b"host", b"origin", b"sec-fetch-site")
 _LONGEST = 1024  # bytes of a head that is kept in mind,
 _HEADS = 1024  # and so many of them
 _DIGITS = len(str(_LARGEST))
@@ -46,15 +49,17 @@ class Asked(NamedTuple):
     write: Coding
     length: int  # of its body, in bytes
     request_id: bytes  # that it brings; b"" where it brings none
+    headers: tuple[tuple[bytes, bytes], ...]  # by which it is admitted
 
 
 class Direct:
     """Answers of one application."""
 
-    def __init__(self, bodies: Bodies, access: Access) -> None:
+    def __init__(self, bodies: Bodies, access: Access, guard: Guard) -> None:
         self.engine: Engine | None = None  # while the application runs
         self._access = access
         self._bodies = bodies
+        self._guard = guard
         self._heads: dict[bytes, Asked] = {}  # what these ask for
 
     def known(self, data: bytes) -> tuple[Asked, bytes] | None:
@@ -67,13 +72,16 @@ class Direct:
         """Keep in mind what was asked by a piece, at whose beginning a request begins, if it has no other in it."""
         end = data.find(_END, 0, _LONGEST) + len(_END)
         head = data[:end]
-        if len(data) != end + asked.length or asked.request_id or _FORWARDED in head.lower():
-            return  # more than one; or what is another each time, or not every connection's to say
+        if len(data) != end + asked.length or asked.request_id:
+            return  # more than one, or what is another each time
+        lower = head.lower()
+        if _FORWARDED in lower or _AUTHORIZATION in lower:
+            return  # not every connection's to say, or a secret
         if len(self._heads) == _HEADS:
             self._heads.clear()
         self._heads[head] = asked
 
-    def asked(self, target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Asked | None:
+    def asked(self, target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> Asked | None:
         """What a POST asks for by its target and headers (names in lower case), where it may be answered here."""
         if not target.startswith(_BEFORE) or not target.endswith(_BEHIND):
             return None
@@ -88,19 +96,24 @@ class Direct:
         if read is NDJSON:
             return None
         name = target[len(_BEFORE) : -len(_BEHIND)].decode("latin-1")  # with a query in it, it is no learner's
-        return Asked(name, read, write, int(length), heading.request_id)
+        admitted_by = tuple(one for one in headers if one[0] in _ADMITTED_BY)
+        return Asked(name, read, write, int(length), heading.request_id, admitted_by)
 
     def answer(self, asked: Asked, body: bytes, scope: Scope) -> bytes | None:
         """The reply with status 200, behind the headers that a server has of its own; None: it is not answered here.
 
-        `scope`: its `client` is read, for the log.
+        `scope`: its `client` is read, for the log. Who may not ask this is refused by the edge.
         """
         began = perf_counter()
-        # whoever has to be asked for each request whether the client may ask this is asked here, by what `Asked` holds
-        # of the head, as at the beginning of `Edge.answer`; who may not gets None here, and is refused there
         learner = None if self.engine is None else self.engine.hosted.get(asked.name)
         if learner is None or learner.serving.named or not self._bodies.has_room(len(body)):
             return None
+        if self._guard.on:
+            grant = self._guard.glance(asked.headers, "predict", asked.name)
+            if grant is None:  # refused, or counted: by the edge
+                return None
+            if grant.id is not None:
+                scope = {**scope, "state": {"key": grant.id}}
         try:
             answered = at_once(learner, body, asked.read, asked.write)
         except Exception:  # the edge meets it once more: what is refused it words, a fault of ours it tells and logs

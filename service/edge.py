@@ -29,6 +29,8 @@ from service.bodies import Bodies, Disconnected, heading_of, pieces
 from service.compression import expanded
 from service.engine import Engine
 from service.errors import Invalid, ServiceError
+from service.grants import FREE, NEEDED
+from service.guard import Guard
 from service.hosted import Hosted
 from service.hot import Operation, answer
 from service.lines import replies
@@ -74,6 +76,7 @@ class Edge:
         self._state = state
         self._bodies: Bodies = state.bodies
         self._access: Access = state.access
+        self._guard: Guard = state.guard
 
     async def answer(self, name: str, operation: Operation, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer what `hot_request` found; a fault of ours is answered too, and raised for the server to log."""
@@ -84,6 +87,10 @@ class Edge:
         body, begun = b"", False  # with a reply
         counted: list[int] = []  # events, once they are known
         try:
+            grant = FREE
+            if self._guard.on:
+                grant = self._guard.admit(scope["headers"], NEEDED[operation], name, scope.get("client"))
+                scope.setdefault("state", {})["key"] = grant.id
             engine: Engine = self._state.engine
             learner = engine.hosted.get(name)
             if learner is None:
@@ -97,14 +104,14 @@ class Edge:
                 await learner.at_least(at_least)
             if read is NDJSON:
                 parts = expanded(pieces(receive), heading.encoding.decode("latin-1"), None)
-                lines = replies(learner, operation, parts, self._bodies, explain, own_id, self._state.closing)
+                lines = replies(learner, operation, parts, self._bodies, explain, own_id, self._state.closing, grant)
                 first = await anext(lines)  # what is refused from the start has its own status
                 begun = True
                 await _lines(first, lines, own_id, send, learner.node.settings.ws_stall_seconds)
                 self._access.hot(operation, 200, began, scope, own_id, name)
                 return
-            body = await self._bodies.read(receive, heading)
-            reply = await answer(learner, operation, body, read, write, explain, counted)
+            body = await self._bodies.read(receive, heading, grant.body_bytes)
+            reply = await answer(learner, operation, body, read, write, explain, counted, grant.spend)
         except Disconnected:
             self._access.hot(operation, GONE, began, scope, own_id, name)
             return

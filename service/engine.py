@@ -37,6 +37,7 @@ from service.errors import (
     UnknownGroup,
     UnknownLearner,
 )
+from service.grants import FREE, Grant
 from service.groups import HostedGroup
 from service.hosted import Hosted
 from service.node import Node
@@ -195,11 +196,12 @@ class Engine:
         here = self.hosted.keys() | self.asleep.keys() | self._moving.keys() | self.unavailable.keys()
         return [name for name in group.config.learners if name not in here]
 
-    async def create(self, name: str, config: Config) -> tuple[Hosted, bool]:
+    async def create(self, name: str, config: Config, grant: Grant = FREE) -> tuple[Hosted, bool]:
         """The learner of this name and configuration, and whether it is new.
 
         Raises `NameTaken` if the name exists with another configuration, with each setting that differs, `Invalid` if
-        it is new and the configuration has objections, `LimitReached`, or a `StoreError`.
+        it is new and the configuration has objections or is not within what is granted, `LimitReached`, or a
+        `StoreError`.
         """
         async with self._creating:
             hosted = await self._there(name)
@@ -207,7 +209,8 @@ class Engine:
             if hosted is None:
                 if problems := config.objections():
                     raise Invalid("the configuration is refused; nothing was created", problems)
-                self._room()
+                grant.check_config(config)
+                self._room(grant)
                 await self._space()
                 found, new = await self._created(name, config)
                 assert isinstance(found, Hosted)
@@ -224,15 +227,18 @@ class Engine:
         if any(name in known for known in (self.hosted, self.asleep, self._moving, self.unavailable)):
             raise NameTaken(f"there is a learner named {name}; delete it first, or choose another name")
 
-    async def copy(self, name: str, config: Config, state: Mapping[str, NDArray[generic]]) -> Hosted:
+    async def copy(
+        self, name: str, config: Config, state: Mapping[str, NDArray[generic]], grant: Grant = FREE
+    ) -> Hosted:
         """A new learner that begins with this state, which has been checked against the configuration.
 
-        There is no objecting to the configuration: a learner has lived by it. Raises `NameTaken`, `LimitReached`,
-        `TooLarge`, or a `StoreError`.
+        There is no objecting to the configuration but that it is not within what is granted: a learner has lived by
+        it. Raises `NameTaken`, `Invalid`, `LimitReached`, `TooLarge`, or a `StoreError`.
         """
+        grant.check_config(config)
         async with self._creating:
             self.check_free(name)
-            self._room()
+            self._room(grant)
             await self._space()
             found, new = await self._created(name, config, state)
         assert isinstance(found, Hosted)
@@ -240,7 +246,7 @@ class Engine:
             raise NameTaken(f"there is a learner named {name}; delete it first, or choose another name")
         return found
 
-    async def create_group(self, name: str, config: GroupConfig) -> tuple[HostedGroup, bool]:
+    async def create_group(self, name: str, config: GroupConfig, grant: Grant = FREE) -> tuple[HostedGroup, bool]:
         """The group of this name and configuration, and whether it is new.
 
         Raises `Invalid` where a learner of it is not there or tells ranks, and as `create`.
@@ -248,6 +254,7 @@ class Engine:
         problems = []
         for i, member in enumerate(config.learners):
             try:
+                grant.find(member)
                 hosted = await self.wake(member)
             except UnknownLearner:
                 problems.append(Problem(f"/learners/{i}", f"is {member}; there is no learner of this name"))
@@ -260,12 +267,13 @@ class Engine:
             group = self.groups.get(name)
             new = group is None
             if group is None:
-                self._room()
+                self._room(grant)
                 found, new = await self._created(_GROUP + name, config)
                 assert isinstance(found, HostedGroup)
                 group = found
         if group.config != config:
-            problems = list(_differences(group.config.to_json(), config.to_json()))
+            seen = grant.sees_group(name, group.config.learners)
+            problems = list(_differences(group.config.to_json(), config.to_json())) if seen else []
             raise NameTaken(f"the group {name} exists with another configuration; delete it first", problems)
         return group, new
 
@@ -278,9 +286,11 @@ class Engine:
                 return None
         return self.hosted.get(name)
 
-    def _room(self) -> None:
+    def _room(self, grant: Grant = FREE) -> None:
         if self.learners + len(self.groups) >= self.node.settings.max_learners:
             raise LimitReached(f"this node has {self.learners + len(self.groups)} learners and groups, its limit")
+        there = self.hosted.keys() | self.asleep.keys() | self._moving.keys()
+        grant.check_room(there, ((name, group.config.learners) for name, group in self.groups.items()))
 
     @property
     def learners(self) -> int:

@@ -2,6 +2,8 @@
 
 ServiceError               500  internal             a fault of ours
 |- BadBody                 400  bad-body             not JSON, or not the JSON of this route
+|- Unauthorized            401  unauthorized         no key, or none that this service knows
+|- Forbidden               403  forbidden            the key is not for this: a scope lacks, or another name
 |- Invalid                 422  invalid              well-formed, but some values are wrong (each is listed)
 |- UnknownLearner          404  unknown-learner
 |- UnknownGroup            404  unknown-group
@@ -15,12 +17,15 @@ ServiceError               500  internal             a fault of ours
 |- TooLarge                413  too-large            the body is over the limit
 |- NotAcceptable           406  not-acceptable       no reply is written as the request's Accept wants it
 |- WrongType               415  unsupported-type     a Content-Type or Content-Encoding that the route does not read
-|- ForeignOrigin           403  foreign-origin       a page of another site asks for a websocket
+|- ForeignOrigin           403  foreign-origin       a page of another site asks for a websocket, or for a change
+|- ForeignHost             421  foreign-host         the request is for a host by whose name this node is not known
 |- UpgradeRequired         426  upgrade-required     Upgrade: a websocket is there, and the request asks for none
 |- QueueFull               429  queue-full           Retry-After: the learner is behind; nothing was taken
 |- TooManyStreams          429  too-many-streams     Retry-After: as many streams are open as may be
 |- HostUnavailable         503  host-unavailable     Retry-After: the node that hosts the learner does not answer
 |- Behind                  503  behind               Retry-After: this node has not come to a position in time
+|- RateLimited             429  rate-limited         Retry-After: the key's limit of requests or events a second
+|  |- TooManyFailures      429  too-many-failures    Retry-After: wrong keys keep coming from this address
 |- Stopping                503  stopping             Retry-After: this node stops; another, or its next start, goes on
 |- Disconnected            499  gone                 in bodies.py, for the log: the client went away
 |- StoreError              500  internal             the store failed
@@ -44,6 +49,8 @@ __all__ = [
     "BehindLog",
     "BeyondLog",
     "Damaged",
+    "Forbidden",
+    "ForeignHost",
     "ForeignOrigin",
     "HostUnavailable",
     "Invalid",
@@ -53,14 +60,17 @@ __all__ = [
     "NameTaken",
     "NotAcceptable",
     "QueueFull",
+    "RateLimited",
     "ServiceError",
     "SourceGap",
     "Stopping",
     "StoreError",
     "StoreUnavailable",
     "TooLarge",
+    "TooManyFailures",
     "TooManyStreams",
     "TooSlow",
+    "Unauthorized",
     "UnknownGroup",
     "UnknownLearner",
     "UnknownPath",
@@ -100,6 +110,18 @@ class BadBody(ServiceError):
     """The body is not JSON, or not the JSON that this route reads."""
 
     status, code, title = 400, "bad-body", "The body cannot be read"
+
+
+class Unauthorized(ServiceError):
+    """The request has no key, or none that is known, or one that is over."""
+
+    status, code, title = 401, "unauthorized", "A key is needed"
+
+
+class Forbidden(ServiceError):
+    """The key is a good one, and not for this."""
+
+    status, code, title = 403, "forbidden", "The key is not for this"
 
 
 class Invalid(ServiceError):
@@ -163,9 +185,15 @@ class WrongType(ServiceError):
 
 
 class ForeignOrigin(ServiceError):
-    """A page of another site asks for a websocket."""
+    """A page of another site asks for a websocket, or, where no keys are asked for, for a change."""
 
     status, code, title = 403, "foreign-origin", "The page is of another origin"
+
+
+class ForeignHost(ServiceError):
+    """The request's Host is a name by which this node is not known: that of a page whose name was bent to us."""
+
+    status, code, title = 421, "foreign-host", "The request is for another host"
 
 
 class UnknownPath(ServiceError):
@@ -208,6 +236,23 @@ class BeyondLog(ServiceError):
     """A position is not in the log: it is another learner's, or the store has lost it."""
 
     status, code, title = 409, "beyond-log", "The log does not reach so far"
+
+
+class RateLimited(ServiceError):
+    """The key has used up what it may use in a second; nothing of the request was done."""
+
+    status, code, title = 429, "rate-limited", "A limit of the key is reached"
+
+    def __init__(self, detail: str, retry_after: int) -> None:
+        """`retry_after`: seconds."""
+        super().__init__(detail)
+        self.retry_after = retry_after
+
+
+class TooManyFailures(RateLimited):
+    """Wrong keys keep coming from the client's address."""
+
+    code, title = "too-many-failures", "Too many wrong keys"
 
 
 class Stopping(ServiceError):

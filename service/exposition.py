@@ -27,6 +27,7 @@ from service import __version__
 from service.access import Access
 from service.engine import Engine
 from service.forwarding import Forwarding
+from service.grants import FREE, Grant
 from service.learner_series import LearnerSeries
 from service.settings import Settings
 from service.timings import histograms
@@ -72,25 +73,29 @@ class Exposition:
         ProcessCollector(registry=self._process)
         GCCollector(registry=self._process)
 
-    async def text(self, state: State) -> bytes:
-        """One scrape of the application that has this state: its engine, its requests and what is open."""
+    async def text(self, state: State, grant: Grant = FREE) -> bytes:
+        """One scrape of the application that has this state: its engine, its requests and what is open.
+
+        Of the learners it tells of those that are granted.
+        """
         turns = _Turns()
         parts = []
-        for family in await self.families(state):
+        for family in await self.families(state, grant):
             for part in _parts(family):
                 parts.append(part)
                 await turns.give()
         return b"".join(parts)
 
-    async def families(self, state: State) -> list[Metric]:
+    async def families(self, state: State, grant: Grant = FREE) -> list[Metric]:
         """Every family that has a sample."""
         engine: Engine = state.engine
         turns = _Turns()
         learners = self._series.families()
         told, now = self._series.chosen(engine), time.time()
         for hosted in told:
-            self._series.tell(hosted, learners, now)
-            await turns.give()
+            if grant.sees(hosted.name):
+                self._series.tell(hosted, learners, now)
+                await turns.give()
         left_out = len(engine.hosted) - len(told)
         found = [*_node(state, engine, left_out), *learners.values(), *_requests(state.access), *_timings(engine)]
         return [family for family in [*found, *self._process.collect()] if family.samples]

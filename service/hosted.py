@@ -31,6 +31,7 @@ from service.assuming import Assuming
 from service.codec import unpack_snapshot
 from service.errors import Damaged, Invalid, QueueFull, ServiceError, SourceGap, StoreUnavailable, UnknownSnapshot
 from service.fits import Fits
+from service.grants import FREE, Grant
 from service.logged import Logged, settle
 from service.node import Node
 from service.serving import Labelled, Serving
@@ -156,7 +157,7 @@ class Hosted(Logged[Learner, View]):
         await self.at_rest(run)
         return found[0]
 
-    async def change(self, values: object) -> bool:
+    async def change(self, values: object, grant: Grant = FREE) -> bool:
         """Change settings that may change; what was learnt stays. Whether anything did. Raises `Invalid`."""
         changed = False
 
@@ -173,6 +174,8 @@ class Hosted(Logged[Learner, View]):
                 for name in CHANGEABLE
                 if getattr(config, name) != getattr(present, name)
             }
+            if "late" in parts:
+                grant.check_config(config, new=False)
             if "threshold" in parts and (problems := config.objections()):
                 raise Invalid("the change is refused; nothing was changed", problems)
             if parts:

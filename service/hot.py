@@ -59,10 +59,12 @@ async def answer(
     write: Coding,
     explain: int | None = None,
     counted: list[int] | None = None,
+    spend: Callable[[int], None] | None = None,
 ) -> bytes:
     """The reply to a body. Raises `ServiceError`; `explain`: contributions to give to each score of a predict.
 
-    How many events the body has is added to `counted` as soon as that is known.
+    How many events the body has is added to `counted` as soon as that is known, and then `spend` is told, which may
+    refuse them: nothing has been done with them by then.
     """
     config = learner.learner.config
     if operation == "predict":
@@ -72,6 +74,8 @@ async def answer(
         )
         if counted is not None:
             counted.append(len(events.ids))
+        if spend is not None:
+            spend(len(events.ids))
         explained, at = None, None
         if explain is not None:
             # frozen, so that the sums are those of the very scores that are served
@@ -85,6 +89,8 @@ async def answer(
     came = await labelled(learner, operation, body, read)
     if counted is not None:
         counted.append(len(came.labels))
+    if spend is not None:
+        spend(len(came.labels))
     return await told(await learner.label(came), came, len(body), write)
 
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from service.errors import BadBody, Invalid, ServiceError
+from service.errors import BadBody, Invalid, RateLimited, ServiceError
 from service.frames import Request, joint
 from service.hosted import Hosted, Learnt
 from service.hot import answer, labelled, told
@@ -41,6 +41,11 @@ class Owner(Protocol):
 
     async def refuse(self, requests: Sequence[Request], error: ServiceError) -> None:
         """Answer requests of one form with an error."""
+        ...
+
+    @property
+    def spend(self) -> Callable[[int], None] | None:
+        """What is to be told of the events of messages before they are carried out; it may refuse them."""
         ...
 
     def ended(self, task: asyncio.Task[None]) -> None:
@@ -80,7 +85,8 @@ class Lane:
             try:
                 await self._carried_out(requests)
             except ServiceError as error:
-                if len(requests) > 1 and isinstance(error, (BadBody, Invalid)):  # of some: nothing was changed
+                of_some = isinstance(error, (BadBody, Invalid, RateLimited))
+                if len(requests) > 1 and of_some:  # nothing was changed
                     self._waiting.extendleft(one.apart() for one in reversed(requests))
                     continue
                 await self._landed()
@@ -115,11 +121,13 @@ class Lane:
             if first.operation == "predict":
                 await self._landed()
                 await learner.at_least(first.at_least)
-                await self._owner.reply(requests, await _predicted(learner, requests))
+                await self._owner.reply(requests, await _predicted(learner, requests, self._owner.spend))
                 return
             assert first.operation is not None  # or there would be an error
             body = joint(requests)
             events = await labelled(learner, first.operation, body, first.form.coding)
+            if self._owner.spend is not None:
+                self._owner.spend(len(events.labels))
             plain = bool(events.carried.all())
             if not plain:
                 await self._landed()
@@ -163,11 +171,11 @@ class Lane:
         return [form.answered(requests[0].seq, await told(learnt, events, size, form.coding))]
 
 
-async def _predicted(learner: Hosted, requests: Sequence[Request]) -> list[bytes]:
+async def _predicted(learner: Hosted, requests: Sequence[Request], spend: Callable[[int], None] | None) -> list[bytes]:
     """The replies to neighbouring predicts."""
     first = requests[0]
     coding, joining = first.form.coding, first.form.joining
-    reply = await answer(learner, "predict", joint(requests), coding, coding, first.explain)
+    reply = await answer(learner, "predict", joint(requests), coding, coding, first.explain, spend=spend)
     if len(requests) == 1:
         return [first.form.answered(first.seq, reply)]
 

@@ -29,6 +29,7 @@ import msgspec
 from learners.parameters import Problem
 from service.bodies import Disconnected
 from service.errors import BadBody, Invalid, QueueFull, ServiceError, Stopping, TooLarge, TooSlow
+from service.grants import FREE, Grant
 from service.hosted import Hosted
 from service.hot import Operation, answer
 from service.ndjson import NDJSON
@@ -274,19 +275,21 @@ async def replies(
     explain: int | None = None,
     request_id: str = "",
     closing: asyncio.Event | None = None,
+    grant: Grant = FREE,
 ) -> AsyncGenerator[bytes]:
     """The reply to a body that comes in pieces, chunk by chunk: one line, or for predict one for each event.
 
     Raises the `ServiceError` of the first chunk; that of a later one is the last line. Each line has to come within
     the time that the node gives to a whole body otherwise, and may have as many bytes as a body. `held` counts what is
     read and not answered, from the first piece of a line on: where that, or the learner's queue, is full, reading waits
-    for as long, and then it is `QueueFull`. Once `closing` is set it ends with `Stopping`. Close it, where not all of
-    it is asked for.
+    for as long, and then it is `QueueFull`. Once `closing` is set it ends with `Stopping`. The grant bounds a line, and
+    counts the events of each chunk. Close it, where not all of it is asked for.
     """
     settings = learner.node.settings
     closing = closing or asyncio.Event()
     share = Share(held, settings.max_buffered_bytes)
-    lines = Lines(pieces, share, settings.max_body_bytes, settings.body_seconds, closing)
+    longest = settings.max_body_bytes if grant.body_bytes is None else min(grant.body_bytes, settings.max_body_bytes)
+    lines = Lines(pieces, share, longest, settings.body_seconds, closing)
     taken = _Taken()
     try:
         while (chunk := await lines.next()) is not None:
@@ -294,7 +297,7 @@ async def replies(
             if not chunk.body.isspace():
                 if operation != "predict":
                     await _room(learner, len(chunk.body), closing)
-                said, head = await _answered(learner, operation, chunk.body, explain, taken.lines)
+                said, head = await _answered(learner, operation, chunk.body, explain, taken.lines, grant)
             share.give(len(chunk.body))
             taken.take(chunk)
             if head is not None:
@@ -316,14 +319,14 @@ async def replies(
 
 
 async def _answered(
-    learner: Hosted, operation: Operation, body: bytes, explain: int | None, before: int
+    learner: Hosted, operation: Operation, body: bytes, explain: int | None, before: int, grant: Grant
 ) -> tuple[bytes, dict[str, Any]]:
     """The lines about the events of a chunk, and what is said of it as a whole.
 
     Its refusal counts lines from the beginning of the body.
     """
     try:
-        reply = await answer(learner, operation, body, NDJSON, NDJSON, explain)
+        reply = await answer(learner, operation, body, NDJSON, NDJSON, explain, spend=grant.spend)
     except (BadBody, Invalid) as error:
         problems = [Problem(_moved(one.pointer, before), one.detail) for one in error.problems]
         raise type(error)(error.detail, problems) from None

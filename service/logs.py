@@ -7,7 +7,7 @@ Whoever logs never waits, not even for a pipe that nobody reads: what finds the 
 
 A line holds no feature, label or event id, and no text of an exception that is not made for readers, for it may quote a
 value: a traceback tells the kind of the exception and where it came from. Whatever a client chose itself (its request's
-id, the name in its path) is escaped, so that no line can be forged.
+id, the name in its path) is escaped, so that no line can be forged; a key of the service is masked, wherever it stands.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ _LEAVE = 2.0  # seconds that a stop waits for the last lines: nobody may read th
 _PLAIN = re.compile(r"[A-Za-z0-9._:/{}@+-]+")  # shown without quotes
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {0x2028: "\\u2028", 0x2029: "\\u2029"}
 _LONGEST = 10_000  # characters of a message
+_KEY = re.compile(rb"(rs_[a-z0-9]{12}_)[0-9A-Za-z]{8,}")  # which somebody has put where a name or an id belongs
 
 # The id of the request in whose course something is logged. Set where a fault of ours ends one, and no earlier: what a
 # request has begun in the background may go on for long, and would carry its id for good.
@@ -52,6 +53,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     status: int  # 499: the client went away before it was answered
     seconds: float
     client: str | None = None  # address
+    key: str | None = None  # the id of its key, which is public
     learner: str | None = None
     group: str | None = None
     bytes: int | None = None  # of the body that came
@@ -68,7 +70,7 @@ _LEVELS = {
     logging.ERROR: "error",
     logging.CRITICAL: "critical",
 }
-_FIELDS = ("learner", "group", "events", "messages", "refused", "bytes", "code", "client", "request_id")
+_FIELDS = ("learner", "group", "events", "messages", "refused", "bytes", "code", "key", "client", "request_id")
 _LOGGER = "rarestream.requests"
 
 
@@ -215,7 +217,8 @@ class LineWriter:
         while self._waiting:
             items = [self._waiting.popleft() for _ in range(min(len(self._waiting), 1000))]
             try:
-                self._stream.write(b"".join([one if type(one) is bytes else self._encode(one) for one in items]))  # type: ignore[arg-type]
+                lines = b"".join([one if type(one) is bytes else self._encode(one) for one in items])  # type: ignore[arg-type]
+                self._stream.write(_KEY.sub(rb"\1***", lines))
                 self._stream.flush()
             except (OSError, ValueError):  # nobody reads any more; or the stream is closed
                 self.dropped += len(items)

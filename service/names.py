@@ -9,10 +9,12 @@ from collections.abc import Iterable, Sequence
 from learners.parameters import Problem, pointer
 from service.errors import Invalid
 
-__all__ = ["PATTERN", "check_name", "check_parameters"]
+__all__ = ["PATTERN", "check_name", "check_no_key", "check_parameters"]
 
 PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 _LISTED = 100  # problems of one query
+_KEYS = frozenset({"key", "api_key", "apikey", "api-key", "access_token", "token", "authorization", "bearer"})
+_NO_KEY = "is none: a key goes into no URL, where logs would keep it; send it as `Authorization: Bearer KEY`"
 
 
 def check_name(name: str, at: str = "/name") -> str:
@@ -32,9 +34,18 @@ def check_parameters(names: Iterable[str], known: Sequence[str]) -> None:
     expected = f"expected {' or '.join(known)}" if known else "this request takes none"
     problems = []
     for name, count in Counter(names).items():
-        if name not in known:
+        if name.lower() in _KEYS:
+            problems.append(Problem(pointer(name), _NO_KEY))
+        elif name not in known:
             problems.append(Problem(pointer(name), f"is no parameter here; {expected}"))
         elif count > 1:
             problems.append(Problem(pointer(name), f"comes {count} times; expected once"))
+    if problems:
+        raise Invalid("the query is refused; nothing was changed", problems[:_LISTED])
+
+
+def check_no_key(names: Iterable[str]) -> None:
+    """Refuse a query that holds a key, where it may hold anything else. Raises `Invalid`."""
+    problems = [Problem(pointer(name), _NO_KEY) for name in names if name.lower() in _KEYS]
     if problems:
         raise Invalid("the query is refused; nothing was changed", problems[:_LISTED])

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from service.engine import Engine
+from service.grants import FREE, Grant
 from service.hosted import Hosted
 
 __all__ = ["LARGE_WINDOW", "Overview"]
@@ -43,11 +44,14 @@ class Overview:
     def __init__(self) -> None:
         self._kept: WeakKeyDictionary[Hosted, _Kept] = WeakKeyDictionary()
 
-    async def encoded(self, engine: Engine) -> bytes:
-        """The document `LearnerFigureList` in JSON. O(learners), and O(window) for each that has moved."""
+    async def encoded(self, engine: Engine, grant: Grant = FREE) -> bytes:
+        """The document `LearnerFigureList` in JSON, of the learners that are granted.
+
+        O(learners), and O(window) for each that has moved.
+        """
         learners = []
         began = time.perf_counter()
-        for name in sorted(engine.hosted):
+        for name in sorted(filter(grant.sees, engine.hosted)):
             hosted = engine.hosted.get(name)
             if hosted is None:  # it fell asleep, or was deleted, while others had their turn
                 continue
@@ -55,8 +59,9 @@ class Overview:
             if time.perf_counter() - began > _STRETCH:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
-        left_out = engine.left_out(groups=False)
-        return msgspec.json.encode({"learners": learners, "asleep": sorted(engine.asleep), "unavailable": left_out})
+        left_out = {name: why for name, why in engine.left_out(groups=False).items() if grant.sees(name)}
+        asleep = sorted(filter(grant.sees, engine.asleep))
+        return msgspec.json.encode({"learners": learners, "asleep": asleep, "unavailable": left_out})
 
     async def _figures(self, hosted: Hosted) -> dict[str, Any]:
         kept = self._kept.get(hosted)

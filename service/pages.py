@@ -15,14 +15,17 @@ import importlib.util
 import re
 from pathlib import Path
 
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import FileResponse, Response
 
 from service.exposition import CONTENT_TYPE, Exposition
+from service.routes.common import Guarded, Needs, Open, TheGrant
 
 __all__ = ["router"]
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=Guarded)
+
+_ANYONE = [Depends(Open(any_query=True))]
 
 _DASHBOARD = Path(__file__).parent / "dashboard"
 _TYPES = {".js": "text/javascript", ".css": "text/css"}
@@ -105,13 +108,13 @@ _STATIC = {
 }
 
 
-@router.api_route("/", methods=["GET", "HEAD"])
+@router.api_route("/", methods=["GET", "HEAD"], dependencies=_ANYONE)
 async def page(request: Request) -> Response:
     """The dashboard."""
     return _PAGE.reply(request)
 
 
-@router.api_route("/static/plotly.min.js", methods=["GET", "HEAD"])
+@router.api_route("/static/plotly.min.js", methods=["GET", "HEAD"], dependencies=_ANYONE)
 async def plotly(v: str = "") -> Response:
     """Plotly's bundle (about 5 MB): kept for good by the browser when asked for by the version that it is.
 
@@ -121,7 +124,7 @@ async def plotly(v: str = "") -> Response:
     return FileResponse(_BUNDLE, media_type="text/javascript", headers={**_EVERYWHERE, "Cache-Control": lasting})
 
 
-@router.api_route("/static/{name}", methods=["GET", "HEAD"])
+@router.api_route("/static/{name}", methods=["GET", "HEAD"], dependencies=_ANYONE)
 async def static(name: str, request: Request) -> Response:
     """A module or a style sheet of the dashboard; nothing but what was in its folder at the start."""
     asset = _STATIC.get(name)
@@ -130,8 +133,8 @@ async def static(name: str, request: Request) -> Response:
     return asset.reply(request)
 
 
-@router.get("/metrics")
-async def metrics(request: Request) -> Response:
-    """Figures of this node, for Prometheus."""
+@router.get("/metrics", dependencies=[Depends(Needs("read", any_query=True))])
+async def metrics(request: Request, grant: TheGrant) -> Response:
+    """Figures of this node, for Prometheus; with a key for some learners only, of these."""
     exposition: Exposition = request.app.state.exposition
-    return Response(await exposition.text(request.app.state), media_type=CONTENT_TYPE)
+    return Response(await exposition.text(request.app.state, grant), media_type=CONTENT_TYPE)

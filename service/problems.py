@@ -9,7 +9,9 @@ from fastapi.responses import JSONResponse
 
 from service.errors import ServiceError
 
-__all__ = ["internal_error", "problem_reply", "request_id"]
+__all__ = ["PROBLEM", "headers_of", "internal_error", "problem_reply", "request_id"]
+
+PROBLEM = "application/problem+json"
 
 _own = f"{os.urandom(10).hex()}{{:012x}}".format  # of this process, then the how manieth: as unique as a random one
 _next = itertools.count(1).__next__
@@ -31,5 +33,14 @@ def internal_error(error: Exception) -> ServiceError:
 
 def problem_reply(error: ServiceError, request_id: str) -> JSONResponse:
     """The reply that says what is wrong with a request."""
-    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    return JSONResponse(error.document(request_id), error.status, headers, media_type="application/problem+json")
+    return JSONResponse(error.document(request_id), error.status, headers_of(error), PROBLEM)
+
+
+def headers_of(error: ServiceError) -> dict[str, str]:
+    """The headers that a refusal has beside those of every reply."""
+    headers = {}
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(error.retry_after)
+    if error.status == 401:
+        headers["WWW-Authenticate"] = 'Bearer realm="rarestream"'
+    return headers

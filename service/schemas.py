@@ -658,6 +658,28 @@ class Nodes(_Document):
     hosts: list[str] | None = Field(description="addresses that host the learner that was asked for")
 
 
+class KeyLimits(_Document):
+    """What a key may use at most; null: as much as the node's settings allow."""
+
+    requests_per_second: float | None
+    events_per_second: float | None
+    body_bytes: int | None
+    learners: int | None
+    dimensions: int | None
+    remembered_events: int | None
+
+
+class KeyDocument(_Document):
+    """What the key of the request may do."""
+
+    name: str | None = Field(description="null where the service asks for no keys")
+    id: str | None
+    scopes: list[Literal["read", "predict", "update", "admin"]]
+    learners: str | None = Field(description="pattern of the names that it is for; null: all")
+    limits: KeyLimits
+    expires: float | None = Field(description="seconds since the epoch; null: never")
+
+
 class ProblemItem(_Document):
     """One thing that is wrong."""
 

@@ -19,9 +19,10 @@ from urllib.parse import unquote_plus, urlsplit
 
 import uvicorn
 
-from service.app import create_app
+from service.app import Application, create_app
 from service.commands.failure import CommandFailed, WrongUsage
 from service.errors import ServiceError
+from service.guard import Guard
 from service.logs import LineWriter, configure
 from service.node import BACKGROUND
 from service.protocol import HttpProtocol
@@ -34,6 +35,7 @@ logger = logging.getLogger("rarestream.server")
 
 _IMPORTED = time.monotonic()
 _LOOK_EVERY = 0.1  # seconds
+_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; uvicorn's default would leave old ones only
 _GRACE = 5  # seconds that open requests get at a stop; event streams would otherwise stay for good
 
 
@@ -94,6 +96,8 @@ def serve(settings: Settings, warnings: Sequence[str] = ()) -> None:
             print(told, flush=True)
 
     server = Server(settings, listener, ready=ready, lines=lines)
+    if server.warning is not None:
+        logger.warning(server.warning)
     with suppress(KeyboardInterrupt):  # uvicorn repeats the signal after its clean shutdown
         server.run()
     if any(thread.name == BACKGROUND for thread in threading.enumerate()):
@@ -115,6 +119,35 @@ def shown(store: str) -> str:
     return re.sub(r"(?<=[?&])([^=&#]*)=[^&#]*", masked, store)
 
 
+def _config(app: Application, settings: Settings) -> uvicorn.Config:
+    """How uvicorn serves the application. Raises `CannotServe` where the files of TLS are none."""
+    if settings.tls_key is not None and settings.tls_certificate is None:
+        raise CannotServe("the service cannot start: tls_key is set, and tls_certificate is not")
+    config = uvicorn.Config(
+        app,
+        ssl_certfile=settings.tls_certificate,
+        ssl_keyfile=settings.tls_key,
+        ssl_ciphers=_CIPHERS,
+        lifespan="off",  # `startup` and `shutdown` below run it, to report its errors in plain words
+        log_level="warning",  # the rest of it repeats ours, and shows paths with their queries
+        log_config=None,  # its loggers write as ours do
+        access_log=False,  # the application has its own: `access.py`
+        http=HttpProtocol,
+        ws=WebSocketProtocol,
+        ws_max_size=settings.ws_message_bytes,
+        ws_per_message_deflate=False,  # digits hardly compress, and each message would cost more
+        ws_ping_interval=20.0,  # seconds; a peer that has gone without a word is noticed
+        ws_ping_timeout=20.0,
+        timeout_graceful_shutdown=_GRACE,
+    )
+    try:
+        config.load()  # here, where an error of the files can be told
+    except OSError as error:  # of ssl, too
+        files = f"{settings.tls_certificate}, {settings.tls_key or 'and the key in it'}"
+        raise CannotServe(f"the service cannot start: TLS with {files}: {error}") from None
+    return config
+
+
 class Server(uvicorn.Server):
     """The service on one socket; `ready` is called once it takes updates.
 
@@ -129,31 +162,27 @@ class Server(uvicorn.Server):
         ready: Callable[[], None],
         lines: LineWriter | None = None,
     ) -> None:
-        """`lines`: what writes a line for each request, if anything."""
-        self._app = create_app(settings, lines)
+        """`lines`: what writes a line for each request, if anything.
+
+        Raises `BadKeys`, `Exposed` where others than this machine could come without a key, or `CannotServe`; then the
+        listener is closed.
+        """
+        host, port = listener.getsockname()[:2]
+        try:
+            self._app = create_app(settings, lines)
+            guard: Guard = self._app.state.guard
+            self.warning = guard.listens(host)  # what to tell the operator, if anything
+            super().__init__(_config(self._app, settings))
+        except CommandFailed:
+            listener.close()
+            raise
         self._running = AsyncExitStack()  # the app between its start and its end
         self._listener = listener
         self._lines = lines
         self._ready = ready
-        host, port = listener.getsockname()[:2]
         reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-        self.url = f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
-        super().__init__(
-            uvicorn.Config(
-                self._app,
-                lifespan="off",  # `startup` and `shutdown` below run it, to report its errors in plain words
-                log_level="warning",  # the rest of it repeats ours, and shows paths with their queries
-                log_config=None,  # its loggers write as ours do
-                access_log=False,  # the application has its own: `access.py`
-                http=HttpProtocol,
-                ws=WebSocketProtocol,
-                ws_max_size=settings.ws_message_bytes,
-                ws_per_message_deflate=False,  # digits hardly compress, and each message would cost more
-                ws_ping_interval=20.0,  # seconds; a peer that has gone without a word is noticed
-                ws_ping_timeout=20.0,
-                timeout_graceful_shutdown=_GRACE,
-            )
-        )
+        scheme = "http" if settings.tls_certificate is None else "https"
+        self.url = f"{scheme}://[{reached}]:{port}" if ":" in reached else f"{scheme}://{reached}:{port}"
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until told to stop. Raises `CannotServe` where the app does not start, `WrongUsage` for a wrong URL."""

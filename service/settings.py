@@ -28,6 +28,19 @@ class Settings(BaseSettings):
     )
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    keys: str | None = Field(
+        default=None, description="file of the keys that requests need; without one nobody needs any"
+    )
+    insecure: bool = Field(default=False, description="listen beyond loopback though nobody needs a key")
+    tls_certificate: str | None = Field(default=None, description="PEM file of the certificate chain: serves https")
+    tls_key: str | None = Field(default=None, description="PEM file of its private key, where it is a file of its own")
+    hosts: str | None = Field(
+        default=None,
+        description="names in Host headers that are taken, by commas; addresses and localhost always are",
+    )
+    cors_origins: str | None = Field(
+        default=None, description="origins whose pages may call, by commas; none but its own if not set"
+    )
     max_learners: int = Field(default=10_000, ge=1, description="learners and groups on this node")
     max_resident: int = Field(
         default=1000, ge=1, description="learners in memory; those used longest ago are swapped out to the store"

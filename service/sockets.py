@@ -13,9 +13,9 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Sequence
 from time import perf_counter
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.applications import Starlette
@@ -36,10 +36,12 @@ from service.errors import (
     UpgradeRequired,
 )
 from service.frames import BINARY, Request, read
+from service.grants import FREE, NEEDED, Grant
+from service.guard import Guard
 from service.hosted import Hosted
 from service.lanes import Lane
 from service.names import check_name, check_parameters
-from service.problems import problem_reply, request_id
+from service.problems import PROBLEM, headers_of, problem_reply, request_id
 from service.ws_protocol import EXTENSION, Transport
 
 __all__ = ["NO_LEARNER", "Connection", "Connections", "Sockets"]
@@ -93,17 +95,34 @@ class Sockets:
             return
         began = perf_counter()
         await receive()  # that a connection is asked for
-        refusal: ServiceError | None = None
-        if found is None:
-            refusal = UnknownPath(f"there is no websocket at {scope['path'][:200]}; {_PLACES}")
-        elif not _same_origin(scope["headers"]):
-            refusal = ForeignOrigin("a page may open websockets only of the site that it comes from")
-        if refusal is not None:
+        try:
+            if found is None:
+                raise UnknownPath(f"there is no websocket at {scope['path'][:200]}; {_PLACES}")
+            grant = _admitted(scope)
+        except ServiceError as refusal:
             await _deny(refusal, scope, send)
             access: Access = scope["app"].state.access
             access.websocket(scope, None, began, status=refusal.status)
-        elif found is not None:
-            await Connection(scope, receive, send, found[1]).serve()
+        else:
+            await Connection(scope, receive, send, found[1], grant).serve()
+
+
+def _admitted(scope: Scope) -> Grant:
+    """What the key of a handshake allows; each message is asked for by itself. Raises what refuses it.
+
+    A browser opens websockets for pages of any site, and says which: no other than ours may.
+    """
+    guard: Guard = scope["app"].state.guard
+    headers = dict(scope["headers"])
+    if b"origin" in headers and not guard.same_origin(headers.get(b"host", b""), headers[b"origin"]):
+        raise ForeignOrigin("a page may open websockets only of the site that it comes from")
+    if not guard.on:
+        return FREE
+    grant = guard.admit(scope["headers"], client=scope.get("client"), changes=False)
+    scope.setdefault("state", {})["key"] = grant.id
+    if grant.scopes.isdisjoint(("predict", "update")):
+        grant.need("predict")
+    return grant
 
 
 async def _ask_for_upgrade(scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,7 +139,8 @@ async def _deny(error: ServiceError, scope: Scope, send: Send) -> None:
         await send({"type": "websocket.close", "code": _VIOLATION, "reason": error.detail})
         return
     own_id = request_id(heading_of(scope["headers"]).request_id)
-    headers = [(b"content-type", b"application/problem+json"), (b"x-request-id", own_id.encode())]
+    told = {"content-type": PROBLEM, "x-request-id": own_id, **headers_of(error)}
+    headers = [(name.lower().encode(), value.encode()) for name, value in told.items()]
     document = msgspec.json.encode(error.document(own_id))
     await send({"type": f"{_RESPONSE}.start", "status": error.status, "headers": headers})
     await send({"type": f"{_RESPONSE}.body", "body": document})
@@ -129,8 +149,10 @@ async def _deny(error: ServiceError, scope: Scope, send: Send) -> None:
 class Connection:
     """One websocket, and the owner of its lanes."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, name: str | None) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, name: str | None, grant: Grant) -> None:
         """`name`: of the learner, where it is for one."""
+        self._grant = grant
+        self.spend = grant.spend
         application: Starlette = scope["app"]
         self._name = name
         self._engine: Engine = application.state.engine
@@ -204,6 +226,7 @@ class Connection:
             return _VIOLATION, f"{where} {detail}"
         if self._name is not None:
             try:
+                self._grant.find(self._name)
                 await self._engine.seek(self._name)
                 self._engine.check(self._name)
             except UnknownLearner as error:
@@ -240,6 +263,10 @@ class Connection:
         if self._unanswered == self._credit:
             return self.close(_VIOLATION, f"more than {self._credit} messages are unanswered")
         request = read(message)
+        if self._grant.key is not None:
+            if self._grant.over:
+                return self.close(_VIOLATION, "the key was revoked or changed, or has expired")
+            self._check(request, _bytes(message))
         if request.seq in self._seqs and request.seq is not None:
             return self.close(_VIOLATION, f"seq {request.seq} is that of a message that is not answered yet")
         self._unanswered += 1
@@ -268,12 +295,20 @@ class Connection:
                 if name is None:
                     assert request.error is not None
                     raise request.error
+                self._grant.find(name)
                 self._engine.check(name)
             except ServiceError as error:
                 return self.refuse([request], error)
             lane = self._lanes[name] = Lane(name, self)
         lane.put(request)
         return None
+
+    def _check(self, request: Request, size: int) -> None:
+        """Refuse a message of so many bytes that the key does not allow; all of them count."""
+        try:
+            self._grant.message(NEEDED[request.operation] if request.operation else None, size)
+        except ServiceError as error:
+            request.refused(error)
 
     # What lanes ask for
 
@@ -354,16 +389,11 @@ class Connection:
                 return
 
 
-def _same_origin(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether it is no browser that connects, or one on a page of ours: scripts of other pages must not."""
-    found = dict(headers)
-    origin = found.get(b"origin")
-    if origin is None:
-        return True
-    try:
-        return urlsplit(origin.decode("latin-1")).netloc.encode() == found.get(b"host")
-    except ValueError:  # it is no URL
-        return False
+def _bytes(message: str | bytes) -> int:
+    """How many a message had on its way."""
+    if isinstance(message, bytes) or message.isascii():
+        return len(message)
+    return len(message.encode("utf-8", "surrogatepass"))
 
 
 def _invalid(where: str, detail: str) -> Invalid:

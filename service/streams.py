@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from service.grants import FREE, Grant
 from service.hosted import Hosted
 
 __all__ = ["Seen", "figures_of", "parsed_id", "stream"]
@@ -53,13 +54,15 @@ def parsed_id(text: str) -> Seen | None:
     return Seen(*map(int, parts))
 
 
-async def stream(learner: Hosted, since: Seen | None, closing: asyncio.Event) -> AsyncIterator[bytes]:
-    """The events of one connection, from after `since` on, or from now; ends when the node does."""
+async def stream(
+    learner: Hosted, since: Seen | None, closing: asyncio.Event, grant: Grant = FREE
+) -> AsyncIterator[bytes]:
+    """The events of one connection, from after `since` on, or from now; ends when the node or the grant does."""
     view = learner.view
     seen = since or Seen(view.rollbacks, view.figures.point_count, view.figures.alarm_count)
     shown: int | None = None  # position of the figures sent last
     with learner.watched() as changed:
-        while not closing.is_set():
+        while not closing.is_set() and not grant.over:
             changed.clear()
             view = learner.view
             if view.rollbacks != seen.rollbacks or view.figures.point_count < seen.points:

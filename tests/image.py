@@ -34,7 +34,7 @@ __all__ = ["COMING", "DOCKERFILE", "Container", "Stage", "build", "context", "ha
 DOCKERFILE = ROOT / "docker" / "Dockerfile"
 UNSHARE = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
 # Settings that the image, compose.yaml and the chart name already, and that are made at this moment.
-COMING = {"hosts", "insecure", "keys", "tls_certificate", "tls_key", "workers"}
+COMING = {"workers"}
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # How this machine reaches the package index: Docker takes proxies from the machine, too.
 PASSED = (

@@ -35,6 +35,12 @@ NOT_RUN = {
         "$ kubectl --namespace": "wants a cluster",
         "# scores.yaml": "values that tests/test_helm.py renders the chart with",
     },
+    "docs/security.md": {
+        "scrape_configs": "Prometheus' own; tests/service/test_guard.py scrapes with a key",
+        '{"keys": [{': "a file; tests/service/test_keys.py reads one",
+        "$ rarestream serve --host 0.0.0.0": "refused; tests/service/test_security.py has it",
+        "$ rarestream keys create": "wants a certificate; tests/service/test_security.py makes one",
+    },
 }
 
 

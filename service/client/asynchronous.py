@@ -32,6 +32,7 @@ class AsyncClient:
         self,
         url: str,
         *,
+        key: str | None = None,
         patience: float = 60.0,
         timeout: float = 120.0,
         headers: Mapping[str, str] | None = None,
@@ -41,7 +42,7 @@ class AsyncClient:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._calls = Calls(Retries(patience), bounds)
-        self._connection = Connection(url, timeout, headers, verify, trust_env)
+        self._connection = Connection(url, timeout, headers, verify, trust_env, key)
         self._http = httpx.AsyncClient(transport=transport, **self._connection.http)
 
     async def __aenter__(self) -> Self:

@@ -35,6 +35,7 @@ class Connection:
         headers: Mapping[str, str] | None,
         verify: ssl.SSLContext | None,
         trust_env: bool,
+        key: str | None = None,
     ) -> None:
         try:
             parsed = httpx.URL(url)
@@ -45,6 +46,10 @@ class Connection:
         self.timeout = timeout
         self._url = str(parsed).rstrip("/")
         self._headers = {"User-Agent": f"rarestream-python/{__version__}", **(headers or {})}
+        if key is not None:
+            if not key.isascii() or not key.isprintable() or not key or " " in key:
+                raise ValueError("the key has characters that no key has: spaces, line ends, or others beyond ASCII")
+            self._headers["Authorization"] = f"Bearer {key}"
         self._verify = verify
         self._trust_env = trust_env and parsed.host not in _LOOPBACK
 

@@ -28,9 +28,11 @@ Result = TypeVar("Result")
 class Client:
     """A service at `url`. A context manager; threads may share it.
 
+    `key`: of the service, sent with every request as a bearer token.
     `patience`: seconds of failing after which a request is not sent again; 0 sends each once.
     `timeout`: seconds that an answer may take; an update waits for its learning, the first ever for the compiler, too.
-    `headers`: of every request, for a proxy that authenticates. `verify`: the TLS context of an https URL.
+    `headers`: of every request, for a proxy. `verify`: the TLS context of an https URL, as
+    `ssl.create_default_context(cafile=...)` makes one for an authority of one's own.
     `trust_env`: whether the proxies of the environment are used, as httpx does; never for a loopback address.
     `bounds`: of one request; what is larger is cut. `transport`: of httpx, instead of a network connection.
     """
@@ -39,6 +41,7 @@ class Client:
         self,
         url: str,
         *,
+        key: str | None = None,
         patience: float = 60.0,
         timeout: float = 120.0,
         headers: Mapping[str, str] | None = None,
@@ -48,7 +51,7 @@ class Client:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._calls = Calls(Retries(patience), bounds)
-        self._connection = Connection(url, timeout, headers, verify, trust_env)
+        self._connection = Connection(url, timeout, headers, verify, trust_env, key)
         self._http = httpx.Client(transport=transport, **self._connection.http)
 
     def __enter__(self) -> Self:

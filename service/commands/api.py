@@ -12,6 +12,7 @@ which have arrays.)
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -103,12 +104,22 @@ class _ProblemBody(msgspec.Struct):
     errors: list[_Problem] = []
 
 
+def _trusting(ca: str) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    try:
+        context.load_verify_locations(ca)
+    except OSError as error:  # of ssl, too
+        raise CommandFailed(f"RARESTREAM_CA is {ca}: {error.strerror or error}") from None
+    return context
+
+
 class Api:
     """A service at `url`. A context manager; one call at a time.
 
     `patience` is how long (seconds) a call goes on failing for the moment before it fails for good. `wait` pauses for
     some seconds and returns True to give up at once (a `threading.Event`'s wait), `notice` is told of each new attempt.
-    `key` goes out as a bearer token, and into no message. `timeout` (seconds) is that of one answer.
+    `key` goes out as a bearer token, and into no message. `timeout` (seconds) is that of one answer. `ca` is a file of
+    certificates that are trusted besides those of the system.
     """
 
     def __init__(
@@ -116,6 +127,7 @@ class Api:
         url: str,
         *,
         key: str | None = None,
+        ca: str | None = None,
         timeout: float = _TIMEOUT,
         patience: float = 0.0,
         wait: Callable[[float], bool] | None = None,
@@ -144,6 +156,7 @@ class Api:
             headers=headers,
             timeout=httpx.Timeout(timeout, connect=min(timeout, _CONNECT)),
             transport=transport,
+            verify=True if ca is None else _trusting(ca),
             trust_env=parsed.host not in _LOOPBACK,
         )
 

@@ -6,6 +6,7 @@ Nothing here is slow to import: `--help` needs it.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -48,7 +49,7 @@ def learner_names(context: typer.Context, incomplete: str) -> list[str]:
 
     url, key = context.params.get("url") or DEFAULT_URL, context.params.get("key")
     try:
-        with Api(url, key=key, timeout=_COMPLETION_SECONDS) as api:
+        with Api(url, key=key, ca=_ca(), timeout=_COMPLETION_SECONDS) as api:
             found = api.learners()
             names = [one["name"] for one in found["learners"]] + found["asleep"]
             return sorted(name for name in names if name.startswith(incomplete))
@@ -73,6 +74,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 Name = Annotated[str, typer.Argument(help="The learner's name.", autocompletion=learner_names)]
 
 
+def _ca() -> str | None:
+    """A file of certificates that the environment has commands trust."""
+    return os.environ.get("RARESTREAM_CA") or None
+
+
 def connected(
     url: str,
     key: str | None,
@@ -84,7 +90,7 @@ def connected(
     """The service; see `Api`."""
     from service.commands.api import Api
 
-    return Api(url, key=key, patience=patience, wait=wait, notice=notice)
+    return Api(url, key=key, ca=_ca(), patience=patience, wait=wait, notice=notice)
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -73,6 +73,8 @@ def demo(settings: Settings, *, rate: float | None, events: int, console: Consol
     listener = listen(settings.host, settings.port)
     with Interruption() as interruption, _Serving(settings, listener, interruption) as serving:
         console.print(f"dashboard  {serving.url}/\nAPI docs   {serving.url}/docs\nstore      {shown(settings.store)}")
+        if serving.warning is not None:
+            console.print(serving.warning)
         with _Stream(serving.url, events, interruption, console.print) as stream:
             complete = stream.run(rate, console)
         if complete:
@@ -126,6 +128,7 @@ class _Serving:
         self._failure: CannotServe | None = None
         self.complaints: list[str] = []  # what the service had to say while it stopped
         self.url = self._server.url
+        self.warning = self._server.warning
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 
 from service.routes import events, figures, groups, learners, node
-from service.routes.common import known_parameters
+from service.routes.common import problems
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1", dependencies=[Depends(known_parameters)])
+router = APIRouter(prefix="/v1")
 for part in (learners, events, figures, groups, node):
-    router.include_router(part.router)
+    router.include_router(part.router, responses=problems(401, 403, 421, 429))
+router.include_router(node.health)

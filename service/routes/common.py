@@ -1,28 +1,44 @@
-"""What routes share: the engine, the learner of the path, the body within its bounds, documented problems."""
+"""What routes share: who may call them, the engine, the learner of the path, the body within its bounds, documented
+problems."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import Depends, Path, Query, Request, Security
 from fastapi.requests import HTTPConnection
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
 
 from service.bodies import Bodies, check_json, heading_of
 from service.engine import Engine
+from service.grants import FREE, Grant
+from service.guard import Guard
 from service.hosted import Hosted
-from service.names import PATTERN, check_name, check_parameters
+from service.keys import SCOPES, Scope
+from service.names import PATTERN, check_name, check_no_key, check_parameters
 from service.store import MAX_POSITION
 
 if TYPE_CHECKING:
     from fastapi.dependencies.models import Dependant
 
 __all__ = [
+    "ADMIN",
+    "ANY",
     "BODY",
+    "OPEN",
+    "PREDICT",
+    "READ",
+    "UPDATE",
     "AtLeast",
+    "Guarded",
     "Name",
+    "Needs",
+    "Open",
     "TheBody",
     "TheEngine",
+    "TheGrant",
     "TheLearner",
     "TheLearnerByThen",
     "TheName",
@@ -44,6 +60,80 @@ def _parameters(dependant: Dependant) -> Iterator[str]:
         yield parameter.alias
     for needed in dependant.dependencies:
         yield from _parameters(needed)
+
+
+class Declared:
+    """A dependency that says who may call a route."""
+
+
+class Open(Declared):
+    """Whoever asks may: a route that tells nothing of learners, and changes nothing."""
+
+    def __init__(self, any_query: bool = False) -> None:
+        """`any_query`: links to it may add parameters of their own."""
+        self._any_query = any_query
+
+    async def __call__(self, request: Request) -> None:
+        """Look at the query. Raises `Invalid`."""
+        if not self._any_query:
+            await known_parameters(request)
+
+
+_bearer = HTTPBearer(scheme_name="key", description="A key of the service: `rs_...`", auto_error=False)
+
+
+class Needs(Declared):
+    """Whoever has a key of this scope may, and everybody where the service asks for no keys."""
+
+    def __init__(self, scope: Scope | None, any_query: bool = False) -> None:
+        """`scope` None: any key will do. `any_query`: whoever asks may add parameters of their own, but no key."""
+        self._scope = scope
+        self._any_query = any_query
+
+    async def __call__(
+        self,
+        request: Request,
+        told: Annotated[object, Security(_bearer)],  # noqa: ARG002 - for the OpenAPI document
+    ) -> None:
+        """Admit the request, or raise what refuses it; then look at the query."""
+        guard: Guard = request.app.state.guard
+        grant = FREE
+        if guard.on:
+            changes = request.method not in ("GET", "HEAD")
+            client = request.scope.get("client")
+            grant = guard.admit(request.scope["headers"], self._scope, client=client, changes=changes)
+        request.scope["state"]["grant"] = grant
+        request.scope["state"]["key"] = grant.id  # for the line in the log
+        if self._any_query:
+            check_no_key(request.query_params)
+        else:
+            await known_parameters(request)
+
+
+READ, PREDICT, UPDATE, ADMIN = (Depends(Needs(one)) for one in SCOPES)
+ANY = Depends(Needs(None))
+OPEN = Depends(Open())
+
+
+class Guarded(APIRoute):
+    """A route, which is none unless it, or its router, says who may call it: what is forgotten is not open to all."""
+
+    def __init__(
+        self, path: str, endpoint: Callable[..., Any], *, dependencies: Sequence[Any] | None = None, **options: Any
+    ) -> None:
+        """As of FastAPI. Raises RuntimeError."""
+        if not any(isinstance(one.dependency, Declared) for one in dependencies or ()):
+            raise RuntimeError(f"the route {path} does not say who may call it")
+        super().__init__(path, endpoint, dependencies=dependencies, **options)
+
+
+async def the_grant(request: Request) -> Grant:
+    """What the request's key allows; the learner of its path it has to be asked for by itself."""
+    grant: Grant = request.scope["state"]["grant"]
+    return grant
+
+
+TheGrant = Annotated[Grant, Depends(the_grant)]
 
 
 async def the_engine(request: Request) -> Engine:
@@ -70,8 +160,9 @@ async def the_name(name: Name) -> str:
 TheName = Annotated[str, Depends(the_name)]
 
 
-async def the_learner(name: TheName, engine: TheEngine) -> AsyncIterator[Hosted]:
-    """The learner of the path, awake until the request is answered; 404 where there is none."""
+async def the_learner(name: TheName, engine: TheEngine, grant: TheGrant) -> AsyncIterator[Hosted]:
+    """The learner of the path, awake until the request is answered; 404 where there is none, or none for the key."""
+    grant.find(name)
     async with engine.held(name) as learner:
         yield learner
 
@@ -92,12 +183,12 @@ async def the_learner_by_then(learner: TheLearner, at_least: AtLeast = None) -> 
 TheLearnerByThen = Annotated[Hosted, Depends(the_learner_by_then)]
 
 
-async def the_body(request: Request) -> AsyncIterator[bytes]:
-    """The body, in JSON, within the node's bounds for one and for all that are held until they are answered."""
+async def the_body(request: Request, grant: TheGrant) -> AsyncIterator[bytes]:
+    """The body, in JSON, within the bounds of the node and the key, and of all bodies that are not answered yet."""
     bodies: Bodies = request.app.state.bodies
     heading = heading_of(request.scope["headers"])
     check_json(heading)
-    body = await bodies.read(request.receive, heading)
+    body = await bodies.read(request.receive, heading, grant.body_bytes)
     try:
         yield body
     finally:
@@ -124,14 +215,17 @@ _LATER = {
 }
 _WORDS = {
     400: "The body cannot be read",
+    401: "A key is needed, and there is none, or none that is known",
+    403: "The key is not for this, or a page of another site asks",
     404: "No such learner",
     406: "The reply is not written in any form that the request accepts",
     408: "The body did not come in time",
     409: "The name is taken, a limit or the log's end is reached, or events of the source are missing before these",
     413: "The body is too large",
     415: "The media type is not supported",
+    421: "The request is for a host by whose name this node is not known",
     422: "Some values are refused; each is listed, and nothing was changed",
-    429: "The queue is full; nothing was taken",
+    429: "The queue is full, or a limit of the key is reached; nothing was taken",
     500: "Stored data cannot be read back",
     503: "The log cannot be written just now; the outcome is unknown, so repeat with the same ids",
 }

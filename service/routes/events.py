@@ -13,11 +13,11 @@ from fastapi import APIRouter, Query, Response
 from learners.explain import MAX_FEATURES
 from service import columnar_schemas, examples, schemas
 from service.columnar_schemas import hot_body, hot_reply
-from service.routes.common import BODY, AtLeast, Name, problems
+from service.routes.common import BODY, PREDICT, UPDATE, AtLeast, Guarded, Name, problems
 
 __all__ = ["router"]
 
-router = APIRouter()
+router = APIRouter(route_class=Guarded)
 
 _ANSWERED = "the edge answers this request before the router is asked"
 _LEARNT = hot_reply(columnar_schemas.ColumnarLearnt, columnar_schemas.Taken, columnar_schemas.LearntLines)
@@ -25,6 +25,7 @@ _LEARNT = hot_reply(columnar_schemas.ColumnarLearnt, columnar_schemas.Taken, col
 
 @router.post(
     "/learners/{name}/update",
+    dependencies=[UPDATE],
     tags=["events"],
     summary="Learn labelled events",
     response_model=schemas.UpdateReply | schemas.OrdinalUpdateReply,
@@ -48,6 +49,7 @@ async def update(name: Name) -> Response:
 
 @router.post(
     "/learners/{name}/labels",
+    dependencies=[UPDATE],
     tags=["events"],
     summary="Label events that were served, by id",
     response_model=schemas.UpdateReply | schemas.OrdinalUpdateReply,
@@ -67,6 +69,7 @@ async def labels(name: Name) -> Response:
 
 @router.post(
     "/learners/{name}/predict",
+    dependencies=[PREDICT],
     tags=["events"],
     summary="Score events",
     response_model=schemas.PredictReply | schemas.OrdinalPredictReply,

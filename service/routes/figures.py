@@ -16,12 +16,12 @@ from service import schemas
 from service.errors import Invalid, TooManyStreams
 from service.operating import score_threshold
 from service.overview import LARGE_WINDOW
-from service.routes.common import TheLearner, TheLearnerByThen, problems
+from service.routes.common import READ, Guarded, TheGrant, TheLearner, TheLearnerByThen, problems
 from service.streams import figures_of, parsed_id, stream
 
 __all__ = ["router"]
 
-router = APIRouter()
+router = APIRouter(route_class=Guarded, dependencies=[READ])
 
 
 @router.get(
@@ -113,9 +113,13 @@ async def alarms(
 async def pushed(
     request: Request,
     learner: TheLearner,
+    grant: TheGrant,
     last_event_id: Annotated[str | None, Header(description="the id of the last event seen, when reconnecting")] = None,
 ) -> StreamingResponse:
-    """Server-sent events: `figures`, `point`, `alarm`, `reset`, `gone`. Whoever reconnects by an id misses nothing."""
+    """Server-sent events: `figures`, `point`, `alarm`, `reset`, `gone`. Whoever reconnects by an id misses nothing.
+
+    It ends, at most 15 seconds later, when the key that it was asked for with is revoked or expires.
+    """
     since = None
     if last_event_id:
         since = parsed_id(last_event_id)
@@ -125,7 +129,7 @@ async def pushed(
     state = request.app.state
     if state.streams >= state.settings.max_streams:
         raise TooManyStreams(f"{state.streams} streams are open, this node's limit")
-    return _Counted(state, stream(learner, since, state.closing))
+    return _Counted(state, stream(learner, since, state.closing, grant))
 
 
 class _Counted(StreamingResponse):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -15,21 +15,37 @@ from learners.config import Config
 from learners.parameters import Refused
 from service import examples, schemas
 from service.errors import Invalid
+from service.grants import Grant
 from service.groups import HostedGroup
 from service.hosted import Hosted
 from service.replies import Head, encode_learnt, encode_scores
-from service.routes.common import BODY, TheBody, TheEngine, TheName, problems
+from service.routes.common import (
+    ADMIN,
+    BODY,
+    PREDICT,
+    READ,
+    UPDATE,
+    Guarded,
+    TheBody,
+    TheEngine,
+    TheGrant,
+    TheName,
+    problems,
+)
 from service.serving import Labelled
 from service.wire import decode_events, decode_json, decode_labels, decode_update
 
 __all__ = ["router"]
 
-router = APIRouter()
+router = APIRouter(route_class=Guarded)
 
 
-async def the_group(name: TheName, engine: TheEngine) -> HostedGroup:
-    """The group of the path; 404 where there is none."""
-    return await engine.group(name)
+async def the_group(name: TheName, engine: TheEngine, grant: TheGrant) -> HostedGroup:
+    """The group of the path; 404 where there is none, or none for the key."""
+    grant.find_group(name)
+    group = await engine.group(name)
+    grant.find_group(name, group.config.learners)
+    return group
 
 
 TheGroup = Annotated[HostedGroup, Depends(the_group)]
@@ -48,33 +64,44 @@ def _document(name: str, group: HostedGroup) -> dict[str, Any]:
 
 @router.put(
     "/groups/{name}",
+    dependencies=[ADMIN],
     tags=["groups"],
     summary="Name learners that receive the same stream",
     response_model=schemas.GroupDocument,
     responses={201: {"description": "Created", "model": schemas.GroupDocument}, **problems(*BODY, 409, 500, 503)},
     openapi_extra=schemas.request_body(schemas.GroupBody, examples.GROUP),
 )
-async def create(name: TheName, engine: TheEngine, body: TheBody) -> JSONResponse:
+async def create(name: TheName, engine: TheEngine, grant: TheGrant, body: TheBody) -> JSONResponse:
     """Create a group of learners that are there; 200 where it exists with the same configuration, 409 with another."""
+    grant.may_make(name)
     try:
         config = GroupConfig.of(decode_json(body))
     except Refused as error:
         raise Invalid("the group is refused; nothing was created", error.problems) from None
-    group, new = await engine.create_group(name, config)
+    group, new = await engine.create_group(name, config, grant)
     return JSONResponse(_document(name, group), status_code=201 if new else 200)
 
 
 @router.get(
-    "/groups", tags=["groups"], summary="List the groups", response_model=schemas.GroupList, responses=problems(422)
+    "/groups",
+    dependencies=[READ],
+    tags=["groups"],
+    summary="List the groups",
+    response_model=schemas.GroupList,
+    responses=problems(422),
 )
-async def index(engine: TheEngine) -> JSONResponse:
-    """Every group of this node, by name, and those of the store that it cannot host."""
-    groups = [_document(name, engine.groups[name]) for name in sorted(engine.groups)]
-    return JSONResponse({"groups": groups, "unavailable": engine.left_out(groups=True)})
+async def index(engine: TheEngine, grant: TheGrant) -> JSONResponse:
+    """Every group of this node, by name, and those of the store that it cannot host. With a key for some learners
+    only, it is the groups of these."""
+    found = sorted(engine.groups.items())
+    groups = [_document(name, group) for name, group in found if grant.sees_group(name, group.config.learners)]
+    left_out = {name: why for name, why in engine.left_out(groups=True).items() if grant.sees(name)}
+    return JSONResponse({"groups": groups, "unavailable": left_out})
 
 
 @router.get(
     "/groups/{name}",
+    dependencies=[READ],
     tags=["groups"],
     summary="Show a group",
     response_model=schemas.GroupDocument,
@@ -87,13 +114,16 @@ async def show(name: TheName, group: TheGroup) -> JSONResponse:
 
 @router.delete(
     "/groups/{name}",
+    dependencies=[ADMIN],
     tags=["groups"],
     summary="Delete a group",
     status_code=204,
     responses=problems(404, 422, 500, 503),
 )
-async def delete(name: TheName, engine: TheEngine) -> Response:
+async def delete(name: TheName, engine: TheEngine, grant: TheGrant) -> Response:
     """Delete a group and its comparison; the learners stay."""
+    group = engine.groups.get(name)  # none where it cannot be hosted, which is no reason to keep it
+    grant.find_group(name, () if group is None else group.config.learners)
     await engine.delete_group(name)
     return Response(status_code=204)
 
@@ -117,9 +147,16 @@ async def _decoded(
     return out
 
 
-async def _learn(engine: TheEngine, group: HostedGroup, body: bytes, decode: Any) -> Response:
+def _spend(grant: Grant, counts: Iterable[int]) -> None:
+    """Each learner's events count."""
+    if grant.spend is not None:
+        grant.spend(sum(counts))
+
+
+async def _learn(engine: TheEngine, group: HostedGroup, grant: Grant, body: bytes, decode: Any) -> Response:
     async with engine.members(group) as members:
         events: dict[str, Labelled] = await _decoded(decode, body, members)
+        _spend(grant, (len(one.labels) for one in events.values()))
         answer = await group.learn(members, events)
 
     def encode() -> bytes:
@@ -132,42 +169,46 @@ async def _learn(engine: TheEngine, group: HostedGroup, body: bytes, decode: Any
 
 @router.post(
     "/groups/{name}/update",
+    dependencies=[UPDATE],
     tags=["groups"],
     summary="Learn labelled events in every learner of the group",
     response_model=schemas.GroupUpdateReply,
     responses=problems(*BODY, 404, 409, 500, 503),
     openapi_extra=schemas.request_body(schemas.UpdateBody, examples.UPDATE),
 )
-async def update(engine: TheEngine, group: TheGroup, body: TheBody) -> Response:
+async def update(engine: TheEngine, group: TheGroup, grant: TheGrant, body: TheBody) -> Response:
     """As the learners' own `update`, for all of them; what they had said before is compared."""
-    return await _learn(engine, group, body, decode_update)
+    return await _learn(engine, group, grant, body, decode_update)
 
 
 @router.post(
     "/groups/{name}/labels",
+    dependencies=[UPDATE],
     tags=["groups"],
     summary="Label events that the group served, by id",
     response_model=schemas.GroupUpdateReply,
     responses=problems(*BODY, 404, 500, 503),
     openapi_extra=schemas.request_body(schemas.LabelsBody, examples.LABELS),
 )
-async def labels(engine: TheEngine, group: TheGroup, body: TheBody) -> Response:
+async def labels(engine: TheEngine, group: TheGroup, grant: TheGrant, body: TheBody) -> Response:
     """As the learners' own `labels`, for all of them; what they had served is compared."""
-    return await _learn(engine, group, body, decode_labels)
+    return await _learn(engine, group, grant, body, decode_labels)
 
 
 @router.post(
     "/groups/{name}/predict",
+    dependencies=[PREDICT],
     tags=["groups"],
     summary="Score events by every learner of the group",
     response_model=schemas.GroupPredictReply,
     responses=problems(*BODY, 404, 500, 503),
     openapi_extra=schemas.request_body(schemas.PredictBody, examples.PREDICT),
 )
-async def predict(engine: TheEngine, group: TheGroup, body: TheBody) -> Response:
+async def predict(engine: TheEngine, group: TheGroup, grant: TheGrant, body: TheBody) -> Response:
     """As the learners' own `predict`; each remembers events with an id."""
     async with engine.members(group) as members:
         decoded = await _decoded(decode_events, body, members)
+        _spend(grant, (len(events.ids) for events, _ in decoded.values()))
         said = await group.predict(members, {name: events for name, (events, _) in decoded.items()})
 
     def encode() -> bytes:
@@ -182,6 +223,7 @@ async def predict(engine: TheEngine, group: TheGroup, body: TheBody) -> Response
 
 @router.get(
     "/groups/{name}/compare",
+    dependencies=[READ],
     tags=["groups"],
     summary="Compare the learners of the group",
     response_model=schemas.Comparison,

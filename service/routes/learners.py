@@ -18,13 +18,25 @@ from service.errors import Invalid, TooLarge, WrongType
 from service.forwarding import Forwarding
 from service.hosted import Hosted
 from service.overview import Overview
-from service.routes.common import BODY, TheBody, TheEngine, TheLearner, TheLearnerByThen, TheName, problems
+from service.routes.common import (
+    ADMIN,
+    BODY,
+    READ,
+    Guarded,
+    TheBody,
+    TheEngine,
+    TheGrant,
+    TheLearner,
+    TheLearnerByThen,
+    TheName,
+    problems,
+)
 from service.weights import MAX_TOP, largest, taken
 from service.wire import decode_json
 
 __all__ = ["router"]
 
-router = APIRouter()
+router = APIRouter(route_class=Guarded)
 
 
 def _document(hosted: Hosted) -> dict[str, Any]:
@@ -60,24 +72,27 @@ def _document(hosted: Hosted) -> dict[str, Any]:
 
 @router.put(
     "/learners/{name}",
+    dependencies=[ADMIN],
     tags=["learners"],
     summary="Create a learner",
     response_model=schemas.LearnerDocument,
     responses={201: {"description": "Created", "model": schemas.LearnerDocument}, **problems(*BODY, 409, 500, 503)},
     openapi_extra=schemas.request_body(schemas.LearnerConfig, examples.CREATE),
 )
-async def create(name: TheName, engine: TheEngine, body: TheBody) -> JSONResponse:
+async def create(name: TheName, engine: TheEngine, grant: TheGrant, body: TheBody) -> JSONResponse:
     """Create a learner; 200 where it exists with the same configuration, 409 where it has another."""
+    grant.may_make(name)
     try:
         config = await asyncio.to_thread(Config.of, decode_json(body))
     except Refused as error:
         raise Invalid("the configuration is refused; nothing was created", error.problems) from None
-    hosted, new = await engine.create(name, config)
+    hosted, new = await engine.create(name, config, grant)
     return JSONResponse(_document(hosted), status_code=201 if new else 200)
 
 
 @router.get(
     "/learners",
+    dependencies=[READ],
     tags=["learners"],
     summary="List the learners",
     response_model=schemas.LearnerList | schemas.LearnerFigureList,
@@ -86,23 +101,25 @@ async def create(name: TheName, engine: TheEngine, body: TheBody) -> JSONRespons
 async def index(
     request: Request,
     engine: TheEngine,
+    grant: TheGrant,
     figures: Annotated[bool, Query(description="give each learner's small live figures, not its settings")] = False,
 ) -> Response:
     """Every learner, by name: those in memory, those swapped out to the store, those that cannot be hosted.
 
-    Where learners are spread over nodes, those that others host are as these tell them.
+    Where learners are spread over nodes, those that others host are as these tell them. With a key for some learners
+    only, it is these.
     """
     forwarding: Forwarding = request.app.state.forwarding
     others = await forwarding.gathered(request)
     if figures:
         overview: Overview = request.app.state.overview
-        encoded = await overview.encoded(engine)
+        encoded = await overview.encoded(engine, grant)
         if not others:
             return Response(encoded, media_type="application/json")
         return JSONResponse(_together(msgspec.json.decode(encoded), others))
-    learners = [_document(engine.hosted[name]) for name in sorted(engine.hosted)]
-    left_out = engine.left_out(groups=False)
-    own = {"learners": learners, "asleep": sorted(engine.asleep), "unavailable": left_out}
+    learners = [_document(engine.hosted[name]) for name in sorted(filter(grant.sees, engine.hosted))]
+    left_out = {name: why for name, why in engine.left_out(groups=False).items() if grant.sees(name)}
+    own = {"learners": learners, "asleep": sorted(filter(grant.sees, engine.asleep)), "unavailable": left_out}
     return JSONResponse(_together(own, others))
 
 
@@ -120,6 +137,7 @@ def _together(own: dict[str, Any], others: list[dict[str, Any]]) -> dict[str, An
 
 @router.get(
     "/learners/{name}",
+    dependencies=[READ],
     tags=["learners"],
     summary="Show a learner",
     response_model=schemas.LearnerDocument,
@@ -132,36 +150,40 @@ async def show(learner: TheLearnerByThen) -> JSONResponse:
 
 @router.patch(
     "/learners/{name}",
+    dependencies=[ADMIN],
     tags=["learners"],
     summary="Change settings",
     response_model=schemas.LearnerDocument,
     responses=problems(*BODY, 404, 500, 503),
     openapi_extra=schemas.request_body(schemas.LearnerChange, examples.CHANGE),
 )
-async def change(learner: TheLearner, body: TheBody) -> JSONResponse:
+async def change(learner: TheLearner, grant: TheGrant, body: TheBody) -> JSONResponse:
     """Change the threshold's objective, the figures' settings or what is done about late labels.
 
     What was learnt stays: the model, the calibration, the figures, and all that any objective's threshold follows from.
     """
-    await learner.change(decode_json(body))
+    await learner.change(decode_json(body), grant)
     return JSONResponse(_document(learner))
 
 
 @router.delete(
     "/learners/{name}",
+    dependencies=[ADMIN],
     tags=["learners"],
     summary="Delete a learner",
     status_code=204,
     responses=problems(404, 422, 500, 503),
 )
-async def delete(name: TheName, engine: TheEngine) -> Response:
+async def delete(name: TheName, engine: TheEngine, grant: TheGrant) -> Response:
     """Delete a learner with its log and its snapshots."""
+    grant.find(name)
     await engine.delete(name)
     return Response(status_code=204)
 
 
 @router.get(
     "/learners/{name}/digest",
+    dependencies=[READ],
     tags=["learners"],
     summary="A hash of the state",
     response_model=schemas.Digest,
@@ -175,6 +197,7 @@ async def digest(learner: TheLearnerByThen) -> dict[str, Any]:
 
 @router.get(
     "/learners/{name}/weights",
+    dependencies=[READ],
     tags=["learners"],
     summary="The largest weights",
     response_model=schemas.Weights,
@@ -198,6 +221,7 @@ async def weights(
 
 @router.post(
     "/learners/{name}/clone",
+    dependencies=[ADMIN],
     tags=["learners"],
     summary="Make another learner of the same state",
     status_code=201,
@@ -205,13 +229,13 @@ async def weights(
     responses=problems(*BODY, 404, 409, 500, 503),
     openapi_extra=schemas.request_body(schemas.CloneBody, examples.CLONE),
 )
-async def clone(learner: TheLearner, engine: TheEngine, body: TheBody) -> JSONResponse:
+async def clone(learner: TheLearner, engine: TheEngine, grant: TheGrant, body: TheBody) -> JSONResponse:
     """Begin a new learner with this one's configuration and exact state; from there on it goes its own way.
 
     The ids that were learnt go along, and stay duplicates. Events that were served and wait for their labels do not:
     a label by id alone goes to the learner that served the event.
     """
-    return JSONResponse(_document(await copies.clone(engine, learner, decode_json(body))), status_code=201)
+    return JSONResponse(_document(await copies.clone(engine, learner, decode_json(body), grant)), status_code=201)
 
 
 _FILE: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
@@ -219,6 +243,7 @@ _FILE: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 
 @router.get(
     "/learners/{name}/export",
+    dependencies=[ADMIN],
     tags=["learners"],
     summary="The state as a file",
     response_class=Response,
@@ -234,18 +259,22 @@ async def export(learner: TheLearner) -> Response:
     return Response(data, media_type=copies.MEDIA_TYPE, headers={"content-disposition": disposition})
 
 
-async def the_file(request: Request) -> AsyncIterator[bytes]:
-    """The body as it is, within the node's bounds for imports."""
+async def the_file(request: Request, name: TheName, grant: TheGrant) -> AsyncIterator[bytes]:
+    """The body as it is, within the bounds of the node and the key for imports of that name."""
+    grant.may_make(name)
     imports: Bodies = request.app.state.imports
     heading = heading_of(request.scope["headers"])
     kind = heading.content_type.decode("latin-1").partition(";")[0].strip().lower()
     if kind not in ("", copies.MEDIA_TYPE):
         raise WrongType(f"the body is {kind[:100]}; expected {copies.MEDIA_TYPE}")
     try:
-        body = await imports.read(request.receive, heading)
+        body = await imports.read(request.receive, heading, grant.body_bytes)
     except TooLarge:
-        most = request.app.state.settings.max_import_bytes
-        raise TooLarge(f"the file is over {most} bytes; the setting max_import_bytes bounds it") from None
+        most: int = request.app.state.settings.max_import_bytes
+        what = "the setting max_import_bytes"
+        if grant.body_bytes is not None and grant.body_bytes < most:
+            most, what = grant.body_bytes, "the key's limit body_bytes"
+        raise TooLarge(f"the file is over {most} bytes; {what} bounds it") from None
     try:
         yield body
     finally:
@@ -254,6 +283,7 @@ async def the_file(request: Request) -> AsyncIterator[bytes]:
 
 @router.post(
     "/learners/{name}/import",
+    dependencies=[ADMIN],
     tags=["learners"],
     summary="Make a learner of an exported file",
     status_code=201,
@@ -261,12 +291,14 @@ async def the_file(request: Request) -> AsyncIterator[bytes]:
     responses=problems(*BODY, 409, 500, 503),
     openapi_extra={"requestBody": {"required": True, "content": {copies.MEDIA_TYPE: _FILE}}},
 )
-async def import_file(name: TheName, engine: TheEngine, body: Annotated[bytes, Depends(the_file)]) -> JSONResponse:
+async def import_file(
+    name: TheName, engine: TheEngine, grant: TheGrant, body: Annotated[bytes, Depends(the_file)]
+) -> JSONResponse:
     """Begin a learner with the configuration and the state in a file that `/export` gave, of equal digest.
 
     Everything in the file is checked before anything is created.
     """
-    return JSONResponse(_document(await copies.imported(engine, name, body)), status_code=201)
+    return JSONResponse(_document(await copies.imported(engine, name, body, grant)), status_code=201)
 
 
 # Snapshots
@@ -274,6 +306,7 @@ async def import_file(name: TheName, engine: TheEngine, body: Annotated[bytes, D
 
 @router.get(
     "/learners/{name}/snapshots",
+    dependencies=[READ],
     tags=["snapshots"],
     summary="List the snapshots",
     response_model=schemas.SnapshotList,
@@ -287,6 +320,7 @@ async def snapshots(learner: TheLearner, engine: TheEngine) -> dict[str, Any]:
 
 @router.post(
     "/learners/{name}/snapshots",
+    dependencies=[ADMIN],
     tags=["snapshots"],
     summary="Take a snapshot",
     status_code=201,
@@ -300,6 +334,7 @@ async def snapshot(learner: TheLearner) -> dict[str, Any]:
 
 @router.post(
     "/learners/{name}/snapshots/{position}/restore",
+    dependencies=[ADMIN],
     tags=["snapshots"],
     summary="Roll back to a snapshot",
     response_model=schemas.Restored,

@@ -1,4 +1,4 @@
-"""The node: its catalogue, and whether it is well."""
+"""The node: its catalogue, what the key in use may do, and whether it is well."""
 
 from __future__ import annotations
 
@@ -19,15 +19,21 @@ from learners.threshold import Threshold
 from service import schemas
 from service.engine import Engine
 from service.names import check_name
-from service.routes.common import TheEngine, problems
+from service.routes.common import ANY, OPEN, READ, Guarded, TheEngine, TheGrant, problems
 
-__all__ = ["router"]
+__all__ = ["health", "router"]
 
-router = APIRouter()
+router = APIRouter(route_class=Guarded)
+health = APIRouter(route_class=Guarded, dependencies=[OPEN])  # for probes, which have no key
 
 
 @router.get(
-    "/algorithms", tags=["node"], summary="The catalogue", response_model=schemas.Catalogue, responses=problems(422)
+    "/algorithms",
+    dependencies=[READ],
+    tags=["node"],
+    summary="The catalogue",
+    response_model=schemas.Catalogue,
+    responses=problems(422),
 )
 async def catalogue() -> dict[str, Any]:
     """Every algorithm, and the settings of the other parts of a learner, with JSON schemas."""
@@ -45,6 +51,22 @@ async def catalogue() -> dict[str, Any]:
 
 
 @router.get(
+    "/key",
+    dependencies=[ANY],
+    tags=["node"],
+    summary="What this key may do",
+    response_model=schemas.KeyDocument,
+    responses=problems(422),
+)
+async def key(grant: TheGrant) -> JSONResponse:
+    """Of the key in the request: its name, scopes, learners, limits, and when it expires.
+
+    Where the service asks for no keys everybody has all scopes, and the name is null.
+    """
+    return JSONResponse(grant.document())
+
+
+@health.get(
     "/health/live",
     tags=["node"],
     summary="Is the process alive",
@@ -56,7 +78,7 @@ async def live(engine: TheEngine) -> JSONResponse:
     return JSONResponse(_health(engine))
 
 
-@router.get(
+@health.get(
     "/health/ready",
     tags=["node"],
     summary="Can it take updates",
@@ -73,16 +95,18 @@ async def ready(engine: TheEngine) -> JSONResponse:
     "/nodes",
     tags=["node"],
     summary="Which nodes there are",
+    dependencies=[READ],
     response_model=schemas.Nodes,
     responses=problems(422),
 )
 async def nodes(
-    engine: TheEngine, learner: Annotated[str | None, Query(description="whose hosts to tell")] = None
+    engine: TheEngine, grant: TheGrant, learner: Annotated[str | None, Query(description="whose hosts to tell")] = None
 ) -> JSONResponse:
     """The addresses of the nodes that are alive, where learners are spread over them, and who hosts a learner."""
     placement = engine.placement
     if learner is not None:
-        await engine.seek(check_name(learner))
+        grant.find(check_name(learner))
+        await engine.seek(learner)
         engine.check(learner)
     return JSONResponse(
         {

@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 
-from tests.browser.replies import NO_KEYS, replying
 from tests.browser.serving import Serving
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class Opener:
         self.requests: list[str] = []  # paths with their queries
         self.expected: tuple[str, ...] = ()  # parts of complaints that belong to the test
         # given in place of the service, by pattern; the newest that fits. A server without keys lets all be done
-        self.replies: dict[str, Callable[[Route], Awaitable[None]]] = {"**/v1/key": replying(NO_KEYS)}
+        self.replies: dict[str, Callable[[Route], Awaitable[None]]] = {}
 
     async def __call__(self, base: str, place: str = "#/", *, width: int = 1440, scheme: str = "light") -> Page:
         """A page at a place of the dashboard, in a browser context of its own."""

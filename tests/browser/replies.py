@@ -9,15 +9,12 @@ if TYPE_CHECKING:
 
     from playwright.async_api import Route
 
-__all__ = ["NO_KEYS", "key", "replying"]
+__all__ = ["key", "replying"]
 
 
 def key(name: str | None, *scopes: str, learners: str | None = None) -> dict[str, Any]:
     """The reply of `GET /v1/key`."""
     return {"name": name, "scopes": list(scopes), "learners": learners}
-
-
-NO_KEYS = key(None, "read", "predict", "update", "admin")
 
 
 def replying(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Callable[[Route], Awaitable[None]]:

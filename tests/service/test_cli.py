@@ -528,7 +528,8 @@ for command in typer.main.get_command(app).commands:
     if command in ("serve", "demo", "warm"):
         continue
     result = CliRunner().invoke(app, [command, "--help"])
-    assert result.exit_code == 0 and "--url" in result.output, result.output
+    calls = command != "keys"  # which changes a file
+    assert result.exit_code == 0 and calls == ("--url" in result.output), result.output
 print(sorted({heavy} & set(sys.modules)))
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -28,6 +28,7 @@ from tests.service.process import Process
 URL = "/v1/learners"
 SETUPS: dict[str, dict[str, Any]] = {
     "dense": DENSE,
+    "single": {**DENSE, "algorithm": "cbr", "precision": "float32"},
     "budget": {**DENSE, "threshold": {"objective": "budget", "alerts": 3}, "calibration": {"kind": "isotonic"}},
     "embedded": {**DENSE, "algorithm": "nsauc", "embedding": {"kind": "nystroem", "components": 4, "warmup": 20}},
     "batch": {**DENSE, "algorithm": "ranksvm", "refit_every": 30, "refit_window": 50},

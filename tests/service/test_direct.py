@@ -54,7 +54,7 @@ class Reply(NamedTuple):
 
 def request(body: bytes = BODY, path: str = f"{URL}/predict", method: str = "POST", **headers: str) -> bytes:
     """A request; `headers` with _ for -; a length of None is not sent."""
-    told = {"host": "here", "content-type": "application/json", "content-length": str(len(body))}
+    told = {"host": "localhost", "content-type": "application/json", "content-length": str(len(body))}
     told |= {name.replace("_", "-"): value for name, value in headers.items()}
     lines = "".join(f"{name}: {value}\r\n" for name, value in told.items())
     return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode() + body
@@ -388,14 +388,14 @@ def test_a_flood_of_headers_is_answered_as_ever_and_not_kept(shared: Service) ->
     flood = "".join(f"x-{i}: {'y' * 1000}\r\n" for i in range(500)).encode()
     connection = shared.connect()
     for _ in range(2):
-        assert connection.ask(request().replace(b"host: here\r\n", b"host: here\r\n" + flood)).status == 200
+        assert connection.ask(request().replace(b"host: localhost\r\n", b"host: localhost\r\n" + flood)).status == 200
     assert all(len(head) <= direct_module._LONGEST for head in shared.app.direct._heads)
     assert connection.ask(request()).status == 200
 
 
 def test_a_body_whose_length_is_told_twice_is_refused(shared: Service) -> None:
-    twice = request().replace(b"host: here\r\n", b"host: here\r\ntransfer-encoding: chunked\r\n")
-    other = request().replace(b"host: here\r\n", b"host: here\r\ncontent-length: 3\r\n")
+    twice = request().replace(b"host: localhost\r\n", b"host: localhost\r\ntransfer-encoding: chunked\r\n")
+    other = request().replace(b"host: localhost\r\n", b"host: localhost\r\ncontent-length: 3\r\n")
     for data in (twice, other):
         connection = shared.connect()
         connection.send(data)

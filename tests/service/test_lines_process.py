@@ -12,7 +12,7 @@ from tests.service.apps import DENSE, events
 from tests.service.process import Process
 
 HEAD = (
-    b"POST /v1/learners/a/update HTTP/1.1\r\nHost: rarestream\r\nContent-Type: application/x-ndjson\r\n"
+    b"POST /v1/learners/a/update HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
     b"Transfer-Encoding: chunked\r\n\r\n"
 )
 

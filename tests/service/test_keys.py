@@ -1,0 +1,256 @@
+"""The keys file and the commands that change it: what is written is read, nothing of a key is kept, and nothing else is
+taken for a keys file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from service import keys
+from service.cli import app as command_line
+from service.keys import BadKeys, Limits, changing, load, new_key, save
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(command_line, ["keys", *arguments])
+
+
+def test_a_key_is_of_256_random_bits_and_only_its_hash_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    made = [new_key(f"k{i}", ["read"]) for i in range(50)]
+    save(path, [one for one, _ in made])
+    text = path.read_text()
+    for kept, key in made:
+        kind, own_id, secret = key.split("_")
+        assert (kind, own_id, len(bytes.fromhex(secret))) == ("rs", kept.id, 32)
+        assert kept.sha256 == hashlib.sha256(secret.encode()).hexdigest()
+        assert secret not in text
+        assert secret not in repr(kept)
+    assert len({key.split("_")[2] for _, key in made}) == len({one.id for one, _ in made}) == 50
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    limits = Limits(2.5, 1000.0, 2**20, 5, 100, 10_000)
+    written = [
+        new_key("all", ["admin"])[0],
+        new_key("some", ["update", "predict"], "fraud-*", limits, NOW + timedelta(days=90))[0],
+    ]
+    save(path, written)
+    assert load(path) == written
+    assert written[1].scopes == ("predict", "update")  # in one order
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_file_is_replaced_in_one_step_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    path, link = tmp_path / "real" / "keys.json", tmp_path / "keys.json"
+    path.parent.mkdir()
+    link.symlink_to(path)
+    save(link, [new_key("one", ["read"])[0]])
+    first = path.stat().st_ino
+    with path.open("rb") as old:
+        save(link, [])
+        assert len(json.load(old)["keys"]) == 1  # whoever reads has the old one whole
+    assert load(link) == []
+    assert link.is_symlink()
+    assert path.stat().st_ino != first
+    assert os.listdir(path.parent) == ["keys.json"]
+
+
+def test_a_change_that_fails_leaves_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "keys.json"
+    save(path, [new_key("one", ["read"])[0]])
+    before = path.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(keys.os, "replace", full)
+    with pytest.raises(BadKeys, match="cannot be written: No space left"):
+        save(path, [])
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["keys.json"]
+
+
+def test_changes_side_by_side_are_all_there(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+
+    def add(number: int) -> None:
+        with changing(path) as there:
+            there.append(new_key(f"k{number}", ["read"])[0])
+
+    threads = [threading.Thread(target=add, args=(i,)) for i in range(20)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert sorted(one.name for one in load(path)) == sorted(f"k{i}" for i in range(20))
+
+
+def entry(**changed: Any) -> dict[str, Any]:
+    made = {"id": "a" * 12, "name": "n", "sha256": "0" * 64, "scopes": ["read"], "created": NOW.isoformat()}
+    return {name: value for name, value in {**made, **changed}.items() if value is not None}
+
+
+def test_an_entry_of_somebody_else_s_making_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    path.write_text(
+        json.dumps({"keys": [entry(), entry(id="b" * 12, learners="fraud-[ab]?*", limits={"learners": 3})]})
+    )
+    first, second = load(path)
+    assert (first.learners, first.limits, first.expires) == (None, Limits(), None)
+    assert (second.learners, second.limits.learners) == ("fraud-[ab]?*", 3)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"id": "A" * 12},
+        {"id": "a" * 11},
+        {"id": "a" * 12 + "\n"},
+        {"name": ""},
+        {"name": "a\nb"},
+        {"sha256": "0" * 63},
+        {"sha256": "0" * 64 + "\n"},
+        {"sha256": None},
+        {"scopes": []},
+        {"scopes": ["write"]},
+        {"scopes": "admin"},
+        {"scopes": None},
+        {"learners": ""},
+        {"learners": "fraud-*\n"},
+        {"learners": "a/b"},
+        {"limits": {"requests_per_second": 0}},
+        {"limits": {"requests_per_second": "1"}},
+        {"limits": {"learners": -1}},
+        {"limits": {"learners": 1.5}},
+        {"limits": {"requests": 1}},
+        {"created": None},
+        {"created": "2026-11-22T12:00:00"},  # of no zone
+        {"expires": "tomorrow"},
+        {"scope": ["admin"]},
+    ],
+    ids=str,
+)
+def test_an_entry_that_is_none_is_refused(tmp_path: Path, changed: dict[str, Any]) -> None:
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps({"keys": [entry(id="b" * 12), entry(**changed)]}))
+    with pytest.raises(BadKeys, match=r"keys\.json is not a keys file: "):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "null", "{}", '{"keys": {}}', '{"keys": []} {}', '{"keys": [], "a": 1}', "\xff"]
+)
+def test_what_is_no_keys_file_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "keys.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(BadKeys, match="is not a keys file"):
+        load(path)
+
+
+def test_what_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "keys.json"
+    with pytest.raises(BadKeys, match="cannot be read: No such file"):
+        load(path)
+    with pytest.raises(BadKeys, match="cannot be read: Is a directory"):
+        load(tmp_path)
+    with pytest.raises(BadKeys, match="cannot be written: No such file"):
+        save(tmp_path / "nowhere" / "keys.json", [])
+    path.write_text(json.dumps({"keys": [entry(), entry(name="other")]}))
+    with pytest.raises(BadKeys, match="an id is there more than once"):
+        load(path)
+    monkeypatch.setattr(keys, "_LARGEST", 100)
+    with pytest.raises(BadKeys, match="is over 100 bytes"):
+        load(path)
+
+
+# The commands
+
+
+def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
+    path = str(tmp_path / "keys.json")
+    made = run("create", "--keys", path, "--name", "scoring", "--scope", "predict", "--scope", "read")
+    assert made.exit_code == 0, made.output
+    key = made.stdout.strip()
+    own_id = key.split("_")[1]
+    assert own_id in made.stderr
+    assert key.split("_")[2] not in made.stderr
+    limited = run(
+        *("create", "--keys", path, "--name", "team", "--scope", "admin", "--learners", "fraud-*", "--expires", "90d"),
+        *("--limit", "requests_per_second=2.5", "--limit", "learners=3", "--json"),
+    )
+    document = json.loads(limited.stdout)
+    assert document["key"].startswith(f"rs_{document['id']}_")
+    assert document["limits"] == {"requests_per_second": 2.5, "learners": 3}
+    assert timedelta(days=89) < datetime.fromisoformat(document["expires"]) - datetime.now(UTC) < timedelta(days=91)
+
+    listed = run("list", "--keys", path)
+    assert key.split("_")[2] not in listed.stdout
+    (first, second) = listed.stdout.strip().splitlines()[1:]
+    assert first.split()[:4] == [own_id, "scoring", "read,", "predict"]
+    assert "requests_per_second=2.5, learners=3" in second
+    assert first.split()[-1] == "never"
+    assert [one["id"] for one in json.loads(run("list", "--keys", path, "--json").stdout)["keys"]] == [
+        own_id,
+        document["id"],
+    ]
+
+    assert run("revoke", own_id, "--keys", path).exit_code == 0
+    assert run("revoke", "team", "--keys", path).exit_code == 0
+    assert load(Path(path)) == []
+    gone = run("revoke", "team", "--keys", path)
+    assert (gone.exit_code, gone.stderr.splitlines()[0]) == (
+        4,
+        "error: no key has the id or name team; `rarestream keys list` shows them",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (["--name", "a", "--scope", "write"], 2, "expected read, predict, update, admin"),
+        (["--name", "a"], 2, "--scope"),
+        (["--scope", "read"], 2, "--name"),
+        (["--name", "a", "--scope", "read", "--limit", "requests=1"], 2, "expected one of requests_per_second"),
+        (["--name", "a", "--scope", "read", "--limit", "learners=many"], 2, "is not NAME=NUMBER"),
+        (["--name", "a", "--scope", "read", "--limit", "requests_per_second=0"], 2, "> 0.0"),
+        (["--name", "a", "--scope", "read", "--learners", "a b"], 1, "no such key can be made"),
+        (["--name", "a\nb", "--scope", "read"], 1, "no such key can be made"),
+        (["--name", "there", "--scope", "read"], 1, "there is a key named there"),
+    ],
+)
+def test_wrong_options_are_told_and_change_nothing(
+    tmp_path: Path, arguments: list[str], status: int, told: str
+) -> None:
+    path = tmp_path / "keys.json"
+    save(path, [new_key("there", ["read"])[0]])
+    before = path.read_bytes()
+    result = run("create", "--keys", str(path), *arguments)
+    assert result.exit_code == status
+    assert told in " ".join(result.output.replace("│", " ").split())
+    assert path.read_bytes() == before
+
+
+def test_the_file_may_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RARESTREAM_KEYS", str(tmp_path / "keys.json"))
+    assert run("create", "--name", "a", "--scope", "read").exit_code == 0
+    assert run("list").stdout.count("\n") == 2
+    assert run("list", "--keys", str(tmp_path / "other")).exit_code == 1
+
+
+def test_an_expired_key_is_listed_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    save(path, [new_key("old", ["read"], expires=NOW - timedelta(days=400))[0]])
+    assert "(expired)" in run("list", "--keys", str(path)).stdout
