@@ -37,9 +37,10 @@ def serving(store: str, folder: Path) -> Iterator[str]:
 
 @contextmanager
 def started(
-    command: Sequence[str], ready: str, log: Path, environment: Mapping[str, str] | None = None
+    command: Sequence[str], ready: str, log: Path, environment: Mapping[str, str] | None = None, said: str = ""
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `command`, its output in `log`, until the end of the block, which begins once GET `ready` answers 200.
+    """Run `command`, its output in `log`, until the end of the block, which begins once GET `ready` answers 200,
+    and the log holds what is to be `said`.
 
     `environment` is added to this process's. Raises RuntimeError, with the end of the log, where it does not start.
     """
@@ -47,7 +48,8 @@ def started(
         process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **(environment or {})})
     try:
         until = time.monotonic() + _START
-        while not _answers(ready) or process.poll() is not None:  # another's may answer at its port
+        # another's may answer at its port
+        while not _answers(ready) or said not in log.read_text(errors="replace") or process.poll() is not None:
             if process.poll() is not None or time.monotonic() > until:
                 said = log.read_text(errors="replace")[-2000:]
                 raise RuntimeError(f"{' '.join(command[:4])} did not start: {said}")

@@ -127,6 +127,7 @@ def serve(
     insecure: Annotated[
         bool | None, typer.Option("--insecure", help="Listen beyond loopback though nobody needs a key.")
     ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes behind the port, over one Redis.")] = None,
     log_level: Annotated[
         LogLevel | None, typer.Option(help="How much is logged, on stderr; info where nothing is said.")
     ] = None,
@@ -136,18 +137,21 @@ def serve(
 ) -> None:
     """Run the service. Options go before RARESTREAM_* variables, these before the defaults."""
     with reporting():
-        from service.server import serve as run
-
         settings = _settings(
             store=store,
             acks=acks,
             host=host,
             port=port,
+            workers=workers,
             keys=keys,
             insecure=insecure,
             log_level=log_level,
             log_format=log_format,
         )
+        if settings.workers > 1:
+            from service.workers import supervise as run
+        else:
+            from service.server import serve as run
         run(settings, [f"{name} is not a setting; it is ignored" for name in _unknown_variables(os.environ)])
 
 

@@ -81,6 +81,11 @@ class Grant:
     # What it may do
 
     @property
+    def all_learners(self) -> bool:
+        """Whether it is for every learner, whatever its name."""
+        return self._pattern is None
+
+    @property
     def free(self) -> bool:
         """Whether nothing that it does in a second is counted, and no body of it is bounded by the key."""
         return self._requests is None and self._events is None and self.body_bytes is None

@@ -3,6 +3,9 @@
 Window figures are those of `GET /v1/learners/NAME/metrics`: worked out by whoever asks first after a change, some tens
 of microseconds for a learner. What is undefined, such as an AUC before the first positive, has no sample. Learners that
 sleep are left asleep, and have none either.
+
+Of several processes behind one port one tells. All have the same learners; what each has of its own, such as its queue,
+is `Own`, and told as the worst or the newest that any of them has.
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
 from prometheus_client import Metric
 
 from learners.ordinal_metrics import OrdinalFigures
@@ -20,7 +24,7 @@ from learners.scorer import View
 from service.engine import Engine
 from service.hosted import Hosted
 
-__all__ = ["LearnerSeries"]
+__all__ = ["LearnerSeries", "Own"]
 
 _STEP = 600.0  # seconds; see `LearnerSeries.chosen`
 
@@ -80,6 +84,60 @@ _OF_WINDOW = {  # figure -> family
     "label_delay_p90": "rarestream_label_delay_p90_seconds",
     "label_coverage": "rarestream_label_coverage_ratio",
 }
+_PENDING = (  # as `Own.pending` has them
+    "rarestream_remembered_events",
+    "rarestream_remembered_bytes",
+    "rarestream_expired_events",
+    "rarestream_evicted_events",
+)
+
+
+class Own(msgspec.Struct, array_like=True, frozen=True):
+    """What of a learner is this process's own, not the log's."""
+
+    position: int
+    queued_events: int
+    queued_bytes: int
+    failed: bool
+    fit_failed: bool
+    snapshot_time: float | None  # seconds since the epoch, of the newest that it knows of
+    unsaved: int  # events and other records since that
+    pending: tuple[int, int, int, int] | None  # as the store told it last: events, bytes, expired, evicted
+
+    @classmethod
+    def of(cls, hosted: Hosted) -> Own:
+        """As it is now."""
+        newest = hosted.snapshots.newest
+        pending = hosted.serving.pending
+        return cls(
+            hosted.position,
+            hosted.queued_events,
+            hosted.queued_bytes,
+            hosted.failed is not None,
+            hosted.fits.failed is not None,
+            None if newest is None else newest.time,
+            hosted.snapshots.unsaved,
+            None if pending is None else (pending.events, pending.bytes, pending.expired, pending.evicted),
+        )
+
+    def along(self, others: Iterable[Own]) -> Own:
+        """With what other processes have: the fullest queue, as that is what refuses; the newest snapshot; any fault.
+
+        Of what is remembered the store has told those last who know of the most events.
+        """
+        found = (self, *others)
+        told = [one.pending for one in found if one.pending is not None]
+        saved = [one.snapshot_time for one in found if one.snapshot_time is not None]
+        return Own(
+            max(one.position for one in found),
+            max(one.queued_events for one in found),
+            max(one.queued_bytes for one in found),
+            any(one.failed for one in found),
+            any(one.fit_failed for one in found),
+            max(saved, default=None),
+            min(one.unsaved for one in found),
+            max(told, key=lambda one: (one[0] + one[2] + one[3], one), default=None),
+        )
 
 
 class LearnerSeries:
@@ -116,9 +174,13 @@ class LearnerSeries:
         """Every family by its name, empty."""
         return {name: Metric(name, documentation, kind) for name, kind, documentation in _FAMILIES}
 
-    def tell(self, hosted: Hosted, families: Mapping[str, Metric], now: float) -> None:
-        """Add a learner's samples; `now` in seconds since the epoch. On the event loop: the view is a live one."""
+    def tell(self, hosted: Hosted, families: Mapping[str, Metric], now: float, others: Iterable[Own] = ()) -> None:
+        """Add a learner's samples; `now` in seconds since the epoch. On the event loop: the view is a live one.
+
+        `others`: what other processes behind the port have of it.
+        """
         view = hosted.view
+        held = Own.of(hosted).along(others)
         own = {"learner": hosted.name}
 
         def add(family: str, value: float | None, labels: Mapping[str, str] = own) -> None:
@@ -150,21 +212,18 @@ class LearnerSeries:
         add("rarestream_threshold_ratio", view.scorer.threshold)
         add("rarestream_clock_timestamp_seconds", figures.clock)
         add("rarestream_learner_ready", view.not_ready is None)
-        add("rarestream_learner_failed", hosted.failed is not None)
+        add("rarestream_learner_failed", held.failed)
         if view.fitted_events is not None:
-            add("rarestream_fit_failed", hosted.fits.failed is not None)
-        add("rarestream_position", hosted.position)
-        add("rarestream_queued_events", hosted.queued_events)
-        add("rarestream_queued_bytes", hosted.queued_bytes)
-        if hosted.snapshots.newest is not None:
-            add("rarestream_snapshot_age_seconds", max(now - hosted.snapshots.newest.time, 0.0))
-        add("rarestream_unsaved_events", hosted.snapshots.unsaved)
-        pending = hosted.serving.pending
-        if pending is not None:
-            add("rarestream_remembered_events", pending.events)
-            add("rarestream_remembered_bytes", pending.bytes)
-            add("rarestream_expired_events", pending.expired)
-            add("rarestream_evicted_events", pending.evicted)
+            add("rarestream_fit_failed", held.fit_failed)
+        add("rarestream_position", held.position)
+        add("rarestream_queued_events", held.queued_events)
+        add("rarestream_queued_bytes", held.queued_bytes)
+        if held.snapshot_time is not None:
+            add("rarestream_snapshot_age_seconds", max(now - held.snapshot_time, 0.0))
+        add("rarestream_unsaved_events", held.unsaved)
+        if held.pending is not None:
+            for family, value in zip(_PENDING, held.pending, strict=True):
+                add(family, value)
 
     def _window(self, name: str, view: View) -> dict[str, Any]:
         """The figures of the window, worked out where the learner has moved since the last scrape."""

@@ -20,12 +20,13 @@ import traceback
 from collections import deque
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import partial
 from time import sleep
-from typing import BinaryIO, Literal
+from typing import Literal, Protocol
 
 import msgspec
 
-__all__ = ["Entry", "Format", "LineWriter", "configure", "current_request", "in_json", "in_text"]
+__all__ = ["Entry", "Format", "LineWriter", "Stream", "configure", "current_request", "in_json", "in_text"]
 
 Format = Literal["text", "json"]
 
@@ -74,11 +75,12 @@ _FIELDS = ("learner", "group", "events", "messages", "refused", "bytes", "code",
 _LOGGER = "rarestream.requests"
 
 
-def in_json(entry: Entry) -> bytes:
-    """The line of a request as a JSON object."""
-    document = {
+def in_json(entry: Entry, worker: int | None = None) -> bytes:
+    """The line of a request as a JSON object; `worker`: the process's number, where it is one of several."""
+    document: dict[str, object] = {
         "time": _iso(entry.time),
         "level": _LEVELS[entry.level],
+        **_of_worker(worker),
         "logger": _LOGGER,
         "message": f"{entry.method} {entry.route} {entry.status}",
         "request_id": entry.request_id,
@@ -94,14 +96,22 @@ def in_json(entry: Entry) -> bytes:
     return _line(document)
 
 
-def in_text(entry: Entry) -> bytes:
-    """The line of a request for people."""
+def in_text(entry: Entry, worker: int | None = None) -> bytes:
+    """The line of a request for people; `worker` as for `in_json`."""
     parts = [
-        f"{_iso(entry.time)} {_LEVELS[entry.level].upper():<7} {entry.method} {entry.route} {entry.status}",
-        f"{entry.seconds * 1e3:.3f}ms",
+        f"{_iso(entry.time)} {_LEVELS[entry.level].upper():<7} {_marked(worker)}{entry.method} {entry.route}",
+        f"{entry.status} {entry.seconds * 1e3:.3f}ms",
     ]
     parts += [f"{name}={_shown(value)}" for name in _FIELDS if (value := getattr(entry, name)) is not None]
     return " ".join(parts).encode() + b"\n"
+
+
+def _of_worker(worker: int | None) -> dict[str, object]:
+    return {} if worker is None else {"worker": worker}
+
+
+def _marked(worker: int | None) -> str:
+    return "" if worker is None else f"worker={worker} "
 
 
 def _iso(seconds: float) -> str:
@@ -122,9 +132,10 @@ def _line(document: dict[str, object]) -> bytes:
 class _Records(logging.Formatter):
     """The lines of the standard library's loggers."""
 
-    def __init__(self, form: Format) -> None:
+    def __init__(self, form: Format, worker: int | None) -> None:
         super().__init__()
         self._form = form
+        self._worker = worker
 
     def format(self, record: logging.LogRecord) -> str:
         """One line; as text a traceback follows, indented."""
@@ -137,6 +148,7 @@ class _Records(logging.Formatter):
             document: dict[str, object] = {
                 "time": _iso(record.created),
                 "level": level.lower(),
+                **_of_worker(self._worker),
                 "logger": name,
                 "message": message,
             }
@@ -146,7 +158,7 @@ class _Records(logging.Formatter):
                 document["exception"] = trace
             return _line(document).decode()
         own = f" request_id={_shown(request_id)}" if request_id else ""
-        line = f"{_iso(record.created)} {level:<7} {name}: {message.translate(_CONTROLS)}{own}\n"
+        line = f"{_iso(record.created)} {level:<7} {_marked(self._worker)}{name}: {message.translate(_CONTROLS)}{own}\n"
         return line + "".join(f"    {one.translate(_CONTROLS)}\n" for one in trace.splitlines())
 
 
@@ -165,15 +177,25 @@ def _traced(error: BaseException | None, seen: frozenset[int] = frozenset()) -> 
     return "".join(parts)
 
 
+class Stream(Protocol):
+    """Where lines go."""
+
+    def write(self, data: bytes, /) -> object:
+        """All of it."""
+
+    def flush(self) -> object:
+        """Now."""
+
+
 class LineWriter:
     """Writes lines in a thread of its own; `put` never waits."""
 
-    def __init__(self, stream: BinaryIO, form: Format) -> None:
-        """The thread begins with the first line."""
+    def __init__(self, stream: Stream, form: Format, worker: int | None = None) -> None:
+        """The thread begins with the first line. `worker`: the number of this process, where it is one of several."""
         self.dropped = 0  # lines that found the queue full, or could not be written
         self.written = 0
         self._stream = stream
-        self._encode = in_json if form == "json" else in_text
+        self._encode = partial(in_json if form == "json" else in_text, worker=worker)
         self._waiting: deque[Entry | bytes] = deque()
         self._wake = threading.Event()
         self._awake = False
@@ -229,10 +251,10 @@ class LineWriter:
 class _ToWriter(logging.Handler):
     """Hands the lines of the standard library's loggers to the writer."""
 
-    def __init__(self, lines: LineWriter, form: Format) -> None:
+    def __init__(self, lines: LineWriter, form: Format, worker: int | None) -> None:
         super().__init__()
         self._lines = lines
-        self.setFormatter(_Records(form))
+        self.setFormatter(_Records(form, worker))
 
     def emit(self, record: logging.LogRecord) -> None:
         """Format here, where the arguments are what they were."""
@@ -244,16 +266,17 @@ class _ToWriter(logging.Handler):
         super().close()
 
 
-def configure(stream: BinaryIO, form: Format, level: str) -> LineWriter:
+def configure(stream: Stream, form: Format, level: str, worker: int | None = None) -> LineWriter:
     """Let every logger of this process write such lines to the stream, those of the service from `level` on.
 
-    Those of libraries tell warnings only: some would tell addresses and queries, which may hold secrets.
+    `worker`: the number of this process, where it is one of several whose lines go to one place. Those of libraries
+    tell warnings only: some would tell addresses and queries, which may hold secrets.
     """
-    lines = LineWriter(stream, form)
+    lines = LineWriter(stream, form, worker)
     root = logging.getLogger()
     for handler in root.handlers[:]:
         root.removeHandler(handler)
-    root.addHandler(_ToWriter(lines, form))
+    root.addHandler(_ToWriter(lines, form, worker))
     root.setLevel(logging.WARNING)
     logging.getLogger("rarestream").setLevel(level.upper())
     logging.captureWarnings(True)

@@ -1,21 +1,23 @@
-"""Running the service under uvicorn: a listening socket, the app, and a word when it is ready."""
+"""Running the service under uvicorn: a listening socket, the app, and a word when it is ready.
+
+A stop, in its order: no more connections; open requests and streams end, with `Connection: close`; whoever sends one
+more request meanwhile is answered, for a second; what is queued is learnt, a last snapshot taken, the store closed.
+
+Several processes behind one port are `workers.py`'s; each of them is a server of this kind.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import gc
 import logging
 import os
-import re
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
-from pathlib import Path
-from urllib.parse import unquote_plus, urlsplit
 
 import uvicorn
 
@@ -23,51 +25,22 @@ from service.app import Application, create_app
 from service.commands.failure import CommandFailed, WrongUsage
 from service.errors import ServiceError
 from service.guard import Guard
+from service.listening import CannotServe, announce, listen, url_of, warn
 from service.logs import LineWriter, configure
 from service.node import BACKGROUND
 from service.protocol import HttpProtocol
 from service.settings import Settings
 from service.ws_protocol import WebSocketProtocol
 
-__all__ = ["CannotListen", "CannotServe", "Server", "listen", "process_age", "serve", "shown"]
+__all__ = ["Server", "leave_background", "serve"]
 
 logger = logging.getLogger("rarestream.server")
 
-_IMPORTED = time.monotonic()
 _LOOK_EVERY = 0.1  # seconds
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; uvicorn's default would leave old ones only
 _GRACE = 5  # seconds that open requests get at a stop; event streams would otherwise stay for good
-
-
-class CannotListen(CommandFailed):
-    """The address cannot be listened on."""
-
-
-class CannotServe(CommandFailed):
-    """The service did not start."""
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 takes a free one. Raises `CannotListen`."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        if error.errno == errno.EADDRINUSE:
-            reason = "another program is listening there; choose a free port with --port"
-        raise CannotListen(f"cannot listen on {host}:{port}: {reason}") from None
-
-
-def process_age() -> float:
-    """Seconds since this process was started; where the system does not tell, since this module was imported."""
-    try:
-        stat = Path("/proc/self/stat").read_text()
-        uptime = float(Path("/proc/uptime").read_text().split()[0])
-        started = int(stat.rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")  # 22nd field; the 2nd has spaces
-    except (OSError, ValueError, IndexError):
-        return time.monotonic() - _IMPORTED
-    return uptime - started
+_LINGER = 1.0  # seconds in which what comes on open connections is answered: it was sent before the client could know
+_LOOK_IDLE = 0.02  # seconds
 
 
 def serve(settings: Settings, warnings: Sequence[str] = ()) -> None:
@@ -75,48 +48,24 @@ def serve(settings: Settings, warnings: Sequence[str] = ()) -> None:
 
     `warnings` are told first.
     """
-    in_json = settings.log_format == "json"  # then every line is, as both streams may go to one place
-    if not in_json:
-        for one in warnings:
-            print(f"warning: {one}", file=sys.stderr, flush=True)
-    listener = listen(settings.host, settings.port)
     lines = configure(sys.stderr.buffer, settings.log_format, settings.log_level)
-    if in_json:
-        for one in warnings:
-            logger.warning(one)
-
-    def ready() -> None:
-        told = (
-            f"rarestream is ready in {process_age():.1f} s: {server.url} (dashboard), {server.url}/docs, "
-            f"store {shown(settings.store)}"
-        )
-        if in_json:
-            logger.info(told)
-        else:
-            print(told, flush=True)
-
-    server = Server(settings, listener, ready=ready, lines=lines)
+    warn(settings, warnings)
+    listener = listen(settings.host, settings.port)
+    server = Server(settings, listener, ready=lambda: announce(settings, server.url), lines=lines)
     if server.warning is not None:
         logger.warning(server.warning)
     with suppress(KeyboardInterrupt):  # uvicorn repeats the signal after its clean shutdown
         server.run()
+    leave_background()
+
+
+def leave_background() -> None:
+    """End the process where a fit goes on in the background: everything is saved."""
     if any(thread.name == BACKGROUND for thread in threading.enumerate()):
-        # everything is saved, and a fit may take minutes: leave without waiting for it, as the interpreter would
+        # a fit may take minutes: leave without waiting for it, as the interpreter would
         logging.shutdown()
         sys.stdout.flush()
         os._exit(0)
-
-
-def shown(store: str) -> str:
-    """A store's URL as it may be printed: without its passwords, before the host or in the query."""
-
-    def masked(option: re.Match[str]) -> str:
-        return f"{option[1]}=***" if unquote_plus(option[1]).endswith("password") else option[0]
-
-    password = urlsplit(store).password
-    if password:
-        store = store.replace(f":{password}@", ":***@")
-    return re.sub(r"(?<=[?&])([^=&#]*)=[^&#]*", masked, store)
 
 
 def _config(app: Application, settings: Settings) -> uvicorn.Config:
@@ -167,7 +116,7 @@ class Server(uvicorn.Server):
         Raises `BadKeys`, `Exposed` where others than this machine could come without a key, or `CannotServe`; then the
         listener is closed.
         """
-        host, port = listener.getsockname()[:2]
+        host = listener.getsockname()[0]
         try:
             self._app = create_app(settings, lines)
             guard: Guard = self._app.state.guard
@@ -180,9 +129,7 @@ class Server(uvicorn.Server):
         self._listener = listener
         self._lines = lines
         self._ready = ready
-        reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-        scheme = "http" if settings.tls_certificate is None else "https"
-        self.url = f"{scheme}://[{reached}]:{port}" if ":" in reached else f"{scheme}://{reached}:{port}"
+        self.url = url_of(listener, tls=settings.tls_certificate is not None)
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until told to stop. Raises `CannotServe` where the app does not start, `WrongUsage` for a wrong URL."""
@@ -200,19 +147,47 @@ class Server(uvicorn.Server):
             raise CannotServe(f"the service cannot start: {error.detail}") from error
         except ValueError as error:  # a store's URL that is none
             raise WrongUsage(f"the service cannot start: {error}") from error
-        await super().startup(sockets)
+        await self._open(sockets)
         self._telling = asyncio.create_task(self._tell(), name="tell when ready")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish the open requests, then end the app: last snapshots, the store closed."""
         logger.info("stopping: open requests are finished, then what has changed is saved")
+        self._close(sockets)
+        self.server_state.default_headers = [*self.server_state.default_headers, (b"connection", b"close")]
+        self._app.direct.engine = None  # to close a connection with its reply is the application's
         self._app.state.closing.set()  # streams would go on for ever
-        await self._app.state.websockets.close(_GRACE)  # uvicorn would cut them off
+        await asyncio.gather(self._app.state.websockets.close(_GRACE), self._linger())  # uvicorn would cut them off
         await super().shutdown(sockets)
         self._telling.cancel()
         if not self.force_exit:
             await self._running.aclose()
         logger.info("stopped")
+
+    async def _open(self, sockets: list[socket.socket] | None) -> None:
+        """Accept connections, once the app has started."""
+        await super().startup(sockets)
+
+    def _close(self, sockets: list[socket.socket] | None) -> None:
+        """Accept no more connections."""
+        for server in self.servers:
+            server.close()
+        for listener in sockets or []:
+            listener.close()
+
+    async def _linger(self) -> None:
+        """Answer what comes on connections that are open, until there are none, or for a second.
+
+        Each is closed by its next reply, which says so. A client that sent a request to an idle connection that is
+        closed at that moment would not know what became of it.
+        """
+        until = time.monotonic() + _LINGER
+        for connection in self.server_state.connections:
+            cycle = getattr(connection, "cycle", None)  # of a request, or none yet; a websocket has not even that
+            if cycle is not None and not cycle.response_complete:
+                connection.shutdown()  # once it is answered
+        while self.server_state.connections and not self.force_exit and time.monotonic() < until:  # noqa: ASYNC110 (a set of uvicorn's)
+            await asyncio.sleep(_LOOK_IDLE)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

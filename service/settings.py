@@ -41,6 +41,7 @@ class Settings(BaseSettings):
     cors_origins: str | None = Field(
         default=None, description="origins whose pages may call, by commas; none but its own if not set"
     )
+    workers: int = Field(default=1, ge=1, le=256, description="processes behind the port, over one Redis")
     max_learners: int = Field(default=10_000, ge=1, description="learners and groups on this node")
     max_resident: int = Field(
         default=1000, ge=1, description="learners in memory; those used longest ago are swapped out to the store"

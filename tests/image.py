@@ -29,12 +29,10 @@ import pip
 
 from tests.documents import ROOT
 
-__all__ = ["COMING", "DOCKERFILE", "Container", "Stage", "build", "context", "has_namespaces", "instructions", "sizes"]
+__all__ = ["DOCKERFILE", "Container", "Stage", "build", "context", "has_namespaces", "instructions", "sizes"]
 
 DOCKERFILE = ROOT / "docker" / "Dockerfile"
 UNSHARE = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
-# Settings that the image, compose.yaml and the chart name already, and that are made at this moment.
-COMING = {"workers"}
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # How this machine reaches the package index: Docker takes proxies from the machine, too.
 PASSED = (

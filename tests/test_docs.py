@@ -27,7 +27,6 @@ from service.app import create_app
 from service.cli import app as command_line
 from service.settings import Settings
 from tests.documents import DOCUMENTS, ROOT, anchors, links, read
-from tests.image import COMING
 
 README = read("README.md")
 API = read("docs/api.md")
@@ -67,7 +66,7 @@ def test_every_setting_is_in_operations_with_its_default(name: str) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda one: one.name)
 def test_no_setting_of_a_document_is_gone(document: Path) -> None:
     named = {name.lower() for name in re.findall(r"RARESTREAM_([A-Z_]*[A-Z])", document.read_text())}
-    assert named <= {*Settings.model_fields, "url", "key", "ca", *COMING}
+    assert named <= {*Settings.model_fields, "url", "key", "ca"}
 
 
 # Learners

@@ -19,7 +19,7 @@ from service.app import create_app
 from service.settings import Settings
 from tests.documents import ROOT, blocks
 from tests.helm import CASES, CHART, FULL, KEYED, LEAST, PASSWORD, SPREAD, environment, helm, node, rendered, with_helm
-from tests.image import COMING, instructions
+from tests.image import instructions
 
 OPERATOR = {"ServiceMonitor", "PrometheusRule"}  # of the Prometheus operator; Kubernetes has no schemas of them
 
@@ -69,8 +69,7 @@ def test_every_setting_exists_and_its_value_is_taken(options: tuple[str, ...], m
     settings = Settings()
     for name, value in own.items():
         field = name.removeprefix("RARESTREAM_").lower()
-        if field not in COMING:
-            assert str(getattr(settings, field)).lower() == value.replace("$(POD_IP)", "10.0.0.7")
+        assert str(getattr(settings, field)).lower() == value.replace("$(POD_IP)", "10.0.0.7")
 
 
 @with_helm

@@ -2,7 +2,8 @@
 
     python -m benchmarks.service [--case NAME ...] [--peers] [--quick] [--json FILE] [--datasets DIR]
 
-Cases: predict, update, ingest, socket, reading, memory, and with --peers also what other programs make of one stream.
+Cases: predict, update, ingest, socket, reading, memory, workers, and with --peers also what other programs make of one
+stream.
 Contestants are measured in turn, A B A B; figures are medians over the rounds. They say little on a machine that does
 anything else meanwhile.
 
@@ -25,7 +26,7 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.papers.datasets import file_of
-from benchmarks.service import ingest, many, peers, pipelined, predict, reading, update
+from benchmarks.service import ingest, many, peers, pipelined, predict, reading, update, workers
 from benchmarks.service.processors import Cores, choose, pinned
 from benchmarks.service.report import shown
 from benchmarks.service.rounds import Run
@@ -39,6 +40,7 @@ CASES = {
     "socket": pipelined.measure,
     "reading": reading.measure,
     "memory": many.measure,
+    "workers": workers.measure,
     "peers": peers.measure,
 }
 ROUNDS, SECONDS = 5, 1.5  # seconds of a contestant in a round

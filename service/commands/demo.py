@@ -22,7 +22,8 @@ from service.commands.console import LearnersDisplay
 from service.commands.pacing import Interruption, Meter, Pace
 from service.commands.simulation import CardFraud
 from service.commands.sources import batches
-from service.server import CannotServe, Server, listen, shown
+from service.listening import CannotServe, listen, shown
+from service.server import Server
 from service.settings import Settings
 
 __all__ = ["LEARNERS", "SOURCE", "Standstill", "demo"]

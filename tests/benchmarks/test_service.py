@@ -53,8 +53,13 @@ EXPECTED = {
         for coding in ("JSON", "MessagePack")
     },
     "reading": {"nothing learns", "cbr learns flat out"},
+    "workers": {
+        f"{job}, {processes}"
+        for job in ("update of one learner", "update of many learners", "predict")
+        for processes in ("1 process", "2 processes", "4 processes")
+    },
 }
-VERDICTS = {"predict": 8, "update": 4, "ingest": 4, "socket": 4, "reading": 1}
+VERDICTS = {"workers": 0, "predict": 8, "update": 4, "ingest": 4, "socket": 4, "reading": 1}
 
 
 @pytest.mark.parametrize("case", EXPECTED)

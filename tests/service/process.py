@@ -16,7 +16,7 @@ import httpx
 
 __all__ = ["Process", "free_port"]
 
-_PATIENCE = 120.0  # seconds for a start: a cold kernel cache on a busy machine
+_PATIENCE = 300.0  # seconds for a start, or four: a cold kernel cache on a busy machine
 
 
 def free_port() -> int:
@@ -45,10 +45,14 @@ class Process:
 
     def start(self, *, ready: bool = True) -> None:
         """Start it, and wait until it is ready (or only alive)."""
+        self.launch()
+        self.wait("ready" if ready else "live")
+
+    def launch(self) -> None:
+        """Start it, and do not wait."""
         command = [sys.executable, "-m", "service", "serve", "--store", self.store, "--port", str(self.port)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=self.environment)
-        self.wait("ready" if ready else "live")
 
     def wait(self, what: str) -> None:
         """Until /v1/health/ready (or live) answers 200."""
@@ -64,12 +68,35 @@ class Process:
             time.sleep(0.02)
         raise RuntimeError(f"the service was not {what} in {_PATIENCE} s: {self._log.read_text()[-3000:]}")
 
+    def wait_for(self, said: str, times: int = 1) -> None:
+        """Until the log says this, so many times."""
+        until = time.monotonic() + _PATIENCE
+        while self._log.read_text().count(said) < times:
+            if time.monotonic() > until:
+                raise RuntimeError(f"{said!r} was not said in {_PATIENCE} s: {self._log.read_text()[-3000:]}")
+            time.sleep(0.02)
+
     @property
     def pid(self) -> int:
         """Of the process that runs. Raises `ProcessLookupError` where none does."""
         if self._process is None:
             raise ProcessLookupError("it does not run")
         return self._process.pid
+
+    def children(self) -> list[int]:
+        """The processes that it has started and that run: of several workers each."""
+        tasks = Path(f"/proc/{self.pid}/task").glob("*/children")
+        return sorted(int(child) for file in tasks for child in file.read_text().split())
+
+    def hang_up(self) -> None:
+        """SIGHUP: several workers are replaced, one at a time."""
+        os.kill(self.pid, signal.SIGHUP)
+
+    def ended(self) -> int:
+        """Wait for an end that nobody asked for; its exit code."""
+        process, self._process = self._process, None
+        assert process is not None
+        return process.wait(_PATIENCE)
 
     def kill(self) -> None:
         """SIGKILL: no handler runs, nothing is flushed."""

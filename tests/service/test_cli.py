@@ -28,7 +28,7 @@ from learners.scaling import Scaling
 from learners.threshold import Threshold
 from service import __version__
 from service.cli import app
-from service.server import CannotListen, listen, process_age, shown
+from service.listening import CannotListen, listen, process_age, shown
 from tests.service.process import Process
 
 

@@ -25,7 +25,7 @@ from typer.testing import CliRunner, Result
 from service.cli import app
 from service.commands.benching import measured
 from service.commands.states import size
-from service.server import listen
+from service.listening import listen
 from tests.service.apps import DENSE, events
 from tests.service.process import Process
 from tests.service.terminal import in_terminal

@@ -142,6 +142,34 @@ async def test_a_node_follows_what_others_create_append_and_delete(store):
             one.get("a")
 
 
+async def test_a_learner_that_another_node_has_just_created_is_found_at_once(store):
+    async with engine(store, follow_seconds=60) as one, engine(store, follow_seconds=60) as two:
+        here, _ = await one.create("a", Config.of(DENSE))
+        await here.label(batch_of(20))
+        there = await two.wake("a")
+        await there.catch_up()
+        assert await there.digest() == await here.digest()
+        await two.delete("a")
+        failures = await asyncio.gather(*(two.wake("a") for _ in range(50)), return_exceptions=True)
+        assert all(isinstance(failure, UnknownLearner) for failure in failures)
+
+
+async def test_those_who_ask_for_unknown_learners_share_a_look(monkeypatch):
+    async with engine(MemoryStore(), follow_seconds=60) as node:
+        looks = 0
+        heads = node.node.store.heads
+
+        async def counted():
+            nonlocal looks
+            looks += 1
+            return await heads()
+
+        monkeypatch.setattr(node.node.store, "heads", counted)
+        failures = await asyncio.gather(*(node.wake(f"no-{n}") for n in range(500)), return_exceptions=True)
+        assert all(isinstance(failure, UnknownLearner) for failure in failures)
+        assert looks == 1
+
+
 async def test_a_node_that_fell_behind_a_trimmed_log_goes_on_from_the_snapshot(store):
     async with engine(store, follow_seconds=60) as behind, engine(store, follow_seconds=60, snapshots_kept=1) as ahead:
         late, _ = await behind.create("a", Config.of(DENSE))

@@ -16,6 +16,7 @@ from service import __version__
 from service.app import create_app
 from service.errors import StoreUnavailable
 from service.exposition import Exposition
+from service.learner_series import Own
 from service.settings import Settings
 from service.store.memory import MemoryStore
 from service.timings import BOUNDS, Histogram
@@ -130,6 +131,15 @@ async def test_a_learner_that_has_moved_is_told_anew() -> None:
             expected = (await http.get("/learners/a/metrics")).json()["window"]["auc"]
             for _ in range(2):
                 assert of("a", samples(await scrape(http)))["rarestream_auc_ratio"] == expected
+
+
+def test_of_several_processes_the_worst_queue_and_the_newest_snapshot_count() -> None:
+    here = Own(7, 3, 30, False, False, 100.0, 50, (5, 50, 1, 0))
+    there = Own(9, 1, 90, True, False, 200.0, 20, (4, 40, 1, 3))
+    fresh = Own(9, 0, 0, False, True, None, 70, None)
+    together = Own(9, 3, 90, True, True, 200.0, 20, (4, 40, 1, 3))
+    assert here.along([there, fresh]) == there.along([fresh, here]) == together
+    assert fresh.along([]) == fresh
 
 
 async def test_as_many_learners_as_may_be_are_told_of_and_the_same_ones_from_scrape_to_scrape() -> None:
