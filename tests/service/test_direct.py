@@ -149,6 +149,9 @@ def served(lines: LineWriter | None = None, **settings: Any) -> Iterator[Service
     server = Server(Settings(store="memory:", **settings), listener, ready=ready.set, lines=lines)
     for name, value in configured.items():
         setattr(server.config, name, value)
+    if configured:
+        server.config.loaded = False
+        server.config.load()
     thread = threading.Thread(target=server.run, daemon=True)
     service = Service(server, listener.getsockname()[1], thread)
     edge: Any = service.app._edge
@@ -406,7 +409,7 @@ def test_a_body_whose_length_is_told_twice_is_refused(shared: Service) -> None:
 
 
 def test_heads_that_are_kept_are_bounded_and_are_those_of_one_request() -> None:
-    asking = Direct(*Direct.__init__.__defaults__ or (None, None))  # type: ignore[arg-type]
+    asking = Direct(None, None, None)  # type: ignore[arg-type]
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(BODY)).encode())]
     asked = asking.asked(b"/v1/learners/fraud/predict", headers)
     assert asked is not None

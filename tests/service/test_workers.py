@@ -284,7 +284,7 @@ def test_what_keeps_a_worker_from_starting_is_said_once(tmp_path: Path) -> None:
     assert service.ended() == 1
     said = (tmp_path / "log").read_text()
     assert said.count("error: the service cannot start") == 1
-    assert "error: worker 1 ended with status 1 before it was ready" in said
+    assert "error: worker 1 ended with status 2 before it was ready" in said
 
 
 def test_settings_reach_the_workers_as_they_are() -> None:
