@@ -28,7 +28,7 @@ from service.access import GONE, Access
 from service.bodies import Bodies, Disconnected, heading_of, pieces
 from service.compression import expanded
 from service.engine import Engine
-from service.errors import Invalid, ServiceError
+from service.errors import Invalid, ServiceError, StoreUnavailable
 from service.grants import FREE, NEEDED
 from service.guard import Guard
 from service.hosted import Hosted
@@ -118,6 +118,13 @@ class Edge:
         except ServiceError as error:
             await _refuse(error, own_id, scope, receive, send)
             self._access.hot(operation, error.status, began, scope, own_id, name, len(body) or None, code=error.code)
+            return
+        except asyncio.CancelledError:
+            if begun or not self._state.closing.is_set():
+                raise
+            unknown = StoreUnavailable("this node stops; whether the request is in the log is not known")
+            await _refuse(unknown, own_id, scope, receive, send)
+            self._access.hot(operation, 503, began, scope, own_id, name, len(body) or None, code=unknown.code)
             return
         except Exception as error:
             if not begun:

@@ -279,7 +279,8 @@ class Logged(ABC, Generic[MachineT, ViewT]):
     async def close(self, save: bool) -> None:
         """Answer everyone who waits, take a last snapshot if asked to, and stop.
 
-        A record that takes long is given up half-way, and then there is no snapshot: the log has everything.
+        A record that takes long is given up half-way, and then there is no snapshot: the log has everything. So is a
+        call of a store that does not answer: what became of it shows when the log is read again.
         """
         if not self.task.done():
             if save and self.failed is None:
@@ -287,7 +288,10 @@ class Logged(ABC, Generic[MachineT, ViewT]):
             self.abandon.set()
             self._closing = True
             self._wake.set()
-            await asyncio.wait([self.task])
+            done, _ = await asyncio.wait([self.task], timeout=_LAST_SECONDS)
+            if not done:
+                self.task.cancel()
+                await asyncio.wait([self.task])
         if self.failed is None:
             self.failed = LearnerGone(f"{self.name} is no longer here")
         self._tell()
@@ -298,11 +302,14 @@ class Logged(ABC, Generic[MachineT, ViewT]):
             await self.snapshots.last()
 
         waiting = asyncio.ensure_future(self.at_rest(run))
+        waiting.add_done_callback(
+            lambda ended: ended.cancelled() or ended.exception()
+        )  # also where nobody waits for it
         done, _ = await asyncio.wait([waiting], timeout=_LAST_SECONDS)
         if not done:
             self.abandon.set()
-            await asyncio.wait([waiting])
-        error = waiting.exception()
+            done, _ = await asyncio.wait([waiting], timeout=_LAST_SECONDS)
+        error = waiting.exception() if done else "the store does not answer"
         if error is not None:
             logger.warning("no snapshot of %s at shutdown: %s", self.name, error)
 

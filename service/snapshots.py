@@ -26,6 +26,7 @@ __all__ = ["Owner", "Snapshots"]
 logger = logging.getLogger("rarestream.snapshots")
 
 _CLAIM_SECONDS = 10.0  # longer than most take to write; after so long another node takes the place of one that died
+_LAST_SECONDS = 5.0  # that a stop waits for the one that is being written
 _RECORDS = 2**16  # whose events are known one by one, for another node's snapshot that stands before the last of them
 
 
@@ -120,9 +121,12 @@ class Snapshots:
             await self._claim(let_go=True)
 
     async def close(self) -> None:
-        """Wait until the one that is being written is."""
+        """Wait until the one that is being written is, or give it up."""
         if self._saving is not None:
-            await asyncio.wait([self._saving])
+            done, _ = await asyncio.wait([self._saving], timeout=_LAST_SECONDS)
+            if not done:
+                self._saving.cancel()
+                await asyncio.wait([self._saving])
 
     async def _begin(self) -> None:
         try:
