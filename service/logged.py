@@ -50,7 +50,8 @@ __all__ = ["Logged", "Machine", "Waiting", "settle"]
 logger = logging.getLogger("rarestream.log")
 
 _READ_ENTRIES = 256  # per page while catching up
-_LAST_SECONDS = 5.0  # that a stop waits for what is being applied
+_LAST_SECONDS = 5.0  # that a stop waits for what is being applied,
+_GIVEN_UP_SECONDS = 10.0  # and then for the end of the piece that a thread has of it; a store does not get more
 _ANY = sys.maxsize  # beyond every position
 
 
@@ -288,7 +289,7 @@ class Logged(ABC, Generic[MachineT, ViewT]):
             self.abandon.set()
             self._closing = True
             self._wake.set()
-            done, _ = await asyncio.wait([self.task], timeout=_LAST_SECONDS)
+            done, _ = await asyncio.wait([self.task], timeout=_GIVEN_UP_SECONDS)
             if not done:
                 self.task.cancel()
                 await asyncio.wait([self.task])
@@ -308,7 +309,7 @@ class Logged(ABC, Generic[MachineT, ViewT]):
         done, _ = await asyncio.wait([waiting], timeout=_LAST_SECONDS)
         if not done:
             self.abandon.set()
-            done, _ = await asyncio.wait([waiting], timeout=_LAST_SECONDS)
+            done, _ = await asyncio.wait([waiting], timeout=_GIVEN_UP_SECONDS)
         error = waiting.exception() if done else "the store does not answer"
         if error is not None:
             logger.warning("no snapshot of %s at shutdown: %s", self.name, error)
