@@ -51,7 +51,7 @@ logger = logging.getLogger("rarestream.log")
 
 _READ_ENTRIES = 256  # per page while catching up
 _LAST_SECONDS = 5.0  # that a stop waits for what is being applied,
-_GIVEN_UP_SECONDS = 10.0  # and then for the end of the piece that a thread has of it; a store does not get more
+_GIVEN_UP_SECONDS = 15.0  # and then for the end of the piece that a thread has of it; a store does not get more
 _ANY = sys.maxsize  # beyond every position
 
 
@@ -286,10 +286,11 @@ class Logged(ABC, Generic[MachineT, ViewT]):
         if not self.task.done():
             if save and self.failed is None:
                 await self._last()
+            patience = 1.0 if self.abandon.is_set() else _GIVEN_UP_SECONDS
             self.abandon.set()
             self._closing = True
             self._wake.set()
-            done, _ = await asyncio.wait([self.task], timeout=_GIVEN_UP_SECONDS)
+            done, _ = await asyncio.wait([self.task], timeout=patience)
             if not done:
                 self.task.cancel()
                 await asyncio.wait([self.task])
