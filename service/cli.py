@@ -21,6 +21,7 @@ from typer.core import TyperGroup
 from service import __version__
 from service.commands.benching import bench
 from service.commands.connection import console, reporting
+from service.commands.consuming import consume
 from service.commands.failure import WrongUsage
 from service.commands.inspecting import list_learners, show
 from service.commands.keys import app as keys_app
@@ -198,6 +199,7 @@ _CALLING: list[tuple[str, Callable[..., None], str]] = [
     ("predict", predict, _EVENTS),
     ("labels", labels, _EVENTS),
     ("replay", replay, _EVENTS),
+    ("consume", consume, _EVENTS),
     ("snapshot", snapshot, _STATES),
     ("snapshots", snapshots, _STATES),
     ("restore", restore, _STATES),

@@ -8,7 +8,7 @@
 
 In a `json` block a member "..." stands for further members, "..." at the end of a list for further entries. The
 address that documents show, localhost:8000 or 127.0.0.1:8000, is that of the session's service; port 8001 is for a
-second one.
+second one. localhost:6379 is a Redis server that is there for the session, where a document names it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import httpx
 
 from tests.documents import ROOT, Block
 from tests.service.process import Process, free_port
+from tests.service.redis_server import RedisServer
 
 __all__ = ["RUN", "Differs", "Session", "compare"]
 
@@ -77,6 +78,7 @@ class Session:
         self._refused: Block | None = None  # whose refusal is not shown yet
         self._service = Process(f"sqlite:///{folder / 'rarestream.db'}", folder / "service.log")
         self._second = str(free_port())
+        self._redis: RedisServer | None = None
         self._started = started
         self._names: dict[str, Any] = {"__name__": "__session__"}
         self._shells: list[subprocess.Popen[bytes]] = []
@@ -104,6 +106,11 @@ class Session:
 
     def _here(self, text: str) -> str:
         text = re.sub(r"(localhost|127\.0\.0\.1):8000", f"127.0.0.1:{self._service.port}", text)
+        if "localhost:6379" in text:
+            if self._redis is None:
+                self._redis = RedisServer()
+                self._redis.__enter__()
+            text = text.replace("localhost:6379", f"127.0.0.1:{self._redis.port}")
         return re.sub(r"localhost:8001|--port 8001", lambda found: found[0].replace("8001", self._second), text)
 
     def _sh(self, block: Block) -> None:
@@ -164,6 +171,8 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._service.kill()
+        if self._redis is not None:
+            self._redis.__exit__(kind, error, trace)
         for shell in self._shells:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(shell.pid, signal.SIGKILL)

@@ -24,6 +24,9 @@ NOT_RUN = {
     "docs/benchmarks.md": {
         "$ python -m benchmarks.papers": "up to hours, on data sets that are elsewhere; see tests/benchmarks",
     },
+    "docs/command-line.md": {
+        "$ rarestream consume": "runs until it is stopped; tests/service/test_consume_kafka.py and _redis.py",
+    },
     "docs/learners.md": {"event -> features -> scaling": "a diagram"},
     "docs/operations.md": {
         "$ rarestream warm": "up to a minute; tests/service has tests of both commands",
@@ -40,6 +43,10 @@ NOT_RUN = {
         '{"keys": [{': "a file; tests/service/test_keys.py reads one",
         "$ rarestream serve --host 0.0.0.0": "refused; tests/service/test_security.py has it",
         "$ rarestream keys create": "wants a certificate; tests/service/test_security.py makes one",
+    },
+    "docs/sources.md": {
+        "$ rarestream consume kafka": "wants a Kafka; tests/service/test_consume_kafka.py has one",
+        '{"id":"tx-10"': "a message; tests/service/test_consume_kafka.py reads them",
     },
 }
 

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from service.client.asynchronous import AsyncClient, AsyncLearner, AsyncReply, AsyncStream
 from service.client.calls import Uploaded
-from service.client.columns import Batch, Bounds, Source
+from service.client.columns import Batch, Bounds
 from service.client.errors import ClientError, Lost, Problem, Refused, StreamBroken, Unanswered, Unreachable
+from service.client.origins import Source
 from service.client.replies import NOTHING, Explanation, Predicted, Updated
 from service.client.synchronous import Client, Learner, Reply, Stream
 

@@ -14,9 +14,10 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from service.client.calls import Call, Calls, Failure, Pause, Request, Response, Retries, Upload, Uploaded
-from service.client.columns import DEFAULT_BOUNDS, Batch, Bounds, Source
+from service.client.columns import DEFAULT_BOUNDS, Batch, Bounds
 from service.client.connection import Connection, ended, failed, opening
 from service.client.errors import Unanswered
+from service.client.origins import Source
 from service.client.replies import Document, Predicted, Updated
 from service.client.session import Pending, Session
 

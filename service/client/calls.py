@@ -20,8 +20,9 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from service.client.columns import Batch, Bounds, Columns, Source, checked_source, labelled, served
+from service.client.columns import Batch, Bounds, Columns, labelled, served
 from service.client.errors import ClientError, Unanswered, Unreachable, error_of
+from service.client.origins import Numbers, Source, checked_source
 from service.client.replies import (
     Document,
     Predicted,
@@ -251,6 +252,8 @@ class Upload:
         self._name = name
         self._ids = ids
         self._source = checked_source(source)
+        if self._source is not None and not isinstance(self._source.first, int):
+            raise ValueError("source of an upload has the numbers of its events; expected that of the first")
         self._progress = progress
 
     def send(self, batch: Batch | tuple[Any, ...]) -> Call[None]:
@@ -261,7 +264,7 @@ class Upload:
         if batch.ids is None:
             batch = batch._replace(ids=self._ids)
         before = self.so_far.events
-        source = None if self._source is None else (self._source[0], self._source[1] + before)
+        source = None if self._source is None else _later(self._source, before)
         try:
             yield from self._calls.learn(self._name, labelled(batch, source), self._add)
         except ClientError as error:
@@ -283,6 +286,13 @@ class Upload:
         )
         if self._progress is not None:
             self._progress(self.so_far)
+
+
+def _later(source: Numbers, events: int) -> Source:
+    """The source of what comes after so many events of an upload."""
+    assert isinstance(source.first, int)
+    first = source.first + events
+    return (source.name, first) if events or source.after is None else (source.name, first, source.after)
 
 
 def _path(name: str, what: str | None = None) -> str:

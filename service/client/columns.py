@@ -17,11 +17,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from service.client.origins import Numbers, Source, checked_source
 from service.client.replies import Ids
 
-__all__ = ["DEFAULT_BOUNDS", "Batch", "Bounds", "Columns", "Part", "Source", "checked_source", "labelled", "served"]
-
-Source = tuple[str, int]  # name, and the number of the first event in it
+__all__ = ["DEFAULT_BOUNDS", "Batch", "Bounds", "Columns", "Part", "labelled", "served"]
 
 
 class Batch(NamedTuple):
@@ -150,7 +149,7 @@ class Columns:
     columns: dict[str, Any]  # labels, weights, times, ids, where they are given: arrays or lists of n
     ids: Ids | None
     size: int
-    source: Source | None = None
+    source: Numbers | None = None
 
     @property
     def repeatable(self) -> bool:
@@ -162,7 +161,7 @@ class Columns:
         members = {} if self.features is None else self.features.members(start, stop)
         members |= {name: _column(column[start:stop]) for name, column in self.columns.items()}
         if self.source is not None:
-            members["source"] = {"name": self.source[0], "offset": self.source[1] + start}
+            members["source"] = self.source.member(start, stop)
         try:
             return _encoder.encode({**more, **members})
         except OverflowError as error:
@@ -191,20 +190,13 @@ def labelled(batch: Batch, source: Source | None = None) -> Columns:
     if columns.features is None and source is not None:
         raise ValueError("labels by id alone carry no source: their ids tell a repeat")
     columns.source = checked_source(source)
+    numbers = None if columns.source is None else columns.source.first
+    if isinstance(numbers, list) and len(numbers) != columns.size:
+        raise ValueError(f"source has {len(numbers)} numbers for {columns.size} events")
     columns.columns["labels"] = _labels(batch.y)
     if batch.weights is not None:
         columns.columns["weights"] = _numbers(batch.weights)
     return _fitting(columns)
-
-
-def checked_source(source: Any) -> Source | None:
-    """The source, if there is one: a name and a whole number. Raises ValueError where it is something else."""
-    match source:
-        case None:
-            return None
-        case (str(name), int() | np.integer() as offset) if not isinstance(offset, bool):
-            return name, int(offset)
-    raise ValueError(f"source is {source!r}; expected a name and the number of the first event, as ('file', 0)")
 
 
 def served(X: Any, ids: Any, times: Any) -> Columns:

@@ -11,8 +11,9 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from service.client.columns import Batch, Columns, Source, labelled, served
+from service.client.columns import Batch, Columns, labelled, served
 from service.client.errors import ClientError, Lost, StreamBroken, Unanswered, error_of
+from service.client.origins import Source
 from service.client.replies import Ids, Predicted, Updated, predicted, updated
 
 __all__ = ["Pending", "Session"]

@@ -14,9 +14,10 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from service.client.calls import Call, Calls, Failure, Pause, Request, Response, Retries, Upload, Uploaded
-from service.client.columns import DEFAULT_BOUNDS, Batch, Bounds, Source
+from service.client.columns import DEFAULT_BOUNDS, Batch, Bounds
 from service.client.connection import Connection, ended, failed, opening
 from service.client.errors import Unanswered
+from service.client.origins import Source
 from service.client.replies import Document, Predicted, Updated
 from service.client.session import Pending, Session
 
@@ -135,7 +136,9 @@ class Learner:
         `ids` are n strings or whole numbers, or "auto": random ones. Each event is learnt once then, however often it
         is sent, so a request whose answer is lost is sent again. Without ids such a request raises `Unanswered`
         instead, as a repeat might learn its events twice; so it does where some are None. `source`, the events' origin
-        and the number of the first in it, does as ids do. `times` are seconds since the epoch, or datetime64 in UTC.
+        and the number of the first in it, does as ids do; ("topic/0", [15, 16, 20], 12) gives the number of each, where
+        they have holes, and where reading went on: nothing stands between 12 and 15. `times` are seconds since the
+        epoch, or datetime64 in UTC.
         """
         return self._client._run(self._client._calls.update(self.name, Batch(X, y, ids, weights, times), source))
 

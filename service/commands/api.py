@@ -247,14 +247,12 @@ class Api:
 
         While the store is away the service scores without remembering: then the call is made again, too.
         """
+        self._call("POST", _path(name, "predict"), body, lambda said: _remembered(said, count))
 
-        def check(response: httpx.Response) -> None:
-            said = _decode(response, _Predicted)  # fewer are remembered, too, where some are too old for a label
-            if said.remembered < count and said.stale_seconds > 0:
-                reason = "the service cannot remember what it scores: its store is away"
-                raise ApiError(reason, httpx.codes.SERVICE_UNAVAILABLE)
-
-        self._call("POST", _path(name, "predict"), body, check)
+    def predict_each(self, name: str, body: bytes, identified: int) -> Document:
+        """As `predict`, of events of which so many have an id: the reply."""
+        reply = self._call("POST", _path(name, "predict"), body, lambda said: _remembered(said, identified))
+        return _decode(reply, Document)
 
     def scored(self, name: str, body: bytes, explain: int | None = None, at_least: int | None = None) -> Document:
         """The reply to events that are to be scored, already encoded."""
@@ -381,6 +379,14 @@ class Api:
 def _sleep(seconds: float) -> bool:
     time.sleep(seconds)
     return False
+
+
+def _remembered(response: httpx.Response, count: int) -> None:
+    """Raise a 503 where fewer than `count` events are remembered for want of the store."""
+    said = _decode(response, _Predicted)  # fewer are remembered, too, where some are too old for a label
+    if said.remembered < count and said.stale_seconds > 0:
+        reason = "the service cannot remember what it scores: its store is away"
+        raise ApiError(reason, httpx.codes.SERVICE_UNAVAILABLE)
 
 
 def _path(name: str, what: str = "") -> str:

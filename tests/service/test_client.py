@@ -197,6 +197,19 @@ def test_a_source_tells_a_repeat_and_a_gap(api: Any, name: str) -> None:
     assert remote.describe()["sources"] == {"file": 150}
 
 
+def test_a_source_has_holes(api: Any, name: str) -> None:
+    remote = api.create(name, **DENSE)
+    numbers = list(range(10, 2 * N + 10, 2))
+    assert remote.update(X, Y, source=("topic", numbers, 3)).applied == N  # in several requests
+    assert remote.describe()["sources"] == {"topic": numbers[-1] + 1}
+    assert remote.update(X[-5:], Y[-5:], source=("topic", numbers[-5:])).duplicate == 5
+    with pytest.raises(Refused) as caught:
+        remote.update(X[:1], Y[:1], source=("topic", [9000], 8000))
+    assert caught.value.code == "source-gap"
+    with pytest.raises(ValueError, match="expected that of the first"):
+        remote.upload([(X, Y)], source=("topic", numbers))
+
+
 def test_an_upload_tells_its_progress(api: Any, name: str) -> None:
     taken: list[int] = []
 

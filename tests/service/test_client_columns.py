@@ -183,6 +183,9 @@ def test_a_data_frame_that_is_no_features(frame: Any, said: str) -> None:
         (Batch(X, Y), ("s", 0.5), "source is"),
         (Batch(X, Y), ("s", True), "source is"),
         (Batch(X, Y), (0, "s"), "source is"),
+        (Batch(X, Y), ("s", [1, 2, "3"]), "source is"),
+        (Batch(X, Y), ("s", 1, "2"), "source is"),
+        (Batch(X, Y), ("s", [1, 2]), "source has 2 numbers for 3 events"),
         (Batch([{"a": 1}, None, {}], Y), None, r"X\[1\] is a NoneType; expected named features"),
         (Batch([{}, "text", {}], Y), None, r"X\[1\] is a str"),
     ],
@@ -212,6 +215,17 @@ def test_a_source_goes_on_with_each_part(source: Any) -> None:
     columns = labelled(Batch(X, Y), source)
     assert columns.repeatable
     assert msgspec.msgpack.decode(columns.body(1, 3))["source"] == {"name": "file", "offset": 8}
+
+
+@pytest.mark.parametrize("numbers", [[7, 9, 20], (7, 9, 20), np.array([7, 9, 20])])
+def test_a_source_with_holes_goes_on_with_each_part(numbers: Any) -> None:
+    columns = labelled(Batch(X, Y), ("topic", numbers, 5))
+    assert columns.repeatable
+    parts = [msgspec.msgpack.decode(columns.body(start, stop))["source"] for start, stop in ((0, 1), (1, 3))]
+    assert parts == [
+        {"name": "topic", "offsets": [7], "after": 5},
+        {"name": "topic", "offsets": [9, 20], "after": 8},
+    ]
 
 
 def test_a_predict_needs_features() -> None:

@@ -1,0 +1,122 @@
+"""Messages as events: what is said of them, and that nothing breaks the reading of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.commands.cells import Labels
+from service.consume.feed import Message
+from service.consume.messages import BadMessage, Event, Reading, What
+
+X = b'"x": [1.5, 2]'
+
+
+def read(value: bytes | Mapping[str, str] | None, what: What = "auto", texts: frozenset[str] = frozenset()) -> Any:
+    return Reading(what, Labels(), texts).event(Message(7, value))
+
+
+@pytest.mark.parametrize(
+    ("body", "labelled", "id"),
+    [
+        (b'{"label": 1, %b}' % X, True, None),
+        (b' {%b, "label": false, "id": "a"}\n' % X, True, "a"),
+        (b'{"label": 3, "id": 17}', True, 17),
+        (b'{"id": "a", "time": 5, %b}' % X, False, "a"),
+    ],
+)
+def test_an_event_goes_on_as_it_came(body: bytes, labelled: bool, id: str | int | None) -> None:
+    assert read(body) == Event(7, body, labelled, id)
+
+
+@pytest.mark.parametrize("label", [b"null", b"1", b'{"deep": [1]}'])
+def test_what_is_scored_carries_neither_label_nor_weight(label: bytes) -> None:
+    body = b'{"id": "a", "label": %b, %b, "weight": 2}' % (label, X)
+    found = read(body, "predict")
+    assert (found.labelled, json.loads(found.body)) == (False, {"id": "a", "x": [1.5, 2]})
+    if label == b"null":
+        assert read(body) == found
+
+
+def test_an_empty_message_is_no_event() -> None:
+    assert read(None) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (b"", "it is not JSON"),
+        (b"{} {}", "it is not JSON"),
+        (b"[" * 100_000, "it is not"),
+        (b'{"id": {}, %b}' % X, "it is not an event"),
+        (b'{"id": 0.5}', "it is not an event"),
+        (b'"text"', "it is not an event"),
+        (b'{"features": {"a": "\xff"}, "label": 1}', "UTF-8"),
+        ({"label": "maybe"}, "maybe"),
+        ({"time": "yesterday"}, "yesterday"),
+        ({"weight": "-1"}, "weight"),
+        ({"amount": "1e999"}, None),
+    ],
+)
+def test_what_is_malformed_is_told(value: bytes | Mapping[str, str], said: str | None) -> None:
+    if said is None:  # not a number: text, then
+        assert json.loads(read(value).body) == {"features": {"amount": "1e999"}}
+        return
+    with pytest.raises(BadMessage, match=said):
+        read(value)
+
+
+def test_without_a_label_nothing_is_learnt() -> None:
+    with pytest.raises(BadMessage, match="it has no label"):
+        read(b"{%b}" % X, "update")
+
+
+def test_flat_fields_are_members_and_features() -> None:
+    fields = {
+        "id": "7",
+        "label": "yes",
+        "time": "1970-01-02T00:00:00",
+        "weight": "2",
+        "shop": "17",
+        "to": "?",
+        "a": "x",
+    }
+    found = read(fields, texts=frozenset({"shop"}))
+    assert (found.labelled, found.id) == (True, "7")
+    assert json.loads(found.body) == {
+        "id": "7",
+        "time": 86400.0,
+        "weight": 2.0,
+        "label": 1,
+        "features": {"shop": "17", "to": None, "a": "x"},
+    }
+
+
+json_like = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["id", "label", "weight", "x"]) | st.text(), inner),
+)
+
+
+@given(
+    st.none()
+    | st.binary()
+    | json_like.map(lambda value: json.dumps(value).encode())
+    | st.dictionaries(st.sampled_from(["id", "label", "time", "weight"]) | st.text(), st.text()),
+    st.sampled_from(["auto", "update", "predict"]),
+)
+def test_any_message_is_an_event_or_malformed(value: Any, what: What) -> None:
+    try:
+        found = read(value, what)
+    except BadMessage:
+        return
+    if value is not None:
+        body = json.loads(found.body)
+        assert isinstance(body, dict)
+        assert found.labelled == (body.get("label") is not None)
+        assert found.id == body.get("id")
