@@ -23,6 +23,7 @@ from learners.batch import Batch, Late, Outcome, joined, woven
 from learners.learner import Learner
 from service.node import Node
 from service.remembering import unpack_served
+from service.soundness import check_record
 from service.store import Remembered
 
 __all__ = ["Assuming", "Owner"]
@@ -210,7 +211,8 @@ class Assuming:
     def _labels(self, events: Sequence[Remembered], ttl: float) -> Batch:
         n = len(events)
         like = self._owner.learner.config.encode([])
-        told = unpack_served([one.data for one in events], like, f"what was remembered of {self._owner.name}")
+        what = f"what was remembered of {self._owner.name}"
+        told = unpack_served([one.data for one in events], like, what)
         times = np.array([one.time for one in events])
         late = Late(
             np.ones(n, dtype=np.bool_),
@@ -223,4 +225,6 @@ class Assuming:
             times + ttl,
         )
         ids = tuple(one.id for one in events)
-        return Batch(told.rows, np.full(n, -1.0), None, times, ids, costs=told.costs, late=late)
+        batch = Batch(told.rows, np.full(n, -1.0), None, times, ids, costs=told.costs, late=late)
+        check_record(batch, self._owner.learner.config, what)
+        return batch

@@ -26,6 +26,7 @@ from learners.parameters import Refused
 from service.errors import Damaged
 
 __all__ = [
+    "NOT_READABLE",
     "Created",
     "Record",
     "Snapshot",
@@ -35,6 +36,9 @@ __all__ = [
     "unpack_record",
     "unpack_snapshot",
 ]
+
+# what a decoder of MessagePack raises: text that is not UTF-8 and what is nested too deeply have errors of their own
+NOT_READABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _MAGIC = b"rare"
 _VERSION = 1
@@ -114,6 +118,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 Record = Created | Batch | Changed | Compared | Fitted | Restored | Served
 
 _DTYPES = frozenset({"<f8", "<i8", "<u8", "<u4", "|i1", "|u1", "|b1"})
+_WHOLE = frozenset({"<i8", "<u4"})
 _WITH_SINGLES = _DTYPES | {"<f4"}
 _encoder = msgspec.msgpack.Encoder()
 
@@ -211,6 +216,8 @@ def _batch(parts: _BatchParts, what: str) -> Batch:
     if parts.x is not None:
         rows: Any = _wide(parts.x, what)
     elif parts.data is not None and parts.indices is not None and parts.indptr is not None:
+        if parts.indices.dtype not in _WHOLE:
+            raise Damaged(f"{what} has columns that are not whole numbers")
         indices = _numpy(parts.indices, what).astype(np.int64)
         rows = Sparse(_wide(parts.data, what), indices, _numpy(parts.indptr, what))
     else:
@@ -301,7 +308,7 @@ def unpack_record(data: bytes, what: str) -> Record:
             return Compared(**{name: _numpy(one, what) for name, one in columns.items()})
         if kind == _BATCH:
             return _batch(msgspec.msgpack.decode(body, type=_BatchParts), what)
-    except msgspec.DecodeError as error:
+    except NOT_READABLE as error:
         raise Damaged(f"{what} is not readable: {error}") from error
     raise Damaged(f"{what} is of unknown kind {kind}")
 
@@ -324,6 +331,6 @@ def unpack_snapshot(data: bytes, what: str) -> Snapshot:
     try:
         parts = msgspec.msgpack.decode(body, type=_SnapshotParts)
         config = config_of(parts.config)
-    except (msgspec.DecodeError, Refused, RecursionError) as error:
+    except (*NOT_READABLE, Refused) as error:
         raise Damaged(f"{what} is not readable: {error}") from error
     return Snapshot(parts.position, config, _state_of(parts.state, what))

@@ -27,6 +27,7 @@ from learners.config import Config
 from learners.parameters import Problem, pointer, show
 from service.codec import Created, pack_record
 from service.errors import (
+    Damaged,
     Invalid,
     LearnerGone,
     LimitReached,
@@ -522,6 +523,8 @@ class Engine:
                     await self._move_in()
             except StoreUnavailable as error:
                 logger.debug("the store does not answer: %s", error.detail)
+            except Damaged as error:  # of what is asked for all learners at once
+                logger.error("other nodes cannot be followed: %s", error.detail)
             else:
                 if failures != self.node.timings.failures:
                     # another server may have taken over, that lacks records: each compares, though none is new

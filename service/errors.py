@@ -15,6 +15,7 @@ ServiceError               500  internal             a fault of ours
 |- LimitReached            409  limit-reached        no room for one more learner
 |- TooSlow                 408  too-slow             the body did not come in time
 |- TooLarge                413  too-large            the body is over the limit
+|- HeadTooLarge            431  head-too-large       the request's line and headers are over the limit
 |- NotAcceptable           406  not-acceptable       no reply is written as the request's Accept wants it
 |- WrongType               415  unsupported-type     a Content-Type or Content-Encoding that the route does not read
 |- ForeignOrigin           403  foreign-origin       a page of another site asks for a websocket, or for a change
@@ -52,6 +53,7 @@ __all__ = [
     "Forbidden",
     "ForeignHost",
     "ForeignOrigin",
+    "HeadTooLarge",
     "HostUnavailable",
     "Invalid",
     "LearnerGone",
@@ -170,6 +172,12 @@ class TooLarge(ServiceError):
     """The body is over the limit."""
 
     status, code, title = 413, "too-large", "The body is too large"
+
+
+class HeadTooLarge(ServiceError):
+    """The request's line and its headers are over the limit; the connection is closed."""
+
+    status, code, title = 431, "head-too-large", "The request's head is too large"
 
 
 class NotAcceptable(ServiceError):

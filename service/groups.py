@@ -25,6 +25,7 @@ from service.hosted import Hosted, Learnt
 from service.logged import Logged
 from service.node import Node
 from service.serving import Events, Labelled, Predicted
+from service.soundness import check_compared
 from service.store import SnapshotInfo
 
 __all__ = ["GroupLearnt", "HostedGroup"]
@@ -110,9 +111,12 @@ class HostedGroup(Logged[Comparison, ComparisonView]):
     def _jumped(self, back: bool) -> None:  # noqa: ARG002 (what was told at a position is of another comparison)
         self._told = None
 
-    async def _move(self, record: Any) -> None:
+    def _check_read(self, record: Any, what: str) -> None:
         if not isinstance(record, Compared):
-            raise Damaged(f"the log of the group {self.name} holds a {type(record).__name__}")
+            raise Damaged(f"{what} is of a learner, not of a group")
+        check_compared(record, what)
+
+    async def _move(self, record: Compared) -> None:
         try:
             if len(record) <= _INLINE:
                 self.machine.apply(record)

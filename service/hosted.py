@@ -35,6 +35,7 @@ from service.grants import FREE, Grant
 from service.logged import Logged, settle
 from service.node import Node
 from service.serving import Labelled, Serving
+from service.soundness import check_record
 from service.store import Entry, SnapshotInfo
 from service.work import Pace, numbers_of, size_of
 
@@ -338,6 +339,11 @@ class Hosted(Logged[Learner, View]):
     async def log_fit(self, fitted: Fitted) -> None:
         """Append what was fitted, and apply everything up to it; only in what was `put`."""
         await self.append(fitted)
+
+    def _check_read(self, record: Any, what: str) -> None:
+        if not isinstance(record, LearnerRecord):
+            raise Damaged(f"{what} is of a group, not of a learner")
+        check_record(record, self.machine.config, what)
 
     async def _move(self, record: LearnerRecord) -> Outcome | None:
         """Apply a record: here if that is short work, else piece by piece in a thread.

@@ -141,6 +141,10 @@ class Logged(ABC, Generic[MachineT, ViewT]):
         """Move the machine by a record that is no creation; what comes of it. Raises `ServiceError`."""
 
     @abstractmethod
+    def _check_read(self, record: Any, what: str) -> None:
+        """Look at the values of a record that was read from the log. Raises `Damaged`, which names it as `what`."""
+
+    @abstractmethod
     def _weight(self, record: Any) -> int:
         """Events that a record counts as towards the next snapshot."""
 
@@ -441,6 +445,8 @@ class Logged(ABC, Generic[MachineT, ViewT]):
         """
         back, before = isinstance(error, LostRecords), self.position
         found = await self.node.recover(self.name, self.birth)
+        if not back and found[1] <= before:  # a newer one stood there before the log was trimmed: it is not readable
+            raise Damaged(f"{error.detail}, and no snapshot that can be read leads on") from None
         machine, self.position, snapshot, self.token = found
         self.machine = cast(MachineT, machine)  # of the same log, so of the same kind
         self._view = None
@@ -456,6 +462,13 @@ class Logged(ABC, Generic[MachineT, ViewT]):
         self._jumped(back)
         self._tell()
 
+    def _unpacked(self, data: bytes, what: str) -> Record:
+        """A record from its bytes, whole and sound; `what` names it in errors. Raises `Damaged`."""
+        record = unpack_record(data, what)
+        if not isinstance(record, Created):
+            self._check_read(record, what)
+        return record
+
     async def _apply(self, entry: Entry, known: Any = None) -> Any:
         """Move by one entry; `known` is its record where that is at hand."""
         if entry.position <= self.position:
@@ -464,8 +477,8 @@ class Logged(ABC, Generic[MachineT, ViewT]):
             raise Damaged(f"the log of {self.name} goes from {self.position} to {entry.position}")
         record: Record | None = known
         if record is None:
-            unpack = functools.partial(unpack_record, entry.data, f"record {entry.position} of {self.name}")
-            record = unpack() if len(entry.data) < LARGE else await self.node.in_thread(unpack)
+            read = functools.partial(self._unpacked, entry.data, f"record {entry.position} of {self.name}")
+            record = read() if len(entry.data) < LARGE else await self.node.in_thread(read)
         if isinstance(record, Created):
             self.position, self.token = entry.position, entry.token
             return None

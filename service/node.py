@@ -20,6 +20,7 @@ from service.codec import Created, Snapshot, config_of, unpack_record, unpack_sn
 from service.errors import BehindLog, Damaged, LostRecords, StoreUnavailable
 from service.settings import Settings
 from service.store import Entry, SnapshotInfo, Store
+from service.store.checked import UNREADABLE, checked, damaged
 from service.timings import NodeTimings
 from service.webhooks import Webhook
 
@@ -60,6 +61,9 @@ class Node:
         began = time.perf_counter()
         try:
             result = await call
+            checked(operation, result)
+        except UNREADABLE as error:
+            raise damaged(operation, error) from error
         except (BehindLog, LostRecords):
             self._reached, self._unreachable = time.monotonic(), None
             raise
@@ -135,10 +139,10 @@ class Node:
                 except LostRecords as error:
                     reasons.append(error.detail)
                     continue
-                found = await self.reached(self.store.load(name, birth, info.position))
-                if found is None:
-                    continue
                 try:
+                    found = await self.reached(self.store.load(name, birth, info.position))
+                    if found is None:
+                        continue
                     learner = await self.in_thread(functools.partial(self._revive, name, found[1], info.position))
                 except Damaged as error:
                     reasons.append(error.detail)

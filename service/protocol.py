@@ -1,6 +1,8 @@
 """uvicorn's HTTP with fewer writes: each is a call of the system, and costs more than a small event does.
 
-The head of a reply goes out together with what follows it. Websockets are in `ws_protocol.py`.
+The head of a reply goes out together with what follows it. And an end for clients that send nothing, that send the head
+of a request slowly or without end, or that do not read: uvicorn would wait for them for good. Websockets are in
+`ws_protocol.py`.
 """
 
 from __future__ import annotations
@@ -9,13 +11,24 @@ import asyncio
 from collections.abc import Container
 from typing import Any, cast
 
+import msgspec
 from uvicorn.config import Config
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.direct import Asked, Direct
+from service.errors import HeadTooLarge
+from service.problems import request_id
 
 __all__ = ["HttpProtocol"]
+
+_HEAD_SECONDS = 30.0  # in which a head has to come, where the application does not say
+_HEAD_BYTES = 2**16  # of a request's line and its headers
+_STALL_SECONDS = 30.0  # after which a client is dropped that has read nothing more of what it was sent at the end
+_REFUSAL = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
+    b"content-type: application/problem+json\r\ncontent-length: %d\r\n\r\n%b"
+)
 
 
 class _Joining:
@@ -74,6 +87,12 @@ class HttpProtocol(HttpToolsProtocol):
         self._declined = False  # it may not: that was tried
         self._last: Asked | None = None  # the last one in what has just come that was answered at once
         self._answered_at = 0.0  # when that was done last, by the loop's clock
+        self._in_head = False  # some of the next request's head has come, not all of it
+        self._head_bytes = 0  # that have come of it, with what came before it in the same piece
+        self._waits_since: float | None = None  # for a head, by the loop's clock; None: something is under way
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._head_seconds: float = getattr(app, "head_seconds", _HEAD_SECONDS)  # from its first byte, or the beginning
+        self._upgraded = False  # to a websocket
         self._defaults: list[tuple[bytes, bytes]] | None = None  # the headers of every reply,
         self._head = b""  # and what a reply begins with that has them
 
@@ -85,6 +104,13 @@ class HttpProtocol(HttpToolsProtocol):
         self.transport = cast(asyncio.Transport, self._joining)
         self._peer = {"client": self.client}
         self._proxied = self.client is not None and self.client[0] in self._trusted
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone."""
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+        super().connection_lost(exc)
 
     # A request is read
 
@@ -95,11 +121,14 @@ class HttpProtocol(HttpToolsProtocol):
             known = direct.known(data)  # most clients send the same head each time: then nothing is parsed
             if known is not None and self._free():
                 if self._answered(*known):
+                    self._waits_since = None
                     return
                 self._declined = True
         self._last = None
+        self._head_bytes += len(data)
         super().data_received(data)
         self._declined = False
+        self._mind_head()
         if self._asked is not None:
             self._to_application()
         elif direct is not None and self._last is not None:
@@ -108,12 +137,19 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """One begins; its scope is made where ASGI is to see it."""
         self._between = False
+        self._in_head = True
         self.url = b""
         self.expect_100_continue = False
         self.headers = []
 
     def on_headers_complete(self) -> None:
         """Its body follows, and only that may still say that it cannot be answered at once."""
+        if self._head_bytes > _HEAD_BYTES:
+            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if size > _HEAD_BYTES:
+                raise _too_large()
+        self._in_head = False
+        self._head_bytes = 0  # what follows in this piece, and may be another's head, is bounded by the piece
         self._asked = self._wanted()
         if self._asked is None:
             self._to_application()
@@ -164,6 +200,68 @@ class HttpProtocol(HttpToolsProtocol):
         if body:
             super().on_body(body)
 
+    # Heads that do not come
+
+    def _mind_head(self) -> None:
+        """Some bytes have been read: is it, after them, a head that is waited for?"""
+        if self._in_head:
+            if self._head_bytes > _HEAD_BYTES:
+                self._refuse_head()
+                return
+        else:
+            self._head_bytes = 0
+        if self._upgraded:
+            return
+        idle = not self.pipeline and (self.cycle is None or self.cycle.response_complete)
+        if not (self._in_head or (idle and self.timeout_keep_alive_task is None)):
+            self._waits_since = None
+        elif self._waits_since is None:
+            self._wait_for_head()
+
+    def _wait_for_head(self) -> None:
+        """From now on; what was answered at once meanwhile has left the timer as it was, as that would be dear."""
+        self._waits_since = self.loop.time()
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(self._head_seconds, self._look_for_head)
+
+    def _look_for_head(self) -> None:
+        self._head_timer = None
+        if self._waits_since is None or self.transport.is_closing():
+            return
+        if not self._free():  # requests before it are under way, which have bounds of their own
+            self._waits_since = self.loop.time()
+        left = self._waits_since + self._head_seconds - self.loop.time()
+        if left > 0:
+            self._head_timer = self.loop.call_later(left, self._look_for_head)
+        else:
+            self._close()
+
+    def send_400_response(self, msg: str) -> None:
+        """What came is no request; or too large a head."""
+        if self._in_head and self._head_bytes > _HEAD_BYTES:
+            self._refuse_head()
+        else:
+            super().send_400_response(msg)
+
+    def _refuse_head(self) -> None:
+        if not self.transport.is_closing():
+            document = msgspec.json.encode(_too_large().document(request_id(b"")))
+            self.transport.write(_REFUSAL % (len(document), document))
+            self._close()
+
+    def _close(self) -> None:
+        """Close it, and if the client does not read what is left to be sent, without that."""
+        self.transport.close()
+        self._drop_unread(-1)
+
+    def _drop_unread(self, left: int) -> None:
+        """`left`: bytes that the client had not read when this was looked at before."""
+        now = self._plain.get_write_buffer_size()
+        if now and now == left:
+            self._plain.abort()
+        elif now:
+            self.loop.call_later(_STALL_SECONDS, self._drop_unread, now)
+
     # A reply at once
 
     def _answered(self, asked: Asked, body: bytes) -> bool:
@@ -186,8 +284,8 @@ class HttpProtocol(HttpToolsProtocol):
         left = self._answered_at + self.timeout_keep_alive - self.loop.time()
         if left > 0:
             self._set_timer(left)
-        else:
-            super().timeout_keep_alive_handler()
+        elif not self.transport.is_closing():
+            self._close()
 
     def _set_timer(self, seconds: float) -> None:
         self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
@@ -201,5 +299,12 @@ class HttpProtocol(HttpToolsProtocol):
 
     def handle_websocket_upgrade(self) -> None:
         """From here on it is another protocol's."""
+        self._upgraded, self._waits_since = True, None
+        if self._head_timer is not None:
+            self._head_timer.cancel()
         self.transport = self._joining.release()
         super().handle_websocket_upgrade()
+
+
+def _too_large() -> HeadTooLarge:
+    return HeadTooLarge(f"the request's line and its headers are over {_HEAD_BYTES} bytes")

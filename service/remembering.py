@@ -8,13 +8,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 import numpy as np
 
 from learners.arrays import Counts, Rows, Sparse, Vector
 from learners.scorer import Scores
+from service.codec import NOT_READABLE
 from service.errors import Damaged
 
 __all__ = ["Told", "pack_served", "unpack_served"]
@@ -27,7 +28,7 @@ class _Event(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     score: float
     probability: float  # NaN: an ordinal learner has none
     threshold: float
-    decision: int
+    decision: Annotated[int, msgspec.Meta(ge=0, le=127)]
     cost: float
     position: int
     numbers: bytes
@@ -80,7 +81,7 @@ def unpack_served(kept: Sequence[bytes], like: Rows, what: str) -> Told:
     """What was kept of n events; `like` is any row of the kind that the learner has. Raises `Damaged`."""
     try:
         events = [_decoder.decode(data) for data in kept]
-    except msgspec.DecodeError as error:
+    except NOT_READABLE as error:
         raise Damaged(f"{what} is not readable: {error}") from error
     if any(event.version != _VERSION for event in events):
         raise Damaged(f"{what} was served by another release")

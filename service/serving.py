@@ -32,6 +32,7 @@ from service.codec import pack_record
 from service.errors import QueueFull, ServiceError, StoreUnavailable
 from service.node import Node
 from service.remembering import pack_served, unpack_served
+from service.soundness import check_record
 from service.store import Bounds, Pending, Remembered
 
 __all__ = ["Events", "Labelled", "Owner", "Predicted", "Serving"]
@@ -313,7 +314,10 @@ class Serving:
             store = owner.node.store
             found = await owner.node.reached(store.recall(owner.name, owner.birth, [one or "" for one in ids]))
             rows, times, late, costs = self._join(events, places, found, expired)
-        return Batch(rows, events.labels, events.weights, times, events.ids, events.segments, costs, late), expired
+        batch = Batch(rows, events.labels, events.weights, times, events.ids, events.segments, costs, late)
+        if late is not None:
+            check_record(batch, owner.learner.config, f"what was remembered of {owner.name}")
+        return batch, expired
 
     def _join(
         self,

@@ -97,7 +97,7 @@ async def ready(engine: TheEngine) -> JSONResponse:
     summary="Which nodes there are",
     dependencies=[READ],
     response_model=schemas.Nodes,
-    responses=problems(422),
+    responses=problems(404, 422, 500, 503),
 )
 async def nodes(
     engine: TheEngine, grant: TheGrant, learner: Annotated[str | None, Query(description="whose hosts to tell")] = None

@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 from redis.asyncio.sentinel import MasterNotFoundError
 from redis.exceptions import ConnectionError, RedisClusterException, RedisError, ResponseError
 
-from service.errors import StoreUnavailable
+from service.errors import Damaged, StoreUnavailable
 from service.store import CLOSED
 from service.store.redis_acks import Acks, Command
 from service.store.redis_bell import LISTEN_SECONDS
@@ -92,6 +92,8 @@ class Calls:
             text = "no Sentinel knows the master" if isinstance(error, MasterNotFoundError) else str(error)
             for secret in self._secrets:
                 text = text.replace(secret, "***")
+            if "WRONGTYPE" in text:  # a key of ours is not what we made it
+                raise Damaged(f"Redis: {text}") from None
             raise StoreUnavailable(f"Redis: {text}") from None
         except RuntimeError as error:  # in a call that is not repeated
             if not _was_closed(error):

@@ -23,6 +23,9 @@ class Pipe(asyncio.Transport):
         self.written += data
         self.grown.set()
 
+    def get_write_buffer_size(self) -> int:
+        return len(self.written)
+
     async def until(self, size: int) -> None:
         """Until so many bytes are written."""
         while len(self.written) < size:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
@@ -115,3 +116,118 @@ async def test_what_is_answered_at_once_puts_off_the_end_of_an_idle_connection()
     protocol.timeout_keep_alive_handler()
     assert pipe.closed
     protocol.connection_lost(None)
+
+
+# Clients that keep a connection, and do not use it
+
+
+class Slow:
+    """A connection of a client that sends and reads as little as it likes."""
+
+    def __init__(self, app: Application, seconds: float = 0.05) -> None:
+        config = Config(Patient(app, seconds), lifespan="off", http=HttpProtocol, ws="none", interface="asgi3")
+        config.load()
+        self.pipe = Pipe()
+        self.protocol = HttpProtocol(config, ServerState(), {})
+        self.protocol.connection_made(self.pipe)
+
+    async def closed(self, *pieces: bytes) -> bool:
+        """Whether the connection comes to its end, with one of these pieces sent now and then."""
+        for _ in range(400):
+            if self.pipe.closed:
+                self.protocol.connection_lost(None)
+                return True
+            if pieces:
+                self.protocol.data_received(pieces[0])
+                pieces = pieces[1:]
+            await asyncio.sleep(0.01)
+        return False
+
+
+class Patient:
+    """An application that says how long a head may take."""
+
+    def __init__(self, app: Application, seconds: float) -> None:
+        self.app = app
+        self.head_seconds = seconds
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self.app(scope, receive, send)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        (),  # nothing at all
+        [b"\r\n"] * 300,
+        [b"G", *[b"E"] * 10],
+        [b"GET / HTTP/1.1\r\n", *(f"x-{i}: 1\r\n".encode() for i in range(300))],
+        [GET, *[b"\r\n"] * 300],  # after a reply
+        [b"GET / HTTP/1.1\r\nContent-Length: 300\r\n\r\n", *[b"1"] * 290],  # a body that nobody waits for
+    ],
+)
+async def test_a_client_that_does_not_go_on_is_dropped(pieces: list[bytes]) -> None:
+    slow = Slow(whole(b"abc"))
+    assert await slow.closed(*pieces)
+
+
+async def test_a_request_that_takes_long_is_waited_for() -> None:
+    asked = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await asked.wait()
+        await whole(b"abc")(scope, receive, send)
+
+    slow = Slow(app)
+    slow.protocol.data_received(GET + GET[:10])  # some of the next one's head is here
+    await asyncio.sleep(0.3)
+    assert not slow.pipe.closed
+    asked.set()
+    await slow.pipe.until(1)
+    assert await slow.closed()
+
+
+@pytest.mark.parametrize("size", [1000, 2**14, 2**20])
+@pytest.mark.parametrize("header", [b"x: %b", b"%b: x", b"x: 1\r\n" * 20_000 + b"x: %b"])
+async def test_a_head_without_end_is_refused(size: int, header: bytes) -> None:
+    slow = Slow(whole(b"abc"), 1000.0)
+    sent = b"GET / HTTP/1.1\r\n" + header % (b"a" * 2**20) + b"\r\n\r\n"
+    for start in range(0, len(sent), size):
+        if slow.pipe.closed:
+            break
+        slow.protocol.data_received(sent[start : start + size])
+    assert slow.pipe.closed
+    assert start <= 2**16 + size
+    assert slow.pipe.written.startswith(b"HTTP/1.1 431 ")
+    assert b'"code":"head-too-large"' in slow.pipe.written
+    slow.protocol.connection_lost(None)
+
+
+async def test_a_large_body_does_not_count_as_a_head() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        await whole(b"abc")(scope, receive, send)
+
+    slow = Slow(app, 1000.0)
+    head = b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n"
+    for sent in (head % 2**18 + b"a" * 2**18 + GET, GET):
+        before = len(slow.pipe.written)
+        for start in range(0, len(sent), 2**16):
+            slow.protocol.data_received(sent[start : start + 2**16])
+            await asyncio.sleep(0)
+        await slow.pipe.until(before + 1)
+    assert slow.pipe.written.startswith(b"HTTP/1.1 200 ")
+    assert not slow.pipe.closed
+    slow.protocol.connection_lost(None)
+
+
+async def test_a_client_that_does_not_read_its_last_reply_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.protocol._STALL_SECONDS", 0.01)
+    slow = Slow(whole(b"a" * 2**20))
+    slow.protocol.data_received(GET)
+    await slow.pipe.until(2**20)
+    slow.protocol.timeout_keep_alive_handler()
+    assert slow.pipe.closed
+    await asyncio.wait_for(slow.pipe.aborted.wait(), 60)
+    slow.protocol.connection_lost(None)

@@ -127,3 +127,17 @@ def test_a_sparse_row_that_is_not_whole_is_refused(columns: bytes | None) -> Non
     like = Sparse(np.empty(0), np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
     with pytest.raises(Damaged, match="not whole"):
         unpack_served([changed(8, columns)], like, "what")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x99\x01\xa1\xff",  # text that is not UTF-8
+        b"\x91" * 5000,
+        msgspec.msgpack.encode([1, 0.5, 0.5, 0.5, 2**63, 1.0, 3, b"", None]),
+        msgspec.msgpack.encode([1, 0.5, 0.5, 0.5, -1, 1.0, 3, b"", None]),
+    ],
+)
+def test_bytes_that_nobody_has_packed_are_refused(data: bytes) -> None:
+    with pytest.raises(Damaged, match=r"^it is not readable"):
+        unpack_served([data], np.empty((0, 0)), "it")
