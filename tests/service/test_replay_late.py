@@ -309,7 +309,7 @@ def test_options_that_make_no_sense(server: Process, file: Path, options: list[s
 
 def test_a_delay_beyond_what_is_remembered(server: Process, file: Path) -> None:
     create(server, "forgetful", "--label-ttl", "30m")
-    text = run(server, "replay", file, "--learner", "forgetful", *LATE, status=1).stderr
+    text = run(server, "replay", file, "--learner", "forgetful", *LATE, status=2).stderr
     assert text == (
         "error: forgetful forgets an event after its label_ttl of 30 min: "
         "with a label delay of 1 h, no label would be learnt\n"
@@ -322,7 +322,7 @@ def test_a_file_that_was_replayed_otherwise(server: Process, file: Path, before:
     create(server, name)
     run(server, "replay", file, "--learner", name, *FLAT, *before)
     known = figures(server, name)
-    text = run(server, "replay", file, "--learner", name, *LATE, status=1).stderr
+    text = run(server, "replay", file, "--learner", name, *LATE, status=2).stderr
     assert f"error: {name} has learnt 600 rows of this file by a replay with another label delay, or none" in text
     assert figures(server, name) == known
 
@@ -333,7 +333,7 @@ def test_a_row_without_id_or_time(server: Process, tmp_path: Path, member: str) 
     first, second = rows()[:2]
     path.write_text(json.dumps(first) + "\n" + json.dumps({**second, member: None}) + "\n")
     create(server, f"without-{member}")
-    text = run(server, "replay", path, "--learner", f"without-{member}", *LATE, status=1).stderr
+    text = run(server, "replay", path, "--learner", f"without-{member}", *LATE, status=2).stderr
     assert f"error: {path}, line 2: has no {member}; with --label-delay each row needs one" in text
 
 

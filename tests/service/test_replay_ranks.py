@@ -51,7 +51,7 @@ def ordinal(server: Process, name: str, algorithm: str, *options: object) -> Non
 
 def test_replay_to_an_ordinal_learner(server: Process, grades: Path) -> None:
     ordinal(server, "grades", "npsvor")
-    text = run(server, "replay", grades, "--learner", "grades", status=1).stderr
+    text = run(server, "replay", grades, "--learner", "grades", status=2).stderr
     assert all(repr(word) in text for word in ("poor", "fair", "good"))
     assert text.endswith(
         "expected the learner's 3 ranks as '1', '2', '3': name the file's with --ranks LOWEST,...,HIGHEST\n"
@@ -73,7 +73,7 @@ def test_replay_to_an_ordinal_learner(server: Process, grades: Path) -> None:
 
 def test_ranks_for_a_learner_of_two_classes(server: Process, arrays: Path) -> None:
     run(server, "create", "classes", "--algorithm", "loam-ada", "--features", "dense", "--dim", 3)
-    text = run(server, "replay", arrays, "--learner", "classes", "--ranks", "0,1", status=1).stderr
+    text = run(server, "replay", arrays, "--learner", "classes", "--ranks", "0,1", status=2).stderr
     assert text == "error: --ranks is for ordinal learners; classes tells two classes: use --positive\n"
 
 
