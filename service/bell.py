@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from service.errors import StoreUnavailable
+from service.errors import StoreError
 from service.store import Moved, SnapshotInfo, Store
 
 __all__ = ["Bell"]
@@ -43,16 +43,18 @@ class Bell:
             self._ringing = asyncio.create_task(self._ring(), name="ring")
 
     async def _ring(self) -> None:
-        while self._moved:
-            await self._tell()
-            await asyncio.sleep(_PAUSE)
-        self._ringing = None
+        try:
+            while self._moved:
+                await self._tell()
+                await asyncio.sleep(_PAUSE)
+        finally:
+            self._ringing = None
 
     async def _tell(self) -> None:
         moved, self._moved = self._moved, {}
         try:
             await self._store.ring(self._node, moved)
-        except StoreUnavailable as error:
+        except StoreError as error:
             logger.debug("%d logs have moved, and nobody was told: %s", len(moved), error.detail)
 
     async def listen(self, hear: Callable[[dict[str, Moved] | None], None], seconds: float) -> None:
@@ -64,7 +66,7 @@ class Bell:
         while True:
             try:
                 after, told = await self._store.rung(self._node, after, seconds)
-            except StoreUnavailable as error:
+            except StoreError as error:
                 logger.debug("other nodes are not heard: %s", error.detail)
                 after = b""  # whatever was told meanwhile
                 await asyncio.sleep(seconds)
@@ -75,8 +77,9 @@ class Bell:
 
     async def close(self) -> None:
         """Tell what has not been told."""
-        if self._ringing is not None:
-            self._ringing.cancel()
-            await asyncio.wait([self._ringing])
+        ringing = self._ringing
+        if ringing is not None:
+            ringing.cancel()
+            await asyncio.wait([ringing])
         if self._moved:
             await self._tell()

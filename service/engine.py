@@ -137,6 +137,9 @@ class Engine:
         head = await self.node.reached(self.node.store.head(log))
         if head is not None:
             await self._meet(log, head)
+            found = self._find(log)
+            if found is not None:  # as far as it was when it was asked for
+                await found.catch_up()
 
     @asynccontextmanager
     async def held(self, name: str) -> AsyncIterator[Hosted]:

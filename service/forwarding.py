@@ -1,8 +1,9 @@
 """Requests for learners that other nodes host: passed on to one that does, or answered with its address.
 
 A request that was passed on is answered where it came to: nodes that disagree for a moment never send one in circles.
-Where no host can be connected to, it is answered here, as any node may (`placement.py`). A host that fails once the
-body has begun to go out leaves the outcome unknown: 503, and repeating is safe, as ever, by ids or sources.
+Where no host can be connected to, it is answered here, as any node may (`placement.py`). A host that fails once it is
+connected to leaves the outcome unknown: 503, and repeating is safe, as ever, by ids or sources. Keys, the Host and the
+page that asks are looked at here, before anything is passed on; the host looks at the key once more.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from yarl import URL
 from service.access import Access
 from service.bodies import heading_of
 from service.engine import Engine
-from service.errors import HostUnavailable
+from service.errors import HostUnavailable, ServiceError
+from service.guard import Guard
 from service.problems import problem_reply, request_id
 
 __all__ = ["FORWARDED", "Forwarding"]
@@ -36,6 +38,7 @@ FORWARDED = b"x-rarestream-forwarded"  # header: the address of the node that pa
 
 _PREFIX = "/v1/learners/"
 _CONNECT_SECONDS = 2.0
+_REPLY_SECONDS = 60.0  # to the head of a reply, longer than a body may take to come and a position to be reached
 _GATHER_SECONDS = 2.0  # for what other nodes tell of their learners
 _KEEP_SECONDS = 3.0  # less than a node keeps an idle connection open
 _HOPS = {  # RFC 9110, section 7.6.1: of one connection only
@@ -43,6 +46,7 @@ _HOPS = {  # RFC 9110, section 7.6.1: of one connection only
     b"transfer-encoding", b"upgrade",
 }  # fmt: skip
 _REPLACED = _HOPS | {b"date", b"server", b"x-request-id"}  # of a reply: this node's own come instead
+_NOT_SENT = _HOPS | {b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest", b"forwarded"}
 _OWN = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")  # headers that would be added where there are none
 
 
@@ -58,7 +62,7 @@ class Forwarding:
     def __init__(self, state: State) -> None:
         """`state`: of the application, whose engine is there once that started."""
         self._state = state
-        self._session: aiohttp.ClientSession | None = None
+        self._sessions: dict[bool, aiohttp.ClientSession] = {}
         self.forwarded = 0  # requests
 
     def hosts(self, scope: Scope) -> Sequence[str]:
@@ -83,6 +87,7 @@ class Forwarding:
         """Have one of the hosts answer, or tell its address; False where none can be connected to."""
         began = perf_counter()
         own_id = request_id(heading_of(scope["headers"]).request_id)
+        client = scope.get("client")
         given = [(name, value) for name, value in scope["headers"] if name != b"x-request-id"]
         scope = {**scope, "headers": [*given, (b"x-request-id", own_id.encode())], "route": Route()}
         scope["path_params"] = {"name": scope["path"][len(scope.get("root_path", "") + _PREFIX) :].partition("/")[0]}
@@ -91,6 +96,14 @@ class Forwarding:
             await access(answer, scope, receive, send, began)
 
         access: Access = self._state.access
+        guard: Guard = self._state.guard
+        if guard.on:  # before anybody learns which learners there are, or has a body taken
+            changes = scope["method"] not in ("GET", "HEAD")
+            try:
+                guard.admit(given, None, scope["path_params"]["name"], client, changes=changes)
+            except ServiceError as error:
+                await told(problem_reply(error, own_id))
+                return True
         raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
         target = raw.removeprefix(scope.get("root_path", "").encode()).decode("latin-1")
         if scope["query_string"]:
@@ -102,27 +115,37 @@ class Forwarding:
         headers = [
             (name.decode("latin-1"), value.decode("latin-1"))
             for name, value in scope["headers"]
-            if name not in _HOPS and name != b"host"
+            if name not in _NOT_SENT and not name.startswith(b"x-forwarded-")
         ]
         headers.append((FORWARDED.decode(), self._state.engine.placement.address))
         names = {name for name, _ in scope["headers"]}
         body = _Body(receive, has_any=b"content-length" in names or b"transfer-encoding" in names)
         for host in hosts:
             url = URL(host + target, encoded=True)
+            unknown: ServiceError
             try:
-                reply = await self._connections().request(
-                    scope["method"], url, headers=headers, data=body.pieces(), allow_redirects=False
-                )
+                async with asyncio.timeout(None if target.endswith("/import") else _REPLY_SECONDS):
+                    reply = await self._connections(again=scope["method"] in ("GET", "HEAD")).request(
+                        scope["method"], url, headers=headers, data=body.pieces(), allow_redirects=False
+                    )
+            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+                logger.warning("%s cannot be connected to: %s", host, type(error).__name__)
+                continue
             except (aiohttp.ClientError, TimeoutError) as error:
+                if body.left:  # the client went away
+                    return True
                 logger.warning("%s does not answer: %s", host, type(error).__name__)
-                if not body.begun:
-                    continue
                 unknown = HostUnavailable(f"the node at {host}, which hosts this learner, does not answer")
-                await told(problem_reply(unknown, own_id))
+            except asyncio.CancelledError:
+                if not self._state.closing.is_set():
+                    raise
+                unknown = HostUnavailable("this node stops; what became of the request is not known")
+            else:
+                self.forwarded += 1
+                async with reply:
+                    await told(partial(_returned, reply, body, self._state.closing))
                 return True
-            self.forwarded += 1
-            async with reply:
-                await told(partial(_returned, reply, body))
+            await told(problem_reply(unknown, own_id))
             return True
         return False
 
@@ -154,22 +177,27 @@ class Forwarding:
             logger.warning("%s does not answer: %s", address, type(error).__name__)
             return None
 
-    def _connections(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_SECONDS),
-                timeout=aiohttp.ClientTimeout(
-                    total=None, sock_connect=_CONNECT_SECONDS
-                ),  # streams may be silent for long
+    def _connections(self, again: bool = True) -> aiohttp.ClientSession:
+        """`again`: whether a request may be sent a second time, where a connection that was kept turns out to be dead.
+
+        Changes have a connection each, for aiohttp repeats some of them without asking.
+        """
+        session = self._sessions.get(again)
+        if session is None:
+            session = self._sessions[again] = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_SECONDS)
+                if again
+                else aiohttp.TCPConnector(limit=0, force_close=True),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),  # streams may be silent
                 auto_decompress=False,
                 skip_auto_headers=_OWN,
             )
-        return self._session
+        return session
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
+        for session in self._sessions.values():
+            await session.close()
 
 
 class _Body:
@@ -179,7 +207,7 @@ class _Body:
         self._receive = receive
         self._has_any = has_any
         self._whole = asyncio.Event()
-        self.begun = False
+        self.left = False  # the client went away before all of it had come
 
     def pieces(self) -> AsyncIterator[bytes] | None:
         """What has come so far and what comes; None where the request has no body."""
@@ -189,10 +217,10 @@ class _Body:
         return self._pieces()
 
     async def _pieces(self) -> AsyncIterator[bytes]:
-        self.begun = True
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":
+                self.left = True
                 raise ConnectionResetError("the client went away")
             if piece := message.get("body", b""):
                 yield piece
@@ -207,8 +235,10 @@ class _Body:
             pass
 
 
-async def _returned(reply: aiohttp.ClientResponse, body: _Body, _scope: Scope, _receive: Receive, send: Send) -> None:
-    """Hand a reply back as it comes, for as long as the client is there.
+async def _returned(
+    reply: aiohttp.ClientResponse, body: _Body, closing: asyncio.Event, _scope: Scope, _receive: Receive, send: Send
+) -> None:
+    """Hand a reply back as it comes, for as long as the client is there; a stream of events until this node stops.
 
     Where the host fails half-way the reply ends without its end, which clients tell from a whole one.
     """
@@ -225,12 +255,17 @@ async def _returned(reply: aiohttp.ClientResponse, body: _Body, _scope: Scope, _
         await send({"type": "http.response.body", "body": b""})
 
     pumping = asyncio.create_task(pump(), name="hand a reply back")
-    leaving = asyncio.create_task(body.gone(), name="watch whether the client stays")
+    tasks: list[asyncio.Task[Any]] = [pumping, asyncio.create_task(body.gone(), name="watch whether the client stays")]
+    endless = reply.content_type == "text/event-stream"
+    if endless:
+        tasks.append(asyncio.create_task(closing.wait(), name="watch whether this node stops"))
     try:
-        await asyncio.wait((pumping, leaving), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (pumping, leaving):
+        for task in tasks:
             task.cancel()
-        await asyncio.wait((pumping, leaving))
+        await asyncio.wait(tasks)
+    if endless and closing.is_set():
+        await send({"type": "http.response.body", "body": b""})
     if not pumping.cancelled():
         pumping.result()  # raises an error of ours

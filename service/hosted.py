@@ -188,7 +188,7 @@ class Hosted(Logged[Learner, View]):
 
     async def restore(self, position: int) -> int:
         """Roll back to a retained snapshot, on every node: the roll-back is a record of the log. Its position."""
-        found = await self.node.store.load(self.name, self.birth, position)
+        found = await self.node.reached(self.node.store.load(self.name, self.birth, position))
         if found is None:
             raise UnknownSnapshot(f"{self.name} has no snapshot at position {position}")
         what = f"snapshot {position} of {self.name}"

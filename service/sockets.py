@@ -297,11 +297,28 @@ class Connection:
                     raise request.error
                 self._grant.find(name)
                 self._engine.check(name)
+            except UnknownLearner:
+                assert name is not None
+                return self._sought(name, request)
             except ServiceError as error:
                 return self.refuse([request], error)
             lane = self._lanes[name] = Lane(name, self)
         lane.put(request)
         return None
+
+    async def _sought(self, name: str, request: Request) -> None:
+        """Hand a message to a learner that this node does not know: another one may have created it a moment ago."""
+        try:
+            self._grant.find(name)
+            await self._engine.seek(name)
+            self._engine.check(name)
+        except ServiceError as error:
+            await self.refuse([request], error)
+            return
+        lane = self._lanes.get(name)
+        if lane is None:
+            lane = self._lanes[name] = Lane(name, self)
+        lane.put(request)
 
     def _check(self, request: Request, size: int) -> None:
         """Refuse a message of so many bytes that the key does not allow; all of them count."""

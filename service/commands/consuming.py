@@ -166,6 +166,8 @@ def consume(
             once,
         )
         notes = console(stderr=True)
+        with connected(url, key):  # what is wrong with these is told before anything is read
+            pass
         found = run(
             plan,
             feed,

@@ -69,4 +69,7 @@ async def listen(servers: Servers, node: bytes, after: bytes, seconds: float) ->
     lost = len(entries) >= BELLS if after == _START else not place  # so many are kept, if there were as many
     if lost:
         return (last if entries else b""), None
-    return last, together(_decode(fields[b"m"]) for _, fields in entries if fields[b"n"] != node)
+    try:
+        return last, together(_decode(fields[b"m"]) for _, fields in entries if fields[b"n"] != node)
+    except (msgspec.MsgspecError, KeyError):  # of another release, or another program
+        return last, None

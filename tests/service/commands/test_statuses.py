@@ -37,8 +37,9 @@ CALLS = {
     "clone": ["a", "b"],
     "export": ["a", "state"],
     "import": ["exported", "b"],
+    "consume": ["redis://localhost:1/0", "--stream", "s", "--learner", "a"],
 }
-LOCAL = {"serve", "demo", "warm"}
+LOCAL = {"serve", "demo", "warm", "keys"}
 
 
 @pytest.fixture
