@@ -254,10 +254,10 @@ def test_a_prediction_has_an_entry_for_each_event(name: str) -> None:
     body |= {"labels": array([1] * 3, "int8"), "explanations": [one] * 3}
     predict = Calls(Retries(0.0), Bounds()).predict
     whole = Response(200, {}, msgspec.msgpack.encode(body))
-    assert carried_out(predict("a", X, None, None, 1), Time(), [whole])[0].labels.tolist() == [1, 1, 1]
+    assert carried_out(predict("a", X, None, None, 1, None), Time(), [whole])[0].labels.tolist() == [1, 1, 1]
     few = {"scores": array([0.0], "float64"), "labels": array([1] * 4, "int8"), "explanations": [one]}[name]
     answer = Response(200, {}, msgspec.msgpack.encode({**body, name: few}))
-    error = carried_out(predict("a", X, None, None, 1), Time(), [answer])[0]
+    error = carried_out(predict("a", X, None, None, 1, None), Time(), [answer])[0]
     assert type(error) is Unanswered
     assert "3 events" in str(error)
 
