@@ -33,6 +33,7 @@ from service.errors import (
     LimitReached,
     NameTaken,
     ServiceError,
+    StoreError,
     StoreUnavailable,
     TooLarge,
     UnknownGroup,
@@ -71,6 +72,7 @@ class Engine:
         self._following: asyncio.Task[None] | None = None
         self._look = asyncio.Event()  # set where what was heard asks for a look at all heads
         self._looked = 0.0  # seconds that the last look took
+        self._moving_in = asyncio.Event()  # set where nodes came or went
         self._moving: dict[str, asyncio.Future[None]] = {}  # learners that fall asleep or awake just now
         self._resting: asyncio.Task[None] | None = None
 
@@ -80,10 +82,10 @@ class Engine:
         A store that is away does not fail the start: the node is not ready until it comes back.
         """
         try:
-            await self.placement.meet()
+            await self.placement.meet(alive=False)  # that it is, it says once it is ready
             await self._look_around()
         except StoreUnavailable as error:
-            logger.warning("the store is not there yet: %s", error.detail)
+            logger.warning("the store is not there yet, and is waited for: %s", error.detail)
         self._following = asyncio.create_task(self._follow_and_listen(), name="follow")
         self._following.add_done_callback(self._follow_ended)
 
@@ -490,6 +492,9 @@ class Engine:
         """Hear of what others do at once; and look at all heads now and then, for whoever did something and died."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow(), name="look around")
+            if self.placement.spread:
+                tasks.create_task(self._live(), name="say that it is alive")
+                tasks.create_task(self._move_in(), name="move in")
             tasks.create_task(self.node.bell.listen(self._hear, self.node.settings.follow_seconds), name="listen")
 
     def _hear(self, told: dict[str, Moved] | None) -> None:
@@ -520,10 +525,7 @@ class Engine:
             await self._next_look()
             began = time.monotonic()
             try:
-                moved = await self.placement.meet()
                 await self._look_around()
-                if moved:
-                    await self._move_in()
             except StoreUnavailable as error:
                 logger.debug("the store does not answer: %s", error.detail)
             except Damaged as error:  # of what is asked for all learners at once
@@ -539,17 +541,28 @@ class Engine:
             self._rest()
             self._looked = time.monotonic() - began
 
+    async def _live(self) -> None:
+        """Say that this node is alive, and see who else is, however long anything else takes."""
+        while True:
+            try:
+                if await self.placement.meet(alive=self.ready):
+                    self._moving_in.set()
+            except StoreError as error:
+                logger.debug("the store does not answer: %s", error.detail)
+            await asyncio.sleep(self.node.settings.follow_seconds)
+
     async def _move_in(self) -> None:
         """Have awake what is to be hosted here since other nodes came or went, as far as there is room."""
-        for name in [name for name in self.asleep if self.placement.here(name)]:
-            if len(self.hosted) >= self.node.settings.max_resident:
-                return
-            try:
-                await self.wake(name)
-            except StoreUnavailable:
-                raise
-            except ServiceError as error:
-                logger.error("%s: %s", name, error.detail)
+        while True:
+            await self._moving_in.wait()
+            self._moving_in.clear()
+            for name in list(self.asleep):
+                if not self.placement.here(name) or len(self.hosted) >= self.node.settings.max_resident:
+                    continue
+                try:
+                    await self.wake(name)
+                except ServiceError as error:  # whoever asks for it next is told, or wakes it
+                    logger.warning("%s: %s", name, error.detail)
 
     async def _look_around(self) -> None:
         """Host what is new in the store, drop what is gone, catch up with what other nodes appended."""

@@ -12,10 +12,12 @@ more than a learner that is hosted once more than it need be: any node may appen
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import time
 from hashlib import blake2b
 
+from service.errors import StoreUnavailable
 from service.node import Node
 from service.store import SharedStore
 
@@ -40,6 +42,7 @@ class Placement:
         self.id = secrets.token_hex(8)
         self.addresses: tuple[str, ...] = ()  # of the nodes that are alive
         self._seconds = max(1.0, ALIVE * settings.follow_seconds)
+        self._lenient_until = -math.inf  # on the monotonic clock; inf: the store does not answer
         self._places: dict[str, tuple[str, ...]] = {}
         self._settling = _SETTLING * settings.follow_seconds
         self._changed = -self._settling
@@ -61,12 +64,25 @@ class Placement:
         """Whether the nodes that are alive have changed a moment ago."""
         return time.monotonic() < self._changed + self._settling
 
-    async def meet(self) -> bool:
-        """Say that this node is alive, and see who else is; whether that has changed. Raises `StoreUnavailable`."""
+    async def meet(self, alive: bool = True) -> bool:
+        """Say that this node is alive, if it is, and see who else is; whether that has changed.
+
+        Where the store was away, nobody could say so: those who were alive count as that until they have had the time.
+        Raises `StoreUnavailable`.
+        """
         if self._store is None:
             return False
-        nodes = await self._node.reached(self._store.meet(self.id, self.address, self._seconds))
-        addresses = tuple(sorted(set(nodes.values())))
+        try:
+            told = self.address if alive else None
+            nodes = await self._node.reached(self._store.meet(self.id, told, self._seconds))
+        except StoreUnavailable:
+            self._lenient_until = math.inf
+            raise
+        now = time.monotonic()
+        if self._lenient_until == math.inf:
+            self._lenient_until = now + self._seconds
+        kept = self.addresses if now < self._lenient_until else ()
+        addresses = tuple(sorted({*nodes.values(), *kept}))
         if addresses == self.addresses:
             return False
         logger.info("nodes are alive at %s", ", ".join(addresses))

@@ -141,11 +141,15 @@ def _remedies(error: CommandFailed) -> list[str]:
     """What may help, where the error alone does not say."""
     status, code = getattr(error, "status", None), getattr(error, "code", None)
     if error.exit_status == ExitStatus.UNREACHABLE:
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            return ["RARESTREAM_CA names a file of certificates to trust besides those of the system."]
         return ["Is it running? `rarestream serve` starts one; --url or RARESTREAM_URL says where it is."]
     if code == "unknown-learner" and "\n" not in str(error):
         return ["`rarestream list` shows the learners."]
     if code == "unknown-snapshot":
         return ["`rarestream snapshots NAME` shows those that are kept."]
-    if status in (401, 403):
-        return ["Give the service's key by RARESTREAM_KEY or --key."]
+    if status == 401:
+        return ["Give a key of the service by RARESTREAM_KEY or --key."]
+    if code == "forbidden":
+        return ["Give a key that may do it by RARESTREAM_KEY or --key; `rarestream keys create` makes one."]
     return []

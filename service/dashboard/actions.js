@@ -18,21 +18,20 @@ export class Actions {
       learner.threshold === null ? null : button("Threshold …", () => this.#threshold()),
       button("Snapshot …", () => this.#snapshot()),
       button("Clone …", () => this.#clone()),
+      button("Export", () => this.#export()),
       button("Delete …", () => this.#delete(), "danger"),
     ].filter((one) => one !== null);
     const why = el("p", { id, class: "withheld", hidden: true });
     this.element = el(
       "div",
       { class: "actions", role: "group", "aria-label": `What can be done to ${learner.name}`, "aria-describedby": id },
-      changes.slice(0, -1),
-      button("Export", () => this.#export()),
-      changes.at(-1),
+      changes,
       why,
     );
     withheld("admin", signal, (reason) => {
       for (const one of changes) one.disabled = reason !== null;
       why.hidden = reason === null;
-      write(why, reason === null ? "" : `All but Export is withheld: ${reason}`);
+      write(why, reason === null ? "" : `This is withheld: ${reason}`);
     });
   }
 

@@ -306,8 +306,11 @@ class Store(Protocol):
 class SharedStore(Store, Protocol):
     """A store that machines share: it knows which nodes are alive."""
 
-    async def meet(self, node: str, address: str, seconds: float) -> dict[str, str]:
-        """This node is alive for so many seconds more: the address of every node that is, by id, its own among them."""
+    async def meet(self, node: str, address: str | None, seconds: float) -> dict[str, str]:
+        """This node is alive for so many seconds more: the address of every node that is, by id, its own among them.
+
+        `address` None: it is not; the others.
+        """
         ...
 
     async def leave(self, node: str) -> None:

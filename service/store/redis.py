@@ -326,7 +326,7 @@ class RedisStore(Calls):
             reply = await self._twice(lambda: self._run(PENDING, learner, birth))
         return Pending(*_present(reply, learner))
 
-    async def meet(self, node: str, address: str, seconds: float) -> dict[str, str]:
+    async def meet(self, node: str, address: str | None, seconds: float) -> dict[str, str]:
         async with self._call():
             return await self._twice(lambda: redis_nodes.meet(self._redis, node, address, seconds))
 

@@ -11,15 +11,16 @@ IDS = "rarestream:nodes:{nodes}"  # set of the ids; some may be gone
 NODE = "rarestream:node:{nodes}:"  # then the id: the node's address
 
 
-async def meet(redis: Redis | RedisCluster, node: str, address: str, seconds: float) -> dict[str, str]:
+async def meet(redis: Redis | RedisCluster, node: str, address: str | None, seconds: float) -> dict[str, str]:
     """See `SharedStore.meet`. Two round trips, and one more where a node is gone."""
     async with redis.pipeline(transaction=False) as pipe:
-        pipe.set(NODE + node, address, px=max(1, int(seconds * 1000)))
-        pipe.sadd(IDS, node)
+        if address is not None:
+            pipe.set(NODE + node, address, px=max(1, int(seconds * 1000)))
+            pipe.sadd(IDS, node)
         pipe.smembers(IDS)
-        _, _, members = await pipe.execute()
+        members = (await pipe.execute())[-1]
     ids = sorted(member.decode() for member in members)
-    found = await redis.mget([NODE + id for id in ids])
+    found = await redis.mget([NODE + id for id in ids]) if ids else []
     alive = {id: told.decode() for id, told in zip(ids, found, strict=True) if isinstance(told, bytes)}
     if gone := [id for id in ids if id not in alive]:
         await redis.srem(IDS, *gone)
