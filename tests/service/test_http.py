@@ -473,7 +473,7 @@ async def test_unknown_paths_and_methods_are_problems_too(http):
         ("PUT", URL, ""),
         ("DELETE", URL, ""),
         ("POST", f"{URL}/update", ""),
-        ("POST", f"{URL}/predict", "explain, at_least"),
+        ("POST", f"{URL}/predict", "explain or at_least"),
         ("GET", f"{URL}/metrics/stream", ""),
         ("GET", f"{URL}/metrics/curves", "points"),
         ("GET", f"{URL}/alarms", "since"),
