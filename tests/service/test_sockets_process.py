@@ -144,7 +144,7 @@ def handshake(client: socket.socket, url: str, port: int) -> None:
     client.connect(("127.0.0.1", port))
     path = url.removeprefix(f"ws://127.0.0.1:{port}")
     client.sendall(
-        f"GET {path} HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
     )
 
