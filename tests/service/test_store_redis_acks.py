@@ -72,7 +72,7 @@ def test_serve_refuses_what_the_store_cannot_do(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'store.db'}"
     command = [sys.executable, "-m", "service", "serve", "--port", "0", "--store", store, "--acks", "aof"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert "which is a setting of Redis stores" in ended.stderr.replace("\n", " ")
 
 
