@@ -30,7 +30,10 @@ NOT_RUN = {
     "docs/learners.md": {"event -> features -> scaling": "a diagram"},
     "docs/operations.md": {
         "$ rarestream warm": "up to a minute; tests/service has tests of both commands",
+        "$ rarestream serve --store redis://localhost:6379/0 --workers": "runs on; tests/service/test_workers.py",
+        "[Service]": "a unit of systemd",
         "$ rarestream serve --acks replicas:1": "wants Sentinels and a Cluster; tests/service has tests of both",
+        "$ RARESTREAM_REPLICATION=2": "wants other machines; tests/service/test_placement.py has nodes",
         "2026-11-20T19:49:26.696Z": "lines of a log; tests/service/test_logs.py has them",
         "$ docker build": "wants Docker; tests/test_image.py carries out the Dockerfile's steps",
         "$ docker compose": "wants Docker; tests/test_deploy.py reads the files",
