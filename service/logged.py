@@ -50,6 +50,7 @@ __all__ = ["Logged", "Machine", "Waiting", "settle"]
 logger = logging.getLogger("rarestream.log")
 
 _READ_ENTRIES = 256  # per page while catching up
+_REWINDS = 5  # of one reading: a log that has lost records again and again is none
 _LAST_SECONDS = 5.0  # that a stop waits for what is being applied,
 _GIVEN_UP_SECONDS = 15.0  # and then for the end of the piece that a thread has of it; a store does not get more
 _ANY = sys.maxsize  # beyond every position
@@ -423,10 +424,14 @@ class Logged(ABC, Generic[MachineT, ViewT]):
 
     async def read_on(self) -> None:
         """Apply what other nodes have appended; only in what was `put`."""
+        lost = 0
         while True:
             try:
                 entries = await self._read()
             except (BehindLog, LostRecords) as error:
+                lost += isinstance(error, LostRecords)
+                if lost > _REWINDS:
+                    raise Damaged(f"{error.detail}; it stays so however often the log is read") from None
                 await self._begin_again(error)
                 continue
             if not entries:

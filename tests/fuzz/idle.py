@@ -28,7 +28,7 @@ async def _opened(kind: str, port: int, slots: asyncio.Semaphore) -> Pair:
         if kind == "websocket":
             key = base64.b64encode(bytes(16)).decode()
             writer.write(
-                f"GET /v1/ws HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                f"GET /v1/ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                 f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
             )
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _PATIENCE)
