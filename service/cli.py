@@ -220,8 +220,14 @@ def _settings(**options: Any) -> Settings:
     try:
         return Settings(**given(options))
     except ValidationError as error:
-        lines = [f"  {'.'.join(map(str, one['loc']))}: {one['msg']}, not {one['input']!r}" for one in error.errors()]
+        lines = [f"  {'.'.join(map(str, one['loc']))}: {_said(one['msg'], one['input'])}" for one in error.errors()]
         raise WrongUsage("\n".join(["some settings are wrong (options, RARESTREAM_*):", *lines])) from None
+
+
+def _said(message: str, value: object) -> str:
+    """What pydantic says of a value, and the value, unless it is a check of ours, which names it itself."""
+    own = message.removeprefix("Value error, ")
+    return own if own != message else f"{message}, not {value!r}"
 
 
 def _unknown_variables(environment: Mapping[str, str]) -> list[str]:

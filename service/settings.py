@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from service.store import ACKS
@@ -23,7 +24,6 @@ class Settings(BaseSettings):
     )
     acks: str = Field(
         default="memory",
-        pattern=ACKS,
         description="what Redis has to have done with an event before it is acknowledged: memory, aof or replicas:n",
     )
     host: str = Field(default="127.0.0.1", description="address to listen on")
@@ -106,3 +106,10 @@ class Settings(BaseSettings):
         default=500, ge=0, description="learners that `/metrics` has series of: of those in memory the last used"
     )
     threads: int = Field(default=2, ge=1, description="threads that learn batches of over a millisecond")
+
+    @field_validator("acks")
+    @classmethod
+    def _known_acks(cls, acks: str) -> str:
+        if not re.fullmatch(ACKS, acks):
+            raise ValueError(f"is {acks!r}; expected memory, aof or replicas:n, n from 1 to 99")
+        return acks

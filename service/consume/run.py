@@ -81,6 +81,9 @@ async def _consume(
                     for partition in feed.partitions
                 ]
                 note(f"reading {', '.join(partition.source for partition in feed.partitions)}")
+                for partition in feed.partitions:
+                    if await partition.bounds() == (0, 0):
+                        note(f"{partition.source} is empty or does not exist yet: awaiting its first message")
                 ends = await asyncio.gather(*(_until(one, stop) for one in consumptions), return_exceptions=True)
         for end in ends:
             if isinstance(end, BaseException):

@@ -88,6 +88,12 @@ def test_labelled_entries_are_learnt_and_the_others_scored(
     assert [one["id"] for one in entries(streams, f"{target.name}-scores")] == [*ids[::3], "e60"]
 
 
+def test_a_stream_that_is_not_there_is_named_and_awaited(streams: RedisServer, target: Target, tmp_path: Path) -> None:
+    reading = consumer(streams, target, tmp_path)
+    assert reading.run()["read"] == 0
+    assert f"redis:{target.name} is empty or does not exist yet: awaiting its first message" in reading.said()
+
+
 def test_nothing_is_learnt_twice_or_lost_whatever_is_killed(
     streams: RedisServer, target: Target, service: Process, tmp_path: Path
 ) -> None:

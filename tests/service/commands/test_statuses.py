@@ -138,6 +138,7 @@ def test_options_that_do_not_exist(command: str) -> None:
         ("export a no/folder/state", "No such file"),
         ("bench --requests 0", "--requests"),
         ("serve --port high", "--port"),
+        ("serve --acks foo", "acks: is 'foo'; expected memory, aof or replicas:n"),
         ("serve --log-level loud", "'loud' is not one of 'error', 'warning', 'info', 'debug'"),
         ("demo --events 1", "--events"),
         ("nonsense", "No such command"),
