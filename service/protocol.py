@@ -8,12 +8,13 @@ of a request slowly or without end, or that do not read: uvicorn would wait for 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container
+from collections.abc import Container, Sized
 from typing import Any, cast
 
 import msgspec
 from uvicorn.config import Config
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.direct import Asked, Direct
@@ -65,6 +66,24 @@ class _Joining:
         return getattr(self._transport, name)
 
 
+class _Flow(FlowControl):
+    """As uvicorn's, but nothing more is read while requests wait for the one before them.
+
+    uvicorn reads on after each reply: a client that sends requests faster than they are answered, and does not wait,
+    would have all of them kept here.
+    """
+
+    def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
+        """`pipeline`: the requests that wait."""
+        super().__init__(transport)
+        self._pipeline = pipeline
+
+    def resume_reading(self) -> None:
+        """Unless requests wait."""
+        if not self._pipeline:
+            super().resume_reading()
+
+
 class HttpProtocol(HttpToolsProtocol):
     """One connection.
 
@@ -99,6 +118,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """It is open."""
         super().connection_made(transport)
+        self.flow = _Flow(transport, self.pipeline)
         self._plain = transport
         self._joining = _Joining(transport)
         self.transport = cast(asyncio.Transport, self._joining)

@@ -560,12 +560,15 @@ def test_what_uvicorn_is_set_to_count_goes_its_way() -> None:
 # Flow, and the end
 
 
-def test_a_client_that_reads_nothing_is_not_written_to_without_end() -> None:
+@pytest.mark.parametrize(
+    "asked", [request(), request(b"", URL, "GET")], ids=["answered at once", "answered by the application"]
+)
+def test_a_client_that_reads_nothing_is_not_read_or_written_to_without_end(asked: bytes) -> None:
     with served() as service:
         connection = service.connect()
         for end in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             connection.socket.setsockopt(socket.SOL_SOCKET, end, 2**16)
-        many = [request() for _ in range(400)]
+        many = [asked] * 400
         assert connection.ask(many[0]).status == 200
         connection.socket.setblocking(False)
         sent, data = 0, b"".join(many)
@@ -583,6 +586,7 @@ def test_a_client_that_reads_nothing_is_not_written_to_without_end() -> None:
             assert sent < 2**27
         (one,) = paused()
         assert one._plain.get_write_buffer_size() < 2**18
+        assert len(one.pipeline) < 2**13  # at most what a read or two bring
         assert service.ask(request()).status == 200  # others are served
         connection.socket.settimeout(PATIENCE)
         for _ in range(sent // len(many[0])):
