@@ -53,22 +53,26 @@ _MOST_NAMES = MAX_NONZERO  # of one event: a name makes a column
 _CSR = ("indptr", "indices", "values")
 
 
-def decode_update(body: bytes, config: Config) -> Labelled:
-    """Labelled events as columns. Raises `BadBody` or `Invalid`, which points at what is wrong."""
+def decode_update(body: bytes, config: Config) -> tuple[Labelled, Sequence[Any]]:
+    """Labelled events as columns, and what each carries for its features.
+
+    Raises `BadBody` or `Invalid`, which points at what is wrong.
+    """
     dense = dense_events(body, config)
     if dense is not None and dense.labels is not None:
         n = len(dense.labels)
         carried, times = np.ones(n, dtype=np.bool_), with_clock(None, n, config)
-        return Labelled(dense.rows, carried, dense.labels, None, times, dense.ids, (), dense.costs)
+        rows: Any = dense.rows
+        return Labelled(rows, carried, dense.labels, None, times, dense.ids, (), dense.costs), rows
     read = _Body(body, config, "labels", "weights", "times", "ids", "source")
     features = read.features()
-    return read.labelled(features, features.n)
+    return read.labelled(features, features.n), features.carried
 
 
-def decode_labels(body: bytes, config: Config) -> Labelled:
-    """Labels of events that were served, by id, as columns. Raises as `decode_update`."""
+def decode_labels(body: bytes, config: Config) -> tuple[Labelled, Sequence[Any]]:
+    """Labels of events that were served, by id, as columns; none has features. Raises as `decode_update`."""
     read = _Body(body, config, "labels", "weights", "times", "ids", features=False)
-    return read.labelled(None, read.size("ids"))
+    return read.labelled(None, read.size("ids")), ()
 
 
 def decode_events(body: bytes, config: Config) -> tuple[Events, Sequence[Any]]:

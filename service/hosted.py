@@ -30,6 +30,7 @@ from learners.scorer import View
 from service.assuming import Assuming
 from service.codec import unpack_snapshot
 from service.errors import Damaged, Invalid, QueueFull, ServiceError, SourceGap, StoreUnavailable, UnknownSnapshot
+from service.feature_names import FeatureNames
 from service.fits import Fits
 from service.grants import FREE, Grant
 from service.logged import Logged, settle
@@ -87,6 +88,7 @@ class Hosted(Logged[Learner, View]):
         self.queued_events = 0
         self.uses = 0  # requests that it is in the hands of just now
         self.used = time.monotonic()  # when the last one let go of it
+        self.feature_names = FeatureNames(machine.config.features)
         self._pace = Pace(machine.config)
         self._alarms = machine.metrics.alarm_count
         super().__init__(name, birth, machine, position, node, gone, snapshot)

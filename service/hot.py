@@ -33,8 +33,9 @@ class Coding(NamedTuple):
 
     media_type: str
     content_type: tuple[bytes, bytes]  # the header that says so
-    decode_update: Callable[[bytes, Config], Labelled]
-    decode_labels: Callable[[bytes, Config], Labelled]
+    # columns, and what each event that has features carries for them
+    decode_update: Callable[[bytes, Config], tuple[Labelled, Any]]
+    decode_labels: Callable[[bytes, Config], tuple[Labelled, Any]]
     decode_events: Callable[[bytes, Config], tuple[Events, Any]]
     encode_learnt: Callable[[Learnt, tuple[str | None, ...] | None], bytes]
     encode_scores: Callable[[Scores, tuple[str | None, ...], Head, Sequence[Explanation] | None], bytes]
@@ -76,6 +77,8 @@ async def answer(
             counted.append(len(events.ids))
         if spend is not None:
             spend(len(events.ids))
+        if learner.feature_names.looking:
+            await apart(len(body), learner.feature_names.look, events.rows, carried)
         explained, at = None, None
         if explain is not None:
             # frozen, so that the sums are those of the very scores that are served
@@ -99,10 +102,12 @@ def at_once(learner: Hosted, body: bytes, read: Coding, write: Coding) -> tuple[
 
     None: it has to wait, for a thread or for the store.
     """
-    events, _ = read.decode_events(body, learner.learner.config)
+    events, carried = read.decode_events(body, learner.learner.config)
     said = learner.serving.at_once(events)
     if said is None:
         return None
+    if learner.feature_names.looking:
+        learner.feature_names.look(events.rows, carried)
     return write.encode_scores(said.scores, events.ids, _head(learner, said), None), len(events.ids)
 
 
@@ -113,7 +118,10 @@ def _head(learner: Hosted, said: Predicted) -> Head:
 async def labelled(learner: Hosted, operation: Operation, body: bytes, read: Coding) -> Labelled:
     """The labelled events of the body of an update, or of labels. Raises `ServiceError`."""
     decode = read.decode_update if operation == "update" else read.decode_labels
-    return await apart(len(body), decode, body, learner.learner.config)
+    events, carried = await apart(len(body), decode, body, learner.learner.config)
+    if learner.feature_names.looking:
+        await apart(len(body), learner.feature_names.look, events.rows, carried)
+    return events
 
 
 async def told(learnt: Learnt, events: Labelled, size: int, write: Coding) -> bytes:

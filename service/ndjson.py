@@ -42,11 +42,11 @@ class _Reply(msgspec.Struct):
 _results = msgspec.json.Decoder(_Reply).decode
 
 
-def _decode_update(body: bytes, config: Config) -> Labelled:
+def _decode_update(body: bytes, config: Config) -> tuple[Labelled, Any]:
     return _decoded(wire.decode_update, body, config)
 
 
-def _decode_labels(body: bytes, config: Config) -> Labelled:
+def _decode_labels(body: bytes, config: Config) -> tuple[Labelled, Any]:
     return _decoded(wire.decode_labels, body, config)
 
 

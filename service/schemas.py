@@ -248,7 +248,7 @@ class CloneBody(_Document):
 class Weight(_Document):
     """One weight of a linear learner."""
 
-    name: str = Field(description="of the feature; `column 4711` where a hashed one's is not known")
+    name: str = Field(description="of the feature; `column 4711` where a hashed one's is not known yet")
     weight: float | None = Field(description="of the feature as scored, after scaling; null where it has overflowed")
 
 
@@ -259,6 +259,7 @@ class Weights(_Document):
     intercept: float | None = Field(description="null where there are no weights")
     weights: list[Weight] = Field(description="largest absolute value first")
     total: int = Field(description="how many there are")
+    unnamed: int = Field(description="of those given: whose names this node knows once it meets events that have them")
     reason: str | None = Field(description="why there are none: an embedding, several planes, nothing fitted yet")
 
 

@@ -8,27 +8,28 @@ none for one unit of the number itself (of its logarithm, where that is taken). 
 
     dense    `x[3]`; sparse: `[7]`, as in `indices`
     table    `amount`; `amount (missing)`, what it moves by where the number is not there; of a categorical field
-             `country (category 1)` and so on, in the order in which they first appeared, and `country (others)`: the
-             categories' own names are kept nowhere
-    named    `amount`, where the field is declared as one whose log is taken; else `column 4711`, as the names of hashed
-             features are kept nowhere. The weight of a column is that of the hashed feature, whose sign is the hash's:
-             `/predict?explain=` names the features of an event, and tells what each contributes
+             `country=DE` for each of its own columns, and `country (others)`
+    named    `amount`, `country=DE`: as an explanation of an event calls them
+
+The names of hashed features and of categories are in no log and no state: each request for the weights has events that
+come later looked at for those of its answer (`feature_names.py`). Until one has come it is `column 4711`, whose weight
+is that of the hashed feature, with the sign of its hash; and `country (category 1)` and so on, in the order in which
+they first appeared. The numbers that are declared under `log` have their names at once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from learners.arrays import Counts, Vector
+from learners.columns import OneHot
 from learners.config import Config
-from learners.features import Features
-from learners.hashing import hash_strings
-from learners.named import Named, Table
+from learners.named import Field, Named, Table
 from learners.scorer import View
+from service.feature_names import FeatureNames, Key
 
 __all__ = ["MAX_TOP", "Weights", "largest", "taken"]
 
@@ -43,6 +44,7 @@ class Weights(NamedTuple):
     intercept: float | None
     values: Vector  # (n,) by place; none where there is a reason
     columns: Counts  # (n,) the encoded column of each place
+    categories: Vector | None  # (n,) the hash of a table's category that each place is of, NaN where it is of none
     reason: str | None  # why there are no weights, if there are none
 
 
@@ -51,32 +53,38 @@ def taken(view: View, position: int) -> Weights:
     scorer = view.scorer
     reason = _lacking(view)
     if reason is not None:
-        return Weights(position, scorer.config, None, np.empty(0), np.empty(0, dtype=np.int64), reason)
+        return Weights(position, scorer.config, None, np.empty(0), np.empty(0, dtype=np.int64), None, reason)
     columns = scorer.columns.sources().copy()
     weights = scorer.weights.w[: len(columns)].copy()
-    return Weights(position, scorer.config, float(scorer.weights.bias[0]), weights, columns, None)
+    categories = _categories(scorer.columns) if isinstance(scorer.columns, OneHot) else None
+    return Weights(position, scorer.config, float(scorer.weights.bias[0]), weights, columns, categories, None)
 
 
-def largest(weights: Weights, top: int) -> dict[str, Any]:
+def largest(weights: Weights, top: int, names: FeatureNames) -> dict[str, Any]:
     """The reply: the `top` weights that are largest by their absolute value, ties in the order of the columns.
 
-    O(columns + top log top).
+    Those of hashed columns are looked for from now on. O(columns + top log top).
     """
     size = np.nan_to_num(np.abs(weights.values), nan=np.inf)
     told = np.arange(len(size))
     if top < len(size):
         told = np.flatnonzero(size >= np.partition(size, -top)[-top])  # with all that tie with the last
     told = told[np.argsort(-size[told], kind="stable")][:top]
-    named = _named(weights.config.features, weights.columns, told.tolist())
-    found = [
-        {"name": name, "weight": _finite(sign * float(weights.values[place]))}
-        for (name, sign), place in zip(named, told.tolist(), strict=True)
-    ]
+    places = told.tolist()
+    keys = [_hashed(weights, place) for place in places]
+    asked = iter(names.asked([key for key in keys if key is not None]))
+    known = [None if key is None else next(asked) for key in keys]
+    layout = _layout(weights, places)
+    found = []
+    for place, otherwise, one in zip(places, layout, known, strict=True):
+        name, sign = one or (otherwise, 1.0)
+        found.append({"name": name, "weight": _finite(sign * float(weights.values[place]))})
     return {
         "position": weights.position,
         "intercept": None if weights.intercept is None else _finite(weights.intercept),
         "weights": found,
         "total": len(weights.values),
+        "unnamed": sum(key is not None and one is None for key, one in zip(keys, known, strict=True)),
         "reason": weights.reason,
     }
 
@@ -95,40 +103,45 @@ def _lacking(view: View) -> str | None:
     return None
 
 
-def _named(features: Features, columns: Counts, places: Sequence[int]) -> list[tuple[str, float]]:
-    """What the weight of each place is called, and the sign that it has to be told with."""
+def _hashed(weights: Weights, place: int) -> Key | None:
+    """By what the column of a place is known where its name is hashed."""
+    column = int(weights.columns[place])
+    if weights.categories is None:
+        return column if isinstance(weights.config.features, Named) else None
+    category = float(weights.categories[place])
+    return None if math.isnan(category) else (column, category)
+
+
+def _layout(weights: Weights, places: list[int]) -> list[str]:
+    """What the column of each place is called where it has no name of a feature."""
+    features = weights.config.features
     if isinstance(features, Table):
-        layout = [name for field in features.fields for name in _field_names(field.name, field.kind, field.categories)]
-        return [(layout[place], 1.0) for place in places]
-    encoded = columns[list(places)].tolist()
+        layout = [name for field in features.fields for name in _field_names(field)]
+        return [layout[place] for place in places]
+    encoded = weights.columns[places].tolist()
     if isinstance(features, Named):
-        known = _hashed(features)
-        return [known.get(column, (f"column {column}", 1.0)) for column in encoded]
-    return [(name, 1.0) for name in features.names(None, encoded)]
+        return [f"column {column}" for column in encoded]
+    return features.names(None, encoded)
 
 
-def _field_names(name: str, kind: str, categories: int) -> list[str]:
+def _field_names(field: Field) -> list[str]:
     """The columns of one field of a table, in their order."""
-    if kind == "numeric":
-        return [name, f"{name} (missing)"]
-    return [*(f"{name} (category {k})" for k in range(1, categories + 1)), f"{name} (others)"]
+    if field.kind == "numeric":
+        return [field.name, f"{field.name} (missing)"]
+    return [*(f"{field.name} (category {k})" for k in range(1, field.categories + 1)), f"{field.name} (others)"]
 
 
-def _hashed(features: Named) -> dict[int, tuple[str, float]]:
-    """The columns of the numbers that are declared, by their names, with the sign of their hash.
-
-    One that two of them share cannot be told apart, and is left out.
-    """
-    names = [name for name in features.log if name not in features.categorical]
-    hashes = hash_strings(names)
-    found: dict[int, tuple[str, float]] = {}
-    shared: set[int] = set()
-    for name, hashed in zip(names, hashes.tolist(), strict=True):
-        column = hashed & (features.columns - 1)
-        if column in found:
-            shared.add(column)
-        found[column] = (name, -1.0 if hashed >> 63 else 1.0)
-    return {column: named for column, named in found.items() if column not in shared}
+def _categories(columns: OneHot) -> Vector:
+    """The hash of the category of each column of a table; NaN of numbers, and of columns that no category has yet."""
+    found = []
+    slot = 0
+    for field, taken in zip(columns.table.fields, columns.taken.tolist(), strict=True):
+        own = np.full(field.width, math.nan)
+        if field.kind == "categorical":
+            own[:taken] = columns.values[slot : slot + taken]
+            slot += field.categories
+        found.append(own)
+    return np.concatenate(found)
 
 
 def _finite(value: float) -> float | None:

@@ -108,22 +108,25 @@ def decode_json(body: bytes) -> Any:
         raise BadBody("the body is nested too deeply") from None
 
 
-def decode_update(body: bytes, config: Config) -> Labelled:
-    """Labelled events as columns. Raises `BadBody` or `Invalid`, which lists every bad event."""
+def decode_update(body: bytes, config: Config) -> tuple[Labelled, Any]:
+    """Labelled events as columns, and what each that has features carries for them: a list, or a matrix of dense ones.
+
+    Raises `BadBody` or `Invalid`, which lists every bad event.
+    """
     try:
         return _scanned_update(body, config) or _labelled(_update_decoder.decode(body), config)
     except _NOT_FAST:
         return precisely_labelled(Precise(config, "update"), decode_json(body))
 
 
-def decode_labels(body: bytes, config: Config) -> Labelled:
-    """Labels of events that were served, by id, as columns. Raises as `decode_update`."""
+def decode_labels(body: bytes, config: Config) -> tuple[Labelled, Any]:
+    """Labels of events that were served, by id, as columns; none has features. Raises as `decode_update`."""
     try:
         late = _labels_decoder.decode(body).events
         if not 0 < len(late) <= MAX_EVENTS:
             raise _Unfit
         events = [_Labelled(id=one.id, label=one.label, weight=one.weight, time=one.time) for one in late]
-        return _columns(events, [], (), config)
+        return _columns(events, [], (), config), []
     except _NOT_FAST:
         return precisely_labelled(Precise(config, "labels"), decode_json(body))
 
@@ -157,7 +160,7 @@ def _scanned(body: bytes, config: Config, labelled: bool) -> Scanned | None:
     return scan(body, features.dim, labelled, MAX_EVENTS) if isinstance(features, Dense) else None
 
 
-def _scanned_update(body: bytes, config: Config) -> Labelled | None:
+def _scanned_update(body: bytes, config: Config) -> tuple[Labelled, Any] | None:
     """Labelled events that are dense, and all with features; None where the body is another one."""
     scanned = _scanned(body, config, labelled=True)
     if scanned is None or scanned.labels is None or (scanned.flags and config.labels.ranks is not None):
@@ -168,9 +171,10 @@ def _scanned_update(body: bytes, config: Config) -> Labelled | None:
         segments = _segments(_source_decoder.decode(scanned.source), n)
     carried = np.ones(n, dtype=np.bool_)
     costs = config.costs(scanned.rows)
-    return _checked(
+    columns = _checked(
         scanned.rows, carried, scanned.labels, scanned.weights, scanned.times, scanned.ids, segments, costs, config
     )
+    return columns, scanned.rows
 
 
 # The fast way: any events, by a typed decoder
@@ -205,13 +209,14 @@ def _ids(events: Sequence[_Event]) -> tuple[str | None, ...]:
     return tuple(ids)
 
 
-def _labelled(parsed: _UpdateBody, config: Config) -> Labelled:
+def _labelled(parsed: _UpdateBody, config: Config) -> tuple[Labelled, Any]:
     events = parsed.events
     if not 0 < len(events) <= MAX_EVENTS:
         raise _Unfit
     segments = () if parsed.source is None else _segments(parsed.source, len(events))
     own = [event for event in events if not _featureless(event)]
-    return _columns(events, _carried(own, config.features) if own else [], segments, config)
+    carried = _carried(own, config.features) if own else []
+    return _columns(events, carried, segments, config), carried
 
 
 def _segments(source: _Source, n: int) -> tuple[Segment, ...]:
@@ -304,12 +309,12 @@ def _optional(values: list[float | None], missing: float) -> Vector | None:
 # The precise way
 
 
-def precisely_labelled(precise: Precise, body: Any) -> Labelled:
-    """Labelled events of parsed JSON. Raises `Invalid` with all that is wrong."""
+def precisely_labelled(precise: Precise, body: Any) -> tuple[Labelled, Any]:
+    """Labelled events of parsed JSON, as `decode_update` gives them. Raises `Invalid` with all that is wrong."""
     events, carried = precise.read(body)
     parsed = [msgspec.convert({key: event.get(key) for key in TOP}, _Labelled, strict=False) for event in events]
     source = body.get("source")
     segments: tuple[Segment, ...] = ()
     if source is not None:
         segments = segments_of(source, len(events))
-    return _columns(parsed, carried, segments, precise.config)
+    return _columns(parsed, carried, segments, precise.config), carried

@@ -224,6 +224,9 @@ def show(
         out.print(figures_table(metrics))
         if told is not None:
             out.print(_weighed(told))
+            if told["unnamed"]:
+                lacking = f"{told['unnamed']:,} without a name yet"
+                out.print(f"{lacking}: it comes with the next event that has the feature", style="dim")
 
 
 def _about(learner: Document, alarms: Document) -> Table:

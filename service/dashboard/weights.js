@@ -6,9 +6,12 @@ import { count, finite, signed } from "./format.js";
 import { rounds } from "./live.js";
 
 const PERIOD = 10; // seconds between looks, while events come
+const SOON = 2; // and until names may have come that the last answer lacked
 const TOP = 20;
 
-const HASHED = " The names of hashed features are kept nowhere: scoring an event tells those of its own.";
+/** What to say of features whose names are not known yet. */
+const nameless = (unnamed) =>
+  unnamed > 0 ? ` ${count(unnamed)} without a name yet: it comes with the next event that has the feature.` : "";
 
 /** As the column has room for: +1.250, −8.12e-11. */
 function number(x) {
@@ -19,10 +22,11 @@ function number(x) {
 export class Weights {
   #position = null;
   #asked = null;
+  #unnamed = 0;
+  #hurry;
 
-  constructor({ name, config }, signal) {
+  constructor({ name }, signal) {
     this.name = name;
-    this.hint = config.features.kind === "named" ? HASHED : "";
     this.list = el("tbody");
     this.note = el("p", { class: "quiet", text: "asking …" });
     this.table = el(
@@ -40,7 +44,7 @@ export class Weights {
       this.list,
     );
     this.element = el("section", { class: "panel" }, el("h3", { text: "Largest weights" }), this.note, this.table);
-    rounds(
+    this.#hurry = rounds(
       () => this.#look(signal),
       PERIOD,
       signal,
@@ -58,16 +62,20 @@ export class Weights {
   }
 
   async #look(signal) {
-    if (this.#asked !== null && this.#asked === this.#position) return false;
+    // names come with events that are only scored, too, and these move no position
+    if (this.#asked !== null && this.#asked === this.#position && !this.#unnamed) return false;
     const asked = this.#position;
-    const { intercept, weights, total, reason } = await get(learnerPath(this.name, `/weights?top=${TOP}`), { signal });
+    const told = await get(learnerPath(this.name, `/weights?top=${TOP}`), { signal });
+    const { intercept, weights, total, unnamed, reason } = told;
     this.#asked = asked;
+    if (unnamed > this.#unnamed) setTimeout(this.#hurry, 1000 * SOON);
+    this.#unnamed = unnamed;
     this.table.hidden = weights.length === 0;
     write(
       this.note,
       weights.length === 0
         ? `No weights: ${reason ?? "nothing has been learnt yet"}`
-        : `${count(weights.length)} of ${count(total)}; intercept ${finite(intercept, number)}.${this.hint}`,
+        : `${count(weights.length)} of ${count(total)}; intercept ${finite(intercept, number)}.${nameless(unnamed)}`,
     );
     bars(
       this.list,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -32,7 +32,7 @@ from service.routes.common import (
     TheName,
     problems,
 )
-from service.serving import Labelled
+from service.serving import Events, Labelled
 from service.wire import decode_events, decode_json, decode_labels, decode_update
 
 __all__ = ["router"]
@@ -147,6 +147,14 @@ async def _decoded(
     return out
 
 
+async def _note_names(members: dict[str, Hosted], decoded: Mapping[str, tuple[Events | Labelled, Any]]) -> None:
+    """The names of features that somebody asked for, of each learner."""
+    for name, (events, carried) in decoded.items():
+        names = members[name].feature_names
+        if names.looking:
+            await asyncio.to_thread(names.look, events.rows, carried)
+
+
 def _spend(grant: Grant, counts: Iterable[int]) -> None:
     """Each learner's events count."""
     if grant.spend is not None:
@@ -155,8 +163,10 @@ def _spend(grant: Grant, counts: Iterable[int]) -> None:
 
 async def _learn(engine: TheEngine, group: HostedGroup, grant: Grant, body: bytes, decode: Any) -> Response:
     async with engine.members(group) as members:
-        events: dict[str, Labelled] = await _decoded(decode, body, members)
+        decoded: dict[str, tuple[Labelled, Any]] = await _decoded(decode, body, members)
+        events = {name: labelled for name, (labelled, _) in decoded.items()}
         _spend(grant, (len(one.labels) for one in events.values()))
+        await _note_names(members, decoded)
         answer = await group.learn(members, events)
 
     def encode() -> bytes:
@@ -209,6 +219,7 @@ async def predict(engine: TheEngine, group: TheGroup, grant: TheGrant, body: The
     async with engine.members(group) as members:
         decoded = await _decoded(decode_events, body, members)
         _spend(grant, (len(events.ids) for events, _ in decoded.values()))
+        await _note_names(members, decoded)
         said = await group.predict(members, {name: events for name, (events, _) in decoded.items()})
 
     def encode() -> bytes:

@@ -209,11 +209,11 @@ async def weights(
     """What a linear learner scores by, the largest absolute weight first.
 
     Weights are of the features as scored, which is after scaling: under standard scaling, what the score moves by for
-    one standard deviation. Names of hashed features and of categories are kept nowhere: `?explain=` of `/predict`
-    names those of an event.
+    one standard deviation. Names of hashed features and of categories are noted on demand: what is `column 4711` now
+    has its name in the next answer, once this node has met an event that has the feature.
     """
     found = taken(learner.view, learner.position)  # copied here, where nothing moves
-    return JSONResponse(await asyncio.to_thread(largest, found, top))
+    return JSONResponse(await asyncio.to_thread(largest, found, top, learner.feature_names))
 
 
 # Copies

@@ -152,20 +152,31 @@ async def test_why_there_are_no_weights_is_said(service: Serving, visit: Opener)
     await expect(form.locator(".verdict")).to_have_text(f"Rank {reply['results'][0]['rank']}")
 
 
-async def test_hashed_features_stand_for_themselves(service: Serving, visit: Opener) -> None:
+async def test_hashed_features_are_named_as_their_events_come(service: Serving, visit: Opener) -> None:
     service.create("hashed", features={"kind": "named", "log": ["amount"]})
     rows = [{"features": {"amount": 1 + i % 5, "shop": f"s{i % 3}"}, "label": int(i % 5 == 4)} for i in range(200)]
     service.http.post("/learners/hashed/update", json={"events": rows}).raise_for_status()
     page = await visit(service.url, "#/learners/hashed")
     await expect(weights(page).get_by_role("row", name="amount")).to_be_visible()
     await expect(weights(page).get_by_role("row", name=re.compile(r"^column \d+"))).to_have_count(3)
-    await expect(weights(page)).to_contain_text("The names of hashed features are kept nowhere")
+    await expect(weights(page)).to_contain_text("3 without a name yet: it comes with the next event that has the")
+    asked = [{"features": {"shop": f"s{i}"}} for i in range(2)]  # which moves no position
+    service.http.post("/learners/hashed/predict", json={"events": asked}).raise_for_status()
+    for shop in ("s0", "s1"):
+        await expect(weights(page).get_by_role("row", name=f"shop={shop}")).to_be_visible()
+    await expect(weights(page)).to_contain_text("1 without a name yet")
+    form = page.locator(".scoring")
+    await form.get_by_label("The event in JSON").fill('{"features": {"shop": "s2"}}')
+    await form.get_by_role("button", name="Score it").click()
+    await expect(weights(page).get_by_role("row", name="shop=s2")).to_be_visible()
+    await expect(weights(page)).not_to_contain_text("without a name")
 
 
 async def test_numbers_that_overflowed_are_said_to_have(service: Serving, visit: Opener) -> None:
     """Given in place of the service: its bounds of numbers and weights leave this to unusually long streams."""
     found = [{"name": "x[0]", "weight": None}, {"name": "x[1]", "weight": -2e9}, {"name": "x[2]", "weight": 0.0}]
-    visit.replies["**/weights?*"] = replying({"intercept": None, "weights": found, "total": 3, "reason": None})
+    told = {"intercept": None, "weights": found, "total": 3, "unnamed": 0, "reason": None}
+    visit.replies["**/weights?*"] = replying(told)
     parts = {"intercept": 0.5, "features": [{"name": "x[0]", "contribution": None}], "rest": 0.0}
     result = {"id": None, "score": None, "probability": 1.0, "threshold": 0.5, "label": 1, "explanation": parts}
     visit.replies["**/predict?*"] = replying({"position": 1, "ready": True, "results": [result]})

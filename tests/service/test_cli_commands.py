@@ -123,6 +123,20 @@ def test_show_says_everything(server: Process) -> None:
     assert "alarms" in found
 
 
+def test_weights_are_named_once_events_have_come(server: Process) -> None:
+    put(server, "hashed", {"algorithm": "fofo", "features": {"kind": "named"}})
+    event = json.dumps({"features": {"amount": 3.0, "country": "XX"}, "label": 1})
+    run(server, "update", "hashed", event)
+    text = run(server, "show", "hashed", "--weights", 5).stdout
+    assert len(re.findall(r"^column \d+ ", text, re.MULTILINE)) == 2
+    assert "2 without a name yet: it comes with the next event that has the feature" in text
+    run(server, "update", "hashed", event)
+    text = run(server, "show", "hashed", "--weights", 5).stdout
+    assert re.search(r"^country=XX ", text, re.MULTILINE)
+    assert re.search(r"^amount ", text, re.MULTILINE)
+    assert "without a name" not in text
+
+
 def test_the_configuration_that_is_shown_makes_a_learner(server: Process, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(run(server, "show", "fraud", "--config").stdout)
     found = document(run(server, "create", "again", "--config", tmp_path / "config.json", "--json"))

@@ -233,7 +233,11 @@ def test_columns_of_either_coding_are_the_same_to_the_bit(batch, number):
     config = KINDS[kind]
     members = columns_of(events, number)
     text = json.dumps({"events": events}).encode()
-    assert plain(columnar.decode_update(body(members), config)) == plain(wire.decode_update(text, config))
+    (packed_update, its), (update, own) = (
+        columnar.decode_update(body(members), config), wire.decode_update(text, config)
+    )  # fmt: skip
+    assert plain(packed_update) == plain(update)
+    assert [list(map(_list, _pair(one))) for one in its] == [list(map(_list, _pair(one))) for one in own]
     asked = bare(events)
     del members["labels"]
     members.pop("weights", None)
@@ -259,8 +263,8 @@ def _list(one: Any) -> Any:
 
 def test_what_kernels_take_is_writable_and_aligned():
     events = made("sparse", 5)
-    rows = columnar.decode_update(body(columns_of(events)), Config.of(LEARNERS["sparse"])).rows
-    dense = columnar.decode_update(body(columns_of(made("dense", 5), "float64")), Config.of(DENSE)).rows
+    rows = columnar.decode_update(body(columns_of(events)), Config.of(LEARNERS["sparse"]))[0].rows
+    dense = columnar.decode_update(body(columns_of(made("dense", 5), "float64")), Config.of(DENSE))[0].rows
     for one in (*rows, dense):
         assert one.flags.writeable
         assert one.flags.aligned
@@ -413,14 +417,14 @@ def test_json_that_is_sent_as_messagepack_is_told(data):
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "int64", "uint64", "float32", "float64"])
 def test_labels_of_any_dtype_and_ids_of_whole_numbers(dtype):
     config = Config.of(DENSE)
-    read = columnar.decode_update(body({**GOOD, "labels": array([1, 0], dtype)}), config)
+    read, _ = columnar.decode_update(body({**GOOD, "labels": array([1, 0], dtype)}), config)
     assert read.labels.tolist() == [1.0, -1.0]
     if dtype in ("int32", "int64", "uint64"):
         ids = array([5, 2**31 - 1], dtype)
-        assert columnar.decode_update(body({**GOOD, "ids": ids}), config).ids == ("5", "2147483647")
-        assert columnar.decode_labels(body({"ids": ids, "labels": [1, 0]}), config).ids == ("5", "2147483647")
+        assert columnar.decode_update(body({**GOOD, "ids": ids}), config)[0].ids == ("5", "2147483647")
+        assert columnar.decode_labels(body({"ids": ids, "labels": [1, 0]}), config)[0].ids == ("5", "2147483647")
     if dtype != "bool":
-        weighted = columnar.decode_update(body({**GOOD, "weights": array([2, 0], dtype)}), config)
+        weighted, _ = columnar.decode_update(body({**GOOD, "weights": array([2, 0], dtype)}), config)
         assert weighted.weights.tolist() == [2.0, 0.0]
 
 
@@ -428,7 +432,7 @@ def test_a_column_of_booleans_is_that_of_a_list():
     config = Config.of(LEARNERS["named"])
     flags = {"dtype": "bool", "shape": [3], "data": b"\1\0\2"}  # whatever is not 0 is true
     read = [
-        columnar.decode_update(body({"features": {"c": one, "v": [1, 2, 3]}, "labels": [1, 0, 1]}), config)
+        columnar.decode_update(body({"features": {"c": one, "v": [1, 2, 3]}, "labels": [1, 0, 1]}), config)[0]
         for one in (flags, [True, False, True])
     ]
     assert plain(read[0]) == plain(read[1])

@@ -445,6 +445,7 @@ async def test_names_of_a_table(http):
     assert {one["name"] for one in found["weights"]} == {
         "amount", "amount (missing)", "country (category 1)", "country (category 2)", "country (others)"
     }  # fmt: skip
+    assert found["unnamed"] == 2
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 
 def batch_of(count: int, start: int = 0) -> Any:
     body = msgspec.json.encode({"events": events(count, start)})
-    return decode_update(body, Config.of(DENSE))
+    return decode_update(body, Config.of(DENSE))[0]
 
 
 @asynccontextmanager

@@ -66,7 +66,7 @@ def labelled(name: str, count: int, start: int = 0) -> list[dict[str, Any]]:
 
 
 def batch_of(name: str, count: int, start: int = 0) -> Any:
-    return decode_update(msgspec.json.encode({"events": labelled(name, count, start)}), Config.of(SETUPS[name]))
+    return decode_update(msgspec.json.encode({"events": labelled(name, count, start)}), Config.of(SETUPS[name]))[0]
 
 
 async def replayed(store: Store, birth: bytes, position: int) -> tuple[Learner, int]:

@@ -492,7 +492,7 @@ def test_a_line_is_no_longer_than_a_body_may_be():
 def test_the_coding_alone_reads_a_body_of_lines():
     body = lines_of(events(3))
     config = Config.of(DENSE)
-    assert ndjson.NDJSON.decode_update(body, config).ids == ("e0", "e1", "e2")
+    assert ndjson.NDJSON.decode_update(body, config)[0].ids == ("e0", "e1", "e2")
     with pytest.raises(Invalid):
         ndjson.NDJSON.decode_update(b"\n", config)
 
