@@ -122,8 +122,11 @@ class Application:
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         hosts = self._forwarding.hosts(scope)
-        if hosts and await self._forwarding.pass_on(hosts, scope, receive, send):
-            return
+        if hosts:
+            going_on = await self._forwarding.pass_on(hosts, scope, receive, send)
+            if going_on is None:
+                return
+            receive = going_on
         found = hot_request(scope)
         if found is not None:
             await self._edge.answer(*found, scope, receive, send)

@@ -5,14 +5,21 @@
 
 What is due is a matter of the log alone: an event waits for those that were served before it, whatever their labels;
 where the store does not know yet that a label has come, the learner does. So it makes no difference to what is learnt
-how a stream is cut into requests. What the store is told (whose labels have come, up to where labels have been assumed)
-goes out now and then, and before each snapshot: after a crash, what the log has beyond that is met again.
+how a stream is cut into requests.
+
+Whoever appends sees to what that makes due: before the events of a batch, or behind another record. Of the nodes that
+follow, the one with the claim (`claims.py`) looks now and then whether all is seen to, as a node may end between the
+two; what another has learnt meanwhile is not learnt again. The same node tells the store, now and then and before each
+snapshot, whose labels have come and up to where labels have been assumed. The others keep what it is to be told until
+they hear of a snapshot: after a crash, what the log has beyond that is met again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -21,6 +28,7 @@ from numpy.typing import NDArray
 
 from learners.batch import Batch, Late, Outcome, joined, woven
 from learners.learner import Learner
+from service.claims import Claim
 from service.node import Node
 from service.remembering import unpack_served
 from service.soundness import check_record
@@ -29,6 +37,7 @@ from service.store import Remembered
 __all__ = ["Assuming", "Owner"]
 
 _ASSUMED = 5000  # labels of one record at most
+_UNTOLD = 100_000  # ids of labels that are kept for the store, beyond which it is told whoever has the claim
 
 
 class _Due(NamedTuple):
@@ -48,6 +57,7 @@ class Owner(Protocol):
     birth: bytes
     position: int
     node: Node
+    claim: Claim
 
     @property
     def learner(self) -> Learner:
@@ -78,28 +88,58 @@ class Assuming:
         self._upto = 0  # what was served up to this number has been seen to: assumed, or labelled before
         self._settled = 0  # as far as the store knows
         self._since = -math.inf  # what was due by this time has been seen to before
-        self._reopened = False  # the learner has been rolled back, and the store does not know yet
-        self._labelled: list[str] = []  # ids whose labels have come, and the store does not know yet
+        self._reopened = 0  # where the learner has been rolled back and the store does not know yet; 0: nowhere
+        # positions, and the ids whose labels have come there, and the store does not know yet
+        self._labelled: deque[tuple[int, list[str]]] = deque()
+        self._untold = 0  # ids
+        self._told = 0  # up to this position another node has told the store all
+        self._unseen = True  # something has happened since all was seen to
+        self._not_before = 0.0  # is the claim asked for again
 
     @property
     def _assumes(self) -> bool:
         return self._owner.learner.config.late.unlabelled == "negative"
 
+    @property
+    def _busy(self) -> bool:
+        return self._assuming is not None and not self._assuming.done()
+
     def tick(self) -> None:
-        """Called now and then: what has waited too long for its label is taken for negative, if it is to be."""
-        waits = self._assuming is not None and not self._assuming.done()
-        if self._assumes and not waits:
-            self._assuming = self._owner.put(self._assume)
+        """Called now and then: if this node has the claim, it sees to what nobody has seen to."""
+        if self._assumes and self._unseen and not self._busy and time.monotonic() >= self._not_before:
+            self._assuming = self._owner.put(self._see_to)
+
+    def moved(self, *, own: bool) -> None:
+        """A record of the log has been applied; with `own` what it makes due is this node's to see to at once.
+
+        What has waited too long for its label is taken for negative, if it is to be.
+        """
+        self._unseen = True
+        if own and self._assumes and not self._busy:
+            self._assuming = self._owner.put(self._look)
 
     def learnt(self, batch: Batch) -> None:
         """A batch of the log has been applied: the store is to know whose labels have come."""
-        if not self._assumes or batch.ids is None:
+        position = self._owner.position
+        if not self._assumes or batch.ids is None or position <= self._told:
             return
         given = [id for id in batch.ids if id is not None]
         if batch.late is not None:
             given = [id for id, guess in zip(batch.ids, batch.late.assumed.tolist(), strict=True) if id and not guess]
         known = self._owner.learner.known(given)  # neither those of nobody nor those beyond a gap
-        self._labelled += [id for id, learnt in zip(given, known.tolist(), strict=True) if learnt]
+        ids = [id for id, learnt in zip(given, known.tolist(), strict=True) if learnt]
+        self._labelled.append((position, ids))
+        self._untold += len(ids)
+        if self._untold > _UNTOLD and not self._busy:
+            self._assuming = self._owner.put(self._tell)
+
+    def told(self, position: int) -> None:
+        """Another node has told the store all up to this position: it has saved a snapshot there."""
+        self._told = max(self._told, position)
+        while self._labelled and self._labelled[0][0] <= self._told:
+            self._untold -= len(self._labelled.popleft()[1])
+        if self._reopened <= self._told:
+            self._reopened = 0
 
     def jumped(self, back: bool) -> None:
         """The learner has come to where it is by another node's snapshot: the store knows how far that had come.
@@ -109,6 +149,7 @@ class Assuming:
         self._upto = self._settled = 0
         if back:
             self._labelled.clear()
+            self._untold = self._told = 0
             self._since = -math.inf
 
     def rolled_back(self) -> None:
@@ -117,7 +158,9 @@ class Assuming:
         What was due by the clock of the snapshot had been assumed before that was taken, see `settle_up`.
         """
         learner = self._owner.learner
-        self._reopened, self._upto = True, 0
+        self._upto = 0
+        if self._owner.position > self._told:
+            self._reopened = self._owner.position
         self._since = float(np.fmax(learner.metrics.clock - learner.config.late.label_ttl, -math.inf))
 
     async def settle_up(self) -> None:
@@ -131,19 +174,38 @@ class Assuming:
         """Tell the store whose labels have come, and how far labels have been assumed."""
         owner, store = self._owner, self._owner.node.store
         if self._labelled:
-            ids = self._labelled
+            last = self._labelled[-1][0]
+            ids = [id for _, some in self._labelled for id in some]
             await owner.node.reached(store.labelled(owner.name, owner.birth, ids))
-            self._labelled = self._labelled[len(ids) :]
+            while self._labelled and self._labelled[0][0] <= last:
+                self._untold -= len(self._labelled.popleft()[1])
         await self._reopen()
         if self._upto > self._settled:
             await owner.node.reached(store.settle(owner.name, owner.birth, self._upto))
             self._settled = self._upto
 
-    async def _assume(self) -> None:
+    async def _see_to(self) -> None:
+        """Assume what is due, and then tell the store, unless that is another node's."""
+        if await self._claims():
+            await self._look()
+
+    async def _look(self) -> None:
+        """Assume what is due, and then tell the store, if that is this node's."""
         if await self._assumed_some():
-            self._assuming = self._owner.put(self._assume)  # after whatever else waits
-        else:
+            self._assuming = self._owner.put(self._look)  # after whatever else waits
+        elif await self._claims():
             await self._tell()
+            self._unseen = False
+
+    async def _claims(self) -> bool:
+        """Whether this node has the claim."""
+        if time.monotonic() < self._not_before:
+            return False
+        claim = self._owner.claim
+        if not await claim.take():
+            self._not_before = time.monotonic() + claim.seconds / 4
+            return False
+        return True
 
     async def _assumed_some(self) -> bool:
         """Learn what is due although no event comes that it could be learnt before; whether there was any."""
@@ -178,7 +240,7 @@ class Assuming:
         owner = self._owner
         if self._reopened:
             await owner.node.reached(owner.node.store.reopen(owner.name, owner.birth))
-            self._reopened, self._settled = False, 0
+            self._reopened, self._settled = 0, 0
 
     async def _due(self, batch: Batch | None) -> _Due | None:
         """What has waited for its label too long by the end of a batch, or by now, if anything has."""

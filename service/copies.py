@@ -26,6 +26,7 @@ from service.grants import FREE, Grant
 from service.hosted import Hosted
 from service.names import check_name
 from service.settings import Settings
+from service.soundness import check_scaling
 
 __all__ = ["MEDIA_TYPE", "Clone", "bounds", "clone", "exported", "file_name", "imported"]
 
@@ -107,6 +108,7 @@ def _checked(data: bytes, grant: Grant) -> Snapshot:
             raise Damaged("the file is the state of a group, not of a learner")
         grant.check_config(found.config)  # before anything as large is made
         check_state(found.config, found.state)
+        check_scaling(found.config, found.state)
     except Damaged as error:
         raise _refused(error.detail) from None
     except Refused as error:

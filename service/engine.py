@@ -45,14 +45,13 @@ from service.hosted import Hosted
 from service.node import Node
 from service.placement import Placement
 from service.settings import Settings
-from service.store import Head, Moved, Store
+from service.store import RECORD_BYTES, Head, Moved, Store
 
 __all__ = ["Engine"]
 
 logger = logging.getLogger("rarestream.engine")
 
 _GROUP = "@"  # before a group's name, as the name of its log
-_LARGEST = 2**29 - 2**16  # bytes of a creation record: Redis takes no longer string, nor SQLite one twice as long
 _GUEST = 10.0  # times `follow_seconds`: so long after its last use a learner stays here that other nodes host
 _ABREAST = 8  # learners that fall asleep side by side: the store commits their snapshots together
 
@@ -313,8 +312,8 @@ class Engine:
         token = uuid.uuid4().bytes
         record = Created(config.to_json(), None if state is None else dict(state))
         data = pack_record(record) if state is None else await self.node.in_thread(lambda: pack_record(record))
-        if len(data) > _LARGEST:
-            raise TooLarge(f"the state of {len(data)} bytes is more than a store takes as one record, {_LARGEST}")
+        if len(data) > RECORD_BYTES:
+            raise TooLarge(f"the state of {len(data)} bytes is more than a store takes as one record, {RECORD_BYTES}")
         head = await self.node.reached(self.node.store.create(log, token, data))
         if head.birth == token:
             self.node.bell.moved(log, head.position)

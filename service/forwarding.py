@@ -1,16 +1,21 @@
 """Requests for learners that other nodes host: passed on to one that does, or answered with its address.
 
 A request that was passed on is answered where it came to: nodes that disagree for a moment never send one in circles.
-Where no host can be connected to, it is answered here, as any node may (`placement.py`). A host that fails once it is
-connected to leaves the outcome unknown: 503, and repeating is safe, as ever, by ids or sources. Keys, the Host and the
-page that asks are looked at here, before anything is passed on; the host looks at the key once more.
+It says so by a header that only a node can make: a MAC of the request and of the node that it is for, by a key that the
+nodes have from their store. Where no host can be connected to, it is answered here, as any node may (`placement.py`).
+
+A host that fails once it is connected to, that does not answer in `forward_seconds`, or that is not heard of any more
+meanwhile, leaves the outcome unknown: 503, and repeating is safe, as ever, by ids or sources. What changes nothing, and
+a predict, is asked of the next host instead, and in the end answered here. Keys, the Host and the page that asks are
+looked at here, before anything is passed on; the host looks at the key once more.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -20,7 +25,7 @@ import aiohttp
 from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from yarl import URL
 
 from service.access import Access
@@ -28,25 +33,35 @@ from service.bodies import heading_of
 from service.engine import Engine
 from service.errors import HostUnavailable, ServiceError
 from service.guard import Guard
+from service.placement import Placement
 from service.problems import problem_reply, request_id
 
 __all__ = ["FORWARDED", "Forwarding"]
 
 logger = logging.getLogger("rarestream.forwarding")
 
-FORWARDED = b"x-rarestream-forwarded"  # header: the address of the node that passed the request on
+FORWARDED = b"x-rarestream-forwarded"  # header: that a node passed the request on, see `_mark`
 
 _PREFIX = "/v1/learners/"
 _CONNECT_SECONDS = 2.0
-_REPLY_SECONDS = 60.0  # to the head of a reply, longer than a body may take to come and a position to be reached
+_KEPT_BYTES = 2**20  # of a request's body, so that another host may be asked
 _GATHER_SECONDS = 2.0  # for what other nodes tell of their learners
+_TIMEOUT = aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS, sock_connect=_CONNECT_SECONDS)
 _KEEP_SECONDS = 3.0  # less than a node keeps an idle connection open
 _HOPS = {  # RFC 9110, section 7.6.1: of one connection only
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer",
     b"transfer-encoding", b"upgrade",
 }  # fmt: skip
 _REPLACED = _HOPS | {b"date", b"server", b"x-request-id"}  # of a reply: this node's own come instead
-_NOT_SENT = _HOPS | {b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest", b"forwarded"}
+_NOT_SENT = _HOPS | {
+    FORWARDED,
+    b"host",
+    b"origin",
+    b"sec-fetch-site",
+    b"sec-fetch-mode",
+    b"sec-fetch-dest",
+    b"forwarded",
+}
 _OWN = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")  # headers that would be added where there are none
 
 
@@ -79,12 +94,20 @@ class Forwarding:
             return ()
         if name not in engine.asleep and name not in engine.hosted:  # unknown, or to be created
             return ()
-        if any(header == FORWARDED for header, _ in scope["headers"]):
-            return ()
-        return placement.places(name)
+        return () if self._passed_on(scope) else placement.places(name)
 
-    async def pass_on(self, hosts: Sequence[str], scope: Scope, receive: Receive, send: Send) -> bool:
-        """Have one of the hosts answer, or tell its address; False where none can be connected to."""
+    def _passed_on(self, scope: Scope) -> bool:
+        """Whether another node has sent this request here. Whoever else says so is not believed."""
+        said = [value for name, value in scope["headers"] if name == FORWARDED]
+        if not said:
+            return False
+        placement: Placement = self._state.engine.placement
+        target = _target(scope)
+        known = [_mark(key, placement.address, scope["method"], target) for key in placement.keys]
+        return any(hmac.compare_digest(one, mark) for one in said for mark in known)
+
+    async def pass_on(self, hosts: Sequence[str], scope: Scope, receive: Receive, send: Send) -> Receive | None:
+        """Have one of the hosts answer, or tell its address; where none does, how to go on receiving the request."""
         began = perf_counter()
         own_id = request_id(heading_of(scope["headers"]).request_id)
         client = scope.get("client")
@@ -103,38 +126,38 @@ class Forwarding:
                 guard.admit(given, None, scope["path_params"]["name"], client, changes=changes)
             except ServiceError as error:
                 await told(problem_reply(error, own_id))
-                return True
-        raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
-        target = raw.removeprefix(scope.get("root_path", "").encode()).decode("latin-1")
-        if scope["query_string"]:
-            target += "?" + scope["query_string"].decode("latin-1")
+                return None
+        target = _target(scope)
         if self._state.settings.elsewhere == "redirect":
             self.forwarded += 1
             await told(Response(status_code=307, headers={"location": hosts[0] + target}))
-            return True
+            return None
         headers = [
             (name.decode("latin-1"), value.decode("latin-1"))
             for name, value in scope["headers"]
             if name not in _NOT_SENT and not name.startswith(b"x-forwarded-")
         ]
-        headers.append((FORWARDED.decode(), self._state.engine.placement.address))
+        reading = scope["method"] in ("GET", "HEAD")
+        again = reading or (scope["method"] == "POST" and target.partition("?")[0].endswith("/predict"))
         names = {name for name, _ in scope["headers"]}
-        body = _Body(receive, has_any=b"content-length" in names or b"transfer-encoding" in names)
+        has_any = b"content-length" in names or b"transfer-encoding" in names
+        body = _Body(receive, has_any=has_any, keep=_KEPT_BYTES if again else 0)
+        placement: Placement = self._state.engine.placement
         for host in hosts:
-            url = URL(host + target, encoded=True)
+            if host not in placement.addresses:  # by now
+                continue
             unknown: ServiceError
             try:
-                async with asyncio.timeout(None if target.endswith("/import") else _REPLY_SECONDS):
-                    reply = await self._connections(again=scope["method"] in ("GET", "HEAD")).request(
-                        scope["method"], url, headers=headers, data=body.pieces(), allow_redirects=False
-                    )
+                reply = await self._reply_of(host, scope["method"], target, headers, body, reading=reading)
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 logger.warning("%s cannot be connected to: %s", host, type(error).__name__)
                 continue
             except (aiohttp.ClientError, TimeoutError) as error:
                 if body.left:  # the client went away
-                    return True
+                    return None
                 logger.warning("%s does not answer: %s", host, type(error).__name__)
+                if again and body.kept:
+                    continue
                 unknown = HostUnavailable(f"the node at {host}, which hosts this learner, does not answer")
             except asyncio.CancelledError:
                 if not self._state.closing.is_set():
@@ -143,30 +166,56 @@ class Forwarding:
             else:
                 self.forwarded += 1
                 async with reply:
-                    await told(partial(_returned, reply, body, self._state.closing))
-                return True
+                    await told(partial(_returned, reply, body, self._state.closing, partial(placement.without, host)))
+                return None
             await told(problem_reply(unknown, own_id))
-            return True
-        return False
+            return None
+        return body.receive
+
+    async def _reply_of(
+        self, host: str, method: str, target: str, headers: Sequence[tuple[str, str]], body: _Body, *, reading: bool
+    ) -> aiohttp.ClientResponse:
+        """The reply of a host, as soon as its head has come.
+
+        Raises `TimeoutError` where it takes longer than `forward_seconds`, but for the time in which the client sends
+        the body, or where the host is not alive any more; or aiohttp's `ClientError`.
+        """
+        placement: Placement = self._state.engine.placement
+        mark = _mark(placement.keys[0], host, method, target).decode()
+        async with asyncio.timeout(None) as limit:
+            body.waits_for(limit, self._state.settings.forward_seconds)
+            ending = asyncio.create_task(_end_without(placement, host, body), name="watch whether a host is alive")
+            try:
+                return await self._connections(again=reading).request(
+                    method,
+                    URL(host + target, encoded=True),
+                    headers=[*headers, (FORWARDED.decode(), mark)],
+                    data=body.pieces(),
+                    allow_redirects=False,
+                )
+            finally:
+                ending.cancel()
+                body.waits_for(None)
 
     async def gathered(self, request: Request) -> list[dict[str, Any]]:
         """What the other nodes answer to the same request, in JSON; nothing of those that do not.
 
         Nothing at all where every node hosts all, and where the request came from another node.
         """
-        placement = self._state.engine.placement
-        if not placement.spread or FORWARDED.decode() in request.headers:
+        placement: Placement = self._state.engine.placement
+        if not placement.spread or self._passed_on(request.scope):
             return []
         others = [address for address in placement.addresses if address != placement.address]
         found = await asyncio.gather(*(self._asked(address, request) for address in others))
         return [one for one in found if one is not None]
 
     async def _asked(self, address: str, request: Request) -> dict[str, Any] | None:
-        target = f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
-        headers = {FORWARDED.decode(): self._state.engine.placement.address}
+        target = _target(request.scope)
+        mark = _mark(self._state.engine.placement.keys[0], address, request.method, target)
+        headers = {FORWARDED.decode(): mark.decode()}
         if "authorization" in request.headers:
             headers["authorization"] = request.headers["authorization"]
-        url = URL(address + target.removeprefix(request.scope.get("root_path", "")), encoded=True)
+        url = URL(address + target, encoded=True)
         try:
             async with asyncio.timeout(_GATHER_SECONDS), self._connections().get(url, headers=headers) as reply:
                 if reply.status != 200:
@@ -188,7 +237,7 @@ class Forwarding:
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_SECONDS)
                 if again
                 else aiohttp.TCPConnector(limit=0, force_close=True),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),  # streams may be silent
+                timeout=_TIMEOUT,
                 auto_decompress=False,
                 skip_auto_headers=_OWN,
             )
@@ -200,33 +249,95 @@ class Forwarding:
             await session.close()
 
 
-class _Body:
-    """The body of a request, piece by piece as it comes; it can be read once."""
+def _target(scope: Scope) -> str:
+    """The path and the query of a request, as they came."""
+    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    target = raw.removeprefix(scope.get("root_path", "").encode()).decode("latin-1")
+    return f"{target}?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else target
 
-    def __init__(self, receive: Receive, *, has_any: bool) -> None:
+
+def _mark(key: bytes, address: str, method: str, target: str) -> bytes:
+    """What shows that a node has sent this request to the node at the address: nobody else knows the key."""
+    return hmac.digest(key, "\n".join((address, method, target)).encode(), "sha256").hex().encode()
+
+
+async def _end_without(placement: Placement, host: str, body: _Body) -> None:
+    """End the wait for a host that is not alive any more."""
+    await placement.without(host)
+    body.give_up()
+
+
+class _Body:
+    """The body of a request, piece by piece as it comes."""
+
+    def __init__(self, receive: Receive, *, has_any: bool, keep: int) -> None:
+        """`keep`: of a body of so many bytes all are kept, so that it can be sent once more."""
         self._receive = receive
         self._has_any = has_any
+        self._keep = keep
+        self._pieces_kept: list[bytes] | None = []  # None: it is larger
         self._whole = asyncio.Event()
+        self._limit: asyncio.Timeout | None = None
+        self._seconds = 0.0
         self.left = False  # the client went away before all of it had come
+
+    @property
+    def kept(self) -> bool:
+        """Whether all of it has come, and can be sent once more."""
+        return self._whole.is_set() and self._pieces_kept is not None
+
+    def waits_for(self, limit: asyncio.Timeout | None, seconds: float = 0.0) -> None:
+        """The host has so many seconds, but for those in which the client is waited for."""
+        self._limit, self._seconds = limit, seconds
+        self._hurry(hurry=True)
+
+    def give_up(self) -> None:
+        """The host has no time any more."""
+        limit, self._limit = self._limit, None
+        if limit is not None:
+            limit.reschedule(0.0)
+
+    def _hurry(self, *, hurry: bool) -> None:
+        if self._limit is not None:
+            self._limit.reschedule(asyncio.get_running_loop().time() + self._seconds if hurry else None)
 
     def pieces(self) -> AsyncIterator[bytes] | None:
         """What has come so far and what comes; None where the request has no body."""
         if not self._has_any:
             self._whole.set()
             return None
-        return self._pieces()
+        return self._again() if self._whole.is_set() else self._pieces()
+
+    async def _again(self) -> AsyncIterator[bytes]:
+        for piece in self._pieces_kept or ():
+            yield piece
 
     async def _pieces(self) -> AsyncIterator[bytes]:
         while True:
+            self._hurry(hurry=False)
             message = await self._receive()
+            self._hurry(hurry=True)
             if message["type"] == "http.disconnect":
                 self.left = True
                 raise ConnectionResetError("the client went away")
-            if piece := message.get("body", b""):
+            piece: bytes = message.get("body", b"")
+            self._keep -= len(piece)
+            if self._keep < 0:
+                self._pieces_kept = None
+            elif self._pieces_kept is not None and piece:
+                self._pieces_kept.append(piece)
+            if piece:
                 yield piece
             if not message.get("more_body", False):
                 self._whole.set()
                 return
+
+    async def receive(self) -> Message:
+        """As the application received the request, from its beginning: it is answered here after all."""
+        if self._has_any and self.kept:
+            kept, self._pieces_kept = b"".join(self._pieces_kept or ()), None
+            return {"type": "http.request", "body": kept, "more_body": False}
+        return await self._receive()
 
     async def gone(self) -> None:
         """Until the client goes away that has sent everything."""
@@ -236,9 +347,16 @@ class _Body:
 
 
 async def _returned(
-    reply: aiohttp.ClientResponse, body: _Body, closing: asyncio.Event, _scope: Scope, _receive: Receive, send: Send
+    reply: aiohttp.ClientResponse,
+    body: _Body,
+    closing: asyncio.Event,
+    without_host: Callable[[], Coroutine[Any, Any, None]],
+    _scope: Scope,
+    _receive: Receive,
+    send: Send,
 ) -> None:
-    """Hand a reply back as it comes, for as long as the client is there; a stream of events until this node stops.
+    """Hand a reply back as it comes, for as long as the client and the host are there; a stream of events until this
+    node stops.
 
     Where the host fails half-way the reply ends without its end, which clients tell from a whole one.
     """
@@ -255,7 +373,11 @@ async def _returned(
         await send({"type": "http.response.body", "body": b""})
 
     pumping = asyncio.create_task(pump(), name="hand a reply back")
-    tasks: list[asyncio.Task[Any]] = [pumping, asyncio.create_task(body.gone(), name="watch whether the client stays")]
+    tasks: list[asyncio.Task[Any]] = [
+        pumping,
+        asyncio.create_task(body.gone(), name="watch whether the client stays"),
+        asyncio.create_task(without_host(), name="watch whether the host is alive"),
+    ]
     endless = reply.content_type == "text/event-stream"
     if endless:
         tasks.append(asyncio.create_task(closing.wait(), name="watch whether this node stops"))

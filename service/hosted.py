@@ -22,19 +22,19 @@ from numpy.typing import NDArray
 
 from learners.arrays import Vector
 from learners.batch import Batch, Changed, Fitted, Outcome, Restored, Segment, Served, join, joined
-from learners.config import CHANGEABLE, Config
-from learners.learner import Learner, check_state
+from learners.config import CHANGEABLE
+from learners.learner import Learner
 from learners.parameters import Refused
 from learners.recent import Sources
 from learners.scorer import View
 from service.assuming import Assuming
-from service.codec import unpack_snapshot
-from service.errors import Damaged, Invalid, QueueFull, ServiceError, SourceGap, StoreUnavailable, UnknownSnapshot
+from service.errors import Damaged, Invalid, QueueFull, ServiceError, SourceGap, StoreUnavailable
 from service.feature_names import FeatureNames
 from service.fits import Fits
 from service.grants import FREE, Grant
 from service.logged import Logged, settle
 from service.node import Node
+from service.rollbacks import roll_back
 from service.serving import Labelled, Serving
 from service.soundness import check_record
 from service.store import Entry, SnapshotInfo
@@ -190,24 +190,10 @@ class Hosted(Logged[Learner, View]):
 
     async def restore(self, position: int) -> int:
         """Roll back to a retained snapshot, on every node: the roll-back is a record of the log. Its position."""
-        found = await self.node.reached(self.node.store.load(self.name, self.birth, position))
-        if found is None:
-            raise UnknownSnapshot(f"{self.name} has no snapshot at position {position}")
-        what = f"snapshot {position} of {self.name}"
-        snapshot = await self.node.in_thread(lambda: unpack_snapshot(found[1], what))
-        if (
-            not isinstance(snapshot.config, Config) or snapshot.config.fixed != self.learner.config.fixed
-        ):  # nothing may fail once it is in the log
-            raise Damaged(f"{what} is of another configuration")
-        config = snapshot.config
-        parts = {name: config.to_json()[name] for name in CHANGEABLE if getattr(config, name) is not None}
-        try:
-            await self.node.in_thread(lambda: check_state(config, snapshot.state))
-        except Refused as error:
-            raise Damaged(f"{what} does not fit its configuration: {error}") from error
+        record = await roll_back(self.node, self.name, self.birth, self.learner.config, position)
 
         async def run() -> None:
-            await self.append(Restored(snapshot.position, snapshot.state, parts))
+            await self.append(record)
 
         await self.at_rest(run)
         return self.position
@@ -246,16 +232,19 @@ class Hosted(Logged[Learner, View]):
             self.assuming.learnt(record)
         elif isinstance(record, Restored):
             self.assuming.rolled_back()
-        if not (own and isinstance(record, Batch)):  # the clock has moved, and in a batch of ours what was due is there
-            self.assuming.tick()
         if self.serving.applied(entry.token):  # appended past the task
             own = True
             self.node.bell.moved(self.name, entry.position)
+        self.assuming.moved(own=own and not isinstance(record, Batch))  # in a batch of ours what was due is there
         alarms = self.machine.metrics.alarm_count
         if own and alarms > self._alarms:
             for alarm in self.view.figures.alarms(self._alarms):
                 self.node.webhook.tell(self.name, alarm)
         self._alarms = alarms
+
+    def saved_elsewhere(self, position: int) -> None:
+        """See `Logged`."""
+        self.assuming.told(position)
 
     async def settle_up(self) -> None:
         """See to what has to be in the store before a snapshot. Only in what was `put`."""
@@ -337,6 +326,12 @@ class Hosted(Logged[Learner, View]):
             for one in segments
         ]
         return SourceGap(f"{'; '.join(said)}; nothing of the request was learnt")
+
+    async def read_on(self) -> None:
+        """See `Logged`. What was served here, and stood in the log before, is applied then, or the store lost it."""
+        mark = self.serving.mark
+        await super().read_on()
+        self.serving.read_up_to(mark)
 
     async def log_fit(self, fitted: Fitted) -> None:
         """Append what was fitted, and apply everything up to it; only in what was `put`."""

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from learners.comparison import GroupConfig
 from learners.config import Config
+from service.claims import Claim
 from service.codec import Created, Record, pack_record, unpack_record
 from service.errors import (
     Behind,
@@ -42,7 +43,7 @@ from service.errors import (
 )
 from service.node import Node
 from service.snapshots import Snapshots
-from service.store import Entry, Moved, SnapshotInfo
+from service.store import RECORD_BYTES, Entry, Moved, SnapshotInfo
 from service.work import LARGE
 
 __all__ = ["Logged", "Machine", "Waiting", "settle"]
@@ -124,6 +125,7 @@ class Logged(ABC, Generic[MachineT, ViewT]):
         self.failed: ServiceError | None = None  # why it cannot move on; a restart may help, deleting always does
         self._view: ViewT | None = None
         self.abandon = asyncio.Event()  # set when a long record or fit is to be given up half-way
+        self.claim = Claim(self)
         self.snapshots = Snapshots(self, snapshot)
         self._gone = gone
         self._watchers: set[asyncio.Event] = set()
@@ -158,6 +160,9 @@ class Logged(ABC, Generic[MachineT, ViewT]):
 
     def _jumped(self, back: bool) -> None:
         """The machine has come to where it is by another node's snapshot, or went `back` to what the store kept."""
+
+    def saved_elsewhere(self, position: int) -> None:
+        """Another node has saved a snapshot of this position, which may be ahead of this node's."""
 
     def _considered(self) -> None:
         """Nothing moves for a moment: is anything due?"""
@@ -399,6 +404,10 @@ class Logged(ABC, Generic[MachineT, ViewT]):
             data = pack_record(record) if small else await self.node.in_thread(lambda: pack_record(record))
         except (msgspec.EncodeError, OverflowError) as error:  # an array of more than 4 GB
             raise TooLarge(f"a record of {self.name} is too large to be logged: send less at once") from error
+        if len(data) > RECORD_BYTES:
+            raise TooLarge(
+                f"{len(data)} bytes of {self.name} are more than a store takes as one record, {RECORD_BYTES}"
+            )
         token = uuid.uuid4().bytes
         records = [(token, data)]
         store = self.node.store

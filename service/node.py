@@ -12,13 +12,18 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
+from numpy import generic
+from numpy.typing import NDArray
+
 from learners.comparison import Comparison, GroupConfig
+from learners.config import Config
 from learners.learner import Learner
 from learners.parameters import Refused
 from service.bell import Bell
 from service.codec import Created, Snapshot, config_of, unpack_record, unpack_snapshot
 from service.errors import BehindLog, Damaged, LostRecords, StoreUnavailable
 from service.settings import Settings
+from service.soundness import check_scaling
 from service.store import Entry, SnapshotInfo, Store
 from service.store.checked import UNREADABLE, checked, damaged
 from service.timings import NodeTimings
@@ -170,7 +175,7 @@ class Node:
                 return Comparison(config)
             state = record.state
             if state is not None:  # a copy of another learner
-                return _primed(name, lambda: Learner.restored(config, state))
+                return _primed(name, lambda: _restored(config, state))
             return _primed(name, lambda: Learner(config))
         except Refused as error:
             raise Damaged(f"the creation of {name} is not one this release knows: {error}") from error
@@ -186,11 +191,18 @@ class Node:
             config = snapshot.config
             if isinstance(config, GroupConfig):
                 return Comparison.restored(config, snapshot.state)
-            return _primed(name, lambda: Learner.restored(config, snapshot.state))
+            return _primed(name, lambda: _restored(config, snapshot.state))
         except Refused as error:
             said = "; ".join(f"{pointer} {detail}" for pointer, detail in error.problems[:3])
             more = f"; and {len(error.problems) - 3} more" if len(error.problems) > 3 else ""
             raise Damaged(f"{what} is not one of this release, or damaged: {said}{more}") from error
+
+
+def _restored(config: Config, state: dict[str, NDArray[generic]]) -> Learner:
+    """The learner of a state. Raises `Refused`."""
+    learner = Learner.restored(config, state)
+    check_scaling(config, state)
+    return learner
 
 
 def _primed(name: str, make: Callable[[], Learner]) -> Learner:

@@ -11,6 +11,7 @@ more than a learner that is hosted once more than it need be: any node may appen
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import secrets
@@ -40,12 +41,14 @@ class Placement:
         self.replication = settings.replication
         self.address = settings.advertise or ""
         self.id = secrets.token_hex(8)
+        self.keys: tuple[bytes, ...] = ()  # that only nodes know: the one that they all have, and the one before it
         self.addresses: tuple[str, ...] = ()  # of the nodes that are alive
         self._seconds = max(1.0, ALIVE * settings.follow_seconds)
         self._lenient_until = -math.inf  # on the monotonic clock; inf: the store does not answer
         self._places: dict[str, tuple[str, ...]] = {}
         self._settling = _SETTLING * settings.follow_seconds
         self._changed = -self._settling
+        self._change = asyncio.Event()  # another one after each
         self._store: SharedStore | None = None
         if self.replication:
             if not isinstance(store, SharedStore):
@@ -73,6 +76,9 @@ class Placement:
         if self._store is None:
             return False
         try:
+            key = await self._node.reached(self._store.key(self.keys[0] if self.keys else secrets.token_bytes(32)))
+            if key not in self.keys[:1]:
+                self.keys = (key, *self.keys[:1])
             told = self.address if alive else None
             nodes = await self._node.reached(self._store.meet(self.id, told, self._seconds))
         except StoreUnavailable:
@@ -90,7 +96,14 @@ class Placement:
             self._changed = time.monotonic()
         self.addresses = addresses
         self._places.clear()
+        self._change.set()
+        self._change = asyncio.Event()
         return True
+
+    async def without(self, address: str) -> None:
+        """Until no node is alive at this address."""
+        while address in self.addresses:
+            await self._change.wait()
 
     async def leave(self) -> None:
         """Say that this node goes. Raises `StoreUnavailable`."""

@@ -121,7 +121,9 @@ class Serving:
         self._owner = owner
         self.pending: Pending | None = None  # what the store remembers, as it last said
         self._under_way: dict[bytes, tuple[Scores, Vector, bool]] = {}  # not applied yet, in order
-        self._own: set[bytes] = set()  # tokens of what was served here and is not applied yet
+        # tokens of what was served here and is not applied yet: the how manieth of all that stood in the log, 0 before
+        self._own: dict[bytes, int] = {}
+        self.mark = 0  # so many records of what was served here have stood in the log
         self._account: Decision | None = None  # the decision stage after those
         self._account_of: View | None = None
         self.named = False  # there were ids among the events that were scored last
@@ -198,7 +200,7 @@ class Serving:
         told = Scores._make(None if column is None else column[places] for column in scores)
         costs = None if events.costs is None else events.costs[places]
         token = uuid.uuid4().bytes
-        self._own.add(token)
+        self._own[token] = 0
         if view.scorer.decision.accounts:
             told = self._decide(view, told, costs, times, token)
             for column, decided in zip(scores, told, strict=True):
@@ -210,6 +212,9 @@ class Serving:
         try:
             await self._remember(events.rows, places, ids, times, told, costs, position, token, view.not_ready is None)
             standing = True
+            self.mark += 1
+            if token in self._own:  # not applied by now
+                self._own[token] = self.mark
         finally:  # also where the caller has hung up: what never comes into the log must not stay on the account
             if not standing:
                 self._given_up(token)
@@ -277,9 +282,18 @@ class Serving:
     def applied(self, token: bytes) -> bool:
         """A record of the log has been applied; whether it is of what was served here."""
         self._under_way.pop(token, None)
-        own = token in self._own
-        self._own.discard(token)
-        return own
+        return self._own.pop(token, None) is not None
+
+    def read_up_to(self, mark: int) -> None:
+        """The log has been read to its end since `mark` was what it was: what stood by then and is not applied is lost.
+
+        A store that failed over has lost it, before the learner had come so far that it would notice.
+        """
+        lost = [token for token, number in self._own.items() if 0 < number <= mark]
+        for token in lost:
+            self._given_up(token)
+        if lost:
+            logger.error("the store has lost %d records of what %s has served", len(lost), self._owner.name)
 
     def jumped(self) -> None:
         """The learner has come to where it is by a snapshot: what was under way may lie before it."""

@@ -42,6 +42,11 @@ class Settings(BaseSettings):
         default=None, description="origins whose pages may call, by commas; none but its own if not set"
     )
     workers: int = Field(default=1, ge=1, le=256, description="processes behind the port, over one Redis")
+    worker_seconds: float = Field(
+        default=30.0,
+        ge=5.0,
+        description="without a sign of life of one of several processes, after which it is replaced",
+    )
     max_learners: int = Field(default=10_000, ge=1, description="learners and groups on this node")
     max_resident: int = Field(
         default=1000, ge=1, description="learners in memory; those used longest ago are swapped out to the store"
@@ -78,6 +83,9 @@ class Settings(BaseSettings):
     elsewhere: Literal["proxy", "redirect"] = Field(
         default="proxy",
         description="what becomes of a request for a learner that another node hosts: passed on, or answered with 307",
+    )
+    forward_seconds: float = Field(
+        default=30.0, gt=0, description="in which a host has to answer a request that is passed on to it"
     )
     at_least_seconds: float = Field(
         default=5.0, gt=0, description="that a request waits at most for the position which it wants to be `at_least`"

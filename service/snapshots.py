@@ -2,9 +2,8 @@
 
 The state is copied while the machine is at rest, and packed and written behind; what is not written yet is in the log.
 
-Of the nodes that have the same machine one takes the snapshots: the one that claims them in the store when the first is
-due, and again each time. The others hear of each (`bell.py`), and count from there as if it were their own. Where that
-node is gone, the claim runs out, and the next node for which one is due takes it.
+Of the nodes that have the same machine one takes the snapshots: the one that claims it (`claims.py`) when the first is
+due, and again each time. The others hear of each (`bell.py`), and count from there as if it were their own.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+from service.claims import Claim
 from service.codec import pack_snapshot
 from service.errors import ServiceError, StoreUnavailable
 from service.node import Node
@@ -25,7 +25,6 @@ __all__ = ["Owner", "Snapshots"]
 
 logger = logging.getLogger("rarestream.snapshots")
 
-_CLAIM_SECONDS = 10.0  # longer than most take to write; after so long another node takes the place of one that died
 _LAST_SECONDS = 5.0  # that a stop waits for the one that is being written
 _RECORDS = 2**16  # whose events are known one by one, for another node's snapshot that stands before the last of them
 
@@ -38,6 +37,7 @@ class Owner(Protocol):
     position: int
     token: bytes  # of the record there
     node: Node
+    claim: Claim
 
     @property
     def machine(self) -> Any:
@@ -46,6 +46,10 @@ class Owner(Protocol):
 
     async def settle_up(self) -> None:
         """See to what has to be in the store before a snapshot."""
+        ...
+
+    def saved_elsewhere(self, position: int) -> None:
+        """Another node has saved one."""
         ...
 
     def put(self, run: Callable[[], Awaitable[None]], first: bool = False) -> asyncio.Future[None]:
@@ -62,7 +66,6 @@ class Snapshots:
         self._events = 0  # that were learnt here, and other records,
         self._saved = 0  # and how many of these are in the newest one
         self._counted: deque[tuple[int, int]] = deque(maxlen=_RECORDS)  # position, and how many by then; since that one
-        self._claimed = False  # perhaps
         self._due = time.monotonic() + owner.node.settings.snapshot_seconds
         self._not_before = 0.0  # after one has failed, the next is not tried at once
         self._saving: asyncio.Task[None] | None = None
@@ -81,6 +84,7 @@ class Snapshots:
 
     def others(self, info: SnapshotInfo) -> None:
         """Another node has saved one: count from there on."""
+        self._owner.saved_elsewhere(info.position)
         if self.newest is None or info.position > self.newest.position:
             self._stands(info)
             self._put_off(self._owner.node.settings.snapshot_seconds)
@@ -115,10 +119,9 @@ class Snapshots:
     async def last(self) -> None:
         """Take one at the end, if anything has changed and no other node takes them. Only in what was `put`."""
         await self.close()
-        if self.unsaved and await self._claim():
+        if self.unsaved and await self._owner.claim.take():
             await self.save()
-        if self._claimed:
-            await self._claim(let_go=True)
+        await self._owner.claim.let_go()
 
     async def close(self) -> None:
         """Wait until the one that is being written is, or give it up."""
@@ -130,7 +133,7 @@ class Snapshots:
 
     async def _begin(self) -> None:
         try:
-            if not await self._claim():
+            if not await self._owner.claim.take():
                 await self._look()
                 return
             await self._owner.settle_up()
@@ -147,26 +150,13 @@ class Snapshots:
 
         self._saving = asyncio.create_task(write(), name=f"snapshot of {self._owner.name}")
 
-    async def _claim(self, *, let_go: bool = False) -> bool:
-        """Whether this node is the one that takes them."""
-        owner = self._owner
-        seconds = 0.0 if let_go else self._claim_seconds
-        self._claimed = await owner.node.reached(
-            owner.node.store.claim(owner.name, owner.birth, owner.node.id, seconds)
-        )
-        return self._claimed
-
-    @property
-    def _claim_seconds(self) -> float:
-        return min(self._owner.node.settings.snapshot_seconds, _CLAIM_SECONDS)
-
     async def _look(self) -> None:
         """Another node takes them: see how far it is, in case that nothing was heard of it."""
         owner = self._owner
         retained = await owner.node.reached(owner.node.store.snapshots(owner.name, owner.birth))
         if retained:
             self.others(retained[0])
-        self._not_before = time.monotonic() + self._claim_seconds / 4
+        self._not_before = time.monotonic() + owner.claim.seconds / 4
 
     def _stands(self, info: SnapshotInfo) -> None:
         """The newest one, in the store."""

@@ -3,11 +3,13 @@
 A checksum tells of bits that have fallen over, not of what another program, or a fault of ours, has put into the log.
 Kernels trust what they are given: a column, a label or a rank out of its bounds would have them read and write where
 nothing is theirs. So a record's values are looked at once when it is read, before the learner moves. States and fits
-are checked by the library as they are applied, and so are changes of settings.
+are checked by the library as they are applied, and so are changes of settings; only what features are scaled by is
+looked at here, by how large features may be.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,10 +22,12 @@ from learners.comparison import Compared
 from learners.config import Config
 from learners.features import LARGEST, MAX_COLUMNS, MAX_NONZERO
 from learners.named import Named, Table
+from learners.parameters import Problem, Refused
 from learners.recent import MAX_SOURCE_NAME
 from service.errors import Damaged
+from service.store import MAX_POSITION, RECORD_BYTES
 
-__all__ = ["check_compared", "check_record"]
+__all__ = ["check_compared", "check_record", "check_scaling"]
 
 _MAX_OFFSET = 2**54  # of a source: the edge takes 2^53, and a batch goes on from there
 _LATE = Late.none(0)  # of the dtypes that there are
@@ -37,10 +41,51 @@ def check_record(record: Batch | Changed | Fitted | Restored | Served, config: C
         fault = _of_served(record, config)
     elif isinstance(record, Fitted):
         fault = None if 0 <= record.dim <= max(config.features.columns, MAX_COLUMNS) else f"has {record.dim} columns"
+    elif isinstance(record, Restored):
+        fault = _of_restored(record, config)
     else:
         return
     if fault is not None:
         raise Damaged(f"{what} {fault}")
+
+
+def check_scaling(config: Config, state: Mapping[str, NDArray[np.generic]]) -> None:
+    """Refuse a state by whose means, variances or largest values no feature that is taken can be scaled to a number.
+
+    `state` holds arrays by "part.name", all or some of a learner's. Raises `Refused` with a pointer to each array that
+    is wrong. O(columns).
+    """
+    most = 2 * _most(config)  # sums are rounded
+    met = state.get("scaling.seen")
+    events = float(met.max()) + 1 if met is not None and met.size else 1.0
+    bounds = {"scaling.mean": most, "scaling.m2": events * most * most, "scaling.largest": most}
+    problems = [
+        Problem(f"/{name}", f"has numbers beyond {bound:g}, which no features that are taken lead to")
+        for name, bound in bounds.items()
+        if (array := state.get(name)) is not None and array.size and not bool(np.abs(array).max() <= bound)
+    ]
+    if problems:
+        raise Refused(problems)
+
+
+def _of_restored(restored: Restored, config: Config) -> str | None:
+    """What is wrong with a roll-back, if anything that the library does not look at."""
+    if not 0 <= restored.position <= MAX_POSITION:
+        return f"goes back to {restored.position}, which is no position"
+    size = sum(array.nbytes for array in restored.state.values())
+    if size > RECORD_BYTES:
+        return f"has a state of {size} bytes; a record has at most {RECORD_BYTES}"
+    try:
+        check_scaling(config, restored.state)
+    except Refused as error:
+        return f"has a state that no learner can have: {error}"
+    return None
+
+
+def _most(config: Config) -> float:
+    """The largest magnitude of a number in a row of features."""
+    # what falls on one hashed column is added up
+    return LARGEST * (MAX_NONZERO if isinstance(config.features, Named) else 1)
 
 
 def check_compared(record: Compared, what: str) -> None:
@@ -105,8 +150,7 @@ def _of_segments(segments: tuple[Segment, ...], n: int) -> str | None:
 
 def _of_rows(rows: Rows, n: int, config: Config) -> str | None:
     """What is wrong with the rows of n events, if anything."""
-    features = config.features
-    most = LARGEST * (MAX_NONZERO if isinstance(features, Named) else 1)  # what falls on one hashed column is added up
+    features, most = config.features, _most(config)
     if isinstance(rows, Sparse) != features.sparse:
         return f"has other features than {features.KIND} ones"
     if not isinstance(rows, Sparse):

@@ -1,13 +1,14 @@
 """One of several processes behind one port: what `workers.py` starts, each a fresh interpreter.
 
-It is told by a line on a socket what to be, says there when it is ready, and leaves in good order when the other end of
-it is gone: a supervisor that was killed leaves nobody behind.
+It is told by a line on a socket what to be, says there when it is ready, and from then on that it is alive, and leaves
+in good order when the other end of it is gone: a supervisor that was killed leaves nobody behind.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import faulthandler
 import logging
 import socket
 import sys
@@ -25,7 +26,7 @@ from service.logs import LineWriter, configure
 from service.server import Server, leave_background
 from service.settings import Settings
 from service.siblings import Siblings
-from service.workers import NOBODY, Start, connection_counts, one_at_a_time
+from service.workers import ALIVE_EVERY, NOBODY, STACKS, Start, connection_counts, one_at_a_time
 
 __all__ = ["Acceptor", "Worker", "main"]
 
@@ -173,6 +174,13 @@ class Worker(Server):
     def _tell_ready(self) -> None:
         with suppress(OSError):  # which is heard as well
             self._channel.send(b"ready")
+        asyncio.get_running_loop().call_later(ALIVE_EVERY, self._tell_alive)
+
+    def _tell_alive(self) -> None:
+        """As long as the event loop runs, also while this worker leaves."""
+        with suppress(OSError):
+            self._channel.send(b".")
+        asyncio.get_running_loop().call_later(ALIVE_EVERY, self._tell_alive)
 
     def _hear(self) -> None:
         try:
@@ -193,6 +201,7 @@ def main() -> NoReturn:
     if not line:
         sys.exit(0)  # the supervisor is gone already
     start = msgspec.json.decode(line, type=Start)
+    faulthandler.register(STACKS, all_threads=True)  # before anything can hang
     settings = Settings(**start.settings)
     directory = Path(start.directory)
     try:

@@ -8,7 +8,8 @@
 The supervisor serves nothing itself. It starts the first worker, and the others once that is ready: what keeps one from
 starting is said once, and kernels are compiled once. A worker that ends unasked is started again; SIGHUP has each
 replaced by a new one, which is ready before the old one is asked to leave. The socket stays open meanwhile, so that
-connections which nobody has accepted yet wait, and are lost with nobody.
+connections which nobody has accepted yet wait, and are lost with nobody. Each worker that is ready says now and then
+that it is alive; one that has not for long writes its stacks into the log, is killed, and started again.
 
     the shared directory      NUMBER.GENERATION   the socket on which this process tells of its figures (`siblings.py`)
                               open                how many connections each process has
@@ -38,7 +39,7 @@ from service.listening import CannotServe, announce, listen, url_of, warn
 from service.logs import Stream, configure
 from service.settings import Settings
 
-__all__ = ["NOBODY", "Start", "Supervisor", "connection_counts", "one_at_a_time", "supervise"]
+__all__ = ["ALIVE_EVERY", "NOBODY", "STACKS", "Start", "Supervisor", "connection_counts", "one_at_a_time", "supervise"]
 
 logger = logging.getLogger("rarestream.workers")
 
@@ -48,6 +49,9 @@ _ROOT = Path(__file__).parent.parent  # where the package is
 _SETTLED = 10.0  # seconds after which a worker's death is no longer one in a row with the one before
 _MOST = 5  # deaths in a row after which a worker is started again
 _FIRST, _LONGEST = 0.1, 10.0  # seconds until it is, after the first and at most
+ALIVE_EVERY = 1.0  # seconds: how often a worker says that it is alive, and its supervisor looks whether it has
+STACKS = signal.SIGUSR2  # at which a worker writes the stacks of its threads on stderr
+_WRITING = 2.0  # seconds that it has for that
 _LEAVE = 120.0  # seconds in which a worker that is replaced leaves: its last snapshots
 
 
@@ -122,9 +126,14 @@ def supervise(settings: Settings, warnings: Sequence[str] = ()) -> None:
 class _Process:
     """A worker's process."""
 
-    def __init__(self, number: int, process: asyncio.subprocess.Process, channel: socket.socket) -> None:
-        """`channel`: to the worker, which leaves when it is closed."""
+    def __init__(
+        self, number: int, process: asyncio.subprocess.Process, channel: socket.socket, patience: float
+    ) -> None:
+        """`channel`: to the worker, which leaves when it is closed; `patience`: seconds without a word from it."""
         self.number = number
+        self._patience = patience
+        self._silent = 0.0  # seconds
+        self._watching: asyncio.Task[None] | None = None
         self.ready_at: float | None = None
         self.ended = asyncio.create_task(process.wait(), name=f"worker {number}")
         self._process = process
@@ -137,10 +146,41 @@ class _Process:
         await asyncio.wait([hearing, self.ended], return_when=asyncio.FIRST_COMPLETED)
         if hearing.done() and hearing.exception() is None and hearing.result():
             self.ready_at = loop.time()
+            loop.add_reader(self._channel, self._hear)
+            self._watching = asyncio.create_task(self._watch(), name=f"watch worker {self.number}")
             return True
         hearing.cancel()
         await asyncio.wait([self.ended])
         return False
+
+    def _hear(self) -> None:
+        self._silent = 0.0
+        with suppress(BlockingIOError, ConnectionError):
+            if self._channel.recv(4096):
+                return
+        asyncio.get_running_loop().remove_reader(self._channel)  # it ends
+
+    async def _watch(self) -> None:
+        """Kill it once it hangs. Seconds in which this process stands still, too, as all are paused, do not count."""
+        while self._silent < self._patience:
+            await asyncio.sleep(ALIVE_EVERY)
+            self._silent += ALIVE_EVERY
+        logger.error(
+            "worker %d has not said for %.0f s that it is alive: it shows its stacks and is killed; nothing is lost",
+            self.number,
+            self._silent,
+        )
+        self.send(STACKS)
+        self.send(signal.SIGCONT)  # one that was stopped would not write
+        await asyncio.sleep(_WRITING)
+        self.send(signal.SIGKILL)
+
+    def over(self) -> None:
+        """It has ended."""
+        if self._watching is not None:
+            self._watching.cancel()
+            asyncio.get_running_loop().remove_reader(self._channel)
+        self._channel.close()
 
     def send(self, number: signal.Signals) -> None:
         """A signal, unless it has ended."""
@@ -257,11 +297,11 @@ class Supervisor:
                 pass_fds=(theirs.fileno(), self._listener.fileno()),
                 process_group=0,  # a terminal's Ctrl-C is for the supervisor
             )
-        one = _Process(number, process, ours)
+        one = _Process(number, process, ours, self._settings.worker_seconds)
 
         def over(_: asyncio.Task[int]) -> None:
             self._running.discard(one)
-            ours.close()
+            one.over()
             (self._directory / f"{number}.{told.generation}").unlink(missing_ok=True)  # after a kill it is still there
 
         self._running.add(one)

@@ -25,6 +25,7 @@ __all__ = [
 
 MAX_POSITION = 2**53  # a whole number that every JSON parser and Lua read exactly
 REPLY_BYTES = 8 * 2**20  # `append` and `read` return no further entry when their data would exceed this; one always
+RECORD_BYTES = 2**29 - 2**16  # of one record: Redis takes no longer string, nor SQLite one twice as long
 SNAPSHOT_PART = 16 * 2**20  # bytes: larger snapshots are stored in parts, so that appends pass between them
 DROPS = (
     4096  # so many served events, beyond as many as came, does one `serve` drop: bounds that shrank are met in steps
@@ -315,6 +316,13 @@ class SharedStore(Store, Protocol):
 
     async def leave(self, node: str) -> None:
         """This node is not alive any more."""
+        ...
+
+    async def key(self, known: bytes) -> bytes:
+        """What all nodes over this store know and nobody else: what stands there, or else from now on what is `known`.
+
+        So a store that lost it has it back from whoever asks first.
+        """
         ...
 
 

@@ -334,6 +334,10 @@ class RedisStore(Calls):
         async with self._call():
             await self._twice(lambda: redis_nodes.leave(self._redis, node))
 
+    async def key(self, known: bytes) -> bytes:
+        async with self._call():
+            return await self._twice(lambda: redis_nodes.key(self._redis, known))
+
     async def _retained(self, learner: str, birth: bytes) -> list[_Retained]:
         """What the hash of snapshots holds, newest first."""
         flat = _present(await self._twice(lambda: self._run(RETAINED, learner, birth)), learner)

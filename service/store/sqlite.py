@@ -22,21 +22,17 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from service.errors import BehindLog, LearnerGone, LostRecords, StoreError, StoreUnavailable
+from service.errors import LostRecords, StoreError, StoreUnavailable
 from service.store import (
     AHEAD,
-    BEHIND,
     CLOSED,
-    GONE,
-    OTHER,
-    REPLY_BYTES,
     SNAPSHOT_PART,
     Bounds,
     Entry,
@@ -51,6 +47,7 @@ from service.store import (
 from service.store import sqlite_served as served
 from service.store.sqlite_file import BUSY_SECONDS, connect
 from service.store.sqlite_groups import Work, Write, commit, consistent, deliver
+from service.store.sqlite_log import carried, entries_after, log_of, reaching, retain, token_at
 
 __all__ = ["SqliteStore"]
 
@@ -58,14 +55,6 @@ T = TypeVar("T")
 
 LOOKS = 20  # a second, for what other processes have written
 STALE_SECONDS = 3600.0  # a snapshot that is half-written for so long was left by a crash
-
-
-class _Log(NamedTuple):
-    """A row of the learner table, without its name and birth."""
-
-    id: int
-    head: int
-    trimmed: int
 
 
 class SqliteStore:
@@ -159,7 +148,7 @@ class SqliteStore:
         self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int, known: bytes = b""
     ) -> list[Entry]:
         def work(db: sqlite3.Connection) -> list[Entry]:
-            log = _reaching(db, learner, birth, after, known)
+            log = reaching(db, learner, birth, after, known)
             if after > log.head:
                 raise LostRecords(AHEAD.format(learner=learner, after=after, head=log.head))
             tokens = "SELECT token FROM entry WHERE learner = ? AND position > ?"
@@ -171,19 +160,19 @@ class SqliteStore:
                     added.append(Entry(log.head + len(added) + 1, token, data))
                     db.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (log.id, *added[-1]))
             db.execute("UPDATE learner SET head = ? WHERE id = ?", (log.head + len(added), log.id))
-            return _carried(added) if log.head == after else _entries(db, log.id, after)
+            return carried(added) if log.head == after else entries_after(db, log.id, after)
 
         with self._call():
             return await self._write(work)
 
     async def read(self, learner: str, birth: bytes, after: int, limit: int, known: bytes = b"") -> list[Entry]:
         with self._call():
-            log = partial(_reaching, learner=learner, birth=birth, after=after, known=known)
-            return await self._read(lambda db: _entries(db, log(db).id, after, limit))
+            log = partial(reaching, learner=learner, birth=birth, after=after, known=known)
+            return await self._read(lambda db: entries_after(db, log(db).id, after, limit))
 
     async def token(self, learner: str, birth: bytes, position: int) -> bytes:
         with self._call():
-            return await self._read(lambda db: _token(db, _log(db, learner, birth), learner, position))
+            return await self._read(lambda db: token_at(db, log_of(db, learner, birth), learner, position))
 
     async def head(self, learner: str) -> Head | None:
         def work(db: sqlite3.Connection) -> Head | None:
@@ -203,7 +192,7 @@ class SqliteStore:
 
     async def delete(self, learner: str, birth: bytes) -> None:
         def work(db: sqlite3.Connection) -> None:
-            db.execute("DELETE FROM learner WHERE id = ?", (_log(db, learner, birth).id,))
+            db.execute("DELETE FROM learner WHERE id = ?", (log_of(db, learner, birth).id,))
 
         with self._call():
             await self._write(work)
@@ -215,7 +204,7 @@ class SqliteStore:
         self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool, known: bytes = b""
     ) -> None:
         def begin(db: sqlite3.Connection) -> int:
-            log = _log(db, learner, birth)
+            log = log_of(db, learner, birth)
             now = time.time()
             db.execute("DELETE FROM snapshot WHERE NOT whole AND time < ?", (now - STALE_SECONDS,))
             row = (log.id, position, len(snapshot), now)
@@ -227,7 +216,7 @@ class SqliteStore:
 
         def part(id: int, number: int) -> Work[None]:
             def work(db: sqlite3.Connection) -> None:
-                _log(db, learner, birth)
+                log_of(db, learner, birth)
                 data = memoryview(snapshot)[number * SNAPSHOT_PART : (number + 1) * SNAPSHOT_PART]
                 db.execute("INSERT INTO part VALUES (?, ?, ?)", (id, number, data))
 
@@ -235,7 +224,7 @@ class SqliteStore:
 
         def finish(id: int) -> Work[None]:
             def work(db: sqlite3.Connection) -> None:
-                _retain(db, learner, birth, id, position, keep, trim, known)
+                retain(db, learner, birth, id, position, keep, trim, known)
 
             return work
 
@@ -258,7 +247,7 @@ class SqliteStore:
 
     async def load(self, learner: str, birth: bytes, position: int | None = None) -> tuple[int, bytes] | None:
         def work(db: sqlite3.Connection) -> tuple[int, bytes] | None:
-            log = _log(db, learner, birth)
+            log = log_of(db, learner, birth)
             found = db.execute(
                 "SELECT id, position FROM snapshot WHERE learner = ? AND whole AND position = coalesce(?, position)"
                 " ORDER BY position DESC LIMIT 1",
@@ -276,7 +265,7 @@ class SqliteStore:
         def work(db: sqlite3.Connection) -> list[SnapshotInfo]:
             rows = db.execute(
                 "SELECT position, size, time FROM snapshot WHERE learner = ? AND whole ORDER BY position DESC",
-                (_log(db, learner, birth).id,),
+                (log_of(db, learner, birth).id,),
             )
             return [SnapshotInfo(*row) for row in rows]
 
@@ -285,7 +274,7 @@ class SqliteStore:
 
     async def claim(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
         def work(db: sqlite3.Connection) -> bool:
-            log = _log(db, learner, birth)
+            log = log_of(db, learner, birth)
             now = time.time()
             held = "SELECT 1 FROM claim WHERE learner = ? AND node != ? AND ? >= since AND ? < since + seconds"
             if db.execute(held, (log.id, node, now, now)).fetchone():
@@ -321,7 +310,7 @@ class SqliteStore:
         bounds: Bounds,
     ) -> Pending:
         def work(db: sqlite3.Connection) -> Pending:
-            log = _log(db, learner, birth)
+            log = log_of(db, learner, birth)
             token, data = record
             stands = db.execute("SELECT 1 FROM entry WHERE learner = ? AND token = ?", (log.id, token)).fetchone()
             if stands:
@@ -335,26 +324,26 @@ class SqliteStore:
 
     async def recall(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[Remembered | bool | None]:
         def work(step: Sequence[str]) -> Work[list[Remembered | bool | None]]:
-            return lambda db: served.recall(db, _log(db, learner, birth).id, step)
+            return lambda db: served.recall(db, log_of(db, learner, birth).id, step)
 
         with self._call():
             return [found for step in in_steps(ids) for found in await self._read(work(step))]
 
     async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> Expired:
         with self._call():
-            return await self._read(lambda db: served.expired(db, _log(db, learner, birth).id, before, limit, after))
+            return await self._read(lambda db: served.expired(db, log_of(db, learner, birth).id, before, limit, after))
 
     async def settle(self, learner: str, birth: bytes, upto: int) -> None:
         with self._call():
-            await self._write(lambda db: served.settle(db, _log(db, learner, birth).id, upto))
+            await self._write(lambda db: served.settle(db, log_of(db, learner, birth).id, upto))
 
     async def reopen(self, learner: str, birth: bytes) -> None:
         with self._call():
-            await self._write(lambda db: served.reopen(db, _log(db, learner, birth).id))
+            await self._write(lambda db: served.reopen(db, log_of(db, learner, birth).id))
 
     async def labelled(self, learner: str, birth: bytes, ids: Sequence[str]) -> None:
         def work(step: Sequence[str]) -> Work[None]:
-            return lambda db: served.labelled(db, _log(db, learner, birth).id, step)
+            return lambda db: served.labelled(db, log_of(db, learner, birth).id, step)
 
         with self._call():
             for step in in_steps(ids):
@@ -362,85 +351,9 @@ class SqliteStore:
 
     async def pending(self, learner: str, birth: bytes) -> Pending:
         with self._call():
-            return await self._read(lambda db: served.pending(db, _log(db, learner, birth).id))
+            return await self._read(lambda db: served.pending(db, log_of(db, learner, birth).id))
 
 
 def _version(db: sqlite3.Connection) -> bytes:
     """Another one after each commit of another connection."""
     return b"%d" % db.execute("PRAGMA data_version").fetchone()
-
-
-# Inside a transaction.
-
-
-def _log(db: sqlite3.Connection, learner: str, birth: bytes) -> _Log:
-    row = db.execute("SELECT id, head, trimmed FROM learner WHERE name = ? AND birth = ?", (learner, birth)).fetchone()
-    if row is None:
-        raise LearnerGone(GONE.format(learner=learner))
-    return _Log(*row)
-
-
-def _token(db: sqlite3.Connection, log: _Log, learner: str, position: int) -> bytes:
-    """Of the record at a position, which the log has to have; empty where it was trimmed."""
-    if position > log.head:
-        raise LostRecords(AHEAD.format(learner=learner, after=position, head=log.head))
-    row = db.execute("SELECT token FROM entry WHERE learner = ? AND position = ?", (log.id, position)).fetchone()
-    return row[0] if row else b""
-
-
-def _compare(db: sqlite3.Connection, log: _Log, learner: str, position: int, known: bytes) -> None:
-    """Raise `LostRecords` where another record stands at a position."""
-    if known and _token(db, log, learner, position) not in (b"", known):
-        raise LostRecords(OTHER.format(learner=learner, after=position))
-
-
-def _reaching(db: sqlite3.Connection, learner: str, birth: bytes, after: int, known: bytes) -> _Log:
-    """The log, where it reaches back to `after`, and the record there is the one that is known."""
-    log = _log(db, learner, birth)
-    _compare(db, log, learner, after, known)
-    if after < log.trimmed:
-        raise BehindLog(BEHIND.format(learner=learner, after=after, trimmed=log.trimmed))
-    return log
-
-
-def _entries(db: sqlite3.Connection, log: int, after: int, limit: int = -1) -> list[Entry]:
-    """Entries after `after`, as many as one reply carries; a negative limit is none."""
-    query = "SELECT position, token, data FROM entry WHERE learner = ? AND position > ? ORDER BY position LIMIT ?"
-    with closing(db.execute(query, (log, after, limit))) as rows:
-        return _carried(Entry(*row) for row in rows)
-
-
-def _carried(entries: Iterable[Entry]) -> list[Entry]:
-    """As many as one reply carries, from the first on."""
-    carried: list[Entry] = []
-    size = 0
-    for entry in entries:
-        size += len(entry.data)
-        if carried and size > REPLY_BYTES:
-            break
-        carried.append(entry)
-    return carried
-
-
-def _retain(
-    db: sqlite3.Connection, learner: str, birth: bytes, id: int, position: int, keep: int, trim: bool, known: bytes
-) -> None:
-    """The atomic step of `save`: the snapshot counts, older ones and the log below them go."""
-    log = _log(db, learner, birth)
-    if position > log.head:
-        raise LostRecords(AHEAD.format(learner=learner, after=position, head=log.head))
-    _compare(db, log, learner, position, known)
-    if position < log.trimmed:  # newer ones are retained, and the log that would lead on from this one is gone
-        db.execute("DELETE FROM snapshot WHERE id = ?", (id,))
-        return
-    db.execute("DELETE FROM snapshot WHERE learner = ? AND position = ? AND whole", (log.id, position))
-    db.execute("UPDATE snapshot SET whole = 1 WHERE id = ?", (id,))
-    db.execute(
-        "DELETE FROM snapshot WHERE id IN (SELECT id FROM snapshot WHERE learner = ? AND whole"
-        " ORDER BY position DESC LIMIT -1 OFFSET ?)",
-        (log.id, keep),
-    )
-    (oldest,) = db.execute("SELECT min(position) FROM snapshot WHERE learner = ? AND whole", (log.id,)).fetchone()
-    if trim and oldest is not None:
-        db.execute("DELETE FROM entry WHERE learner = ? AND position <= ?", (log.id, oldest))
-        db.execute("UPDATE learner SET trimmed = ? WHERE id = ?", (oldest, log.id))

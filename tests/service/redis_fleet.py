@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from urllib.parse import urlencode
 
 import redis
 
-from tests.service.redis_server import REDIS, RedisServer
+from tests.service.redis_server import REDIS, Certificate, RedisServer
 
 __all__ = ["Cluster", "Watched", "cluster", "soon", "watched"]
 
@@ -28,11 +29,14 @@ def soon(done: Callable[[], bool], what: str) -> None:
 class Watched:
     """A master, its replica, and the Sentinel that watches both."""
 
-    def __init__(self, servers: list[RedisServer], sentinel: RedisServer, login: str = "", query: str = "") -> None:
+    def __init__(
+        self, servers: list[RedisServer], sentinel: RedisServer, login: str = "", query: str = "", secured: bool = False
+    ) -> None:
         self.servers = servers
         self.sentinel = sentinel
         nobody = "127.0.0.1:1"  # a Sentinel that is away is passed over
-        self.url = f"redis+sentinel://{login}{nobody},127.0.0.1:{sentinel.port}/0?master={NAME}{query}"
+        scheme = "rediss" if secured else "redis"
+        self.url = f"{scheme}+sentinel://{login}{nobody},127.0.0.1:{sentinel.port}/0?master={NAME}{query}"
 
     @property
     def master(self) -> RedisServer:
@@ -70,14 +74,24 @@ def linked(replica: RedisServer) -> bool:
 
 
 @contextmanager
-def watched(binary: str = REDIS, password: str = "", sentinel_password: str = "", **options: str) -> Iterator[Watched]:
-    """A master and its replica, which follows it, and a Sentinel that knows both."""
+def watched(
+    binary: str = REDIS,
+    password: str = "",
+    sentinel_password: str = "",
+    user: str = "",
+    sentinel_user: str = "",
+    tls: Certificate | None = None,
+    **options: str,
+) -> Iterator[Watched]:
+    """A master and its replica, which follows it, and a Sentinel that knows both; with users, for these alone."""
     secret = {"requirepass": password, "masterauth": password} if password else {}
+    if user:
+        secret = {**of_user(user, password), "masteruser": user, "masterauth": password}
     with ExitStack() as stack:
-        master = stack.enter_context(RedisServer(binary, **secret, **options))
+        master = stack.enter_context(RedisServer(binary, tls=tls, **secret, **options))
         of_master = {"replicaof": f"127.0.0.1 {master.port}"}
         master.command("CONFIG", "SET", "repl-diskless-sync-delay", "0")
-        replica = stack.enter_context(RedisServer(binary, **secret, **of_master, **options))
+        replica = stack.enter_context(RedisServer(binary, tls=tls, **secret, **of_master, **options))
         soon(lambda: linked(replica), "a replica that follows")
         lines = {
             f"sentinel monitor {NAME}": f"127.0.0.1 {master.port} 1",
@@ -87,14 +101,25 @@ def watched(binary: str = REDIS, password: str = "", sentinel_password: str = ""
         login, query = "", ""
         if password:
             lines[f"sentinel auth-pass {NAME}"] = password
-            login = f":{password}@"
+            login = f"{user}:{password}@"
+        if user:
+            lines[f"sentinel auth-user {NAME}"] = user
         if sentinel_password:
-            lines["requirepass"] = sentinel_password
+            lines |= of_user(sentinel_user, sentinel_password) if sentinel_user else {"requirepass": sentinel_password}
             query = f"&sentinel_password={sentinel_password}"
-        sentinel = stack.enter_context(RedisServer(binary, sentinel=True, **lines))
-        found = Watched([master, replica], sentinel, login, query)
+        if sentinel_user:
+            query += f"&sentinel_username={sentinel_user}"
+        if tls is not None:
+            query += f"&{urlencode(tls.options)}"
+        sentinel = stack.enter_context(RedisServer(binary, sentinel=True, tls=tls, **lines))
+        found = Watched([master, replica], sentinel, login, query, secured=tls is not None)
         soon(lambda: _replicas(sentinel) == 1, "a Sentinel that knows the replica")
         yield found
+
+
+def of_user(name: str, password: str) -> dict[str, str]:
+    """The options of a server that only this user may log in to."""
+    return {"user default": "off", f"user {name}": f"on >{password} ~* &* +@all"}
 
 
 def _replicas(sentinel: RedisServer) -> int:
@@ -106,11 +131,13 @@ def _replicas(sentinel: RedisServer) -> int:
 class Cluster:
     """Three masters, each with a third of the slots, and a replica of the first."""
 
-    def __init__(self, masters: list[RedisServer], replica: RedisServer) -> None:
+    def __init__(self, masters: list[RedisServer], replica: RedisServer, login: str, tls: Certificate | None) -> None:
         self.masters = masters
         self.replica = replica
         first = ",".join(f"127.0.0.1:{server.port}" for server in (*masters[1:], masters[0]))
-        self.url = f"redis+cluster://{first}"
+        self.url = f"redis+cluster://{login}{first}"
+        if tls is not None:
+            self.url = f"rediss+cluster://{login}{first}?{urlencode(tls.options)}"
 
     @property
     def servers(self) -> list[RedisServer]:
@@ -129,11 +156,17 @@ def slot_of(key: str) -> int:
 
 
 @contextmanager
-def cluster(binary: str = REDIS) -> Iterator[Cluster]:
-    """A Cluster that is up."""
+def cluster(
+    binary: str = REDIS, user: str = "", password: str = "", tls: Certificate | None = None
+) -> Iterator[Cluster]:
+    """A Cluster that is up; with a user, for this one alone."""
     options = {"cluster_enabled": "yes", "cluster_node_timeout": "1000", "cluster_replica_validity_factor": "0"}
+    if user:
+        options |= {**of_user(user, password), "masteruser": user, "masterauth": password}
+    if tls is not None:
+        options["tls_cluster"] = "yes"
     with ExitStack() as stack:
-        servers = [stack.enter_context(RedisServer(binary, **options)) for _ in range(4)]
+        servers = [stack.enter_context(RedisServer(binary, tls=tls, **options)) for _ in range(4)]
         masters, replica = servers[:3], servers[3]
         for epoch, (server, (start, stop)) in enumerate(zip(masters, SHARES, strict=True), 1):
             server.command("CLUSTER", "ADDSLOTS", *range(start, stop + 1))
@@ -146,7 +179,7 @@ def cluster(binary: str = REDIS) -> Iterator[Cluster]:
         replica.command("CLUSTER", "REPLICATE", first)
         soon(lambda: linked(replica), "a replica that follows")
         soon(lambda: all(_well(server) for server in servers), "a Cluster that is well")
-        yield Cluster(masters, replica)
+        yield Cluster(masters, replica, f"{user}:{password}@" if user else "", tls)
 
 
 def _knows(server: RedisServer, nodes: int) -> bool:

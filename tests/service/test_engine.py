@@ -270,7 +270,7 @@ async def test_a_clean_stop_takes_a_last_snapshot(tmp_path):
 
 
 async def test_snapshots_come_by_events_and_by_time_and_are_bounded(store, monkeypatch):
-    monkeypatch.setattr("service.snapshots._CLAIM_SECONDS", 0.2)  # that of the first node ends some time after it
+    monkeypatch.setattr("service.claims._SECONDS", 0.2)  # that of the first node ends some time after it
     async with engine(store, snapshot_events=10, snapshot_seconds=3600, snapshots_kept=2) as node:
         hosted, _ = await node.create("a", Config.of(DENSE))
         for i in range(6):

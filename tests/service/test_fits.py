@@ -21,6 +21,7 @@ from learners.fitting import Fitting
 from learners.scorer import Scorer
 from service.codec import Created, unpack_record
 from service.errors import StoreUnavailable
+from service.fits import Fits
 from service.store import Entry, Store
 from service.store.memory import MemoryStore
 from service.wire import decode_update
@@ -124,6 +125,57 @@ async def test_two_nodes_agree_whoever_fits(name: str, store: Store, open_again:
             return await here.digest() == await there.digest() and not here.learner.due
 
         await until(settled)
+
+
+@EACH
+async def test_one_node_makes_a_fit_and_the_others_wait_for_its_record(
+    name: str, store: Store, open_again: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+    run = Fits._run
+
+    def counted(self: Fits, fitting: Any) -> Any:
+        made.append(self)
+        return run(self, fitting)
+
+    monkeypatch.setattr(Fits, "_run", counted)
+    second = await open_again()
+    settings = {"follow_seconds": 0.02, "trim_log": False}
+    async with engine(store, **settings) as one, engine(second, **settings) as two:
+        here, _ = await one.create("a", Config.of(SETUPS[name]))
+        there, _ = await two.create("a", Config.of(SETUPS[name]))
+        for start in range(0, 240, 20):
+            await asyncio.gather(here.label(batch_of(name, 10, start)), there.label(batch_of(name, 10, start + 10)))
+
+        async def settled() -> bool:
+            await here.catch_up()
+            await there.catch_up()
+            return await here.digest() == await there.digest() and not here.learner.due and not there.learner.due
+
+        await until(settled)
+        await until(lambda: not here.fits.running and not there.fits.running)
+        _, fits = await replayed(store, here.birth, here.position)
+        assert len(made) == fits >= 1
+
+
+@EACH
+@pytest.mark.parametrize("way", ["is gone", "goes on claiming"])
+async def test_where_the_node_that_has_the_claim_makes_no_fit_another_does(
+    name: str, way: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way == "is gone":
+        monkeypatch.setattr("service.claims._SECONDS", 0.5)
+    else:
+        monkeypatch.setattr("service.fits._PATIENCE", 0.5)
+        monkeypatch.setattr("service.fits._URGENT_PATIENCE", 0.5)
+        monkeypatch.setattr("service.claims._SECONDS", 0.2)
+    async with engine(store) as node:
+        hosted, _ = await node.create("a", Config.of(SETUPS[name]))
+        assert await store.claim("a", hosted.birth, b"another node, 16", 0.5 if way == "is gone" else 3600.0)
+        for start in range(0, 200, 10):
+            await hosted.label(batch_of(name, 10, start))
+        await until(lambda: not hosted.fits.running and not hosted.learner.due and hosted.view.not_ready is None)
+        assert hosted.fits.failed is None
 
 
 class Held:

@@ -145,7 +145,7 @@ async def test_one_node_takes_the_snapshots_and_the_others_count_from_them(open_
 
 
 async def test_where_the_node_that_takes_them_is_gone_the_next_one_does(open_again: Opener, monkeypatch) -> None:
-    monkeypatch.setattr("service.snapshots._CLAIM_SECONDS", 0.5)
+    monkeypatch.setattr("service.claims._SECONDS", 0.5)
     settings = {"follow_seconds": 0.05, "snapshot_events": 10, "snapshot_seconds": 3600}
     async with node(await open_again(), **settings) as two:
         async with node(await open_again(), **settings) as one:

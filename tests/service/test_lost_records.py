@@ -196,6 +196,36 @@ async def test_a_snapshot_of_what_was_lost_is_not_kept(redis_server: RedisServer
         assert [info.position for info in await first.snapshots("a", node.get("a").birth)] == [3]
 
 
+async def test_what_was_served_and_lost_before_it_was_applied_is_let_go_of(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The node is not ahead of the log, so nothing is to begin again; but nothing more is to come either."""
+    store = RedisStore(redis_server.url)
+    budget = {**DENSE, "threshold": {"objective": "budget", "alerts": 7}}
+    async with serving(store) as (http, node):
+        assert (await http.put("/learners/a", json=budget)).status_code == 201
+        await posted(http, URL, events(0, 20))
+        hosted, serve, backup = node.get("a"), store.serve, copied(redis_server)
+
+        async def lost(*given: Any) -> Any:
+            found = await serve(*given)
+            put_back(redis_server, backup)
+            return found
+
+        monkeypatch.setattr(store, "serve", lost)
+        await posted(http, "/learners/a/predict", [{"id": "q", "x": [1, 2, 3], "time": T0 + 30}])
+        monkeypatch.setattr(store, "serve", serve)
+        await caught_up(node)
+        assert not hosted.serving.busy
+        assert hosted.idle
+        assert "the store has lost 1 records of what a has served" in caplog.text
+        await posted(http, "/learners/a/predict", [{"id": "r", "x": [1, 2, 3], "time": T0 + 30}])
+        await caught_up(node)
+        assert not hosted.serving.busy
+        assert caplog.text.count("has lost") == 1
+        assert await digest(http) == await replayed(store)
+
+
 async def test_a_group_that_is_ahead_begins_again_too(redis_server: RedisServer) -> None:
     first, second = RedisStore(redis_server.url), RedisStore(redis_server.url)
     group = "/groups/g/update"

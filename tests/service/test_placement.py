@@ -6,6 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
+from service.forwarding import _mark
 from service.node import Node
 from service.placement import Placement
 from service.settings import Settings
 from service.store import open_store
 from service.store.memory import MemoryStore
+from service.store.redis_nodes import KEY
 from tests.service.process import Process
 from tests.service.redis_server import RedisServer
 
@@ -85,6 +88,24 @@ async def test_a_node_that_is_not_heard_of_is_gone(placed: Placed) -> None:
     assert here.here("anything")
 
 
+async def test_nodes_have_a_key_in_common_that_a_store_gets_back(placed: Placed, redis_server: RedisServer) -> None:
+    one, two = [await placed(f"http://10.0.0.{i}:8000") for i in range(2)]
+    await one.meet(alive=False)
+    await two.meet(alive=False)
+    (key,) = one.keys
+    assert len(key) == 32
+    assert two.keys == (key,)
+    redis_server.flush()
+    await two.meet()
+    await one.meet()
+    assert one.keys == two.keys == (key,)
+    redis_server.command("SET", KEY, b"another store's")
+    await one.meet()
+    assert one.keys == (b"another store's", key)  # of nodes that have not heard of it yet
+    await two.meet()
+    assert two.keys == one.keys
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [({"replication": 1, "advertise": "http://a:1"}, "one of Redis"), ({"replication": 0}, None)],
@@ -116,8 +137,9 @@ def test_an_address_is_one_of_a_node(address: str) -> None:
 class Spread:
     """Three nodes, each learner hosted by one of them."""
 
-    def __init__(self, nodes: list[Process]) -> None:
+    def __init__(self, nodes: list[Process], redis: RedisServer) -> None:
         self.nodes = nodes
+        self.redis = redis
         self.http = httpx.Client(timeout=60, trust_env=False)
 
     def get(self, node: int, path: str) -> Any:
@@ -137,6 +159,17 @@ class Spread:
         text = self.http.get(f"{self.nodes[node].url}/metrics").text
         (line,) = [line for line in text.splitlines() if line.startswith("rarestream_forwarded_requests_total ")]
         return float(line.split()[1])
+
+    def mark(self, node: int, target: str) -> str:
+        """What another node sends along where it passes a GET of this target on."""
+        key = self.redis.command("GET", KEY)
+        assert isinstance(key, bytes)
+        return _mark(key, self.nodes[node].url, "GET", target).decode()
+
+    def passed_on(self, node: int, target: str) -> httpx.Response:
+        """The reply of a node to a request that another passes on."""
+        headers = {"x-rarestream-forwarded": self.mark(node, target)}
+        return self.http.get(self.nodes[node].url + target, headers=headers)
 
     def agreed(self, name: str, nodes: Iterable[int]) -> dict[str, Any]:
         """The position and the digest that the nodes tell, once they have all read what others wrote."""
@@ -169,7 +202,7 @@ def spread(running_redis: RedisServer, tmp_path_factory: pytest.TempPathFactory)
     with ExitStack() as stack:
         for node in nodes:
             stack.enter_context(node)
-        spread = Spread(nodes)
+        spread = Spread(nodes, running_redis)
         stack.callback(spread.http.close)
         spread.until(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 3 for i in range(3)))
         for i, name in enumerate(NAMES):
@@ -211,8 +244,8 @@ def test_each_learner_is_in_memory_at_its_host_alone(spread: Spread) -> None:
 
     def settled() -> bool:
         here = [
-            {one["name"] for one in spread.http.get(f"{node.url}/v1/learners", headers=FORWARDED).json()["learners"]}
-            for node in spread.nodes
+            {one["name"] for one in spread.passed_on(i, "/v1/learners").json()["learners"]}
+            for i in range(len(spread.nodes))
         ]
         return all({name for name in NAMES if hosts[name] == i} == here[i] & set(NAMES) for i in range(3))
 
@@ -223,16 +256,26 @@ def test_each_learner_is_in_memory_at_its_host_alone(spread: Spread) -> None:
             assert set(NAMES) <= {learner["name"] for learner in one["learners"]}
 
 
-FORWARDED = {"x-rarestream-forwarded": "http://elsewhere:1"}
-
-
 def test_a_request_that_was_passed_on_is_answered_where_it_came_to(spread: Spread) -> None:
     name = NAMES[0]
     node = spread.elsewhere(name)
     before = spread.forwarded(node)
-    reply = spread.http.get(f"{spread.nodes[node].url}/v1/learners/{name}", headers=FORWARDED)
-    assert reply.status_code == 200
+    assert spread.passed_on(node, f"/v1/learners/{name}").status_code == 200
     assert spread.forwarded(node) == before
+
+
+def test_nobody_but_a_node_can_say_that_it_passed_a_request_on(spread: Spread) -> None:
+    name = NAMES[0]
+    node = spread.elsewhere(name)
+    url = f"{spread.nodes[node].url}/v1/learners"
+    of_another = spread.mark(node, f"/v1/learners/{NAMES[1]}")
+    for said in ("http://elsewhere:1", spread.nodes[spread.host(name)].url, "", of_another):
+        before = spread.forwarded(node)
+        reply = spread.http.get(f"{url}/{name}", headers={"x-rarestream-forwarded": said})
+        assert reply.status_code == 200
+        assert spread.forwarded(node) == before + 1
+        reply = spread.http.get(url, headers={"x-rarestream-forwarded": said})
+        assert set(NAMES) <= {one["name"] for one in reply.json()["learners"]} | set(reply.json()["asleep"])
 
 
 def test_replies_are_those_of_the_host(spread: Spread) -> None:
@@ -308,12 +351,39 @@ def test_where_the_host_does_not_answer_another_node_does(spread: Spread) -> Non
     assert spread.agreed(name, range(3)) == before
 
 
+def test_a_host_that_stands_still_holds_nobody_up(spread: Spread) -> None:
+    name = NAMES[4]
+    host = spread.host(name)
+    others = [i for i in range(3) if i != host]
+    before = spread.agreed(name, range(3))
+    spread.nodes[host].pause()
+    try:
+        urls = [f"{spread.nodes[i].url}/v1/learners/{name}" for i in others]
+        with ThreadPoolExecutor() as threads:  # all of them before anybody has noticed
+            update = threads.submit(spread.http.post, f"{urls[0]}/update", json={"events": [event(10_000)]})
+            predict = threads.submit(spread.http.post, f"{urls[1]}/predict", json={"events": [{"x": [1, 2]}]})
+            got = threads.submit(spread.http.get, f"{urls[0]}/digest")
+        assert predict.result().status_code == 200
+        assert got.result().json() == before
+        refused = update.result()  # what became of it is not known
+        assert refused.status_code == 503, refused.text
+        assert refused.json()["code"] == "host-unavailable"
+        assert spread.nodes[host].url in refused.json()["detail"]
+        assert int(refused.headers["retry-after"]) >= 1
+        spread.until(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 2 for i in others))
+        again = spread.http.post(f"{urls[0]}/update", json={"events": [event(10_000)]})
+        assert again.json()["applied"] == 1
+    finally:
+        spread.nodes[host].resume()
+    spread.until(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 3 for i in range(3)))
+    spread.agreed(name, range(3))
+
+
 def test_redirects(running_redis: RedisServer, spread: Spread, tmp_path: Path) -> None:
     node = Process(running_redis.url, tmp_path / "log", replication=1, follow_seconds=0.2, elsewhere="redirect",
                    advertised=True)  # fmt: skip
     with node:
         spread.until(lambda: len(spread.get(0, "/nodes")["nodes"]) == 4)
-        time.sleep(0)
         found = spread.http.get(f"{node.url}/v1/nodes").json()["nodes"]
         name = next(name for name in NAMES if spread.get(0, f"/nodes?learner={name}")["hosts"] != [node.url])
 

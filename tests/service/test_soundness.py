@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from learners.arrays import Sparse
-from learners.batch import Batch, Fitted, Late, Segment, Served
+from learners.batch import Batch, Fitted, Late, Restored, Segment, Served
 from learners.comparison import Compared
 from learners.config import Config
-from service.codec import pack_record, unpack_record
+from learners.learner import Learner
+from service.codec import pack_record, pack_snapshot, unpack_record
 from service.errors import Damaged
 from service.soundness import check_compared, check_record
 from service.store import open_store
@@ -130,6 +131,75 @@ def test_text_that_is_not_utf8_is_refused(name: str) -> None:
     framed = struct.pack("<4sBBI", b"rare", 1, kind, zlib.crc32(data)) + data
     with pytest.raises(Damaged, match="record 2 of a is not readable"):
         unpack_record(framed, "record 2 of a")
+
+
+SCALED = {**SETUPS["dense"], "scaling": {"kind": "standard"}}
+BEYOND = [("mean", 1e300), ("m2", 1e300), ("mean", -1e40)]
+
+
+def scaled(name: str, value: float) -> tuple[Learner, dict[str, Any]]:
+    """A learner, and its state with such a number among those that features are scaled by."""
+    learner = Learner(Config.of(SCALED))
+    learner.learn(np.arange(30.0).reshape(10, 3), np.arange(10) % 2)
+    state = {key: array.copy() for key, array in learner.state().items()}
+    state[f"scaling.{name}"][1] = value
+    return learner, state
+
+
+@pytest.mark.parametrize(("name", "value"), BEYOND)
+async def test_a_state_by_which_no_feature_scales_to_a_number_is_refused(name: str, value: float) -> None:
+    learner, state = scaled(name, value)
+    with pytest.raises(Damaged, match=f"^record 9 of a has a state .*{name}"):
+        check_record(Restored(3, state), learner.config, "record 9 of a")
+    check_record(Restored(3, learner.state()), learner.config, "record 9 of a")
+    async with serving(MemoryStore()) as (http, _):
+        file = pack_snapshot(9, learner.config, state)
+        reply = await http.post("/learners/a/import", content=file)
+        assert reply.status_code == 422
+        assert f"scaling.{name}" in reply.json()["detail"]
+        file = pack_snapshot(9, learner.config, learner.state())
+        assert (await http.post("/learners/a/import", content=file)).status_code == 201
+
+
+async def test_a_snapshot_by_which_no_feature_scales_to_a_number_is_passed_over() -> None:
+    store = MemoryStore()
+    async with serving(store, trim_log=False) as (http, engine):
+        await http.put("/learners/a", json=SCALED)
+        await posted(http, "/learners/a/update", labelled("dense", 0, 20))
+        learner = engine.hosted["a"].learner
+        state = {key: array.copy() for key, array in learner.state().items()}
+        state["scaling.mean"][0] = 1e300
+        await store.save("a", engine.hosted["a"].birth, 2, pack_snapshot(2, learner.config, state), 3, trim=False)
+        reply = await http.post("/learners/a/snapshots/2/restore")
+        assert (reply.status_code, reply.json()["code"]) == (500, "damaged")
+        before = await digest(http)
+    async with serving(store) as (http, _):
+        assert await digest(http) == before
+
+
+def test_a_roll_back_is_to_a_position() -> None:
+    learner, _ = scaled("mean", 0.0)
+    with pytest.raises(Damaged, match="no position"):
+        check_record(Restored(-1, learner.state()), learner.config, "record 9 of a")
+
+
+async def test_a_state_is_not_larger_than_a_record_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(MemoryStore()) as (http, engine):
+        await http.put("/learners/a", json=SCALED)
+        await posted(http, "/learners/a/update", labelled("dense", 0, 20))
+        position = (await http.post("/learners/a/snapshots")).json()["position"]
+        size = len(pack_record(Restored(position, engine.hosted["a"].learner.state())))
+        before = await digest(http)
+        monkeypatch.setattr("service.logged.RECORD_BYTES", size - 1)
+        reply = await http.post(f"/learners/a/snapshots/{position}/restore")
+        assert (reply.status_code, reply.json()["code"]) == (413, "too-large")
+        assert await digest(http) == before
+        monkeypatch.setattr("service.logged.RECORD_BYTES", size + 1000)
+        assert (await http.post(f"/learners/a/snapshots/{position}/restore")).status_code == 200
+    monkeypatch.setattr("service.soundness.RECORD_BYTES", 1000)
+    learner, _ = scaled("mean", 0.0)
+    with pytest.raises(Damaged, match="a record has at most 1000"):
+        check_record(Restored(1, learner.state()), learner.config, "record 9 of a")
 
 
 async def test_a_follower_stops_before_a_record_that_it_cannot_have() -> None:

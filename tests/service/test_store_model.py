@@ -25,6 +25,7 @@ from service.store import (
     redis,
     redis_served,
     sqlite,
+    sqlite_log,
     sqlite_served,
 )
 from service.store.memory import MemoryStore
@@ -128,7 +129,7 @@ def test_a_store_does_what_the_model_does(
     else:
         url = f"sqlite:///{tmp_path_factory.mktemp('model') / 'store.db'}"
     with pytest.MonkeyPatch.context() as small:  # so that replies end early and much comes in steps
-        for module in (memory, sqlite, sqlite_served, redis):
+        for module in (memory, sqlite_log, sqlite_served, redis):
             small.setattr(module, "REPLY_BYTES", 100)
         for module in (memory, sqlite_served, redis_served):
             small.setattr(module, "DROPS", 2)

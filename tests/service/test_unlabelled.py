@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -291,6 +292,80 @@ async def test_two_nodes_do_not_assume_twice(store: Store, open_again: Any) -> N
         assert await digest(here) == await digest(there) == await replayed(store)
         told = await figures(there)
         assert (told["assumed"], told["events"]) == (83, 83)
+
+
+def calls(engine: Engine) -> dict[str, int]:
+    """How often a node has asked the store what is due, and told it of labels."""
+    return {name: engine.node.timings.store[name].count for name in ("expired", "labelled", "settle", "reopen")}
+
+
+async def test_nodes_that_follow_leave_to_the_others_what_these_see_to(store: Store, open_again: Any) -> None:
+    settings = {"follow_seconds": 0.02, "trim_log": False}
+    async with AsyncExitStack() as nodes:
+        http, one = await nodes.enter_async_context(serving(store, **settings))
+        await http.put("/learners/a", json=config(unlabelled="negative"))
+        assert await one.get("a").claim.take()
+        _, two = await nodes.enter_async_context(serving(await open_again(), **settings))
+        _, three = await nodes.enter_async_context(serving(await open_again(), **settings))
+        await posted(http, "/learners/a/predict", [event("dense", i) for i in range(5)])
+        for i in range(5, 45):
+            await posted(http, "/learners/a/update", labelled("dense", i, i + 1))
+            await posted(http, "/learners/a/predict", [event("dense", 1000 + i)])
+        await one.get("a").catch_up()
+        assert (await figures(http))["assumed"] == 5
+        one.get("a").tick()
+        await until(lambda: calls(one)["labelled"] >= 1)
+        for node in (two, three):
+            await node.get("a").catch_up()
+            assert node.get("a").learner.digest() == one.get("a").learner.digest()
+            assert set(calls(node).values()) == {0}, calls(node)
+
+
+async def test_what_a_node_that_ended_has_not_seen_to_another_does(
+    store: Store, open_again: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended between its record and what that made due, and had told the store of no label."""
+    monkeypatch.setattr("service.claims._SECONDS", 0.2)
+    settings = {"follow_seconds": 0.02, "trim_log": False}
+    second = await open_again()
+    async with serving(second, **settings) as (other, two):
+        async with serving(store, follow_seconds=3600, trim_log=False) as (http, one):
+            await http.put("/learners/a", json=config(unlabelled="negative"))
+            await until(lambda: "a" in two.hosted)
+            monkeypatch.setattr(one.get("a").assuming, "_look", one.get("a").assuming._claims)  # does nothing
+            await posted(http, "/learners/a/predict", [event("dense", i) for i in range(10)])
+            labels = [{**sent, "label": 1} for sent in late("dense", 0, 4, 0.0)]
+            await posted(http, "/learners/a/labels", labels)
+            await posted(http, "/learners/a/predict", [event("dense", 500)])
+        await until(lambda: assumed(two) >= 6)
+        await until(lambda: _waiting(two, 1))
+        told = await figures(other)
+        assert (told["assumed"], told["events"], told["class_counts"]["positive"]) == (6, 10, 4)
+        await two.get("a").catch_up()
+        assert await digest(other) == await replayed(second)
+        birth = two.get("a").birth
+        due = await second.expired("a", birth, math.inf, 100)  # all else is settled
+        assert [found.id for found in due.events] == [event("dense", 500)["id"]]
+
+
+async def test_who_hears_of_a_snapshot_forgets_what_that_node_has_told(store: Store, open_again: Any) -> None:
+    quiet = {"follow_seconds": 3600, "trim_log": False}
+    async with serving(store, **quiet) as (http, _), serving(await open_again(), **quiet) as (_, two):
+        await http.put("/learners/a", json=config(unlabelled="negative"))
+        await two._look_around()
+        await posted(http, "/learners/a/predict", [event("dense", i) for i in range(10)])
+        await posted(http, "/learners/a/labels", late("dense", 0, 4, 0.0))
+        position = (await http.post("/learners/a/snapshots")).json()["position"]
+        await posted(http, "/learners/a/labels", late("dense", 4, 6, 0.0))
+        there = two.get("a")
+        await there.catch_up()
+        before = calls(two)
+        assert there.assuming._untold in (2, 6)  # by whether it has heard of the snapshot
+        there.assuming.told(position)
+        assert there.assuming._untold == 2
+        await there.save()
+        assert there.assuming._untold == 0
+        assert calls(two)["labelled"] == before["labelled"] + 1
 
 
 async def test_an_event_that_was_learnt_with_its_features_is_not_assumed(store: Store) -> None:

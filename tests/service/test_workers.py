@@ -216,6 +216,43 @@ def test_a_worker_that_is_killed_is_there_again(service: Process, log: Path) -> 
     assert len(answered(service)) <= WORKERS  # all of them answer a scrape
 
 
+def test_a_worker_that_hangs_is_replaced(redis: RedisServer, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with Process(redis.url, log, workers=2, worker_seconds=5) as service:
+        service.wait_for("rarestream is ready")
+        before = service.children()
+        victim = before[0]
+        os.kill(victim, signal.SIGSTOP)
+        service.wait_for("is ready again")
+        said = log.read_text()
+        assert re.search(r"worker \d has not said for 5 s that it is alive", said)
+        assert "most recent call first" in said  # its stacks
+        assert "ended unasked, by SIGKILL" in said
+        after = service.children()
+        assert len(after) == 2
+        assert set(before) - set(after) == {victim}
+        os.kill(after[0], signal.SIGUSR2)  # an operator may ask for them, too, of one that is well
+        until(lambda: log.read_text().count("most recent call first") > said.count("most recent call first"))
+        assert service.children() == after
+        assert service.stop() == -signal.SIGTERM
+
+
+def test_workers_that_were_paused_together_go_on(redis: RedisServer, tmp_path: Path) -> None:
+    """As a container is paused, or a machine sleeps: the supervisor stands still as well."""
+    with Process(redis.url, tmp_path / "log", workers=2, worker_seconds=5) as service:
+        service.wait_for("rarestream is ready")
+        all_of_them = [service.pid, *service.children()]
+        for pid in all_of_them:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(8)
+        for pid in all_of_them:
+            os.kill(pid, signal.SIGCONT)
+        for _ in range(50):
+            assert httpx.get(f"{service.url}/v1/health/live", timeout=60, trust_env=False).status_code == 200
+            time.sleep(0.1)
+        assert [service.pid, *service.children()] == all_of_them
+
+
 @pytest.fixture
 def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where processes that are started now have their temporary files; names of sockets have 107 characters at most."""

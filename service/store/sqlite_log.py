@@ -1,0 +1,97 @@
+"""The log of a learner in the SQLite store: each function runs inside a transaction.
+
+A learner is a row, its log the rows of another table, in order. What it raises is what `Store` says.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from typing import NamedTuple
+
+from service.errors import BehindLog, LearnerGone, LostRecords
+from service.store import AHEAD, BEHIND, GONE, OTHER, REPLY_BYTES, Entry
+
+__all__ = ["Log", "carried", "compare", "entries_after", "log_of", "reaching", "retain", "token_at"]
+
+
+class Log(NamedTuple):
+    """A row of the learner table, without its name and birth."""
+
+    id: int
+    head: int
+    trimmed: int
+
+
+def log_of(db: sqlite3.Connection, learner: str, birth: bytes) -> Log:
+    row = db.execute("SELECT id, head, trimmed FROM learner WHERE name = ? AND birth = ?", (learner, birth)).fetchone()
+    if row is None:
+        raise LearnerGone(GONE.format(learner=learner))
+    return Log(*row)
+
+
+def token_at(db: sqlite3.Connection, log: Log, learner: str, position: int) -> bytes:
+    """Of the record at a position, which the log has to have; empty where it was trimmed."""
+    if position > log.head:
+        raise LostRecords(AHEAD.format(learner=learner, after=position, head=log.head))
+    row = db.execute("SELECT token FROM entry WHERE learner = ? AND position = ?", (log.id, position)).fetchone()
+    return row[0] if row else b""
+
+
+def compare(db: sqlite3.Connection, log: Log, learner: str, position: int, known: bytes) -> None:
+    """Raise `LostRecords` where another record stands at a position."""
+    if known and token_at(db, log, learner, position) not in (b"", known):
+        raise LostRecords(OTHER.format(learner=learner, after=position))
+
+
+def reaching(db: sqlite3.Connection, learner: str, birth: bytes, after: int, known: bytes) -> Log:
+    """The log, where it reaches back to `after`, and the record there is the one that is known."""
+    log = log_of(db, learner, birth)
+    compare(db, log, learner, after, known)
+    if after < log.trimmed:
+        raise BehindLog(BEHIND.format(learner=learner, after=after, trimmed=log.trimmed))
+    return log
+
+
+def entries_after(db: sqlite3.Connection, log: int, after: int, limit: int = -1) -> list[Entry]:
+    """Entries after `after`, as many as one reply carries; a negative limit is none."""
+    query = "SELECT position, token, data FROM entry WHERE learner = ? AND position > ? ORDER BY position LIMIT ?"
+    with closing(db.execute(query, (log, after, limit))) as rows:
+        return carried(Entry(*row) for row in rows)
+
+
+def carried(entries: Iterable[Entry]) -> list[Entry]:
+    """As many as one reply carries, from the first on."""
+    found: list[Entry] = []
+    size = 0
+    for entry in entries:
+        size += len(entry.data)
+        if found and size > REPLY_BYTES:
+            break
+        found.append(entry)
+    return found
+
+
+def retain(
+    db: sqlite3.Connection, learner: str, birth: bytes, id: int, position: int, keep: int, trim: bool, known: bytes
+) -> None:
+    """The atomic step of `save`: the snapshot counts, older ones and the log below them go."""
+    log = log_of(db, learner, birth)
+    if position > log.head:
+        raise LostRecords(AHEAD.format(learner=learner, after=position, head=log.head))
+    compare(db, log, learner, position, known)
+    if position < log.trimmed:  # newer ones are retained, and the log that would lead on from this one is gone
+        db.execute("DELETE FROM snapshot WHERE id = ?", (id,))
+        return
+    db.execute("DELETE FROM snapshot WHERE learner = ? AND position = ? AND whole", (log.id, position))
+    db.execute("UPDATE snapshot SET whole = 1 WHERE id = ?", (id,))
+    db.execute(
+        "DELETE FROM snapshot WHERE id IN (SELECT id FROM snapshot WHERE learner = ? AND whole"
+        " ORDER BY position DESC LIMIT -1 OFFSET ?)",
+        (log.id, keep),
+    )
+    (oldest,) = db.execute("SELECT min(position) FROM snapshot WHERE learner = ? AND whole", (log.id,)).fetchone()
+    if trim and oldest is not None:
+        db.execute("DELETE FROM entry WHERE learner = ? AND position <= ?", (log.id, oldest))
+        db.execute("UPDATE learner SET trimmed = ? WHERE id = ?", (oldest, log.id))
