@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from enum import StrEnum
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +21,7 @@ from typer.core import TyperGroup
 
 from service import __version__
 from service.commands.benching import bench
+from service.commands.comparing import compare, groups
 from service.commands.connection import console, reporting
 from service.commands.consuming import consume
 from service.commands.failure import WrongUsage
@@ -33,6 +35,8 @@ from service.commands.states import clone, delete, export, import_state, restore
 from service.commands.watching import watch
 
 if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
     from service.settings import Settings
 
 __all__ = ["app", "main"]
@@ -66,6 +70,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # a traceback is for a bug report: plain and whole
 )
 
+_EXPECTED = {  # what pydantic calls an error -> what was expected
+    "literal_error": "{expected}",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_parsing": "a number",
+    "bool_parsing": "true or false",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+}
 _NODE, _LEARNERS, _EVENTS, _STATES = "A node", "Learners", "Events", "States"  # panels of the help
 
 Store = Annotated[
@@ -153,7 +168,7 @@ def serve(
             from service.workers import supervise as run
         else:
             from service.server import serve as run
-        run(settings, [f"{name} is not a setting; it is ignored" for name in _unknown_variables(os.environ)])
+        run(settings, _unknown_variables(os.environ))
 
 
 @app.command(rich_help_panel=_NODE)
@@ -195,6 +210,8 @@ _CALLING: list[tuple[str, Callable[..., None], str]] = [
     ("watch", watch, _LEARNERS),
     ("threshold", threshold, _LEARNERS),
     ("delete", delete, _LEARNERS),
+    ("groups", groups, _LEARNERS),
+    ("compare", compare, _LEARNERS),
     ("update", update, _EVENTS),
     ("predict", predict, _EVENTS),
     ("labels", labels, _EVENTS),
@@ -220,21 +237,36 @@ def _settings(**options: Any) -> Settings:
     try:
         return Settings(**given(options))
     except ValidationError as error:
-        lines = [f"  {'.'.join(map(str, one['loc']))}: {_said(one['msg'], one['input'])}" for one in error.errors()]
-        raise WrongUsage("\n".join(["some settings are wrong (options, RARESTREAM_*):", *lines])) from None
+        lines = [f"  {_where(str(one['loc'][0]), options)}: {_said(one)}" for one in error.errors()]
+        raise WrongUsage("\n".join(["some settings are wrong:", *lines])) from None
 
 
-def _said(message: str, value: object) -> str:
-    """What pydantic says of a value, and the value, unless it is a check of ours, which names it itself."""
-    own = message.removeprefix("Value error, ")
-    return own if own != message else f"{message}, not {value!r}"
+def _where(name: str, options: Mapping[str, Any]) -> str:
+    """Where a setting came from: its option, or its variable."""
+    return f"--{name.replace('_', '-')}" if options.get(name) is not None else f"RARESTREAM_{name.upper()}"
+
+
+def _said(error: ErrorDetails) -> str:
+    """What is wrong with a value, and what was expected. A check of ours says all of it itself."""
+    own = error["msg"].removeprefix("Value error, ")
+    if own != error["msg"]:
+        return own
+    expected = _EXPECTED.get(error["type"])
+    facts = error.get("ctx", {})
+    if expected is None:
+        return f"is {error['input']!r}; {own[:1].lower()}{own[1:]}"
+    return f"is {error['input']!r}; expected {expected.format(**facts).replace(chr(39), '')}"
 
 
 def _unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """The RARESTREAM_* variables that nothing reads: misspelt ones, most likely."""
+    """The RARESTREAM_* variables that nothing reads, misspelt ones most likely, with what was meant perhaps."""
     from service.settings import Settings
 
     prefix = Settings.model_config["env_prefix"]
     known = {"URL", "KEY", "CA", *map(str.upper, Settings.model_fields)}  # the first three are of commands that call it
     names = [name for name in environment if name.upper().startswith(prefix)]
-    return sorted(name for name in names if name.upper().removeprefix(prefix) not in known)
+    found = []
+    for name in sorted(name for name in names if name.upper().removeprefix(prefix) not in known):
+        near = get_close_matches(name.upper().removeprefix(prefix), known, 1)
+        found.append(f"{name} is not a setting; it is ignored{f' (is it {prefix}{near[0]}?)' if near else ''}")
+    return found

@@ -29,7 +29,7 @@ from fnmatch import translate
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from service.commands.failure import CommandFailed
+from service.commands.failure import WrongUsage
 from service.errors import ForeignHost, ForeignOrigin, TooManyFailures, Unauthorized
 from service.grants import FREE, Bucket, Grant
 from service.keys import BadKeys, Key, Scope, load
@@ -50,7 +50,7 @@ _KNOWN_HOSTS = 64  # Host headers that were found to be good
 _HOW = "send it as `Authorization: Bearer KEY`, never in the URL"
 
 
-class Exposed(CommandFailed):
+class Exposed(WrongUsage):
     """The service would listen to other machines, and ask nobody for a key."""
 
 

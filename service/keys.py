@@ -27,9 +27,22 @@ from typing import Annotated, Literal, get_args
 import msgspec
 from msgspec import Meta
 
-from service.commands.failure import CommandFailed
+from service.commands.failure import CommandFailed, WrongUsage
 
-__all__ = ["LIMITS", "SCOPES", "BadKeys", "Key", "Limits", "Scope", "changing", "load", "new_key", "read", "save"]
+__all__ = [
+    "LIMITS",
+    "SCOPES",
+    "BadKeys",
+    "Key",
+    "Limits",
+    "Scope",
+    "Unwritable",
+    "changing",
+    "load",
+    "new_key",
+    "read",
+    "save",
+]
 
 Scope = Literal["read", "predict", "update", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -42,8 +55,12 @@ _Rate = Annotated[float, Meta(gt=0, le=1e9)]
 _Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 
-class BadKeys(CommandFailed):
-    """The keys file cannot be read or written, or is not one."""
+class BadKeys(WrongUsage):
+    """The keys file cannot be read, or is not one."""
+
+
+class Unwritable(CommandFailed):
+    """The keys file cannot be written."""
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -132,7 +149,7 @@ def load(path: Path) -> list[Key]:
 
 
 def save(path: Path, keys: Sequence[Key]) -> None:
-    """Write the file, in one step, for its owner only. Raises `BadKeys`."""
+    """Write the file, in one step, for its owner only. Raises `Unwritable`."""
     target = Path(os.path.realpath(path))  # of a link, what it leads to: the link stays
     data = msgspec.json.format(msgspec.json.encode(_File(list(keys))), indent=2) + b"\n"
     try:
@@ -149,19 +166,19 @@ def save(path: Path, keys: Sequence[Key]) -> None:
         with _opened(target.parent) as folder:
             os.fsync(folder)
     except OSError as error:
-        raise BadKeys(f"the keys file {path} cannot be written: {error.strerror or error}") from None
+        raise Unwritable(f"the keys file {path} cannot be written: {error.strerror or error}") from None
 
 
 @contextmanager
 def changing(path: Path) -> Iterator[list[Key]]:
     """The keys of the file, or none where there is no file yet; what the block makes of the list is written.
 
-    Two commands that change a file wait for each other. Raises `BadKeys`.
+    Two commands that change a file wait for each other. Raises `BadKeys` or `Unwritable`.
     """
     try:
         folder = os.open(Path(os.path.realpath(path)).parent, os.O_RDONLY)
     except OSError as error:
-        raise BadKeys(f"the keys file {path} cannot be written: {error.strerror or error}") from None
+        raise Unwritable(f"the keys file {path} cannot be written: {error.strerror or error}") from None
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
         keys = load(path) if path.exists() else []

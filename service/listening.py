@@ -16,10 +16,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote_plus, urlsplit
 
-from service.commands.failure import CommandFailed
+from service.commands.failure import CommandFailed, ExitStatus
 from service.settings import Settings
 
-__all__ = ["CannotListen", "CannotServe", "announce", "listen", "process_age", "shown", "url_of", "warn"]
+__all__ = [
+    "CannotListen",
+    "CannotServe",
+    "WrongSettings",
+    "announce",
+    "listen",
+    "process_age",
+    "shown",
+    "url_of",
+    "warn",
+]
 
 logger = logging.getLogger("rarestream.server")
 
@@ -32,6 +42,12 @@ class CannotListen(CommandFailed):
 
 class CannotServe(CommandFailed):
     """The service did not start."""
+
+
+class WrongSettings(CannotServe):
+    """The service did not start, by settings that cannot be: nothing was tried."""
+
+    exit_status = ExitStatus.USAGE
 
 
 def listen(host: str, port: int) -> socket.socket:

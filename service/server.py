@@ -25,7 +25,7 @@ from service.app import Application, create_app
 from service.commands.failure import CommandFailed, WrongUsage
 from service.errors import ServiceError
 from service.guard import Guard
-from service.listening import CannotServe, announce, listen, url_of, warn
+from service.listening import CannotServe, WrongSettings, announce, listen, url_of, warn
 from service.logs import LineWriter, configure
 from service.node import BACKGROUND
 from service.protocol import HttpProtocol
@@ -69,9 +69,9 @@ def leave_background() -> None:
 
 
 def _config(app: Application, settings: Settings) -> uvicorn.Config:
-    """How uvicorn serves the application. Raises `CannotServe` where the files of TLS are none."""
+    """How uvicorn serves the application. Raises `WrongSettings` where the files of TLS are none."""
     if settings.tls_key is not None and settings.tls_certificate is None:
-        raise CannotServe("the service cannot start: tls_key is set, and tls_certificate is not")
+        raise WrongSettings("the service cannot start: tls_key is set, and tls_certificate is not")
     config = uvicorn.Config(
         app,
         ssl_certfile=settings.tls_certificate,
@@ -93,7 +93,7 @@ def _config(app: Application, settings: Settings) -> uvicorn.Config:
         config.load()  # here, where an error of the files can be told
     except OSError as error:  # of ssl, too
         files = f"{settings.tls_certificate}, {settings.tls_key or 'and the key in it'}"
-        raise CannotServe(f"the service cannot start: TLS with {files}: {error}") from None
+        raise WrongSettings(f"the service cannot start: TLS with {files}: {error.strerror or error}") from None
     return config
 
 

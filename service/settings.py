@@ -77,7 +77,6 @@ class Settings(BaseSettings):
     )
     advertise: str | None = Field(
         default=None,
-        pattern="^https?://[^/?#@]+$",
         description="address at which other nodes reach this one, such as http://10.0.0.7:8000; for replication",
     )
     elsewhere: Literal["proxy", "redirect"] = Field(
@@ -114,6 +113,28 @@ class Settings(BaseSettings):
         default=500, ge=0, description="learners that `/metrics` has series of: of those in memory the last used"
     )
     threads: int = Field(default=2, ge=1, description="threads that learn batches of over a millisecond")
+
+    @field_validator("advertise")
+    @classmethod
+    def _an_address(cls, advertise: str | None) -> str | None:
+        if advertise is not None and not re.fullmatch("https?://[^/?#@]+", advertise):
+            raise ValueError(f"is {advertise!r}; expected an address such as http://10.0.0.7:8000, without a path")
+        return advertise
+
+    @field_validator("webhook")
+    @classmethod
+    def _an_address_to_post_to(cls, webhook: str | None) -> str | None:
+        if webhook and not re.match("https?://[^/]", webhook):
+            raise ValueError("is no address to post to; expected http://... or https://...")  # it may hold a secret
+        return webhook
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _origins(cls, origins: str | None) -> str | None:
+        for one in (origins or "").split(","):
+            if one.strip() and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/?#@]+/?", one.strip()):
+                raise ValueError(f"has {one.strip()!r}; expected origins such as https://example.com, without a path")
+        return origins
 
     @field_validator("acks")
     @classmethod

@@ -35,7 +35,8 @@ from typing import Any
 
 import msgspec
 
-from service.listening import CannotServe, announce, listen, url_of, warn
+from service.commands.failure import ExitStatus
+from service.listening import CannotServe, WrongSettings, announce, listen, url_of, warn
 from service.logs import Stream, configure
 from service.settings import Settings
 
@@ -107,7 +108,7 @@ def supervise(settings: Settings, warnings: Sequence[str] = ()) -> None:
         why = (
             "one process at a time can write to SQLite" if "sqlite" in settings.store else "memory is one process's own"
         )
-        raise CannotServe(f"several workers need a store that is a Redis, such as redis://localhost:6379/0: {why}")
+        raise WrongSettings(f"several workers need a store that is a Redis, such as redis://localhost:6379/0: {why}")
     with tempfile.TemporaryDirectory(prefix="rarestream-") as folder:
         directory = Path(folder)
         kept = os.open(directory, os.O_RDONLY)
@@ -222,7 +223,7 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._restart = asyncio.Event()
         self._signal: signal.Signals | None = None
-        self._failure: str | None = None
+        self._failure: CannotServe | None = None
 
     async def run(self) -> signal.Signals | None:
         """Until a signal, which is told. Raises `CannotServe`."""
@@ -244,7 +245,7 @@ class Supervisor:
             await self._stopping.wait()
         await self._end(tasks)
         if self._failure is not None:
-            raise CannotServe(self._failure)
+            raise self._failure
         return self._signal
 
     def _stop(self, number: signal.Signals) -> None:
@@ -257,9 +258,9 @@ class Supervisor:
         for one in self._running:
             one.send(signal.SIGTERM)
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, why: str, kind: type[CannotServe] = CannotServe) -> None:
         if not self._stopping.is_set():
-            self._failure = why
+            self._failure = kind(why)
             self._stopping.set()
 
     async def _end(self, tasks: Sequence[asyncio.Task[None]]) -> None:
@@ -280,7 +281,8 @@ class Supervisor:
         for one, well in zip(started, ready, strict=True):
             self._current[one.number] = one
             if not well:
-                self._fail(f"worker {one.number} ended {one.end} before it was ready")
+                kind = WrongSettings if one.ended.result() == ExitStatus.USAGE else CannotServe
+                self._fail(f"worker {one.number} ended {one.end} before it was ready", kind)
         return not self._stopping.is_set()
 
     async def _started(self, number: int) -> _Process:

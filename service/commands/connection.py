@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
@@ -40,6 +41,11 @@ __all__ = [
 DEFAULT_URL = "http://127.0.0.1:8000"
 _COMPLETION_SECONDS = 1.0  # that the shell waits for names at most
 _PANEL = "Service"
+_WAITING = (
+    "waiting for the service: where it meets an algorithm for the first time it compiles the kernels, once for the "
+    "machine, which may take a minute"
+)
+_SAID_AGAIN = 10.0  # seconds after which the same is told again
 _WIDE = 1000  # columns of what is no terminal: nothing is cut there
 
 
@@ -87,19 +93,44 @@ def connected(
     wait: Callable[[float], bool] | None = None,
     notice: Callable[[str], None] | None = None,
 ) -> Api:
-    """The service; see `Api`."""
+    """The service; see `Api`. On a terminal it is told where the first answer takes long."""
     from service.commands.api import Api
 
-    return Api(url, key=key, ca=_ca(), patience=patience, wait=wait, notice=notice)
+    slow = None
+    if sys.stderr.isatty():
+        say = notice or console(stderr=True).print
+
+        def slow() -> None:
+            say(_WAITING)
+
+    sparing = None if notice is None else _sparing(notice)
+    return Api(url, key=key, ca=_ca(), patience=patience, wait=wait, notice=sparing, slow=slow)
 
 
-def console(*, stderr: bool = False) -> Console:
-    """Standard output, or error: on a terminal as wide as that is and in colour, elsewhere plain, with nothing cut."""
+def _sparing(say: Callable[[str], None]) -> Callable[[str, str], None]:
+    """Tells of attempts that fail: of the same reason once in some seconds."""
+    last: tuple[str, float] | None = None
+
+    def note(why: str, what: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if last is None or last[0] != why or now - last[1] >= _SAID_AGAIN:
+            last = why, now
+            say(f"{why}; {what} (--retry-seconds)")
+
+    return note
+
+
+def console(*, stderr: bool = False, width: int = _WIDE) -> Console:
+    """Standard output, or error: on a terminal as wide as that is and in colour, elsewhere plain, with nothing cut.
+
+    `width`: columns elsewhere, after which lines are broken.
+    """
     from rich.console import Console
 
     found = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
     if not found.is_terminal:
-        return Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=_WIDE)
+        return Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=width)
     return found
 
 
@@ -146,10 +177,12 @@ def _remedies(error: CommandFailed) -> list[str]:
         return ["Is it running? `rarestream serve` starts one; --url or RARESTREAM_URL says where it is."]
     if code == "unknown-learner" and "\n" not in str(error):
         return ["`rarestream list` shows the learners."]
+    if code == "unknown-group":
+        return ["`rarestream groups` shows the groups."]
     if code == "unknown-snapshot":
         return ["`rarestream snapshots NAME` shows those that are kept."]
     if status == 401:
         return ["Give a key of the service by RARESTREAM_KEY or --key."]
     if code == "forbidden":
-        return ["Give a key that may do it by RARESTREAM_KEY or --key; `rarestream keys create` makes one."]
+        return ["Give a key that may do it by RARESTREAM_KEY or --key; `rarestream keys create --keys FILE` makes one."]
     return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -141,6 +142,7 @@ def consume(
         from service.consume.consumption import Plan
         from service.consume.run import consume as run
 
+        notes = console(stderr=True)
         group = group or f"rarestream-{learner}"
         name = urlsplit(source).scheme
         if name == "kafka":
@@ -150,7 +152,7 @@ def consume(
         elif name in ("redis", "rediss"):
             if stream is None:
                 raise typer.BadParameter("a redis:// source needs it", param_hint="--stream")
-            feed = _redis(source, stream, group, prefix, entry is Entry.flat, keep, retry_seconds)
+            feed = _redis(source, stream, group, prefix, entry is Entry.flat, keep, retry_seconds, notes.print)
         else:
             raise typer.BadParameter("expected kafka://HOST:PORT/TOPIC or redis://HOST:PORT/DB", param_hint="SOURCE")
         plan = Plan(
@@ -165,7 +167,6 @@ def consume(
             linger,
             once,
         )
-        notes = console(stderr=True)
         with connected(url, key):  # what is wrong with these is told before anything is read
             pass
         found = run(
@@ -220,7 +221,16 @@ def _kafka(
     return KafkaFeed(parts.netloc, topic, partitions, group, "kafka:" if prefix is None else prefix, security)
 
 
-def _redis(source: str, stream: str, group: str, prefix: str | None, flat: bool, keep: int, patience: float) -> Feed:
+def _redis(
+    source: str,
+    stream: str,
+    group: str,
+    prefix: str | None,
+    flat: bool,
+    keep: int,
+    patience: float,
+    note: Callable[[str], None],
+) -> Feed:
     import os
 
     from service.consume.redis import RedisFeed
@@ -235,4 +245,5 @@ def _redis(source: str, stream: str, group: str, prefix: str | None, flat: bool,
         password=os.environ.get("REDIS_PASSWORD"),
         keep=keep or None,
         patience=patience,
+        note=note,
     )

@@ -19,6 +19,7 @@ from rich.console import Console
 
 from service.commands.api import Api, Document, Stopped
 from service.commands.console import LearnersDisplay
+from service.commands.failure import CommandFailed
 from service.commands.pacing import Interruption, Meter, Pace
 from service.commands.simulation import CardFraud
 from service.commands.sources import batches
@@ -102,14 +103,14 @@ class Standstill:
         self._since: float | None = None
         self._said: set[str] = set()
 
-    def note(self, reason: str) -> None:
-        """A call has failed for this reason and is made again."""
+    def note(self, reason: str, what: str) -> None:
+        """A call has failed for this reason; `what` is done about it."""
         with self._lock:
             now = self._clock()
             self._since = now if self._since is None else self._since
             if now - self._since >= _STANDSTILL and reason not in self._said:
                 self._said.add(reason)
-                self._say(reason)
+                self._say(f"{reason}; {what}")
 
     def over(self) -> None:
         """Everything went through."""
@@ -126,7 +127,7 @@ class _Serving:
         self._interruption = interruption
         self._server = Server(settings, listener, ready=self._ready.set)
         self._thread = threading.Thread(target=self._serve, name="server")
-        self._failure: CannotServe | None = None
+        self._failure: CommandFailed | None = None
         self.complaints: list[str] = []  # what the service had to say while it stopped
         self.url = self._server.url
         self.warning = self._server.warning
@@ -161,11 +162,11 @@ class _Serving:
     def _serve(self) -> None:
         try:
             self._server.run()
-        except CannotServe as failure:
+        except CommandFailed as failure:
             self._failure = failure
 
     def check(self) -> None:
-        """Raise `CannotServe` where the server did not start or has ended by itself."""
+        """Raise what it says where the server did not start, or `CannotServe` where it has ended by itself."""
         if not self._thread.is_alive():
             raise self._failure or CannotServe("the server has ended by itself; what it logged is above")
 

@@ -1,14 +1,32 @@
-"""Where a setting belongs that was given as a parameter of the algorithm: the option, or the member of `--config`."""
+"""What a refused setting is called on the command line: its option, where it has one.
+
+And where a setting belongs that was given as a parameter of the algorithm: the option, or the member of `--config`.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["misplaced"]
+from service.commands.answers import Problem, told
+
+if TYPE_CHECKING:
+    from service.commands.api import ApiError
+
+__all__ = ["misplaced", "named"]
 
 _OPTIONS = {
+    "features": {
+        "kind": "--features",
+        "dim": "--dim",
+        "bits": "--bits",
+        "text": "--text",
+        "categorical": "--categorical",
+        "log": "--log",
+        "fields": "--field",
+        "extra": "--extra",
+    },
     "scaling": {"kind": "--scaling"},
     "embedding": {
         "kind": "--embedding",
@@ -32,10 +50,70 @@ _OPTIONS = {
     "late": {"label_ttl": "--label-ttl", "unlabelled": "--unlabelled"},
     "": {
         name: f"--{name.replace('_', '-')}"
-        for name in ("window", "window_seconds", "refit_every", "refit_window", "seed", "precision")
+        for name in (
+            "algorithm",
+            "features",
+            "window",
+            "window_seconds",
+            "refit_every",
+            "refit_window",
+            "seed",
+            "precision",
+        )
     },
 }
 _OWNERS = {"": "the learner itself", "late": "late labels"}
+
+
+def named(
+    error: ApiError,
+    given: Mapping[str, Any] | None = None,
+    more: Iterable[str] = (),
+    *,
+    objective: str = _OPTIONS["threshold"]["objective"],
+) -> ApiError:
+    """The same error, with options in the place of the pointers to what they set, and `more` lines.
+
+    `given` are the settings that were given by options, where others came from a file: theirs are named by pointers.
+    `objective` is what a threshold's is called.
+    """
+    problems = [
+        problem if given is not None and not _there(given, problem.pointer) else _as_option(problem)
+        for problem in error.problems
+    ]
+    for problem in problems:
+        if problem.pointer == _OPTIONS["threshold"]["objective"]:
+            problem.pointer = objective
+    heading, *_ = str(error).split("\n", 1)
+    error.args = ("\n".join([told(heading, problems), *more]),)
+    return error
+
+
+def _there(given: Mapping[str, Any], pointer: str) -> bool:
+    """Whether a setting was given."""
+    found: Any = given
+    for part in pointer.split("/")[1:]:
+        if not isinstance(found, Mapping):
+            return True  # in a value that was given whole
+        if part not in found:
+            return False
+        found = found[part]
+    return True
+
+
+def _as_option(problem: Problem) -> Problem:
+    _, *path = problem.pointer.split("/")
+    if not path:
+        return problem
+    part, rest = ("", path) if path[0] not in _OPTIONS or len(path) == 1 else (path[0], path[1:])
+    option = f"--param {rest[1]}" if rest[0] == "params" and len(rest) > 1 else _OPTIONS[part].get(rest[0])
+    if option is None and len(path) == 1 and path[0] in _OPTIONS:  # the part as a whole: by what chooses its kind
+        option = next(iter(_OPTIONS[path[0]].values()))
+    if option is None:
+        return problem
+    deeper = "" if len(rest) < 2 or rest[0] == "params" else f" ({problem.pointer})"
+    detail = problem.detail.removeprefix(f"{rest[-1]} ")  # its name, which the option says already
+    return Problem(f"{option}{deeper}", detail)
 
 
 def misplaced(body: Mapping[str, Any], pointers: Iterable[str]) -> list[str]:

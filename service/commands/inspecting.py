@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from service.commands.about import settings_of
 from service.commands.connection import (
     DEFAULT_URL,
     AsJson,
@@ -34,15 +36,7 @@ Document = Mapping[str, Any]
 _WIDE = 130  # columns of a terminal below which a list leaves out what is looked for least,
 _NARROW = 100  # what is next,
 _NARROWER = 75  # and the algorithm, too
-_SETTINGS = {  # of a threshold, those that its objective goes by
-    "fixed": ("value",),
-    "fbeta": ("beta",),
-    "cost": ("false_positive", "false_negative", "field"),
-    "fpr": ("target",),
-    "precision": ("target",),
-    "recall": ("target",),
-    "budget": ("alerts", "unit_seconds", "rate"),
-}
+_PAGE = 100  # columns of what `show` writes to a file or a pipe
 
 
 class SortBy(StrEnum):
@@ -208,8 +202,8 @@ def show(
     """
     with reporting(), connected(url, key) as api:
         learner = api.learner(name)
-        if config:
-            print_json(learner["config"])
+        if config:  # a file that people go on with, too
+            print(json.dumps(learner["config"], indent=None if as_json else 2))
             return
         metrics, alarms = api.metrics(name), api.alarms(name)
         told = api.weights(name, weights) if weights is not None else None
@@ -217,16 +211,23 @@ def show(
             more = {} if told is None else {"weights": told}
             print_json({"learner": learner, "metrics": metrics, "alarms": alarms, **more})
             return
+        from rich.text import Text
+
         from service.commands.console import figures_table
 
-        out = console()
-        out.print(_about(learner, alarms))
-        out.print(figures_table(metrics))
+        out = console(width=_PAGE)
+        parts: list[Any] = [_about(learner, alarms), figures_table(metrics)]
         if told is not None:
-            out.print(_weighed(told))
+            parts.append(_weighed(told))
             if told["unnamed"]:
-                lacking = f"{told['unnamed']:,} without a name yet"
-                out.print(f"{lacking}: it comes with the next event that has the feature", style="dim")
+                lacking = f"{told['unnamed']:,} without a name yet: it comes with the next event that has the feature"
+                parts.append(Text(lacking, style="dim"))
+        if out.is_terminal:
+            out.print(*parts, sep="\n")
+            return
+        with out.capture() as written:
+            out.print(*parts, sep="\n")
+        print("\n".join(map(str.rstrip, written.get().splitlines())))  # tables are filled up with blanks
 
 
 def _about(learner: Document, alarms: Document) -> Table:
@@ -240,7 +241,7 @@ def _about(learner: Document, alarms: Document) -> Table:
     if learner["not_ready"]:
         state.append(f": {learner['not_ready']}")
     table.add_row("learner", state)
-    for what, said in (*_settings(learner["config"]), *_progress(learner)):
+    for what, said in (*settings_of(learner["config"]), *_progress(learner)):
         table.add_row(what, said)
     counts = ", ".join(f"{count} of the {_ALARMS.get(kind, kind)}" for kind, count in alarms["counts"].items() if count)
     last = f"; the last {alarm_of(alarms['alarms'][-1])}" if alarms["alarms"] else ""
@@ -255,37 +256,6 @@ def alarm_of(alarm: Document) -> str:
     """One alarm in a few words."""
     what = {"auc": "the AUC fell", "scores": "the served scores changed"}.get(alarm["kind"], alarm["kind"])
     return f"after {alarm['events']:,} events: {what} from {_number(alarm['before'])} to {_number(alarm['after'])}"
-
-
-def _settings(config: Document) -> Iterator[tuple[str, str]]:
-    """The parts of a configuration that do something."""
-    yield "algorithm", " ".join([config["algorithm"], *_pairs(config["params"] or {})])
-    features = {**config["features"]}
-    fields = [f"{one['name']} ({one['kind']})" for one in features.pop("fields", ())]
-    yield "features", " ".join([features.pop("kind"), *_pairs(features), *([", ".join(fields)] if fields else [])])
-    for part in ("scaling", "embedding", "calibration"):
-        settings = {**(config[part] or {})}
-        kind = settings.pop("kind", "none")
-        if kind != "none":
-            yield part, " ".join([kind, *_pairs(settings)])
-    if config["threshold"] is not None:
-        objective = config["threshold"]["objective"]
-        chosen = {name: config["threshold"][name] for name in _SETTINGS.get(objective, ())}
-        yield "objective", " ".join([objective, *_pairs(chosen)])
-    late = config["late"]
-    yield "late labels", f"for {spoken(late['label_ttl'])}, then {late['unlabelled']}"
-    if config["refit_every"] is not None:
-        yield "fits", f"every {config['refit_every']:,} events, of the last {config['refit_window']:,}"
-
-
-def _pairs(settings: Mapping[str, Any]) -> list[str]:
-    """`C=0.1 categorical=merchant,country`; what is empty is left out."""
-    shown = {name: ",".join(map(str, one)) if isinstance(one, list) else one for name, one in settings.items()}
-    return [
-        f"{name}={one:.6g}" if isinstance(one, float) else f"{name}={one}"
-        for name, one in shown.items()
-        if one not in (None, "")
-    ]
 
 
 def _progress(learner: Document) -> Iterator[tuple[str, str]]:

@@ -32,6 +32,12 @@ class UnknownKey(CommandFailed):
     exit_status = ExitStatus.NOT_FOUND
 
 
+class TakenName(CommandFailed):
+    """There is a key of this name."""
+
+    exit_status = ExitStatus.REFUSED
+
+
 @app.command()
 def create(
     keys: File,
@@ -58,7 +64,8 @@ def create(
         until = None if expires is None else datetime.now(UTC) + timedelta(seconds=expires)
         with changing(keys) as there:
             if any(one.name == name for one in there):
-                raise CommandFailed(f"there is a key named {name}; revoke it first, or give this one another name")
+                way = f"revoke it first (`rarestream keys revoke {name} --keys {keys}`), or give this one another name"
+                raise TakenName(f"there is a key named {name}; {way}")
             made, key = new_key(name, [one for one in SCOPES if one in scope], learners, _limits(limit or []), until)
             there.append(made)
         if as_json:
@@ -66,6 +73,7 @@ def create(
         else:
             print(key)
             print(f"{name} has the id {made.id}; the key is shown only here", file=sys.stderr)
+            print(f"`rarestream keys revoke {name} --keys {keys}` takes it away again", file=sys.stderr)
 
 
 @app.command("list")
@@ -102,7 +110,7 @@ def revoke(
                 many = (
                     f"{len(found)} keys are named {key}: give the id" if found else f"no key has the id or name {key}"
                 )
-                raise UnknownKey(f"{many}; `rarestream keys list` shows them")
+                raise UnknownKey(f"{many}; `rarestream keys list --keys {keys}` shows them")
             there.remove(found[0])
         print(f"revoked {found[0].id} ({found[0].name})", file=sys.stderr)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from service.commands.about import aim_of, settings_of
 from service.commands.connection import DEFAULT_URL, AsJson, Key, Name, Url, connected, print_json, reporting
 from service.commands.options import (
     OBJECTIVES,
@@ -29,11 +28,9 @@ from service.commands.options import (
     threshold_of,
 )
 
-if TYPE_CHECKING:
-    from service.commands.api import ApiError
-
 __all__ = ["create", "threshold"]
 
+_TITLES = {"objective": "threshold"}
 _DAY = 86_400.0  # seconds: the usual unit of time of a budget
 
 
@@ -91,7 +88,7 @@ def create(
     """Create a learner. The same name and configuration once more is no error."""
     with reporting():
         from service.commands.api import ApiError
-        from service.commands.hints import misplaced
+        from service.commands.hints import misplaced, named
 
         body: dict[str, Any] = json_file(config) if config else {}
         chosen = {
@@ -132,12 +129,16 @@ def create(
             try:
                 document, new = api.create(name, body)
             except ApiError as error:
-                raise _explained(error, misplaced(body, error.pointers)) from None
+                raise named(error, given(settings) if config else None, misplaced(body, error.pointers)) from None
         if as_json:
             print_json(document | {"created": new})
             return
         print(f"{name} is created" if new else f"{name} exists already, with this configuration")
-        print(json.dumps(document["config"], indent=2))
+        for what, said in settings_of(document["config"]):
+            if what in ("algorithm", "features", "objective"):
+                print(f"  {_TITLES.get(what, what):<10} {said}")
+        print(f"  {'position':<10} {document['position']:,} in its log, {document['events']:,} events learnt")
+        print(f"`rarestream update {name}` or `replay` teaches it, `rarestream show {name}` tells all of its settings")
 
 
 def threshold(
@@ -162,6 +163,9 @@ def threshold(
     and are the usual ones of another.
     """
     with reporting():
+        from service.commands.api import ApiError
+        from service.commands.hints import named
+
         settings = threshold_of(
             objective, value, beta, target, false_positive, false_negative, cost_field, alerts, unit, rate
         )
@@ -171,18 +175,14 @@ def threshold(
             settings["rate"] = None
         with connected(url, key) as api:
             before = api.learner(name)["threshold"]
-            document = api.change(name, {"threshold": settings})
+            try:
+                document = api.change(name, {"threshold": settings})
+            except ApiError as error:
+                raise named(error, objective="OBJECTIVE") from None
         if as_json:
             print_json(document)
             return
-        print(f"{name} has the threshold of {objective}")
-        field = document["config"]["threshold"]["field"]
-        costing = f" (where {field} is 1)" if field is not None else ""
-        print(f"it was {before} and is {document['threshold']} now{costing}")
-        print(json.dumps(document["config"]["threshold"], indent=2))
-
-
-def _explained(error: ApiError, more: Sequence[str]) -> ApiError:
-    """The same error with more lines."""
-    error.args = ("\n".join([str(error), *more]),)
-    return error
+        chosen = document["config"]["threshold"]
+        print(f"{name} has the threshold of {aim_of(chosen)}")
+        costing = f" (where {chosen['field']} is 1)" if chosen["field"] is not None else ""
+        print(f"it was {before:.4g} and is {document['threshold']:.4g} now{costing}")

@@ -133,7 +133,7 @@ def ranks_of(text: str) -> tuple[str, ...]:
 def field_of(text: str) -> dict[str, Any]:
     """`country:categorical:16` -> a declared field; the service checks it."""
     name, *rest = text.split(":")
-    match rest:
+    match rest if name else []:
         case ["numeric"]:
             return {"name": name, "kind": "numeric"}
         case ["numeric", "log"]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from service.consume.feed import Document, FeedError, Message, Output
+from service.consume.reasons import reason_of
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -186,12 +187,14 @@ class KafkaPartition:
 @asynccontextmanager
 async def told(what: str) -> AsyncIterator[None]:
     """Raise what aiokafka does as `FeedError`."""
-    from aiokafka.errors import KafkaError
+    from aiokafka.errors import KafkaConnectionError, KafkaError
 
     try:
         yield
+    except KafkaConnectionError:  # why, its log has told: `reasons.quiet`
+        raise FeedError(f"{what}: no broker can be reached") from None
     except (KafkaError, TimeoutError, OSError) as error:
-        raise FeedError(f"{what}: {error or type(error).__name__}") from None
+        raise FeedError(f"{what}: {reason_of(error)}") from None
 
 
 def _listed(numbers: set[int]) -> Any:

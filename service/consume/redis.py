@@ -13,9 +13,11 @@ from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 import redis.asyncio as redis
-from redis.exceptions import AuthenticationError, AuthorizationError, RedisError, ResponseError
+from redis.exceptions import AuthenticationError, AuthorizationError, InvalidResponse, RedisError, ResponseError
 
+from service.commands.failure import WrongUsage
 from service.consume.feed import Document, FeedError, Message, Output
+from service.consume.reasons import reason_of
 
 __all__ = ["RedisFeed", "id_of", "number_of"]
 
@@ -40,7 +42,7 @@ def id_of(number: int) -> str:
 
 
 class RedisFeed:
-    """One stream. `patience`: seconds for which a server that is away is asked again."""
+    """One stream. `patience`: seconds for which a server that is away is asked again, of which `note` is told."""
 
     def __init__(
         self,
@@ -54,17 +56,22 @@ class RedisFeed:
         password: str | None = None,
         keep: int | None = None,
         patience: float = 60.0,
+        note: Callable[[str], None],
     ) -> None:
         given = {"username": username, "password": password}
         self.partitions: list[RedisPartition] = []
         self._keep = keep  # entries of an output, about; None: all
         self._patience = patience
+        self._note = note
         self._where = f"{urlsplit(url).scheme}://{urlsplit(url).netloc.rpartition('@')[2]}"
+        number = urlsplit(url).path.strip("/")
+        if number and not number.isdecimal():
+            raise WrongUsage(f"{self._where} has no database {number!r}; expected redis://HOST:PORT/NUMBER")
         try:
             options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
             self._client = redis.from_url(url, decode_responses=False, **options)
         except ValueError as error:
-            raise FeedError(f"{self._where} is not the URL of a Redis server: {error}") from None
+            raise WrongUsage(f"{self._where} is not the URL of a Redis server: {error}") from None
         self._partition = RedisPartition(self, stream, group, prefix, flat)
 
     async def __aenter__(self) -> Self:
@@ -94,9 +101,14 @@ class RedisFeed:
             except _REFUSED as error:
                 raise FeedError(f"{self._where}: {error}") from None
             except _PASSING as error:
-                failing_since = failing_since or time.monotonic()
+                why = f"{self._where} cannot be reached: {reason_of(error)}"
+                if failing_since is None:
+                    failing_since = time.monotonic()
+                    self._note(f"{why}; trying again, for {self._patience:g} s in all")
                 if time.monotonic() + _PAUSE > failing_since + self._patience:
-                    raise FeedError(f"{self._where}: {error}") from None
+                    raise FeedError(f"{why}\nGiven up after {self._patience:g} s (--retry-seconds)") from None
+            except InvalidResponse:
+                raise FeedError(f"what answers at {self._where} is no Redis server") from None
             except RedisError as error:
                 raise FeedError(f"{self._where}: {error}") from None
             await asyncio.sleep(_PAUSE)

@@ -6,6 +6,7 @@ SIGTERM and Ctrl-C let what is under way be answered, and its position be commit
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from service.consume.consumption import Consumption, Plan
 from service.consume.counts import Counts
 from service.consume.feed import Document, Feed
 from service.consume.messages import Reading
+from service.consume.reasons import quiet
 
 __all__ = ["consume"]
 
@@ -56,6 +58,7 @@ async def _consume(
     watch = asyncio.create_task(_watch(interruption, stop, counts, note))
     try:
         with ExitStack() as stack:
+            stack.enter_context(quiet("Kafka", "aiokafka", note))
             api = stack.enter_context(connect(stop.wait))
             document = await asyncio.to_thread(api.learner, plan.learner)
             texts = frozenset(name for name, numeric in declared(document["config"]["features"]).items() if not numeric)
@@ -80,10 +83,10 @@ async def _consume(
                     )
                     for partition in feed.partitions
                 ]
+                empty = [partition for partition in feed.partitions if await partition.bounds() == (0, 0)]
                 note(f"reading {', '.join(partition.source for partition in feed.partitions)}")
-                for partition in feed.partitions:
-                    if await partition.bounds() == (0, 0):
-                        note(f"{partition.source} is empty or does not exist yet: awaiting its first message")
+                for partition in empty:
+                    note(f"{partition.source} is empty or does not exist yet: awaiting its first message")
                 ends = await asyncio.gather(*(_until(one, stop) for one in consumptions), return_exceptions=True)
         for end in ends:
             if isinstance(end, BaseException):
@@ -92,7 +95,8 @@ async def _consume(
         return counts.document() | {"positions": {}}
     finally:
         watch.cancel()
-        note(counts.line())
+        if counts.read or sys.exc_info()[0] is None:  # where it never began, why is all there is to tell
+            note(counts.line())
     positions = zip(feed.partitions, consumptions, strict=True)
     return counts.document() | {"positions": {partition.source: one.done for partition, one in positions}}
 

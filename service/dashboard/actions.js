@@ -5,6 +5,7 @@ import { ask, Away, get, learnerPath, reasonOf, send } from "./api.js";
 import { announce, dialog } from "./dialogs.js";
 import { el, freshId, write } from "./dom.js";
 import { bytes, count, moment, short } from "./format.js";
+import { OBJECTIVES } from "./objectives.js";
 import { SchemaForm } from "./schema_form.js";
 
 export class Actions {
@@ -52,9 +53,14 @@ export class Actions {
   }
 
   async #threshold() {
-    const { parts } = await get("algorithms", { asked: true });
+    const { algorithms, parts } = await get("algorithms", { asked: true });
     const { name, config } = this.learner;
-    const form = new SchemaForm(parts.threshold, { values: config.threshold, whole: true });
+    const form = new SchemaForm(parts.threshold, {
+      values: config.threshold,
+      defaults: algorithms.find((one) => one.name === config.algorithm)?.usual[config.features.kind]?.threshold,
+      choices: { objective: OBJECTIVES },
+      whole: true,
+    });
     const done = await dialog({
       title: `What the threshold of ${name} is for`,
       confirm: "Change it",

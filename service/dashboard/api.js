@@ -42,12 +42,16 @@ export function keepKey(key) {
   }
 }
 
-/** Send a request below v1/; its raw response once the head is there. Throws Away or Refused. */
-export async function send(method, path, { body, signal, headers = {}, asked = false } = {}) {
+/** Send a request below v1/, with a `body` of JSON or with a `file`; its raw response once the head is there.
+ *
+ * Throws Away or Refused.
+ */
+export async function send(method, path, { body, file, signal, headers = {}, asked = false } = {}) {
   const key = theKey();
   const all = { ...headers };
   if (key !== null) all.authorization = `Bearer ${key}`;
   if (body !== undefined) all["content-type"] = "application/json";
+  if (file !== undefined) all["content-type"] = "application/octet-stream";
   let reply;
   try {
     reply = await fetch(`v1/${path}`, {
@@ -55,7 +59,7 @@ export async function send(method, path, { body, signal, headers = {}, asked = f
       headers: all,
       signal,
       cache: "no-store",
-      body: body === undefined ? undefined : JSON.stringify(body),
+      body: body === undefined ? file : JSON.stringify(body),
     });
   } catch (error) {
     if (signal?.aborted && signal.reason?.name !== "TimeoutError") throw error;
@@ -79,9 +83,9 @@ async function problemOf(reply) {
 }
 
 /** Send a request and read its JSON; null where there is no body. `asked`: the reader did, so a key is asked for. */
-export async function ask(method, path, { body, signal, asked = method !== "GET", patience = PATIENCE } = {}) {
+export async function ask(method, path, { signal, asked = method !== "GET", patience = PATIENCE, ...sent } = {}) {
   const limit = AbortSignal.timeout(patience * 1000);
-  const reply = await send(method, path, { body, asked, signal: signal ? AbortSignal.any([signal, limit]) : limit });
+  const reply = await send(method, path, { ...sent, asked, signal: signal ? AbortSignal.any([signal, limit]) : limit });
   try {
     return reply.status === 204 ? null : await reply.json();
   } catch (error) {

@@ -139,9 +139,9 @@ addEventListener("online", () => connection.retry());
 
 let declined; // the key with which the reader wanted no other
 
-async function changeKey(why) {
+async function changeKey(refused) {
   const before = theKey();
-  const key = await askKey(before, why);
+  const key = await askKey(before, refused);
   showKey();
   if (key === undefined) {
     declined = before;
@@ -164,7 +164,7 @@ byId("key").addEventListener("click", () => changeKey(null));
 document.addEventListener("key-wanted", ({ detail: { refused, key, asked } }) => {
   if (refused.status === 401) access.refused();
   if (key !== theKey() || document.querySelector("dialog.key[open]")) return;
-  if (asked || (refused.status === 401 && key !== declined)) changeKey(refused.message);
+  if (asked || (refused.status === 401 && key !== declined)) changeKey(refused);
 });
 
 access.addEventListener("change", showKey);

@@ -28,6 +28,28 @@ function plotly() {
 
 export const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
+const LEAST_SPAN = { clock: 100, events: 10 }; // seconds, events
+
+/** The range of an axis by "clock" (places in seconds) or by "events" whose places are so near to each other that it
+ * would count milliseconds, or parts of events; null where they are not: it is as long as they need. */
+export function widened(places, by) {
+  const least = LEAST_SPAN[by];
+  const [first, last] = [Math.min(...places), Math.max(...places)];
+  if (places.length === 0 || last - first >= least) return null;
+  const low = by === "events" ? Math.max(0, (first + last - least) / 2) : (first + last - least) / 2;
+  return [low, low + least];
+}
+
+/** How a line with gaps is drawn: a value between two gaps, which no line reaches, as a point. */
+export function drawnAs(values) {
+  const known = values.map((value) => Number.isFinite(value));
+  const alone = known.map((one, i) => one && !known[i - 1] && !known[i + 1]);
+  if (known.filter(Boolean).length < 3) return { mode: "lines+markers" };
+  return alone.includes(true)
+    ? { mode: "lines+markers", marker: { size: alone.map((one) => (one ? 6 : 0)) } }
+    : { mode: "lines" };
+}
+
 /** A colour of the style sheet, as it is in the present theme. */
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 

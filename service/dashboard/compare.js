@@ -1,7 +1,7 @@
 /* The learners of a group on the same events: AUCs, differences with intervals, and the verdict in words. */
 
 import { ask, get, groupPath, learnerPath, reasonOf, Refused } from "./api.js";
-import { Chart, legend, line, plain } from "./charts.js";
+import { Chart, drawnAs, legend, line, plain, widened } from "./charts.js";
 import { announce, dialog } from "./dialogs.js";
 import { arrange, el, freshId, put, write } from "./dom.js";
 import { between, count, figure, fixed, local, moment, NOTHING, signed, wholeMoment } from "./format.js";
@@ -329,6 +329,8 @@ class Group {
       const n = learners.indexOf(name);
       return { number: n % COLOURS, dash: DASHES[(n + Math.floor(n / COLOURS)) % DASHES.length] };
     };
+    const places = histories.flatMap(({ points }) => points.map((point) => (clocked ? point.clock : point.events)));
+    const range = widened(places, clocked ? "clock" : "events");
     this.key.replaceChildren(legend(learners.map((name) => ({ text: name, ...lineOf(name) }))));
     this.chart.draw(() =>
       histories.length === 0
@@ -338,11 +340,16 @@ class Group {
               name: plain(name),
               x: points.map((point) => (clocked ? local(point.clock) : point.events)),
               y: points.map((point) => point.auc),
-              mode: points.length < 3 ? "lines+markers" : "lines",
+              ...drawnAs(points.map((point) => point.auc)),
               line: line(lineOf(name).number, lineOf(name).dash),
               hovertemplate: "%{y:.4f}",
             })),
-            layout: { xaxis: clocked ? { type: "date" } : { title: "labelled events", tickformat: "," } },
+            layout: {
+              xaxis: {
+                ...(clocked ? { type: "date" } : { title: "labelled events", tickformat: "," }),
+                ...(range === null ? {} : { range: range.map((place) => (clocked ? local(place) : place)) }),
+              },
+            },
             words: histories
               .map(({ name, points }) => `${name} ${points.at(-1).auc?.toFixed(4) ?? "undefined"}`)
               .join(", "),

@@ -4,7 +4,9 @@ import { access, withheld } from "./access.js";
 import { ask, get, learnerPath, reasonOf, Refused } from "./api.js";
 import { announce } from "./dialogs.js";
 import { el, freshId, put, write } from "./dom.js";
+import { importing } from "./importing.js";
 import { rounds } from "./live.js";
+import { OBJECTIVES } from "./objectives.js";
 import { SchemaForm, under } from "./schema_form.js";
 
 const PARTS = [
@@ -29,7 +31,7 @@ export function show(main, place, signal) {
     class: "message",
     text: "The form appears here as soon as the server has given its catalogue.",
   });
-  main.append(el("header", { class: "title" }, el("h1", { text: "New learner" })), waiting);
+  main.append(el("header", { class: "title" }, el("h1", { text: "New learner" }), importing(signal)), waiting);
   let made = false;
   rounds(
     async () => {
@@ -161,6 +163,13 @@ class Creation {
         ? el("p", { class: "quiet", text: "It has none." })
         : this.paramForm.element,
     );
+    this.#features();
+  }
+
+  /** The settings beside, as they are where nothing is said of them with these features. */
+  #others() {
+    const one = this.algorithms.get(this.algorithm.value);
+    const usual = one.usual[this.kind.value] ?? {};
     this.otherForms = new Map();
     const learner = { ...this.parts.learner, properties: { ...this.parts.learner.properties } };
     if (!one.batch) {
@@ -170,14 +179,14 @@ class Creation {
     const told = PARTS.filter(([part]) => !one.ordinal || !["threshold", "calibration"].includes(part));
     this.others.replaceChildren(
       ...told.map(([part, title, what]) => {
-        const form = this.#form(this.parts[part], one.defaults[part] ?? {}, title);
+        const choices = part === "threshold" ? { objective: OBJECTIVES } : {};
+        const form = this.#form(this.parts[part], usual[part] ?? {}, title, choices);
         this.otherForms.set(part, form);
         return folded(title, what, form.element);
       }),
     );
-    this.wholeForm = this.#form(learner, {}, "The learner as a whole");
+    this.wholeForm = this.#form(learner, usual, "The learner as a whole");
     this.others.append(folded("The learner as a whole", "window, remembered ids, seed", this.wholeForm.element));
-    this.#features();
   }
 
   /** A kind of features, which stays where another algorithm takes it, too. */
@@ -189,11 +198,12 @@ class Creation {
   #features() {
     this.featureForm = this.#form(this.parts.features[this.kind.value], {}, "Features");
     this.features.replaceChildren(this.featureForm.element);
+    this.#others();
     this.#show();
   }
 
-  #form(schema, defaults, label) {
-    return new SchemaForm(schema, { defaults, label, changed: () => this.#show() });
+  #form(schema, defaults, label, choices = {}) {
+    return new SchemaForm(schema, { defaults, label, choices, changed: () => this.#show() });
   }
 
   #body() {

@@ -124,7 +124,10 @@ export class Curves {
       ? `Alerts begin at a score of ${short(alerts)}`
       : "No score parts alerts from the rest";
     return {
-      traces: [step(negative, "negative", 0), step(positive, "positive", 1)],
+      traces: [
+        sum(negative) > 0 ? step(negative, "negative", 0) : null,
+        sum(positive) > 0 ? step(positive, "positive", 1) : null,
+      ].filter((trace) => trace !== null),
       layout: {
         xaxis: { title: "score" },
         yaxis: { tickformat: ".3~p", rangemode: "tozero" },
@@ -153,7 +156,7 @@ export class Curves {
           y: kept.map((i) => came[i]),
           mode: "lines+markers",
           line: { color: veil("--line-0", 0.45), width: 1 },
-          marker: { color: colour("--line-0"), size: kept.map((i) => 4 + 2.2 * Math.log10(events[i])), opacity: 1 },
+          marker: { color: colour("--line-0"), size: kept.map((i) => 6 + 2 * Math.log10(events[i])), opacity: 1 },
           customdata: kept.map((i) => events[i]),
           hovertemplate: "said %{x:.1%}, came true %{y:.1%}, of %{customdata:,} events<extra></extra>",
         },

@@ -47,23 +47,52 @@ export function dialog({ title, body, confirm = "OK", dangerous = false, submit,
   });
 }
 
-/** Ask for an API key: the key, null to go on without one, undefined where nothing changes. */
-export function askKey(present, why) {
-  const id = freshId();
-  const input = el("input", { id, type: "password", autocomplete: "off", value: present ?? "", spellcheck: "false" });
+/** Ask for an API key, after a refusal or (null) at the reader's own wish.
+ *
+ * Gives the key, null to go on without one, undefined where nothing changes.
+ */
+export function askKey(present, refused) {
+  const [id, about] = [freshId(), freshId()];
+  const input = el("input", {
+    id,
+    type: "password",
+    "aria-describedby": about,
+    autocomplete: "off",
+    value: present ?? "",
+    spellcheck: "false",
+  });
   return dialog({
     title: "API key",
     names: "key",
     confirm: "Use it",
     body: [
-      why === null ? null : el("p", { class: "trouble", text: `The server refused: ${why}` }),
-      el("p", { text: "It is kept in this tab only, until you close it. Leave it empty to go on without one." }),
+      refused === null ? null : el("p", { class: "trouble", text: refusal(refused, present) }),
+      el("p", {
+        text:
+          "A key tells this service who you are, and so what you may do here: look on, score events, teach, or make " +
+          "and change learners. Whoever runs the service gives you one; it begins with rs_.",
+      }),
       el("label", { for: id, text: "Key" }),
       input,
+      el("p", {
+        id: about,
+        class: "help",
+        text:
+          "This page sends it to this service with all that it asks, and to nobody else. It is kept in this tab " +
+          "alone, until you close it. Leave the field empty to go on without one.",
+      }),
     ].filter((part) => part !== null),
     submit: () => input.value.trim() || null,
     reason: String,
   });
+}
+
+/** Why a key is asked for, to people: what the server says is for programs, too. */
+function refusal({ status, message }, present) {
+  if (status !== 401) return `The service refuses this: ${message}`;
+  return present === null
+    ? "This service shows itself to those with a key only."
+    : "The key in use is not accepted: it is mistyped, or was taken back, or is no longer valid.";
 }
 
 /** A piece of news at the edge of the page, which screen readers announce; an alarm stays until it is put away. */

@@ -69,7 +69,7 @@ export class Tiles {
 
   constructor(ranks) {
     this.told = [...(ranks ? RANKS : CLASSES), ...BOTH];
-    this.element = el("dl", { class: "tiles panel" });
+    this.element = el("dl", { class: `tiles panel ${ranks ? "six" : ""}` });
   }
 
   /** The learner's document: until scores mean something its threshold is none, unless it is a fixed one. */

@@ -1,99 +1,9 @@
 /* A learner's figures over time: charts that share an axis, the drift alarms on it, and the part that is shown. */
 
-import { Chart, colour, line, veil } from "./charts.js";
+import { Chart, colour, drawnAs, line, veil, widened } from "./charts.js";
 import { el, put } from "./dom.js";
-import { count, duration, fixed, local, NOTHING, rate, servedOf, share, short, unitOf } from "./format.js";
-
-const FINE = fixed(3);
-
-/* What is drawn: each line is {column or of(point), text, number, dash?, since?}; `since` names the figure of
- * `since_start` that stands beside it as a level line. */
-const CLASSES = [
-  {
-    title: "Ranking",
-    note: "in the window, with the AUC's 95 % interval",
-    write: FINE,
-    least: 0.05,
-    band: ["auc_low", "auc_high"],
-    lines: [
-      { column: "auc", text: "AUC", number: 0, since: "auc" },
-      { column: "average_precision", text: "average precision", number: 1, dash: "dash" },
-    ],
-  },
-  {
-    title: "Decisions",
-    note: "in the window",
-    write: FINE,
-    floor: 0,
-    lines: [
-      { column: "f1", text: "F1", number: 0, since: "f1" },
-      { column: "precision", text: "precision", number: 1, dash: "dash" },
-      { column: "recall", text: "recall", number: 2, dash: "dot" },
-    ],
-  },
-  {
-    title: "Threshold",
-    note: "of the probability",
-    write: short,
-    floor: 0,
-    lines: [{ column: "threshold", text: "threshold", number: 0 }],
-  },
-  {
-    title: "Positives and alerts",
-    note: "share of the window's events",
-    write: share,
-    percent: true,
-    floor: 0,
-    lines: [
-      { of: (point, size) => point.positives / Math.min(size, point.events || 1), text: "positive", number: 1 },
-      { column: "alert_rate", text: "alerts", number: 0, dash: "dash", since: "alert_rate" },
-      { column: "served_alert_rate", text: "alerts among served", number: 2, dash: "dot" },
-    ],
-  },
-];
-const RANKS = [
-  {
-    title: "Error",
-    note: "in the window, in ranks",
-    write: FINE,
-    floor: 0,
-    lines: [{ column: "mae", text: "mean absolute error", number: 0, since: "mae" }],
-  },
-  {
-    title: "Accuracy",
-    note: "in the window",
-    write: FINE,
-    lines: [{ column: "accuracy", text: "accuracy", number: 0, since: "accuracy" }],
-  },
-];
-const BOTH = [
-  {
-    title: "Events per second",
-    note: "by the events' own times",
-    write: rate,
-    floor: 0,
-    lines: [{ column: "events_per_second", text: "events per second", number: 0 }],
-  },
-  {
-    title: "Labels that have come",
-    note: "share of served events",
-    write: share,
-    percent: true,
-    floor: 0,
-    lines: [{ column: "label_coverage", text: "label coverage", number: 0, since: "label_coverage" }],
-  },
-  {
-    title: "Label delay",
-    note: "from an event to its label",
-    write: duration,
-    floor: 0,
-    seconds: true,
-    lines: [
-      { column: "label_delay_median", text: "median", number: 0 },
-      { column: "label_delay_p90", text: "9 of 10", number: 1, dash: "dash" },
-    ],
-  },
-];
+import { count, fixed, local, NOTHING, servedOf, share, unitOf } from "./format.js";
+import { chartsOf } from "./history_charts.js";
 
 export class Histories {
   #charts;
@@ -110,13 +20,13 @@ export class Histories {
       class: "range",
       on: { change: () => this.#typed(), submit: (event) => event.preventDefault() },
     });
-    this.#charts = [...(ranks ? RANKS : CLASSES), ...BOTH].map((kind) => ({
+    this.#charts = chartsOf(ranks).map((kind) => ({
       kind,
       chart: new Chart({
         title: kind.title,
         note: kind.note,
         signal,
-        names: kind === CLASSES[0] ? "wide" : "",
+        names: kind.wide ? "wide" : "",
         entries:
           kind.lines.length > 1 || kind.lines[0].since
             ? kind.lines.flatMap(({ text, number, dash, since }) => [
@@ -129,7 +39,7 @@ export class Histories {
     }));
     this.element = el(
       "div",
-      { class: "charts" },
+      { class: `charts ${ranks ? "six" : ""}` },
       this.#charts.map(({ chart }) => chart.element),
     );
   }
@@ -214,7 +124,7 @@ export class Histories {
         name: one.text,
         x,
         y: y.map((value) => (value === null ? null : value / unitSize)),
-        mode: points.length < 3 ? "lines+markers" : "lines",
+        ...drawnAs(y),
         line: line(one.number, one.dash),
         customdata: y.map((value) => (value === null ? NOTHING : kind.write(value))),
         hovertemplate: "%{customdata}",
@@ -223,7 +133,7 @@ export class Histories {
       if (Number.isFinite(since)) {
         traces.push({
           name: `${one.text} since the start`,
-          x: [x[0], x.at(-1)],
+          x: [x.find((place) => place !== null), x.findLast((place) => place !== null)],
           y: [since, since],
           mode: "lines",
           line: line(5, "dot", 1),
@@ -237,17 +147,42 @@ export class Histories {
     return { traces, layout: this.#layout(kind, traces, alarms, unit), words: `Now: ${words.join(", ")}.` };
   }
 
+  /** The interval, stretch by stretch: where it is null nothing is drawn. */
   #band([low, high], points, x) {
-    const edge = { mode: "lines", line: { width: 0 }, hoverinfo: "skip", x };
-    const known = points.map((point) => (Number.isFinite(point[low]) ? point : null));
-    return [
-      { ...edge, y: known.map((point) => point?.[low] ?? null) },
-      { ...edge, y: known.map((point) => point?.[high] ?? null), fill: "tonexty", fillcolor: veil("--line-0", 0.16) },
-    ];
+    const stretches = [];
+    points.forEach((point, i) => {
+      if (!Number.isFinite(point[low]) || x[i] === null) return;
+      if (i > 0 && stretches.at(-1)?.at(-1) === i - 1) stretches.at(-1).push(i);
+      else stretches.push([i]);
+    });
+    const shade = veil("--line-0", 0.16);
+    const quiet = { mode: "lines", hoverinfo: "skip" };
+    return stretches.flatMap((places) => {
+      const at = (key) => places.map((i) => points[i][key]);
+      if (places.length === 1) {
+        const [i] = places;
+        return [{ ...quiet, line: { color: shade, width: 8 }, x: [x[i], x[i]], y: [...at(low), ...at(high)] }];
+      }
+      const edge = { ...quiet, line: { width: 0 }, x: places.map((i) => x[i]) };
+      return [
+        { ...edge, y: at(low) },
+        { ...edge, y: at(high), fill: "tonexty", fillcolor: shade },
+      ];
+    });
+  }
+
+  /** The range of the axis where nobody chose one: none, unless its points are very near to each other. */
+  #usual() {
+    const clocked = this.#by === "clock";
+    const places = this.#all()
+      .map((point) => (clocked ? point.clock : point.events))
+      .filter((place) => place !== null);
+    return widened(places, this.#by)?.map((place) => (clocked ? local(place) : place)) ?? null;
   }
 
   #layout(kind, traces, alarms, unit) {
     const range = this.#range();
+    const usual = range === null ? this.#usual() : null;
     const within = (x) => range === null || (range[0] <= x && x <= range[1]);
     const values = traces.flatMap(({ x, y }) => y.filter((value, i) => Number.isFinite(value) && within(x[i])));
     if (values.length === 0) values.push(0, 1);
@@ -258,8 +193,8 @@ export class Histories {
     return {
       xaxis: {
         fixedrange: false,
-        range: range ?? undefined,
-        autorange: range === null,
+        range: range ?? usual ?? undefined,
+        autorange: range === null && usual === null,
         type: this.#by === "clock" ? "date" : "linear",
         title: this.#by === "clock" ? "" : "labelled events",
         ...(this.#by === "clock" ? {} : { tickformat: "," }),

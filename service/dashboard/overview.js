@@ -246,7 +246,7 @@ function empty() {
     "section",
     { class: "message" },
     el("h2", { text: "No learners yet" }),
-    el("p", {}, el("a", { class: "button primary", href: "#/create", text: "Create one here" })),
+    el("p", {}, el("a", { class: "button primary", href: "#/create", text: "Create one, or import a file" })),
     el("p", { text: "or over HTTP:" }),
     el("pre", { data: { command: "curl" } }, el("code", { text: curl })),
     el("p", { text: "or from the command line:" }),

@@ -30,7 +30,7 @@ function range({ minimum, maximum, exclusiveMinimum: above, exclusiveMaximum: be
 /** Whether a setting matters with the values entered: a description like "cost: of a positive that is missed" names the
  * choices (values of another setting, of an enumeration) that it is for, in each of its clauses; others are for all. */
 function matters(name, { description = "" }, values, properties) {
-  const named = description.split("; ").flatMap((clause) => /^([^:]*):/.exec(clause)?.[1].split(/[ ,]+/) ?? []);
+  const named = description.split("; ").flatMap((clause) => before(clause));
   for (const [chooser, { enum: choices }] of Object.entries(properties)) {
     const own = choices === undefined || chooser === name ? [] : named.filter((word) => choices.includes(word));
     if (own.length > 0 && !own.includes(values[chooser])) return false;
@@ -38,16 +38,33 @@ function matters(name, { description = "" }, values, properties) {
   return true;
 }
 
+/** The words before the colon of a clause. */
+const before = (clause) => /^([^:]*):/.exec(clause)?.[1].split(/[ ,]+/) ?? [];
+
+/** A description without the choices that it begins with, where it is about them all: it is shown with these alone. */
+function told(name, { description = "" }, properties) {
+  const choices = Object.entries(properties).flatMap(([chooser, { enum: all = [] }]) => (chooser === name ? [] : all));
+  const [first, ...more] = description.split("; ");
+  const isFor = (clause) => before(clause).some((word) => choices.includes(word));
+  return isFor(first) && !more.some(isFor) ? description.slice(description.indexOf(":") + 1).trim() : description;
+}
+
 /** Settings of an object. `values`: what is there now; `defaults`: in place of the schema's; `whole`: give
- * the default of what is left empty, instead of leaving it out; `label`: of the group; `changed` is called where
- * something was entered. */
+ * the default of what is left empty, instead of leaving it out; `label`: of the group; `choices`: by name of a
+ * setting, what each of its values means, told in the place of its description; `changed` is called where something was
+ * entered. */
 export class SchemaForm {
   #settings = [];
   #changed;
+  #choices;
 
-  constructor(schema, { values = {}, defaults = {}, whole = false, label = null, changed = () => {} } = {}) {
+  constructor(
+    schema,
+    { values = {}, defaults = {}, whole = false, label = null, choices = {}, changed = () => {} } = {},
+  ) {
     this.schema = schema;
     this.whole = whole;
+    this.#choices = choices;
     this.#changed = changed;
     for (const [name, one] of Object.entries(schema.properties)) {
       const usual = defaults[name] ?? one.default;
@@ -117,6 +134,10 @@ export class SchemaForm {
     const entered = Object.fromEntries(
       this.#settings.map(({ name, read, schema }) => [name, read() ?? schema.default]),
     );
+    for (const [name, texts] of Object.entries(this.#choices)) {
+      const { about } = this.#settings.find((one) => one.name === name);
+      write(about, texts[entered[name]] ?? "");
+    }
     for (const { name, element, schema } of this.#settings) {
       element.hidden = schema.const !== undefined || !matters(name, schema, entered, this.schema.properties);
     }
@@ -134,23 +155,30 @@ export class SchemaForm {
       usual,
       present,
       needed,
+      whole: this.whole,
       changed: () => this.#moved(),
     });
-    const facts = [range(one), needed ? "required" : usual === undefined ? "" : `default: ${shown(usual)}`]
+    const facts = [
+      range(one),
+      present === undefined || JSON.stringify(present) === JSON.stringify(usual) ? "" : `now: ${shown(present)}`,
+      needed ? "required" : usual === undefined ? "" : `default: ${shown(usual)}`,
+    ]
       .filter(Boolean)
       .join("; ");
     const trouble = el("p", { class: "trouble", role: "alert" });
+    const text = this.#choices[name] === undefined ? told(name, schema, this.schema.properties) : "";
+    const about = el("span", { text });
     const help = el(
       "p",
       { id: described, class: "help" },
-      schema.description ?? "",
+      about,
       facts === "" ? null : el("small", { text: ` (${facts})` }),
     );
     // a list is a group with a name: a label would become the name of its first button
     const listed = control.classList.contains("list");
     const label = listed ? el("p", { class: "label", id, text: name }) : el("label", { for: id, text: name });
     if (listed) put(control, "aria-labelledby", id);
-    return { element: el("div", { class: "setting" }, label, control, help, trouble), read, trouble, inputs };
+    return { element: el("div", { class: "setting" }, label, control, help, trouble), read, trouble, inputs, about };
   }
 }
 
@@ -161,17 +189,20 @@ export const under = (problems, pointer) =>
     .map((one) => ({ ...one, pointer: one.pointer.slice(pointer.length) }));
 
 /** What a value is entered with: {control, read, inputs}. */
-function controlOf(schema, nullable, { id, described, usual, present, needed, changed }) {
+function controlOf(schema, nullable, { id, described, usual, present, needed, whole, changed }) {
   const about = { id, "aria-describedby": described, required: needed };
   const differs = present !== undefined && JSON.stringify(present) !== JSON.stringify(usual);
   if (schema.enum !== undefined) {
+    const first = needed || whole ? null : usual === undefined ? "–" : `${shown(usual)} (default)`;
     const select = el(
       "select",
       about,
-      needed ? null : el("option", { value: "", text: usual === undefined ? "–" : `${shown(usual)} (default)` }),
-      schema.enum.filter((value) => needed || value !== usual).map((value) => el("option", { value, text: value })),
+      first === null ? null : el("option", { value: "", text: first }),
+      schema.enum
+        .filter((value) => first === null || value !== usual)
+        .map((value) => el("option", { value, text: value === usual ? `${value} (default)` : value })),
     );
-    select.value = differs ? present : needed ? schema.enum[0] : "";
+    select.value = first === null ? (present ?? usual ?? schema.enum[0]) : differs ? present : "";
     return { control: select, inputs: [select], read: () => select.value || undefined };
   }
   if (schema.type === "boolean") {

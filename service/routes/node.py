@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -10,10 +13,11 @@ from fastapi.responses import JSONResponse
 from learners import algorithms
 from learners.calibration import Calibration
 from learners.catalogue import describe
-from learners.config import KINDS, Whole
+from learners.config import KINDS, Config, Whole
 from learners.embedding import Embedding
 from learners.figures import Figures
 from learners.late import LateLabels
+from learners.parameters import Refused
 from learners.scaling import Scaling
 from learners.threshold import Threshold
 from service import schemas
@@ -25,6 +29,29 @@ __all__ = ["health", "router"]
 
 router = APIRouter(route_class=Guarded)
 health = APIRouter(route_class=Guarded, dependencies=[OPEN])  # for probes, which have no key
+
+
+_SMALLEST: Mapping[str, dict[str, Any]] = MappingProxyType(  # features of each kind that say no more than they have to
+    {
+        "dense": {"dim": 1},
+        "sparse": {"dim": 1},
+        "named": {"bits": 4},
+        "table": {"fields": [{"name": "x", "kind": "numeric"}]},
+    }
+)
+
+
+@cache
+def _usual(name: str) -> dict[str, dict[str, Any]]:
+    """By each kind of features that the algorithm takes: what a learner's other settings are where none is given."""
+    found = {}
+    for kind in KINDS:
+        try:
+            config = Config.of({"algorithm": name, "features": {"kind": kind, **_SMALLEST[kind]}}).to_json()
+        except Refused:  # not of its features
+            continue
+        found[kind] = {part: value for part, value in config.items() if part not in ("algorithm", "params", "features")}
+    return found
 
 
 @router.get(
@@ -47,7 +74,7 @@ async def catalogue() -> dict[str, Any]:
         "late": LateLabels.schema(),
         "learner": Whole.schema(),
     }
-    return {"algorithms": [describe(name) for name in algorithms()], "parts": parts}
+    return {"algorithms": [{**describe(name), "usual": _usual(name)} for name in algorithms()], "parts": parts}
 
 
 @router.get(

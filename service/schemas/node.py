@@ -36,6 +36,9 @@ class AlgorithmDocument(Document):
     batch: bool = Field(description="fitted every refit_every events instead of learning from each")
     correction: str = Field(description="what a corrected label does to the model; the figures are always exact")
     defaults: dict[str, Any] = Field(description="of a learner's other parts, where they are not the usual ones")
+    usual: dict[str, dict[str, Any]] = Field(
+        description="by kind of features, each of a learner's other settings as it is where nothing is said of it"
+    )
 
 
 class Catalogue(Document):

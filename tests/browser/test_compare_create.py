@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -155,3 +156,55 @@ async def test_an_ordinal_learner_has_no_threshold_to_set(service: Serving, visi
     await expect(page.get_by_text("Threshold what alerts are for")).to_have_count(0)
     await expect(page.get_by_label("ranks")).to_be_visible()
     await page.go_back()
+
+
+async def test_an_exported_learner_is_imported(service: Serving, visit: Opener, tmp_path: Path) -> None:
+    service.create("far")
+    service.feed("learners/far", 60)
+    position = service.http.get("/learners/far").json()["position"]
+    file = tmp_path / f"far-{position}.rarestream"
+    file.write_bytes(service.http.get("/learners/far/export").read())
+    page = await visit(service.url, "#/create")
+
+    async def choose(path: Path) -> None:
+        async with page.expect_file_chooser() as chooser:
+            await page.get_by_role("button", name="Import a file …").click()
+        await (await chooser.value).set_files(path)
+
+    await choose(file)
+    dialog = page.get_by_role("dialog", name="Import a learner")
+    name = dialog.get_by_label("Name of the learner")
+    await expect(name).to_have_value("far")
+    visit.expected = ("409", "422")
+    await dialog.get_by_role("button", name="Import it").click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("far")  # which there is already
+    await name.fill("")
+    await dialog.get_by_role("button", name="Import it").click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("a learner needs a name")
+    await name.fill("near")
+    await dialog.get_by_role("button", name="Import it").click()
+    await expect(page.get_by_role("heading", name="near", level=1)).to_be_visible()
+    await expect(page.get_by_role("log")).to_contain_text("near is imported: 60 events learnt.")
+    digests = {one: service.http.get(f"/learners/{one}/digest").json()["digest"] for one in ("far", "near")}
+    assert digests["far"] == digests["near"]
+
+    await page.goto(f"{service.url}/#/create")
+    file.write_bytes(b"something else")
+    await choose(file)
+    await name.fill("broken")
+    await dialog.get_by_role("button", name="Import it").click()
+    await expect(dialog.get_by_role("alert")).not_to_be_empty()
+    assert service.http.get("/learners/broken").status_code == 404
+
+
+async def test_a_form_shows_what_is_where_nothing_is_said(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/create?algorithm=lr")
+    usual = {one["name"]: one["usual"] for one in service.http.get("/algorithms").json()["algorithms"]}
+    for kind in ("named", "dense"):
+        await page.get_by_label("kind").first.select_option(kind)
+        for part, setting in (("threshold", "objective"), ("scaling", "kind"), ("calibration", "kind")):
+            group = page.get_by_role("group", name=part.capitalize(), exact=True)
+            if not await group.is_visible():
+                await page.locator("summary").filter(has_text=re.compile(f"^{part.capitalize()}")).click()
+            default = usual["lr"][kind][part][setting]
+            await expect(group.get_by_label(setting).locator("option:checked")).to_have_text(f"{default} (default)")

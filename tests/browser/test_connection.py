@@ -105,7 +105,7 @@ async def test_a_key_is_asked_for_sent_and_kept_in_the_tab(service: Serving, vis
     visit.expected = ("401",)
     page = await visit(service.url)
     dialog = page.get_by_role("dialog", name="API key")
-    await expect(dialog).to_contain_text("a key is needed")
+    await expect(dialog).to_contain_text("This service shows itself to those with a key only.")
     assert seen[0] is None
     await dialog.get_by_label("Key").fill("s3cret")
     await page.keyboard.press("Enter")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -72,6 +73,8 @@ async def test_a_key_that_may_read_only(service: Serving, visit: Opener) -> None
     await page.get_by_role("link", name="New learner").click()
     await expect(page.get_by_text(f"No learner can be created here: {LACKS} admin")).to_be_visible()
     await expect(button(page, "Create it")).to_be_disabled()
+    await expect(button(page, "Import a file …")).to_be_disabled()
+    await expect(button(page, "Import a file …")).to_have_accessible_description(f"Withheld: {LACKS} admin")
     await expect(page.get_by_role("textbox", name="name", exact=True).first).to_be_disabled()
 
 
@@ -103,7 +106,10 @@ async def test_another_key_may_more(service: Serving, visit: Opener) -> None:
     visit.expected = ("401",)
     page = await visit(service.url, "#/learners/fraud")
     dialog = page.get_by_role("dialog", name="API key")
-    await expect(dialog).to_contain_text("a key is needed")
+    await expect(dialog).to_contain_text("This service shows itself to those with a key only.")
+    await expect(dialog).to_contain_text("Whoever runs the service gives you one")
+    field = dialog.get_by_label("Key")
+    await expect(field).to_have_accessible_description(re.compile("kept in this tab alone"))
     await page.keyboard.press("Escape")
     await expect(button(page, "Delete …")).to_be_disabled()
     await expect(page.get_by_text("This is withheld: it takes an API key")).to_be_visible()

@@ -44,7 +44,9 @@ async def enter(page: Page, key: str) -> None:
 async def test_everything_goes_with_a_key_and_nothing_without(keyed: Serving, visit: Opener, ring: Keyring) -> None:
     visit.expected = ("401",)
     page = await visit(keyed.url)
-    await expect(page.get_by_role("dialog", name="API key")).to_contain_text("this service needs a key")
+    await expect(page.get_by_role("dialog", name="API key")).to_contain_text(
+        "This service shows itself to those with a key only."
+    )
     await expect(page.get_by_role("row", name="fraud")).to_have_count(0)
     await enter(page, ring.secret("root"))
     await expect(page.get_by_role("row", name="spam")).to_be_visible()

@@ -246,6 +246,12 @@ async def test_threshold_is_changed_after_a_question(service: Serving, opened: P
     await opened.get_by_role("button", name="Threshold …").click()
     dialog = opened.get_by_role("dialog", name="What the threshold of fraud is for")
     await expect(dialog.get_by_label("objective")).to_have_value("f1-window")
+    await expect(dialog.get_by_label("objective").locator("option:checked")).to_have_text("f1-window (default)")
+    about = dialog.locator(".setting").first.locator(".help")
+    await expect(about).to_have_text(re.compile(r"^The largest F1 .* \(default: f1-window\)$"))
+    await dialog.get_by_label("objective").select_option("budget")
+    await expect(about).to_have_text(re.compile(r"^So many alerts .* \(default: f1-window\)$"))
+    await expect(dialog.get_by_text("length of the unit of time")).to_be_visible()
     await expect(dialog.get_by_label("target")).to_be_hidden()  # of other objectives
     await dialog.get_by_label("objective").select_option("precision")
     await expect(dialog.get_by_label("memory")).to_be_visible()

@@ -176,7 +176,9 @@ async def test_without_learners_it_says_how_to_make_one(
         page = await visit(serving.url)
         await expect(page.get_by_role("heading", name="No learners yet")).to_be_visible()
         await expect(page.locator("pre[data-command=curl]")).to_contain_text(f"{serving.url}/v1/learners/fraud")
-        await expect(page.get_by_role("link", name="Create one here")).to_have_attribute("href", "#/create")
+        await expect(page.get_by_role("link", name="Create one, or import a file")).to_have_attribute(
+            "href", "#/create"
+        )
         serving.create("first")
         await expect(row(page, "first")).to_be_visible()  # by itself
         await expect(page.get_by_role("heading", name="No learners yet")).to_be_hidden()

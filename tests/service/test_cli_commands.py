@@ -141,7 +141,8 @@ def test_the_configuration_that_is_shown_makes_a_learner(server: Process, tmp_pa
     (tmp_path / "config.json").write_text(run(server, "show", "fraud", "--config").stdout)
     found = document(run(server, "create", "again", "--config", tmp_path / "config.json", "--json"))
     assert found["created"] is True
-    assert found["config"] == document(run(server, "show", "fraud", "--config"))
+    assert found["config"] == document(run(server, "show", "fraud", "--config", "--json"))
+    assert (tmp_path / "config.json").read_text().startswith('{\n  "algorithm": ')  # for people, too
 
 
 def test_show_an_ordinal_one_and_one_behind_an_embedding(server: Process) -> None:

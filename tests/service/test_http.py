@@ -216,6 +216,19 @@ async def test_the_catalogue_describes_every_parameter():
             assert "default" in schema
 
 
+async def test_the_catalogue_tells_what_is_where_nothing_is_said():
+    async with client() as http:
+        for one in (await http.get("/v1/algorithms")).json()["algorithms"]:
+            assert ("named" in one["usual"], "dense" in one["usual"]) == (one["sparse"], one["dense"])
+        made = (await http.put(URL, json={"algorithm": "lr", "features": {"kind": "named"}})).json()["config"]
+        [lr] = [one for one in (await http.get("/v1/algorithms")).json()["algorithms"] if one["name"] == "lr"]
+    assert lr["usual"]["named"] == {
+        part: made[part] for part in made if part not in ("algorithm", "params", "features")
+    }
+    assert lr["usual"]["named"]["scaling"] == {"kind": "standard", "clip": 10.0}
+    assert lr["usual"]["named"]["threshold"]["objective"] == "fixed"
+
+
 @pytest.mark.parametrize("name", examples.CREATE)
 async def test_the_documented_examples_work_as_printed(name):
     async with client() as http:

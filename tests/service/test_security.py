@@ -66,7 +66,7 @@ def served(tmp_path: Path, ring: Keyring) -> Iterator[Process]:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_it_does_not_start_beyond_loopback_without_keys(host: str) -> None:
     done = command("serve", "--host", host, "--port", "0", "--store", "memory:")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert re.match(rf"error: the service would listen on {host}, where other machines can reach it", done.stderr)
     assert "rarestream keys create --keys FILE" in done.stderr
     assert "--insecure" in done.stderr
@@ -75,7 +75,7 @@ def test_it_does_not_start_beyond_loopback_without_keys(host: str) -> None:
 def test_it_does_not_start_with_a_keys_file_that_is_none(tmp_path: Path) -> None:
     done = command("serve", "--port", "0", "--store", "memory:", "--keys", str(tmp_path / "keys.json"))
     assert (done.returncode, done.stderr) == (
-        1,
+        2,
         f"error: the keys file {tmp_path / 'keys.json'} cannot be read: No such file or directory\n",
     )
 
@@ -223,7 +223,7 @@ def test_https_with_a_certificate_of_one_s_own(tmp_path: Path, ring: Keyring, mo
         assert command("list", RARESTREAM_CA=str(trusted), **environment).returncode == 0
         assert command("list", **environment).returncode == 3  # nobody it trusts
         wrong = command("list", RARESTREAM_CA=str(ring.path), **environment)
-        assert (wrong.returncode, "RARESTREAM_CA is" in wrong.stderr) == (1, True)
+        assert (wrong.returncode, "RARESTREAM_CA is" in wrong.stderr) == (2, True)
         with connect_tls(process.port, context) as secured:
             assert secured.version() in ("TLSv1.2", "TLSv1.3")
         old = ssl.create_default_context(cafile=str(trusted))

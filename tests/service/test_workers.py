@@ -310,7 +310,7 @@ def test_one_that_is_stopped_before_it_is_ready_ends(redis: RedisServer, tmp_pat
 def test_stores_of_one_process_are_refused(store: str, tmp_path: Path) -> None:
     service = Process(store.format(tmp_path), tmp_path / "log", workers=2)
     service.launch()
-    assert service.ended() == 1
+    assert service.ended() == 2
     assert "error: several workers need a store that is a Redis" in (tmp_path / "log").read_text()
     assert not (tmp_path / "store.db").exists()
 
@@ -318,7 +318,7 @@ def test_stores_of_one_process_are_refused(store: str, tmp_path: Path) -> None:
 def test_what_keeps_a_worker_from_starting_is_said_once(tmp_path: Path) -> None:
     service = Process("redis://127.0.0.1:1/not-a-number", tmp_path / "log", workers=4)
     service.launch()
-    assert service.ended() == 1
+    assert service.ended() == 2
     said = (tmp_path / "log").read_text()
     assert said.count("error: the service cannot start") == 1
     assert "error: worker 1 ended with status 2 before it was ready" in said

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import threading
+
 import httpx
 import pytest
 
@@ -133,14 +136,19 @@ def test_a_wait_can_be_ended_from_outside(time: Time) -> None:
 
 
 def test_each_new_attempt_is_told(time: Time) -> None:
-    notes: list[str] = []
+    notes: list[tuple[str, str]] = []
     answers = iter([httpx.Response(429, json={"detail": "too much"}), httpx.Response(200, json=REPLY)])
     transport = httpx.MockTransport(lambda _: next(answers))
     with Api(
-        "http://s", patience=9, wait=time.wait, clock=time.clock, notice=notes.append, transport=transport
+        "http://s",
+        patience=9,
+        wait=time.wait,
+        clock=time.clock,
+        notice=lambda why, what: notes.append((why, what)),
+        transport=transport,
     ) as client:
         client.update("a", b"")
-    assert notes == ["too much; trying again in 0.25 s"]
+    assert notes == [("too much", "trying again in 0.25 s, for 9 s more")]
 
 
 @pytest.mark.parametrize("status", [400, 404, 409, 413, 415, 422, 500])
@@ -234,3 +242,31 @@ def test_what_a_command_ends_with(time: Time, answer: httpx.Response | Exception
     with api(time, answer, patience=0.0) as client, pytest.raises(ApiError) as error:
         client.learner("a")
     assert error.value.exit_status == status
+
+
+def test_a_first_answer_that_takes_long_is_told_and_a_quick_one_is_not(
+    time: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.commands.api._SLOW", 0.01)
+    told = threading.Event()
+    asked: list[tuple[str, bool]] = []  # method, and whether it was told while there was no answer
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        first = request.method == "POST" and not asked
+        asked.append((request.method, told.wait(60 if first else 0.1)))
+        told.clear()
+        return httpx.Response(200, json=REPLY)
+
+    transport = httpx.MockTransport(answer)
+    with Api("http://s", wait=time.wait, clock=time.clock, slow=told.set, transport=transport) as client:
+        client.update("a", b"")
+        client.update("a", b"")
+        client.learners()
+    assert asked == [("POST", True), ("POST", False), ("GET", False)]
+
+
+def test_an_end_after_attempts_says_for_how_long_it_was_tried(time: Time) -> None:
+    away = httpx.Response(503, json={"detail": "away"})
+    with api(time, away, patience=20) as client, pytest.raises(ApiError) as caught:
+        client.update("a", b"")
+    assert re.fullmatch(r"away\nGiven up after 1\d s of trying", str(caught.value))

@@ -97,21 +97,22 @@ def test_the_demo_on_a_full_disk(tmp_path: Path) -> None:
 
 def test_why_a_stream_stands_still_is_said_late_and_once() -> None:
     time, said = Time(), list[str]()
+    told = ["full; trying again in 0 s", "gone; trying again in 1 s"]
     standstill = Standstill(said.append, time.clock)
-    standstill.note("full")
+    standstill.note("full", "trying again in 1 s")
     time.now += 2
-    standstill.note("full")
+    standstill.note("full", "trying again in 1 s")
     assert said == []
     time.now += 2
     for reason in ("full", "full", "gone", "full", "gone"):
-        standstill.note(reason)
-    assert said == ["full", "gone"]
+        standstill.note(reason, f"trying again in {len(said)} s")
+    assert said == told
     standstill.over()
-    standstill.note("full")
-    assert said == ["full", "gone"]
+    standstill.note("full", "trying again in 1 s")
+    assert said == told
     time.now += 4
-    standstill.note("full")
-    assert said == ["full", "gone", "full"]
+    standstill.note("full", "trying again in 1 s")
+    assert said == [*told, "full; trying again in 1 s"]
 
 
 def test_a_learner_that_is_ahead_of_the_others_gets_only_the_rest(tmp_path: Path) -> None:

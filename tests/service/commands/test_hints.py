@@ -1,4 +1,4 @@
-"""Where a setting belongs that is no parameter of the algorithm."""
+"""What a refused setting is called, and where one belongs that is no parameter of the algorithm."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from learners import algorithms
-from service.commands.hints import misplaced
+from service.commands.answers import ApiError, Problem
+from service.commands.hints import misplaced, named
 
 
 @pytest.mark.parametrize(
@@ -56,3 +57,39 @@ def test_requests_of_which_nothing_can_be_said(body: dict[str, Any]) -> None:
     assert misplaced(body, ["/params/warmup", "/params"]) == []
     assert misplaced({"algorithm": "nsauc", "params": 3}, ["/params"]) == []
     assert misplaced({"algorithm": "nsauc", "params": {"nonsense": 1}}, ["/params/nonsense"]) == []
+
+
+@pytest.mark.parametrize(
+    ("pointer", "detail", "said"),
+    [
+        ("/features", "is missing", "--features: is missing"),
+        ("/features/kind", "is 'x'", "--features: is 'x'"),
+        ("/features/dim", "is missing", "--dim: is missing"),
+        ("/features/fields/1/name", "is ''", "--field (/features/fields/1/name): is ''"),
+        ("/algorithm", "is 'x'", "--algorithm: is 'x'"),
+        ("/params/C", "C is -1; expected more than 0", "--param C: is -1; expected more than 0"),
+        ("/scaling/kind", "kind is 'x'", "--scaling: is 'x'"),
+        ("/scaling/clip", "clip is 'x'", "/scaling/clip: clip is 'x'"),
+        ("/threshold/unit_seconds", "is for alerts", "--unit: is for alerts"),
+        ("/threshold", "is 3", "--threshold: is 3"),
+        ("/late/label_ttl", "label_ttl is 0", "--label-ttl: is 0"),
+        ("/window_seconds", "is 0", "--window-seconds: is 0"),
+        ("/figures/beta", "is 0", "/figures/beta: is 0"),
+        ("/name", "is 'x y'", "/name: is 'x y'"),
+        ("", "is 3", ": is 3"),
+    ],
+)
+def test_a_refused_setting_is_named_by_its_option(pointer: str, detail: str, said: str) -> None:
+    error = named(ApiError("refused\n  old", 422, problems=[Problem(pointer, detail)]), more=["more"])
+    assert str(error).splitlines() == ["refused", f"  {said}", "more"]
+
+
+def test_what_came_from_a_file_is_named_by_its_pointer() -> None:
+    problems = [Problem("/window", "is 0"), Problem("/features/dim", "is 0"), Problem("/scaling/kind", "is 0")]
+    error = named(ApiError("refused", 422, problems=problems), {"window": 0, "features": {"kind": "dense"}})
+    assert str(error).splitlines()[1:] == ["  --window: is 0", "  /features/dim: is 0", "  /scaling/kind: is 0"]
+
+
+def test_the_objective_of_a_change_is_its_argument() -> None:
+    error = named(ApiError("refused", 422, problems=[Problem("/threshold/objective", "is 'x'")]), objective="OBJECTIVE")
+    assert str(error).splitlines()[1:] == ["  OBJECTIVE: is 'x'"]

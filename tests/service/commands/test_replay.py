@@ -341,8 +341,8 @@ def test_a_file_of_this_name_that_was_learnt_before_is_told_of_before_the_first_
 def test_events_beyond_a_source_are_refused_for_good(server: Process) -> None:
     create(server, "gap")
     bodies = [next(batches([{"features": {"x": 1}, "label": 0}] * 5, "rows#1", at, 5)).body for at in (0, 6)]
-    tries: list[str] = []
-    with Api(server.url, patience=60.0, notice=tries.append) as api:
+    tries: list[tuple[str, str]] = []
+    with Api(server.url, patience=60.0, notice=lambda why, what: tries.append((why, what))) as api:
         assert api.update("gap", bodies[0]).applied == 5
         with pytest.raises(ApiError, match="the source 'rows#1' goes on at 5, not at 6") as caught:
             api.update("gap", bodies[1])

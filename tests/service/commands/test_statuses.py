@@ -37,6 +37,8 @@ CALLS = {
     "clone": ["a", "b"],
     "export": ["a", "state"],
     "import": ["exported", "b"],
+    "groups": [],
+    "compare": ["g"],
     "consume": ["redis://localhost:1/0", "--stream", "s", "--learner", "a"],
 }
 LOCAL = {"serve", "demo", "warm", "keys"}
@@ -138,7 +140,17 @@ def test_options_that_do_not_exist(command: str) -> None:
         ("export a no/folder/state", "No such file"),
         ("bench --requests 0", "--requests"),
         ("serve --port high", "--port"),
-        ("serve --acks foo", "acks: is 'foo'; expected memory, aof or replicas:n"),
+        ("serve --acks foo", "--acks: is 'foo'; expected memory, aof or replicas:n"),
+        ("serve --workers 2 --store memory:", "several workers need a store that is a Redis"),
+        ("serve --host 0.0.0.0 --port 0 --store memory:", "other machines can reach it, and ask nobody for a key"),
+        ("serve --keys none.json --port 0 --store memory:", "the keys file none.json cannot be read: No such file"),
+        ("serve --store postgres://x --port 0", "a store's URL is sqlite:///relative.db"),
+        ("demo --store postgres://x --port 0", "a store's URL is sqlite:///relative.db"),
+        ("create a --features table --field :numeric", "':numeric'; expected NAME:numeric"),
+        ("consume kafk://h/t --learner a", "expected kafka://HOST:PORT/TOPIC or redis://HOST:PORT/DB"),
+        ("consume redis://h:1/payments --stream s --learner a", "has no database 'payments'"),
+        ("consume redis://h:1/0 --stream s --learner a --from soon", "expected earliest, latest, an offset"),
+        ("consume redis://h:1/0 --stream s --learner a --what learn", "'learn' is not one of 'auto', 'update',"),
         ("serve --log-level loud", "'loud' is not one of 'error', 'warning', 'info', 'debug'"),
         ("demo --events 1", "--events"),
         ("nonsense", "No such command"),
@@ -153,14 +165,28 @@ def test_wrong_usage(server: Process, command: str, said: str) -> None:
     assert learner["events"] == 0
 
 
-def test_a_variable_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RARESTREAM_LOG_FORMAT", "yaml")
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("LOG_FORMAT", "yaml", "is 'yaml'; expected text or json"),
+        ("ELSEWHERE", "prox", "is 'prox'; expected proxy or redirect"),
+        ("WORKERS", "two", "is 'two'; expected a whole number"),
+        ("MAX_LEARNERS", "0", "is '0'; expected at least 1"),
+        ("BODY_SECONDS", "soon", "is 'soon'; expected a number"),
+        ("TRIM_LOG", "maybe", "is 'maybe'; expected true or false"),
+        ("ACKS", "all", "is 'all'; expected memory, aof or replicas:n, n from 1 to 99"),
+        ("ADVERTISE", "node-1", "is 'node-1'; expected an address such as http://10.0.0.7:8000, without a path"),
+        ("CORS_ORIGINS", "https://a.example/b", "has 'https://a.example/b'; expected origins such as"),
+        ("WEBHOOK", "hooks.example/secret", "is no address to post to; expected http://... or https://... "),
+    ],
+)
+def test_a_variable_that_is_wrong(monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str) -> None:
+    monkeypatch.setenv(f"RARESTREAM_{name}", value)
     for command in ("serve", "demo"):
-        assert run(command) == (
-            ExitStatus.USAGE,
-            "error: some settings are wrong (options, RARESTREAM_*): log_format: Input should be 'text' or 'json', not "
-            "'yaml' ",
-        )
+        status, error = run(command)
+        assert status == ExitStatus.USAGE
+        assert error.startswith(f"error: some settings are wrong: RARESTREAM_{name}: {said}"), error
+        assert "secret" not in error
 
 
 @pytest.mark.usefixtures("folder")

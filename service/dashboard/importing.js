@@ -1,0 +1,66 @@
+/* A button that makes a learner of a file that was exported, here or elsewhere. */
+
+import { withheld } from "./access.js";
+import { ask, learnerPath, reasonOf } from "./api.js";
+import { announce, dialog } from "./dialogs.js";
+import { el, freshId, write } from "./dom.js";
+import { bytes, count } from "./format.js";
+
+const PATIENCE = 600; // seconds: a file may be large, and the way to the service slow
+
+export function importing(signal) {
+  const id = freshId();
+  const file = el("input", {
+    type: "file",
+    hidden: true,
+    "aria-label": "File of an exported learner",
+    on: { change: () => file.files.length > 0 && chosen(file) },
+  });
+  const button = el("button", {
+    type: "button",
+    text: "Import a file …",
+    "aria-describedby": id,
+    on: { click: () => file.click() },
+  });
+  const why = el("p", { id, class: "help" });
+  withheld("admin", signal, (reason) => {
+    button.disabled = reason !== null;
+    write(
+      why,
+      reason === null ? "A learner that was exported goes on here, under a name of its own." : `Withheld: ${reason}`,
+    );
+  });
+  return el("div", { class: "importing" }, button, why, file);
+}
+
+/** Ask for the learner's name and send the file. */
+async function chosen(input) {
+  const [file] = input.files;
+  input.value = ""; // so that the same file can be chosen again
+  const id = freshId();
+  const name = el("input", { id, value: nameOf(file.name), autocomplete: "off", spellcheck: "false" });
+  const done = await dialog({
+    title: "Import a learner",
+    confirm: "Import it",
+    body: [
+      el("p", {
+        text:
+          `${file.name} (${bytes(file.size)}) becomes a learner with all that the exported one had learnt. ` +
+          "Nothing is created of a file that is damaged, or holds something else.",
+      }),
+      el("label", { for: id, text: "Name of the learner" }),
+      name,
+    ],
+    submit: () => {
+      if (name.value.trim() === "") throw new RangeError("a learner needs a name");
+      return ask("POST", learnerPath(name.value.trim(), "/import"), { file, patience: PATIENCE });
+    },
+    reason: (error) => (error instanceof RangeError ? error.message : reasonOf(error)),
+  });
+  if (done === undefined) return;
+  announce(`${done.name} is imported: ${count(done.events)} events learnt.`);
+  location.hash = `#/learners/${encodeURIComponent(done.name)}`;
+}
+
+/** What the learner was called, by the name that an export gives its file: fraud-1200.rarestream. */
+const nameOf = (file) => file.replace(/\.[^.]*$/, "").replace(/-\d+( ?\(\d+\))?$/, "").slice(0, 100);

@@ -1,0 +1,95 @@
+"""Groups on the command line: which learner is better, in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from service.cli import app
+from service.commands.comparing import verdict_of
+from service.commands.failure import ExitStatus
+from tests.service.process import Process
+
+DENSE = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 1}}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    folder = tmp_path_factory.mktemp("server")
+    with Process(f"sqlite:///{folder / 'store.db'}", folder / "log") as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def http(server: Process) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=f"{server.url}/v1", timeout=120, trust_env=False) as client:
+        yield client
+
+
+def run(server: Process, *arguments: str, status: int = 0) -> str:
+    result = CliRunner().invoke(app, arguments, env={"RARESTREAM_URL": server.url})
+    assert result.exit_code == status, result.output
+    return result.stdout if status == 0 else result.stderr
+
+
+def test_groups_are_listed_and_compared(server: Process, http: httpx.Client) -> None:
+    assert run(server, "groups").startswith("there is no group yet; PUT /v1/groups/NAME makes one")
+    for name, more in (("better", {}), ("worse", {"scaling": {"kind": "standard", "clip": 0.01}})):
+        http.put(f"/learners/{name}", json={**DENSE, **more}).raise_for_status()
+    http.put("/groups/duel", json={"learners": ["better", "worse"]}).raise_for_status()
+    assert run(server, "compare", "duel").splitlines()[0] == (
+        "better or worse: not decided. Keep watching: evidence 1 to 1; 40 to 1 decides"
+    )
+    rows = [{"id": str(i), "x": [i * 7 % 10 + 4 * (i % 5 == 0)], "label": int(i % 5 == 0)} for i in range(400)]
+    http.post("/groups/duel/update", json={"events": rows}).raise_for_status()
+    listed = run(server, "groups").splitlines()
+    assert [line.split() for line in listed] == [["group", "learners", "events"], ["duel", "better,", "worse", "400"]]
+    told = http.get("/groups/duel/compare").json()
+    said = run(server, "compare", "duel")
+    assert said.splitlines()[0] == verdict_of(told["tests"][0], told["alpha"])
+    lines = [line.split() for line in said.splitlines()]
+    for name, one in told["window"]["auc"].items():
+        low, high = one["interval"]
+        assert [name, f"{one['auc']:.4f}", f"{low:.4f}", "to", f"{high:.4f}"] in lines
+    assert f"better - worse  {told['window']['differences'][0]['difference']:+.4f}" in said
+    assert json.loads(run(server, "compare", "duel", "--json")) == told
+    assert json.loads(run(server, "groups", "--json")) == http.get("/groups").json()
+
+
+def test_a_group_that_is_not_there(server: Process) -> None:
+    said = run(server, "compare", "nobody", status=ExitStatus.NOT_FOUND)
+    assert said == "error: there is no group named nobody\n`rarestream groups` shows the groups.\n"
+
+
+def outcome(verdict: str | None, a: float, b: float) -> dict[str, Any]:
+    evidence = {"a_better": a, "b_better": b}
+    return {"a": "x", "b": "y", "verdict": verdict, "evidence": evidence, "since_events": 1234, "since_clock": None}
+
+
+@pytest.mark.parametrize(
+    ("test", "said"),
+    [
+        (outcome(None, 0.0, 0.0), "x or y: not decided. Keep watching: evidence 1 to 1; 40 to 1 decides"),
+        (
+            outcome(None, 0.0, 1.0),
+            "x or y: not decided. Keep watching: it leans to y, evidence 10 to 1; 40 to 1 decides",
+        ),
+        (outcome("b", -5.0, 3.0), "y is better than x: decided at event 1,234, evidence 1,000 to 1"),
+        (outcome("a", 12.3, 0.0), "x is better than y: decided at event 1,234, evidence 10^12 to 1"),
+        (
+            outcome("a", 1.0, 0.0),
+            "x was better than y: decided at event 1,234, but the evidence is 10 to 1 by now",
+        ),
+        (
+            outcome("a", -4.0, 0.0),
+            "x was better than y: decided at event 1,234, but the evidence is 0 to 1 by now",
+        ),
+    ],
+)
+def test_the_verdict_in_words(test: dict[str, Any], said: str) -> None:
+    assert verdict_of(test, 0.05) == said
