@@ -165,9 +165,10 @@ def confusion_figures(confusion: Sequence[int], beta: float, undefined: Undefine
     tn, fp, fn, tp = (int(count) for count in confusion)
     negatives, positives, alerts, events = tn + fp, fn + tp, fp + tp, tn + fp + fn + tp
     b2 = beta * beta
+    some = 1 if positives else 0  # where none has come F is undefined: it is not 0 because of what nobody could find
     ratios: dict[str, tuple[float, float, str]] = {
-        "f1": (2 * tp, 2 * tp + fp + fn, "no positive, met or predicted"),
-        "fbeta": ((1 + b2) * tp, (1 + b2) * tp + b2 * fn + fp, "no positive, met or predicted"),
+        "f1": (2 * tp, some * (2 * tp + fp + fn), "no positive"),
+        "fbeta": ((1 + b2) * tp, some * ((1 + b2) * tp + b2 * fn + fp), "no positive"),
         "precision": (tp, alerts, "no positive was predicted"),
         "recall": (tp, positives, "no positive"),
         "fpr": (fp, negatives, "no negative"),

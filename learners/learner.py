@@ -420,8 +420,7 @@ class Learner:
 
     def figures(self) -> dict[str, Any]:
         """The live figures, JSON-ready: numbers, or None with the reason under `undefined`."""
-        live = {} if self.threshold is None else {"threshold": self.threshold}
-        return {**live, **self.metrics.view().as_json()}
+        return self.view().as_json()
 
     def known(self, ids: Sequence[str]) -> NDArray[np.bool_]:
         """Which of n ids have been learnt, as far as is remembered."""

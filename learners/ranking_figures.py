@@ -150,7 +150,7 @@ def ranking_figures(negatives: Vector, positives: Vector, settings: Figures, und
         "partial_auc": None,
         "ks": None,
         "recall_at_fpr": None,
-        "precision_at_k": real[_TOP].item() / settings.k if n + m >= settings.k else None,
+        "precision_at_k": real[_TOP].item() / settings.k if m and n + m >= settings.k else None,
     }
     lacking = missing_class(n, m)
     if lacking is None:
@@ -171,5 +171,6 @@ def ranking_figures(negatives: Vector, positives: Vector, settings: Figures, und
     if alone is not None:
         undefined.of("auc_interval", alone)
     if out["precision_at_k"] is None:
-        undefined.of("precision_at_k", f"fewer than {settings.k} labelled events")
+        few = f"fewer than {settings.k} labelled events"
+        undefined.of("precision_at_k", few if n + m < settings.k else "no positives")
     return out

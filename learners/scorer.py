@@ -129,6 +129,25 @@ class View:
         """Labelled events learnt, by class."""
         return dict(zip(self.scorer.config.labels.classes, self.figures.counts.tolist(), strict=True))
 
+    @property
+    def threshold(self) -> float | None:
+        """The live threshold, where it decides: None as long as `not_ready`, unless it is fixed, and of ranks."""
+        settings = self.scorer.config.threshold
+        fixed = settings is not None and settings.objective == "fixed"
+        return self.scorer.threshold if fixed or self.not_ready is None else None
+
+    def as_json(self, figures: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The live figures, JSON-ready, with the threshold: numbers, or None with the reason under `undefined`.
+
+        `figures`: what those of this view say, where that is known already.
+        """
+        told = self.figures.as_json() if figures is None else figures
+        if self.scorer.threshold is None:  # of ranks
+            return told
+        if self.threshold is None:
+            told = {**told, "undefined": {"/threshold": self.not_ready, **told["undefined"]}}
+        return {"threshold": self.threshold, **told}
+
     @cached_property
     def not_ready(self) -> str | None:
         """Why scores do not mean anything yet, or None once they do."""

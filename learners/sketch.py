@@ -367,7 +367,8 @@ class SketchView(NamedTuple):
         lacking = missing_class(n, m)
         reasons: dict[str, str | None] = dict.fromkeys(_RANKED, lacking)
         reasons["average_precision"] = None if m else lacking
-        reasons["precision_at_k"] = None if n + m >= settings.k else f"fewer than {settings.k} labelled events"
+        few = f"fewer than {settings.k} labelled events"
+        reasons["precision_at_k"] = few if n + m < settings.k else None if m else lacking
         scales = dict(zip(_RANKED, (1.0, max(m, 1), 1.0, 1.0, max(m, 1), settings.k), strict=True))
         out: dict[str, Any] = {}
         for name, row in zip(_RANKED, rows, strict=True):

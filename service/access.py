@@ -200,7 +200,8 @@ class Access:
         if not self._wanted(level, now):
             return
         assert self.lines is not None
-        name = scope.get("path_params", {}).get("name")
+        named = route.startswith((f"{_PREFIX}/learners/", f"{_PREFIX}/groups/"))  # not a file of the dashboard
+        name = scope.get("path_params", {}).get("name") if named else None
         name = None if name is None else str(name)[:_LONGEST]
         group = route.startswith(f"{_PREFIX}/groups/")
         state = scope["state"]

@@ -209,7 +209,7 @@ class LearnerSeries:
         lower, upper = window.get("auc_interval") or (None, None)
         add("rarestream_auc_lower_ratio", lower)
         add("rarestream_auc_upper_ratio", upper)
-        add("rarestream_threshold_ratio", view.scorer.threshold)
+        add("rarestream_threshold_ratio", view.threshold)
         add("rarestream_clock_timestamp_seconds", figures.clock)
         add("rarestream_learner_ready", view.not_ready is None)
         add("rarestream_learner_failed", held.failed)

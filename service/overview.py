@@ -88,7 +88,7 @@ class Overview:
             "served": document["served"]["events"] if classes else document["served"],
             "class_counts": document["class_counts"],
             "clock": document["clock"],
-            "threshold": hosted.view.scorer.threshold,
+            "threshold": hosted.view.threshold,
             "window": {"size": window["size"], "events": window["events"], **{name: window[name] for name in named}},
             "trend": [None if value is None else round(value, 4) for value in trend],
             "alarms": figures.alarm_counts,

@@ -32,10 +32,7 @@ _PING = 15.0  # seconds without news after which a comment shows that the connec
 def figures_of(learner: Hosted, told: dict[str, Any] | None = None) -> dict[str, Any]:
     """The document of a learner's live figures, which may have been `told` already."""
     view = learner.view
-    head: dict[str, Any] = {"name": learner.name, "position": learner.position}
-    if view.scorer.threshold is not None:
-        head["threshold"] = view.scorer.threshold
-    return {**head, **(view.figures.as_json() if told is None else told)}
+    return {"name": learner.name, "position": learner.position, **view.as_json(told)}
 
 
 class Seen(NamedTuple):

@@ -61,7 +61,7 @@ class ApiError(CommandFailed):
         self.lasting = False  # it will not pass: there is no use in another attempt
         if status is None or (status == httpx.codes.NOT_FOUND and code is None):
             self.exit_status = ExitStatus.UNREACHABLE
-        elif status == httpx.codes.NOT_FOUND:
+        elif status == httpx.codes.NOT_FOUND and code != "not-found":  # that is of a path: of a name that is none
             self.exit_status = ExitStatus.NOT_FOUND
         elif status < 500:
             self.exit_status = ExitStatus.REFUSED

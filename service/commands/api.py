@@ -153,6 +153,11 @@ class Api:
         """
         return self._get("learners?figures=true" if figures else "learners")
 
+    def algorithms(self) -> list[Document]:
+        """The catalogue."""
+        found: list[Document] = self._get("algorithms")["algorithms"]
+        return found
+
     def learner(self, name: str) -> Document:
         """The learner's document."""
         return self._get(_path(name))

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,12 +30,14 @@ __all__ = [
     "Name",
     "RetrySeconds",
     "Url",
+    "algorithm_names",
     "connected",
     "console",
     "learner_names",
     "plain_table",
     "print_json",
     "reporting",
+    "snapshot_positions",
 ]
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -49,18 +51,37 @@ _SAID_AGAIN = 10.0  # seconds after which the same is told again
 _WIDE = 1000  # columns of what is no terminal: nothing is cut there
 
 
-def learner_names(context: typer.Context, incomplete: str) -> list[str]:
-    """The learners whose names begin like this, for the shell; none, and not a word, where they cannot be had."""
+def _asked(context: typer.Context, incomplete: str, ask: Callable[[Api], Iterable[str]]) -> list[str]:
+    """What the service has that begins like this, for the shell; nothing, and not a word, where it cannot be had."""
     from service.commands.api import Api
 
     url, key = context.params.get("url") or DEFAULT_URL, context.params.get("key")
     try:
         with Api(url, key=key, ca=_ca(), timeout=_COMPLETION_SECONDS) as api:
-            found = api.learners()
-            names = [one["name"] for one in found["learners"]] + found["asleep"]
-            return sorted(name for name in names if name.startswith(incomplete))
+            return [one for one in ask(api) if one.startswith(incomplete)]
     except (CommandFailed, KeyError, TypeError):  # or what answers there is something else
         return []
+
+
+def learner_names(context: typer.Context, incomplete: str) -> list[str]:
+    """The learners whose names begin like this."""
+
+    def ask(api: Api) -> list[str]:
+        found = api.learners()
+        return sorted([one["name"] for one in found["learners"]] + found["asleep"])
+
+    return _asked(context, incomplete, ask)
+
+
+def algorithm_names(context: typer.Context, incomplete: str) -> list[str]:
+    """The algorithms whose names begin like this."""
+    return _asked(context, incomplete, lambda api: [one["name"] for one in api.algorithms()])
+
+
+def snapshot_positions(context: typer.Context, incomplete: str) -> list[str]:
+    """The positions of the learner's snapshots, newest first."""
+    name = context.params["name"]
+    return _asked(context, incomplete, lambda api: [str(one["position"]) for one in api.snapshots(name)])
 
 
 Url = Annotated[

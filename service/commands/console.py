@@ -161,7 +161,7 @@ def figures_table(metrics: Figures, speed: float | None = None) -> Table:
         for label, key, shown in late:
             table.add_row(label, shown(window[key]), shown(start[key]))
     if not _ordinal(metrics):
-        table.add_row("threshold now", _figure(metrics["threshold"] if metrics["events"] else None), "")
+        table.add_row("threshold now", _figure(metrics["threshold"]), "")
     if speed is not None:
         table.add_row("events/s of this run", f"{speed:,.0f}", "")
     return table

@@ -99,6 +99,7 @@ def list_keys(keys: File, as_json: AsJson = False) -> None:
 def revoke(
     key: Annotated[str, typer.Argument(metavar="ID|NAME", help="The id of the key, or its name.")],
     keys: File,
+    as_json: AsJson = False,
 ) -> None:
     """Take a key away: a running server refuses it within a second, and ends what goes on by it."""
     with reporting():
@@ -112,7 +113,10 @@ def revoke(
                 )
                 raise UnknownKey(f"{many}; `rarestream keys list --keys {keys}` shows them")
             there.remove(found[0])
-        print(f"revoked {found[0].id} ({found[0].name})", file=sys.stderr)
+        if as_json:
+            print_json({"revoked": _document(found[0])})
+        else:
+            print(f"revoked {found[0].id} ({found[0].name})", file=sys.stderr)
 
 
 def _limits(given: list[str]) -> Limits:

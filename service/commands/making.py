@@ -8,7 +8,17 @@ from typing import Annotated, Any
 import typer
 
 from service.commands.about import aim_of, settings_of
-from service.commands.connection import DEFAULT_URL, AsJson, Key, Name, Url, connected, print_json, reporting
+from service.commands.connection import (
+    DEFAULT_URL,
+    AsJson,
+    Key,
+    Name,
+    Url,
+    algorithm_names,
+    connected,
+    print_json,
+    reporting,
+)
 from service.commands.options import (
     OBJECTIVES,
     Alerts,
@@ -24,6 +34,7 @@ from service.commands.options import (
     field_of,
     given,
     json_file,
+    objective_names,
     param_of,
     threshold_of,
 )
@@ -36,7 +47,10 @@ _DAY = 86_400.0  # seconds: the usual unit of time of a budget
 
 def create(
     name: Annotated[str, typer.Argument(help="The learner's name.")],
-    algorithm: Annotated[str | None, typer.Option(help="See /v1/algorithms for all and their parameters.")] = None,
+    algorithm: Annotated[
+        str | None,
+        typer.Option(help="See /v1/algorithms for all and their parameters.", autocompletion=algorithm_names),
+    ] = None,
     features: Annotated[str | None, typer.Option(help="dense, sparse, named (hashed) or table (declared).")] = None,
     dim: Annotated[int | None, typer.Option(help="dense, sparse: columns.")] = None,
     bits: Annotated[int | None, typer.Option(help="named: hashed to 2^bits columns.")] = None,
@@ -57,7 +71,9 @@ def create(
     components: Annotated[int | None, typer.Option(help="embedding: how many landmarks or features.")] = None,
     warmup: Annotated[int | None, typer.Option(help="embedding: events that it is fitted to.")] = None,
     width: Annotated[float | None, typer.Option(help="embedding: b of the kernel exp(-|x - u|^2 / b).")] = None,
-    threshold: Annotated[str | None, typer.Option(help=f"What it is learnt for: {OBJECTIVES}.")] = None,
+    threshold: Annotated[
+        str | None, typer.Option(help=f"What it is learnt for: {OBJECTIVES}.", autocompletion=objective_names)
+    ] = None,
     value: Value = None,
     beta: Beta = None,
     target: Target = None,
@@ -143,7 +159,9 @@ def create(
 
 def threshold(
     name: Name,
-    objective: Annotated[str, typer.Argument(help=f"What it is learnt for: {OBJECTIVES}.")],
+    objective: Annotated[
+        str, typer.Argument(help=f"What it is learnt for: {OBJECTIVES}.", autocompletion=objective_names)
+    ],
     value: Value = None,
     beta: Beta = None,
     target: Target = None,

@@ -31,6 +31,7 @@ __all__ = [
     "field_of",
     "given",
     "json_file",
+    "objective_names",
     "param_of",
     "ranks_of",
     "threshold_of",
@@ -57,7 +58,26 @@ Unit = Annotated[
     float | None, typer.Option(parser=duration, metavar="DURATION", help="budget: 1d (the default), 8h, 30m.")
 ]
 Rate = Annotated[float | None, typer.Option(help="budget: share of all events called positive, instead of --alerts.")]
-OBJECTIVES = "f1, f1-window, f1-ofo, fixed, fbeta, jaccard, cost, fpr, precision, recall, budget or optroc (accuracy)"
+_OBJECTIVES = [
+    "f1",
+    "f1-window",
+    "f1-ofo",
+    "fixed",
+    "fbeta",
+    "jaccard",
+    "cost",
+    "fpr",
+    "precision",
+    "recall",
+    "budget",
+    "optroc",
+]
+OBJECTIVES = f"{', '.join(_OBJECTIVES[:-1])} or {_OBJECTIVES[-1]} (accuracy)"
+
+
+def objective_names(incomplete: str) -> list[str]:
+    """The objectives of a threshold whose names begin like this, for the shell."""
+    return [name for name in _OBJECTIVES if name.startswith(incomplete)]
 
 
 def given(values: dict[str, Any]) -> dict[str, Any]:

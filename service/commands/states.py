@@ -24,6 +24,7 @@ from service.commands.connection import (
     plain_table,
     print_json,
     reporting,
+    snapshot_positions,
 )
 from service.commands.failure import CommandFailed, ExitStatus, WrongUsage
 
@@ -65,7 +66,10 @@ def snapshots(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL, key: 
 
 def restore(
     name: Name,
-    position: Annotated[int, typer.Argument(min=1, help="Of the snapshot; see `rarestream snapshots`.")],
+    position: Annotated[
+        int,
+        typer.Argument(min=1, help="Of the snapshot; see `rarestream snapshots`.", autocompletion=snapshot_positions),
+    ],
     yes: Yes = False,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,

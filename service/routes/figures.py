@@ -84,7 +84,8 @@ async def curves(
     figures = learner.view.figures.frozen()
     told = await asyncio.to_thread(figures.curves, points)
     if "histogram" in told:  # of two classes
-        told["score_threshold"] = score_threshold(learner.view.scorer, told["histogram"]["edges"])
+        decides = learner.view.threshold is not None
+        told["score_threshold"] = score_threshold(learner.view.scorer, told["histogram"]["edges"]) if decides else None
     return JSONResponse(told)
 
 

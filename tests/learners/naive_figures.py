@@ -65,17 +65,16 @@ def exact_figures(
             out["recall_at_fpr"] = tpr[fpr <= settings.max_fpr].max()
         if min(n, m) > 1:
             out["auc_interval"] = auc_interval(label, scores)
-        if n + m >= settings.k:
+        if m and n + m >= settings.k:
             out["precision_at_k"] = precision_at_k(label, scores, settings.k)
         if both and 0 < called.sum() < n + m:
             out["mcc"] = sk.matthews_corrcoef(label, called)
-        positive = label.any() or called.any()
         return out | {
             "events": n + m,
             "class_counts": {"negative": n, "positive": m},
             "average_precision": sk.average_precision_score(label, scores) if m else None,
-            "f1": sk.f1_score(label, called) if positive else None,
-            "fbeta": sk.fbeta_score(label, called, beta=settings.beta) if positive else None,
+            "f1": sk.f1_score(label, called) if m else None,
+            "fbeta": sk.fbeta_score(label, called, beta=settings.beta) if m else None,
             "precision": sk.precision_score(label, called) if called.any() else None,
             "recall": sk.recall_score(label, called) if m else None,
             "fpr": called[~label].mean() if n else None,

@@ -85,7 +85,7 @@ def test_counts_do_not_overflow_in_the_largest_window() -> None:
     ("negatives", "positives", "reasons"),
     [
         (0, 0, dict.fromkeys(RANKED[:-1], "no labelled events")),
-        (4, 0, dict.fromkeys(RANKED[:-1], "no positives")),
+        (4, 0, dict.fromkeys(RANKED, "no positives")),
         (0, 4, dict.fromkeys([name for name in RANKED[:-1] if name != "average_precision"], "no negatives")),
         (4, 1, {"auc_interval": "only one positive"}),
         (1, 4, {"auc_interval": "only one negative"}),
@@ -109,7 +109,8 @@ def test_reasons_say_which_class_is_missing(
     ("confusion", "reasons"),
     [
         ((0, 0, 0, 0), {"accuracy": "no labelled events", "mcc": "no labelled events"}),
-        ((5, 0, 0, 0), {"f1": "no positive, met or predicted", "recall": "no positive", "mcc": "no positives"}),
+        ((5, 0, 0, 0), {"f1": "no positive", "recall": "no positive", "mcc": "no positives"}),
+        ((5, 3, 0, 0), {"f1": "no positive", "fbeta": "no positive", "recall": "no positive", "mcc": "no positives"}),
         ((0, 0, 0, 5), {"fpr": "no negative", "mcc": "no negatives"}),
         ((5, 0, 2, 0), {"precision": "no positive was predicted", "mcc": "no positive was predicted"}),
         ((0, 5, 0, 2), {"mcc": "no negative was predicted"}),

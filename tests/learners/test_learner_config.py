@@ -381,6 +381,19 @@ def test_the_figures_carry_the_live_threshold() -> None:
     }  # fmt: skip
 
 
+def test_a_threshold_that_decides_nothing_yet_is_undefined() -> None:
+    learner = create("cbr", dim=1)
+    learner.learn([[1.0]], [0])
+    figures = learner.figures()
+    assert (figures["threshold"], figures["window"]["f1"]) == (None, None)
+    assert figures["undefined"]["/threshold"] == "no labelled positive has been learnt yet"
+    assert figures["undefined"]["/window/f1"] == "no positive in the window"
+    learner.learn([[2.0]], [1])
+    figures = learner.figures()
+    assert figures["threshold"] == learner.threshold
+    assert "/threshold" not in figures["undefined"]
+
+
 def test_parts_that_may_change_keep_what_they_are_not_told() -> None:
     config = Config.of({"algorithm": "cbr", "features": DENSE, "threshold": {"objective": "fbeta", "beta": 2.0}})
     other = config.changed({"threshold": {"memory": 500}, "figures": {"k": 7}, "late": {"unlabelled": "negative"}})

@@ -68,7 +68,7 @@ def exact(events: Events, settings: Figures) -> dict[str, float | None]:
         out["partial_auc"] = float(sk.roc_auc_score(label, rank, max_fpr=settings.max_fpr))
         out["ks"] = float((tpr - fpr).max())
         out["recall_at_fpr"] = float(tpr[fpr <= settings.max_fpr].max())
-    if len(label) >= settings.k:
+    if label.any() and len(label) >= settings.k:
         edge = np.sort(rank)[::-1][settings.k - 1]
         above, tied = rank > edge, rank == edge
         out["precision_at_k"] = float(
@@ -204,8 +204,8 @@ def test_what_follows_from_decisions_and_probabilities_is_exact(n: int) -> None:
     assert figures["confusion"] == {"tp": tp, "fp": fp, "tn": tn, "fn": fn}
     expected = {
         "events": n,
-        "f1": sk.f1_score(events.label, events.decisions) if 2 * tp + fp + fn else None,
-        "fbeta": sk.fbeta_score(events.label, events.decisions, beta=2.0) if 2 * tp + fp + fn else None,
+        "f1": sk.f1_score(events.label, events.decisions) if fn + tp else None,
+        "fbeta": sk.fbeta_score(events.label, events.decisions, beta=2.0) if fn + tp else None,
         "accuracy": (tp + tn) / n,
         "brier": ((label - p) ** 2).mean(),
         "log_loss": sk.log_loss(events.label, p, labels=[False, True]),
@@ -242,6 +242,7 @@ def test_keys_stand_in_order_with_each_error_after_its_figure() -> None:
         ([True, True, False], None, "only one negative yet"),
         ([True, True, False, False], None, f"{NO_SPREAD} yet"),
         ([True, False, True, False], None, None),
+        ([False, False, False, False], "no positives yet", "no positives yet"),
     ],
 )
 def test_an_undefined_figure_is_null_with_its_reason(
@@ -252,8 +253,8 @@ def test_an_undefined_figure_is_null_with_its_reason(
         assert undefined.get(f"/since_start/{name}") == reason
     assert undefined.get("/since_start/auc_interval") == interval
     assert undefined.get("/since_start/average_precision") == (None if any(label) else reason)
-    few_ = None if len(label) == 4 else "fewer than 4 labelled events yet"
-    assert undefined.get("/since_start/precision_at_k_error") == few_
+    few = "fewer than 4 labelled events yet" if len(label) < 4 else None if any(label) else reason
+    assert undefined.get("/since_start/precision_at_k_error") == few
     assert {pointer.removeprefix("/since_start/") for pointer in undefined} == {
         name for name, value in figures.items() if value is None
     }

@@ -62,6 +62,7 @@ async def test_every_request_has_one_line_with_the_id_that_its_reply_has() -> No
             await http.get("/v1/learners/nobody"),
             await http.get(f"/nothing/{SECRET}?card={SECRET}"),
             await http.put("/v1/groups/g", json={"learners": ["fraud", "nobody"]}),
+            await http.get(f"/static/{SECRET}"),
         ]
     lines = sink.lines()[1:]  # the first one made the learner
     assert [line["request_id"] for line in lines] == [reply.headers["x-request-id"] for reply in replies]
@@ -85,9 +86,20 @@ async def test_every_request_has_one_line_with_the_id_that_its_reply_has() -> No
         {"learner": "nobody"},
         {},
         {"group": "g", "bytes": sizes[7]},
+        {},
     ]
     routes = [line["route"].removeprefix("/v1/learners/{name}") for line in lines]
-    assert routes == ["/update", "/predict", "/update", "/predict", "", "", "other", "/v1/groups/{name}"]
+    assert routes == [
+        "/update",
+        "/predict",
+        "/update",
+        "/predict",
+        "",
+        "",
+        "other",
+        "/v1/groups/{name}",
+        "/static/{name}",
+    ]
     assert SECRET not in sink.stream.getvalue().decode()
 
 

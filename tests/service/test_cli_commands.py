@@ -616,6 +616,10 @@ def test_commands_and_names_are_completed(server: Process) -> None:
     put(server, "complete-me")
     assert completed("rarestream show complete", RARESTREAM_URL=server.url) == ["complete-me"]
     assert completed("rarestream replay f.csv --learner comp", RARESTREAM_URL=server.url) == ["complete-me"]
+    assert completed("rarestream create new --algorithm cbr", RARESTREAM_URL=server.url) == ["cbr", "cbr-diag"]
+    assert completed("rarestream threshold complete-me f1-") == ["f1-window", "f1-ofo"]
+    assert run(server, "snapshot", "complete-me")
+    assert completed("rarestream restore complete-me 1", RARESTREAM_URL=server.url) == ["1"]
     began = time.monotonic()
     assert completed("rarestream show f", RARESTREAM_URL="http://127.0.0.1:1") == []
     assert completed("rarestream show f", RARESTREAM_URL="nonsense") == []

@@ -116,7 +116,16 @@ async def test_what_is_undefined_has_no_sample() -> None:
         await posted(http, "/learners/a/update", negatives)
         some = of("a", samples(await scrape(http)))
         assert some["rarestream_events_total", "negative"] == len(negatives)
-        for name in ("auc", "auc_lower", "recall", "average_precision", "served_alert", "label_coverage"):
+        for name in (
+            "auc",
+            "auc_lower",
+            "recall",
+            "average_precision",
+            "f1",
+            "threshold",
+            "served_alert",
+            "label_coverage",
+        ):
             assert f"rarestream_{name}_ratio" not in new
             assert f"rarestream_{name}_ratio" not in some
         assert "rarestream_snapshot_age_seconds" not in some
