@@ -158,7 +158,7 @@ class Assuming:
         What was due by the clock of the snapshot had been assumed before that was taken, see `settle_up`.
         """
         learner = self._owner.learner
-        self._upto = 0
+        self._upto = self._settled = 0
         if self._owner.position > self._told:
             self._reopened = self._owner.position
         self._since = float(np.fmax(learner.metrics.clock - learner.config.late.label_ttl, -math.inf))

@@ -23,7 +23,7 @@ from learners.batch import Fitted
 from learners.fitting import Fitting
 from learners.learner import Learner
 from service.claims import Claim
-from service.errors import ServiceError, StoreUnavailable
+from service.errors import ServiceError, StoreUnavailable, TooLarge
 from service.node import Node
 
 __all__ = ["Fits", "Owner"]
@@ -212,6 +212,8 @@ class Fits:
         except StoreUnavailable:
             asyncio.get_running_loop().call_later(_PAUSE, self._again)
             raise
+        except TooLarge as error:  # for a record of the log: the last model goes on serving
+            self._refuse(error.detail)
         self._fitted = None
 
     def _again(self) -> None:

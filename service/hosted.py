@@ -348,6 +348,8 @@ class Hosted(Logged[Learner, View]):
         Pieces (the result is the same to the bit) let other learners have the thread, and let a stop or a deletion end
         a long record half-way: the log has it, and the next start learns it whole.
         """
+        if not self._pace.figures_loaded:  # compiling them here would hold up every request
+            await self.node.in_thread(self._pace.load_figures)
         if isinstance(record, Served) and len(record) <= _INLINE_SERVED:
             return self._apply_record(record)
         if not isinstance(record, Batch):

@@ -17,11 +17,14 @@ from numpy.typing import NDArray
 
 from learners.comparison import Comparison, GroupConfig
 from learners.config import Config
+from learners.features import Dense
+from learners.ids import hashes_of
 from learners.learner import Learner
 from learners.parameters import Refused
 from service.bell import Bell
 from service.codec import Created, Snapshot, config_of, unpack_record, unpack_snapshot
 from service.errors import BehindLog, Damaged, LostRecords, StoreUnavailable
+from service.scan.events import scan
 from service.settings import Settings
 from service.soundness import check_scaling
 from service.store import Entry, SnapshotInfo, Store
@@ -210,6 +213,10 @@ def _primed(name: str, make: Callable[[], Learner]) -> Learner:
     try:
         learner = make()
         learner.score([])
+        hashes_of([""])
+        features = learner.config.features
+        if isinstance(features, Dense):
+            scan(b"", features.dim, True, 1)
     except MemoryError as error:
         raise Damaged(f"{name} needs more memory than there is") from error
     return learner

@@ -12,6 +12,7 @@ from learners.arrays import Sparse
 from learners.batch import Batch, Outcome
 from learners.config import Config
 from learners.effort import event_nanoseconds, kernels_of
+from learners.warm import warm_figures
 
 __all__ = ["LARGE", "Pace", "apart", "numbers_of", "size_of", "values_of"]
 
@@ -57,6 +58,8 @@ class Pace:
         """Of a learner with this configuration, of which nothing has been measured."""
         self._config = config
         self._kernels = kernels_of(config)
+        kinds = config.calibration and config.calibration.kind, config.threshold and config.threshold.objective
+        self._figures = ("figures", config.labels.ranks is None, *kinds)
         self._seconds = 0.0  # per value
         self._notes = 0
 
@@ -64,6 +67,16 @@ class Pace:
     def loaded(self) -> bool:
         """Whether what the learner runs has run in this process before, and so need not be compiled, for seconds."""
         return self._notes > 0 or self._kernels in self._loaded
+
+    @property
+    def figures_loaded(self) -> bool:
+        """The same of what the learner runs beside its model."""
+        return self._figures in self._loaded
+
+    def load_figures(self) -> None:
+        """See `warm_figures`; for a thread."""
+        warm_figures(self._config)
+        self._loaded.add(self._figures)
 
     def seconds(self, batch: Batch, columns: int) -> float:
         """What a batch will probably take, of a learner that has met so many columns."""

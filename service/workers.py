@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import logging
+import math
 import mmap
 import os
 import signal
@@ -269,8 +270,16 @@ class Supervisor:
         self._restart.set()  # whoever waits for it finds that there is no more
         for one in self._running:
             one.send(signal.SIGTERM)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _LEAVE
         while waiting := [*(one.ended for one in self._running), *(task for task in tasks if not task.done())]:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            left = max(0.0, until - loop.time())
+            done, _ = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if not done:  # one that hangs before it is ready, which nobody watches, would never leave
+                logger.error("what has not left in %.0f s is killed, which loses nothing", _LEAVE)
+                for one in self._running:
+                    one.send(signal.SIGKILL)
+                until = math.inf
         for task in tasks:
             task.result()  # an error of ours is raised
 

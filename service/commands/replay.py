@@ -19,7 +19,7 @@ import re
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -31,7 +31,7 @@ from rich.console import Console
 from service.commands.api import Api, ApiError, Document, Stopped
 from service.commands.cells import Columns, Labels
 from service.commands.console import ReplayDisplay, so_far
-from service.commands.failure import CommandFailed, ExitStatus
+from service.commands.failure import CommandFailed, ExitStatus, WrongUsage
 from service.commands.fit import adapter, declared, labels_for, suitable
 from service.commands.late import Delay, check, late_source, needed, schedule
 from service.commands.pacing import Interruption, Meter, Pace
@@ -194,6 +194,8 @@ def replay_file(plan: Plan, api: Api, interruption: Interruption, notes: Console
                 check(document, source, plan.delay)
                 source = late_source(source, plan.delay)
             start = document["sources"].get(source, 0)
+            if start == 0:
+                _check_positive(plan, document, format)
             _say_where(start, earlier_rows(document, source), notes)
             work = _work(plan, rows, source, start)
             with ReplayDisplay(notes) as display:
@@ -296,11 +298,26 @@ def _how_to_go_on(error: ApiError | ReadError, learnt: int, plan: Plan) -> str:
     return f"{so_far}; {again}, but for the rows whose id the learner has met"
 
 
+def _check_positive(plan: Plan, document: Document, format: str) -> None:
+    """Refuse a file without one of the positive labels that were named: every row of it would be learnt as negative.
+
+    It is read as far as the first one. Raises `WrongUsage`.
+    """
+    labels = labels_for(plan.columns, document)
+    if labels.unmet() is None:
+        return
+    with open_rows(plan.file, plan.columns, None, format, labels) as rows, suppress(ReadError):  # told in its turn
+        for _ in rows.events():
+            if labels.unmet() is None:
+                return
+        raise WrongUsage(f"no row {labels.unmet()}; nothing was sent")
+
+
 def _unmet(done: Replayed, plan: Plan, unmet: str | None) -> str | None:
-    """The warning of a file that has ended without one of the positive labels; None where it has not, or had one."""
+    """The warning of a resumed file that has ended without one of the positive labels; None where it had one."""
     if unmet is None or not done.complete or plan.limit in (done.next, done.reached) or done.next == done.start:
         return None
-    return f"no row {unmet}" if done.start == 0 else f"no row from row {done.start:,} on {unmet}"
+    return f"no row from row {done.start:,} on {unmet}"
 
 
 class _AnyLabels(Labels):

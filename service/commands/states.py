@@ -86,7 +86,7 @@ def restore(
             at = api.learner(name)["position"]
             return f"Roll {name} back from position {at:,} to {position:,}? What was learnt after it is undone"
 
-        _confirmed(yes, question, "nothing was rolled back")
+        _confirmed(yes, question, "it undoes what was learnt after the snapshot", "nothing was rolled back")
         done = api.restore(name, position)
         if as_json:
             print_json({"learner": name, "restored": position, **done})
@@ -122,7 +122,7 @@ def delete(
             events = api.learner(name)["events"]
             return f"Delete {name}, which has learnt {events:,} events? It cannot be brought back"
 
-        _confirmed(yes, question, "nothing was deleted")
+        _confirmed(yes, question, "it deletes the learner for good, its log and snapshots too", "nothing was deleted")
         api.delete(name)
         if as_json:
             print_json({"deleted": name})
@@ -183,12 +183,12 @@ def import_state(
             print(f"{name} is created from {file}: {made['events']:,} events learnt")
 
 
-def _confirmed(yes: bool, question: Callable[[], str], otherwise: str) -> None:
+def _confirmed(yes: bool, question: Callable[[], str], why: str, otherwise: str) -> None:
     """Go on where it was said so beforehand, or is said now. Where nobody can be asked, that is wrong usage."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise typer.BadParameter("is needed where nobody can be asked: it undoes what was learnt", param_hint="--yes")
+        raise typer.BadParameter(f"is needed where nobody can be asked: {why}", param_hint="--yes")
     if not typer.confirm(question(), err=True):
         print(otherwise, file=sys.stderr)
         raise typer.Exit(ExitStatus.FAILED)

@@ -298,18 +298,21 @@ def test_a_positive_label_spelt_otherwise_is_refused_before_anything_is_sent(ser
     assert get(server, "spelling")["events"] == 0
 
 
-def test_a_file_without_one_positive_row_is_a_failure(server: Process, tmp_path: Path) -> None:
+def test_a_file_without_one_positive_row_is_refused_before_anything_is_sent(server: Process, tmp_path: Path) -> None:
     path = tmp_path / "negative.csv"
-    path.write_text("x,label\n" + "1,ok\n2,suspect\n" * 100)
-    warning = "warning: no row had the label 'fraud'; labels seen: 'ok', 'suspect'\n"
+    rows = "x,label\n" + "1,ok\n2,suspect\n" * 5000
+    path.write_text(rows)
     create(server, "negative")
+    for options in ((), ("--limit", "150")):
+        text = finish(replay(server, path, "negative", "--positive", "fraud", *options), status=2)
+        assert "no row had the label 'fraud'; labels seen: 'ok', 'suspect'; nothing was sent" in text
+    assert get(server, "negative")["events"] == 0
+    path.write_text("x,label\n3,fraud\n" + rows.removeprefix("x,label\n"))
     text = finish(replay(server, path, "negative", "--positive", "fraud", "--limit", "150"))
     assert "warning" not in text  # the file has not ended
     text = finish(replay(server, path, "negative", "--positive", "fraud"))
-    assert text.endswith(warning.replace("no row had", "no row from row 150 on had"))
+    assert text.endswith("warning: no row from row 150 on had the label 'fraud'; labels seen: 'ok', 'suspect'\n")
     assert "warning" not in finish(replay(server, path, "negative", "--positive", "fraud"))  # nothing is left
-    create(server, "negative-at-once")
-    assert finish(replay(server, path, "negative-at-once", "--positive", "fraud"), status=1).endswith(warning)
 
 
 def test_a_file_of_this_name_that_was_learnt_before_is_told_of_before_the_first_batch(tmp_path: Path) -> None:
