@@ -5,7 +5,7 @@ Every figure is about scores and decisions that were made before the label was k
     window   exact figures of the last `size` labelled events, or `seconds`    `window.py`
     sketch   the same since the start, in fixed room, with bounds              `sketch.py`
     traffic  clock, delays of labels, coverage, rates                          `traffic.py`
-    history  the window's figures at every so many steps, thinned with age     `history.py`
+    history  the figures at every so many steps, thinned with age              `history.py`
     drift    alarms: a fall of the AUC, a change of the scores                 `drift.py`
 
 All of it is part of the deterministic state: the same to the bit however the stream is cut into calls.
@@ -25,13 +25,13 @@ from learners.drift import KINDS, Drift, DriftView
 from learners.figures import FIGURES, Figures, Undefined, in_order
 from learners.history import Axis, History, HistoryView
 from learners.ranges import Issues, counters
-from learners.sketch import Sketch, SketchView
+from learners.sketch import BRIEF, Sketch, SketchView
 from learners.traffic import Scope, Traffic, TrafficView
 from learners.window import Window, WindowView
 
 __all__ = ["HISTORY_COLUMNS", "Metrics", "MetricsView", "history_stride"]
 
-HISTORY_COLUMNS = (
+_OF_WINDOW = (
     "events",
     "clock",
     "served",
@@ -63,6 +63,8 @@ HISTORY_COLUMNS = (
     "positives",
     "alerts",
 )
+_SINCE_START = (*(f"since_start_{name}" for name in BRIEF), "since_start_label_coverage")
+HISTORY_COLUMNS = (*_OF_WINDOW, *_SINCE_START)
 _WHOLE = ("positives", "alerts")
 _DUPLICATES, _CORRECTIONS, _ASSUMED = range(3)
 
@@ -76,7 +78,8 @@ class _Part(Protocol):
 def history_stride(size: int) -> int:
     """Steps (see `history.py`) between two rows of the history of a window of `size`.
 
-    A row takes a pass over the window: so many steps apart, that is well under a microsecond for each of them.
+    A row takes a pass over the window, and one over the sketch: so many steps apart, that is well under a microsecond
+    for each of them.
     """
     return 1 << (max(64, -(-size // 64)) - 1).bit_length()
 
@@ -95,7 +98,7 @@ class Metrics:
         self._window = Window(size, seconds)
         self._sketch = Sketch()
         self._traffic = Traffic(size, seconds)
-        self._history = History(HISTORY_COLUMNS, history_stride(size))
+        self._history = History(HISTORY_COLUMNS, history_stride(size), dict.fromkeys(_SINCE_START, 1.0))
         self._drift = Drift()
         self._view: MetricsView | None = None  # of the present moment, once somebody has asked for it
 
@@ -167,11 +170,12 @@ class Metrics:
         while start < n:
             stop = min(n, start + self._history.due(self.steps))
             cut = slice(start, stop)
-            self._window.learn(scores[cut], probabilities[cut], y[cut], decisions[cut], clocks[cut])
+            said = scores[cut], probabilities[cut], y[cut], decisions[cut]
+            self._window.learn(*said, clocks[cut])
+            self._sketch.learn(*said)
             self._traffic.learn(clocks[cut], delays[cut], hashes[cut], late[cut])
             self._note(float(thresholds[stop - 1]), float(clocks[stop - 1]))
             start = stop
-        self._sketch.learn(scores, probabilities, y, decisions)
         self._drift.learn(scores, y, first, clocks)
 
     def _note(self, threshold: float, clock: float) -> None:
@@ -182,7 +186,8 @@ class Metrics:
         if self._history.due(self.steps):
             return
         window, _ = self._window.view().figures(self.settings)
-        traffic, _ = self._traffic.view()._replace(clock=clock).figures("window")
+        traffic_view = self._traffic.view()._replace(clock=clock)
+        traffic, _ = traffic_view.figures("window")
         low, high = window["auc_interval"] or (None, None)
         figures = {
             **window,
@@ -196,8 +201,8 @@ class Metrics:
             "positives": window["class_counts"]["positive"],
             "alerts": window["confusion"]["tp"] + window["confusion"]["fp"],
         }
-        row = [math.nan if figures[name] is None else figures[name] for name in HISTORY_COLUMNS]
-        self._history.add(np.array(row))
+        row = [*map(figures.__getitem__, _OF_WINDOW), *self._sketch.view().brief(), traffic_view.coverage]
+        self._history.add(np.array(row, dtype=np.float64))  # None is NaN then
 
     def serve(
         self,
@@ -428,7 +433,7 @@ class MetricsView(NamedTuple):
         step: float | None = None,
         by: Axis = "events",
     ) -> dict[str, Any]:
-        """The window's figures over time; see `HistoryView.points`. Raises ValueError for a `step` not above 0."""
+        """The figures over time; see `HistoryView.points`. Raises ValueError for a `step` not above 0."""
         points = self.rows.points(start, stop, step, by)
         return {"columns": list(self.rows.columns), "points": [_whole(point) for point in points]}
 

@@ -37,6 +37,9 @@ ORDINAL_HISTORY = (
     "label_delay_p90",
     "label_coverage",
     "events_per_second",
+    "since_start_mae",
+    "since_start_accuracy",
+    "since_start_label_coverage",
 )
 _STRIDE = 64  # steps between rows of the history
 _LEAST = 64  # slots of the ring at first
@@ -71,6 +74,19 @@ def _count(window, label, decision, sign):  # type: ignore[no-untyped-def]
     window.errors[1] += sign * distance * distance
     if label != decision:
         window.errors[2] += sign
+
+
+@kernel
+def _errors(confusion):  # type: ignore[no-untyped-def]
+    """Of a confusion matrix: the sums of |true - predicted| and of its square, and how many predictions are right."""
+    absolute = squared = right = 0
+    for i in range(confusion.shape[0]):
+        for j in range(confusion.shape[1]):
+            distance = abs(i - j)
+            absolute += distance * confusion[i, j]
+            squared += distance * distance * confusion[i, j]
+        right += confusion[i, i]
+    return absolute, squared, right
 
 
 @kernel
@@ -146,7 +162,8 @@ class OrdinalMetrics:
             clocks=np.zeros(capacity),
         )
         self._traffic = Traffic(size, seconds)
-        self._history = History(ORDINAL_HISTORY, _STRIDE)
+        most = {"since_start_mae": ranks - 1.0, "since_start_accuracy": 1.0, "since_start_label_coverage": 1.0}
+        self._history = History(ORDINAL_HISTORY, _STRIDE, most)
         self._drift = Drift()
         self._rebuild()
 
@@ -278,11 +295,15 @@ class OrdinalMetrics:
         """Add the row that is due at this moment, if one is; the clock of traffic may be that of a later event."""
         if self._history.due(self.steps):
             return
-        figures, _ = self._traffic.view()._replace(clock=clock).figures("window")
+        traffic = self._traffic.view()._replace(clock=clock)
+        figures, _ = traffic.figures("window")
         held = int(self.arrays.span[1] - self.arrays.span[0])
         errors, squares, wrong = self._derived.errors.tolist()
         of_window = [one / held if held else None for one in (errors, squares, held - wrong)]
-        row = [self.events, clock, self._traffic.served, *of_window, *(figures[name] for name in _TOLD)]
+        absolute, _, right = _errors(self.arrays.total)
+        since_start = [one / self.events if self.events else None for one in (absolute, right)]
+        told = [figures[name] for name in _TOLD]
+        row = [self.events, clock, self._traffic.served, *of_window, *told, *since_start, traffic.coverage]
         self._history.add(np.array([math.nan if one is None else one for one in row]))
 
     def _reserve(self, events: int) -> None:
@@ -447,7 +468,7 @@ class OrdinalFigures(NamedTuple):
         step: float | None = None,
         by: Axis = "events",
     ) -> dict[str, Any]:
-        """The figures of the window over the stream; see `HistoryView.points`."""
+        """The figures over the stream; see `HistoryView.points`."""
         return {"columns": list(ORDINAL_HISTORY), "points": self.rows.points(start, stop, step, by)}
 
     @property
@@ -480,13 +501,7 @@ def _by_rank(counts: Counts) -> dict[str, int]:
 
 def _figures(scope: str, confusion: Counts, undefined: dict[str, str]) -> dict[str, Any]:
     """The figures of one confusion matrix, sums in whole numbers: exact however many events."""
-    rank = np.arange(len(confusion))
-    distance = np.abs(rank[:, None] - rank)
-    sums = {
-        "mae": int((confusion * distance).sum()),
-        "mse": int((confusion * distance**2).sum()),
-        "accuracy": int(np.trace(confusion)),
-    }
+    sums = dict(zip(("mae", "mse", "accuracy"), map(int, _errors(confusion)), strict=True))
     events = int(confusion.sum())
     if not events:
         reason = "no labelled events " + ("in the window" if scope == "window" else "yet")

@@ -56,7 +56,7 @@ from learners.figures import (
 from learners.jit import kernel
 from learners.ranges import MAX_COUNT, Issues, counters, outside
 
-__all__ = ["SCORE_BINS", "Sketch", "SketchState", "SketchView", "score_bin"]
+__all__ = ["BRIEF", "SCORE_BINS", "Sketch", "SketchState", "SketchView", "score_bin"]
 
 _LOW, _HIGH = -24, 16  # exponents with bins of their own: 2^-24 <= |score| < 2^16
 _PER_OCTAVE = 16
@@ -69,6 +69,7 @@ _LARGEST_LOSS = 36.05  # log loss of a probability of 2.2e-16 for the label that
 _SINGLY = 16  # terms of a sum over positives that are added one by one
 
 _RANKED = ("auc", "average_precision", "partial_auc", "ks", "recall_at_fpr", "precision_at_k")
+BRIEF = ("auc", "average_precision", "f1", "precision", "recall", "alert_rate")  # see `SketchView.brief`
 _AUC, _PRECISIONS, _AREA, _KS, _RECALL, _TOP = range(6)  # what `_sweep` fills, each in a row: see there
 _WORST, _GIVEN, _BEST = range(3)
 
@@ -187,6 +188,22 @@ def _allowed(negatives, max_fpr):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def _mixed(bins, N, P):  # type: ignore[no-untyped-def]
+    """AUC and the sum of precisions as they are given: of the events of a bin as evenly mixed. (2,), see `_sweep`."""
+    twice = 0.0  # pairs: beyond 2^53 they are rounded, and never overflow
+    precisions = 0.0
+    tp = fp = 0
+    for i in range(bins.shape[1] - 1, -1, -1):
+        n, p = bins[0, i], bins[1, i]
+        if p > 0:
+            twice += float(p) * (2 * (N - fp - n) + n)
+            precisions += _mixed_precisions(float(tp), float(fp), p, n)
+        tp += p
+        fp += n
+    return twice / (2.0 * max(N, 1) * max(P, 1)), precisions
+
+
+@kernel
 def _sweep(bins, N, P, max_fpr, k, out, squares):  # type: ignore[no-untyped-def]
     """Go through the bins from the highest scores down; the letters are those of the top of this file.
 
@@ -200,19 +217,18 @@ def _sweep(bins, N, P, max_fpr, k, out, squares):  # type: ignore[no-untyped-def
     all_negatives, all_positives = max(N, 1), max(P, 1)
     limit = max_fpr * N
     allowed = _allowed(N, max_fpr) if N > 0 else 0
-    twice = shared = 0.0  # pairs: beyond 2^53 they are rounded, and never overflow
+    auc, out[_PRECISIONS, _GIVEN] = _mixed(bins, N, P)
+    shared = 0.0  # pairs, as in `_mixed`
     within = True  # FPR is not too large yet
     tp = fp = 0
     for i in range(bins.shape[1] - 1, -1, -1):
         n, p = bins[0, i], bins[1, i]
         if n + p == 0:
             continue
-        twice += float(p) * (2 * (N - fp - n) + n)
         shared += float(p) * n
         if p > 0:
             least = p - (fp + n) * _reciprocals(float(tp + fp + n), p)
             out[_PRECISIONS, _WORST] += max(least, 0.0)  # rounded, where it is next to nothing of p
-            out[_PRECISIONS, _GIVEN] += _mixed_precisions(float(tp), float(fp), p, n)
             out[_PRECISIONS, _BEST] += p * ((tp + p) / (tp + p + fp))
         if n > 0 and fp < limit:
             width = min(float(n), limit - fp)
@@ -235,7 +251,6 @@ def _sweep(bins, N, P, max_fpr, k, out, squares):  # type: ignore[no-untyped-def
         fp += n
     out[_KS, _WORST] = out[_KS, _GIVEN]
     pairs = 2.0 * all_negatives * all_positives
-    auc = twice / pairs
     out[_AUC, _WORST] = auc - shared / pairs
     out[_AUC, _GIVEN] = auc
     out[_AUC, _BEST] = auc + shared / pairs
@@ -357,6 +372,14 @@ class SketchView(NamedTuple):
         tn, fp, fn, tp = self.confusion.tolist()
         figures["confusion"] = {"tp": tp, "fp": fp, "tn": tn, "fn": fn}
         return in_order(figures), undefined.reasons
+
+    def brief(self) -> list[float | None]:
+        """The figures named in `BRIEF` as `figures` gives them, without errors and reasons. O(bins): some 10 us."""
+        n, m = self.counts.tolist()
+        auc, precisions = _mixed(self.bins, n, m)
+        decided = confusion_figures(self.confusion.tolist(), 1.0, Undefined("since_start", {}))
+        ranked = [auc if n and m else None, precisions / m if m else None]
+        return [*ranked, *(decided[name] for name in BRIEF[len(ranked) :])]
 
     def _ranked(self, settings: Figures, undefined: Undefined) -> dict[str, Any]:
         """The figures that follow from the order of the scores, each with its error."""

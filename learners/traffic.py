@@ -415,6 +415,12 @@ class TrafficView(NamedTuple):
         """A copy that stays as it is: some 32 KB. O(size / 512)."""
         return self._replace(histogram=self.histogram.copy(), delays=self.delays.frozen())
 
+    @property
+    def coverage(self) -> float | None:
+        """The label coverage since the start; None where no events were served."""
+        served, _, labelled = self.served
+        return labelled / served if served else None
+
     def figures(self, scope: Scope) -> tuple[dict[str, Any], dict[str, str]]:
         """The figures of a scope, and by pointer why those that are None are undefined. O(size / 512)."""
         undefined = Undefined(scope, {})

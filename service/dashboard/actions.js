@@ -4,6 +4,7 @@ import { withheld } from "./access.js";
 import { ask, Away, get, learnerPath, reasonOf, send } from "./api.js";
 import { announce, dialog } from "./dialogs.js";
 import { el, freshId, write } from "./dom.js";
+import { thresholdOf } from "./figures.js";
 import { bytes, count, moment, short } from "./format.js";
 import { OBJECTIVES } from "./objectives.js";
 import { SchemaForm } from "./schema_form.js";
@@ -16,7 +17,7 @@ export class Actions {
     const button = (text, act, names = "") =>
       el("button", { type: "button", class: names, text, on: { click: () => this.#tried(act) } });
     const changes = [
-      learner.threshold === null ? null : button("Threshold …", () => this.#threshold()),
+      learner.config.threshold === null ? null : button("Threshold …", () => this.#threshold()),
       button("Snapshot …", () => this.#snapshot()),
       button("Clone …", () => this.#clone()),
       button("Export", () => this.#export()),
@@ -69,9 +70,9 @@ export class Actions {
       reason: reasonOf,
     });
     if (done === undefined) return;
-    announce(
-      `The threshold of ${name} follows ${done.config.threshold.objective} now; it is ${short(done.threshold)}.`,
-    );
+    const { value, reason } = thresholdOf(done);
+    const now = value === null ? `there is none yet: ${reason}` : `it is ${short(value)}`;
+    announce(`The threshold of ${name} follows ${done.config.threshold.objective} now; ${now}.`);
     this.again();
   }
 

@@ -33,6 +33,12 @@ const PAGES = [
 ];
 let leave = new AbortController();
 let shown = null; // the address that is on the page
+let overviewLeft = "#/"; // the overview's address as the reader left it, with its filter and sort
+
+function showing(address) {
+  shown = address;
+  if (/^#\/?(\?|$)/.test(address)) overviewLeft = address;
+}
 
 /** A place: its name (of a learner or a group), what was chosen there, and `keep` to put that into the address. */
 class Place {
@@ -42,26 +48,27 @@ class Place {
     this.query = query;
   }
 
+  /** Where the overview is to be found as it was left. */
+  get overview() {
+    return overviewLeft;
+  }
+
   /** Take new values (null: the usual one); the page itself stays as it is. */
   keep(values) {
     for (const [key, value] of Object.entries(values)) {
       if (value === null || value === "") this.query.delete(key);
       else this.query.set(key, value);
     }
-    shown = `#${this.path}${this.query.size > 0 ? `?${this.query}` : ""}`;
+    showing(`#${this.path}${this.query.size > 0 ? `?${this.query}` : ""}`);
     history.replaceState(null, "", shown);
   }
 }
 
 function go() {
   const address = location.hash || "#/";
-  if (address === "#main") {
-    main.focus();
-    return;
-  }
   if (address === shown) return;
   const first = shown === null;
-  shown = address;
+  showing(address);
   const [path, query] = address.slice(1).split("?", 2);
   leave.abort();
   leave = new AbortController();
@@ -168,6 +175,10 @@ document.addEventListener("key-wanted", ({ detail: { refused, key, asked } }) =>
 });
 
 access.addEventListener("change", showKey);
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address names the page and what was chosen on it
+  main.focus();
+});
 addEventListener("hashchange", go);
 showKey();
 access.ask();

@@ -40,6 +40,10 @@ export function widened(places, by) {
   return [low, low + least];
 }
 
+/** The place that an end of Plotly's range is at: in seconds by the clock (it gives local times), else in events. */
+export const placeOf = (end, clocked) =>
+  Math.round(clocked ? new Date(String(end).replace(" ", "T")).getTime() / 1000 : Number(end));
+
 /** How a line with gaps is drawn: a value between two gaps, which no line reaches, as a point. */
 export function drawnAs(values) {
   const known = values.map((value) => Number.isFinite(value));
@@ -78,7 +82,8 @@ export const swatch = (number, dash = "solid") =>
     svg("line", { x1: 0, y1: 4, x2: 24, y2: 4 }),
   );
 
-/** A chart with its title and key. `draw` it with a function that gives {traces, layout, words} or {nothing}. */
+/** A chart with its title and key. `draw` it with a function that gives {traces, layout, words} or {nothing}; a `note`
+ * in what it gives stands in place of the usual one. */
 export class Chart {
   #specify = null;
   #seen = false;
@@ -90,6 +95,8 @@ export class Chart {
 
   constructor({ title, note = null, entries = [], signal, names = "", onRange = null }) {
     this.onRange = onRange;
+    this.usual = note ?? "";
+    this.note = el("span", { class: "note", text: this.usual });
     this.nothing = el("p", { class: "nothing", hidden: true });
     this.plot = el("div", { class: "plot", role: "img", "aria-label": title });
     this.words = el("p", { class: "unseen" });
@@ -100,7 +107,7 @@ export class Chart {
         "figcaption",
         {},
         el("h3", { text: title }),
-        note === null ? null : el("span", { class: "note", text: note }),
+        this.note,
         entries.length > 0 ? legend(entries) : null,
       ),
       this.plot,
@@ -139,7 +146,8 @@ export class Chart {
 
   async #now() {
     this.#due = false;
-    const { traces = [], layout = {}, words = "", nothing = null } = this.#specify();
+    const { traces = [], layout = {}, words = "", nothing = null, note = this.usual } = this.#specify();
+    write(this.note, note);
     this.nothing.hidden = nothing === null;
     this.plot.hidden = nothing !== null;
     for (const key of this.element.querySelectorAll(".legend")) key.hidden = nothing !== null;

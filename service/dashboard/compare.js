@@ -1,12 +1,13 @@
 /* The learners of a group on the same events: AUCs, differences with intervals, and the verdict in words. */
 
 import { ask, get, groupPath, learnerPath, reasonOf, Refused } from "./api.js";
-import { Chart, drawnAs, legend, line, plain, widened } from "./charts.js";
+import { Chart, drawnAs, legend, line, placeOf, plain, widened } from "./charts.js";
 import { announce, dialog } from "./dialogs.js";
 import { arrange, el, freshId, put, write } from "./dom.js";
-import { between, count, figure, fixed, local, moment, NOTHING, signed, wholeMoment } from "./format.js";
-import { rounds } from "./live.js";
+import { between, count, figure, fixed, local, NOTHING, signed, wholeMoment } from "./format.js";
+import { absent, RARELY, rounds } from "./live.js";
 import { drawWhisker, whisker } from "./sketches.js";
+import { odds, verdictOf } from "./verdicts.js";
 
 const NAMELESS = Symbol(); // thrown where a group is asked for without a name
 
@@ -17,7 +18,7 @@ const COLOURS = 6;
 
 export function show(main, place, signal) {
   if (place.name === null) new List(main, signal);
-  else new Group(main, place.name, signal);
+  else new Group(main, place, signal);
 }
 
 /* ---- The groups -------------------------------------------------------------------------------------------------- */
@@ -50,7 +51,7 @@ class List {
       signal,
       (error) => {
         if (error instanceof Refused) write(this.note, `No groups: ${error.message}`);
-        return false;
+        return null;
       },
     );
   }
@@ -132,10 +133,15 @@ class List {
 class Group {
   #round = 0;
   #histories = [];
+  #learners = [];
+  #clocked = false; // whether the chart is drawn over time, not over events
 
-  constructor(main, name, signal) {
+  /** `place` keeps the range of the chart in the address. */
+  constructor(main, place, signal) {
+    const { name } = place;
     document.title = `${name} – rarestream`;
     this.name = name;
+    this.place = place;
     this.signal = signal;
     this.verdicts = el("ul", { class: "verdicts", "aria-live": "polite" });
     this.facts = el("p", { class: "quiet" });
@@ -146,8 +152,14 @@ class Group {
       class: "message",
       text: "The comparison appears here as soon as the server has answered.",
     });
-    this.chart = new Chart({ title: "AUC over time", note: "of each learner's own window", signal });
-    this.chart.element.querySelector("figcaption").append(this.key);
+    this.chart = new Chart({
+      title: "AUC over time",
+      note: "of each learner's own window",
+      signal,
+      onRange: (range) => this.#chosen(range),
+    });
+    this.all = el("button", { type: "button", text: "All", hidden: true, on: { click: () => this.#chosen(null) } });
+    this.chart.element.querySelector("figcaption").append(this.all, this.key);
     const table = (title, names, heads, body) =>
       el(
         "section",
@@ -202,11 +214,11 @@ class Group {
       PERIOD,
       signal,
       (error) => {
-        if (!(error instanceof Refused) || error.status !== 404) return false;
+        if (!absent(error)) return null;
         this.content.hidden = true;
         this.waiting.hidden = false;
         write(this.waiting, error.message);
-        return true;
+        return RARELY;
       },
     );
   }
@@ -257,7 +269,8 @@ class Group {
     );
     this.#areas(told, learners, window);
     this.#pairs(told, window, tests);
-    this.#draw(learners);
+    this.#learners = learners;
+    this.#draw();
   }
 
   #areas(told, learners, window) {
@@ -322,7 +335,21 @@ class Group {
     );
   }
 
-  #draw(learners) {
+  /** The reader zoomed in, or out (null). */
+  #chosen(range) {
+    const [from, to] = range === null ? [null, null] : range.map((end) => placeOf(end, this.#clocked));
+    this.place.keep({ from, to });
+    this.#draw();
+  }
+
+  /** The range in the address, if it has one. */
+  #kept() {
+    const ends = ["from", "to"].map((end) => Number(this.place.query.get(end) ?? NaN));
+    return ends.every(Number.isFinite) && ends[0] < ends[1] ? ends : null;
+  }
+
+  #draw() {
+    const learners = this.#learners;
     const histories = this.#histories.filter(({ points }) => points.length > 0);
     const clocked = histories.length > 0 && histories.every(({ by }) => by === "clock");
     const lineOf = (name) => {
@@ -330,7 +357,10 @@ class Group {
       return { number: n % COLOURS, dash: DASHES[(n + Math.floor(n / COLOURS)) % DASHES.length] };
     };
     const places = histories.flatMap(({ points }) => points.map((point) => (clocked ? point.clock : point.events)));
-    const range = widened(places, clocked ? "clock" : "events");
+    this.#clocked = clocked;
+    const kept = this.#kept();
+    const range = kept ?? widened(places, clocked ? "clock" : "events");
+    this.all.hidden = kept === null;
     this.key.replaceChildren(legend(learners.map((name) => ({ text: name, ...lineOf(name) }))));
     this.chart.draw(() =>
       histories.length === 0
@@ -346,9 +376,12 @@ class Group {
             })),
             layout: {
               xaxis: {
+                fixedrange: false,
+                autorange: range === null,
                 ...(clocked ? { type: "date" } : { title: "labelled events", tickformat: "," }),
                 ...(range === null ? {} : { range: range.map((place) => (clocked ? local(place) : place)) }),
               },
+              uirevision: JSON.stringify(kept), // a zoom outlives new points
             },
             words: histories
               .map(({ name, points }) => `${name} ${points.at(-1).auc?.toFixed(4) ?? "undefined"}`)
@@ -356,41 +389,4 @@ class Group {
           },
     );
   }
-}
-
-/** An amount of evidence, given as its log10, as one would say it. */
-const odds = (log) => (log >= 6 ? `10^${Math.floor(log)}` : log > -3 ? count(Number((10 ** log).toPrecision(2))) : "0");
-
-/** How sure the evidence makes, in per cent, rounded down: 1 - 2 / evidence, as two hypotheses are tested. */
-function certainty(log) {
-  const doubt = 200 * 10 ** -log;
-  return doubt < 0.01 ? "over 99.99 %" : `${Math.floor((100 - doubt) * 100) / 100} %`;
-}
-
-/** The verdict on a pair in words: {verdict, more, state}. */
-export function verdictOf({ a, b, verdict, evidence, since_clock: clock, since_events: events }, alpha) {
-  const decides = Math.log10(2 / alpha);
-  const [lead, log] = evidence.a_better >= evidence.b_better ? [a, evidence.a_better] : [b, evidence.b_better];
-  if (verdict === null) {
-    const leaning = log > 0.5 ? `it leans to ${lead}, ` : "";
-    return {
-      state: "open",
-      verdict: `${a} or ${b}: not decided.`,
-      more: ` Keep watching: ${leaning}evidence ${odds(log)} to 1; ${odds(decides)} to 1 decides.`,
-    };
-  }
-  const [better, other, present] = verdict === "a" ? [a, b, evidence.a_better] : [b, a, evidence.b_better];
-  const since = clock === null ? `event ${count(events)}` : `${moment(clock)} (event ${count(events)})`;
-  if (present >= decides) {
-    return {
-      state: "decided",
-      verdict: `${better} is better than ${other}: ${certainty(present)} since ${since};`,
-      more: " keep watching.",
-    };
-  }
-  return {
-    state: "was",
-    verdict: `${better} was better than ${other}: decided at ${since},`,
-    more: ` but the evidence is ${odds(present)} to 1 by now; keep watching.`,
-  };
 }

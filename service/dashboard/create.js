@@ -48,7 +48,7 @@ export function show(main, place, signal) {
     signal,
     (error) => {
       if (error instanceof Refused) write(waiting, `No catalogue: ${error.message}`);
-      return false;
+      return null;
     },
   );
 }

@@ -32,6 +32,7 @@ export class Curves {
     );
   }
 
+  /** The document of the curves, and the threshold as it stands: {value, reason}, one of which is null. */
   take(curves, threshold) {
     const {
       operating_point: at,
@@ -101,7 +102,7 @@ export class Curves {
     this.confusion.classes(curves.confusion);
   }
 
-  #histogram({ histogram: { edges, negative, positive }, score_threshold: alerts }, threshold) {
+  #histogram({ histogram: { edges, negative, positive }, score_threshold: alerts }, { value, reason }) {
     if (edges.length === 0) return { nothing: "Nothing to draw: no events in the window yet." };
     const sum = (counts) => counts.reduce((a, b) => a + b, 0);
     const middles = edges.slice(1).map((edge, i) => (edge + edges[i]) / 2);
@@ -120,10 +121,14 @@ export class Curves {
         hovertemplate: "%{customdata:,} (%{y:.1%})",
       };
     };
-    const where = Number.isFinite(alerts)
-      ? `Alerts begin at a score of ${short(alerts)}`
-      : "No score parts alerts from the rest";
+    const begins = value !== null && Number.isFinite(alerts);
+    const where =
+      value === null
+        ? `No threshold: ${reason}.`
+        : `${begins ? `Alerts begin at a score of ${short(alerts)}` : "No score parts alerts from the rest"}, ` +
+          `a probability of ${short(value)}.`;
     return {
+      ...(value === null ? { note: `share of each class; no threshold: ${reason}` } : {}),
       traces: [
         sum(negative) > 0 ? step(negative, "negative", 0) : null,
         sum(positive) > 0 ? step(positive, "positive", 1) : null,
@@ -131,13 +136,11 @@ export class Curves {
       layout: {
         xaxis: { title: "score" },
         yaxis: { tickformat: ".3~p", rangemode: "tozero" },
-        shapes: Number.isFinite(alerts)
+        shapes: begins
           ? [{ type: "line", yref: "paper", x0: alerts, x1: alerts, y0: 0, y1: 1, line: line(5, "dash", 1.5) }]
           : [],
       },
-      words:
-        `${count(sum(negative))} negatives and ${count(sum(positive))} positives. ` +
-        `${where}, a probability of ${short(threshold)}.`,
+      words: `${count(sum(negative))} negatives and ${count(sum(positive))} positives. ${where}`,
     };
   }
 

@@ -48,7 +48,13 @@ const RANKS = [
 ];
 const BOTH = [
   ["/events", "Events learnt", count, (m) => `window ${count(m.window.events)} of ${count(m.window.size)}`, classes],
-  ["/window/label_coverage", "Labels that have come", share, (m) => `of ${count(servedOf(m))} served events`],
+  [
+    "/window/label_coverage",
+    "Labels that have come",
+    share,
+    (m) => since(m, "label_coverage", share),
+    (m) => `${count(servedOf(m))} events served`,
+  ],
   [
     "/window/label_delay_median",
     "Label delay",
@@ -63,6 +69,12 @@ function classes({ class_counts: counts, events }) {
     : "";
 }
 
+/** The threshold by a learner's document, {value, reason}: none until scores mean something, unless it is fixed. */
+export const thresholdOf = ({ ready, not_ready: why, config, threshold }) =>
+  threshold !== null && (ready || config.threshold.objective === "fixed")
+    ? { value: threshold, reason: null }
+    : { value: null, reason: why ?? "not known" };
+
 export class Tiles {
   #noThreshold = null; // why there is none yet
   #metrics = null;
@@ -72,10 +84,17 @@ export class Tiles {
     this.element = el("dl", { class: `tiles panel ${ranks ? "six" : ""}` });
   }
 
-  /** The learner's document: until scores mean something its threshold is none, unless it is a fixed one. */
-  ready({ ready, not_ready: why, config }) {
-    this.#noThreshold = ready || config.threshold?.objective === "fixed" ? null : why;
+  /** Take the learner's document. */
+  ready(learner) {
+    this.#noThreshold = thresholdOf(learner).reason;
     if (this.#metrics !== null) this.take(this.#metrics);
+  }
+
+  /** The threshold as it stands: {value, reason}, one of which is null. */
+  get threshold() {
+    const none = { value: null, reason: this.#noThreshold ?? "not known" };
+    if (this.#metrics === null || (this.#noThreshold !== null && !this.#metrics.undefined["/threshold"])) return none;
+    return figure(this.#metrics, "/threshold");
   }
 
   take(metrics) {
@@ -86,8 +105,7 @@ export class Tiles {
       ([pointer]) => pointer,
       ([, title]) => el("div", {}, el("dt", { text: title }), el("dd", {}, el("span"), el("small"), el("small"))),
       (tile, [pointer, , format, ...more]) => {
-        const none = pointer === "/threshold" ? this.#noThreshold : null;
-        const { value, reason } = none === null ? figure(metrics, pointer) : { value: null, reason: none };
+        const { value, reason } = pointer === "/threshold" ? this.threshold : figure(metrics, pointer);
         const [main, first, second] = tile.lastChild.children;
         write(main, value === null ? NOTHING : format(value));
         write(first, value === null ? reason : (more[0]?.(metrics) ?? ""));

@@ -31,7 +31,7 @@ export class Histories {
           kind.lines.length > 1 || kind.lines[0].since
             ? kind.lines.flatMap(({ text, number, dash, since }) => [
                 { text, number, dash },
-                ...(since ? [{ text: `${text} since the start`, number: 5, dash: "dot" }] : []),
+                ...(since ? [{ text: `${text} since the start`, number, dash: "dot" }] : []),
               ])
             : [],
         onRange: (range) => this.#chosen(range),
@@ -84,13 +84,14 @@ export class Histories {
   #all() {
     const points = this.#points;
     if (this.#metrics === null || this.#metrics.events + servedOf(this.#metrics) === 0) return points;
-    const { window, events, clock, threshold } = this.#metrics;
+    const { window, since_start, events, clock, threshold } = this.#metrics;
     const served = servedOf(this.#metrics);
     const last = points.at(-1);
     if (last !== undefined && last.events + last.served >= events + served) return points;
     const [low, high] = window.auc_interval ?? [null, null];
     const now = {
       ...window,
+      ...Object.fromEntries(Object.entries(since_start).map(([name, value]) => [`since_start_${name}`, value])),
       events,
       served,
       clock,
@@ -104,6 +105,8 @@ export class Histories {
   }
 
   #specified(kind) {
+    const none = this.#metrics === null ? null : (kind.none?.(this.#metrics) ?? null);
+    if (none !== null) return { nothing: `Nothing to draw: ${none}.` };
     const points = this.#all();
     const size = this.#metrics?.window.size ?? 1;
     const valueOf = ({ column, of }) => (of ? (point) => of(point, size) : (point) => point[column] ?? null);
@@ -117,29 +120,25 @@ export class Histories {
     if (kind.band) traces.push(...this.#band(kind.band, points, x));
     const words = [];
     for (const one of drawn) {
-      const y = points.map(valueOf(one));
-      const last = y.findLast((value) => value !== null);
-      words.push(`${one.text} ${kind.write(last)}`);
-      traces.push({
-        name: one.text,
-        x,
-        y: y.map((value) => (value === null ? null : value / unitSize)),
-        ...drawnAs(y),
-        line: line(one.number, one.dash),
-        customdata: y.map((value) => (value === null ? NOTHING : kind.write(value))),
-        hovertemplate: "%{customdata}",
-      });
-      const since = one.since && this.#metrics?.since_start[one.since];
-      if (Number.isFinite(since)) {
+      const courses = [{ text: one.text, value: valueOf(one), look: line(one.number, one.dash) }];
+      if (one.since) {
+        const value = (point) => point[`since_start_${one.since}`] ?? null;
+        courses.push({ text: `${one.text} since the start`, value, look: line(one.number, "dot", 1.5) });
+      }
+      for (const { text, value, look } of courses) {
+        const y = points.map(value);
+        const last = y.findLast((one) => one !== null);
+        if (last === undefined) continue;
+        words.push(`${text} ${kind.write(last)}`);
         traces.push({
-          name: `${one.text} since the start`,
-          x: [x.find((place) => place !== null), x.findLast((place) => place !== null)],
-          y: [since, since],
-          mode: "lines",
-          line: line(5, "dot", 1),
-          hoverinfo: "skip",
+          name: text,
+          x,
+          y: y.map((one) => (one === null ? null : one / unitSize)),
+          ...drawnAs(y),
+          line: look,
+          customdata: y.map((one) => (one === null ? NOTHING : kind.write(one))),
+          hovertemplate: "%{customdata}",
         });
-        words.push(`${one.text} since the start ${kind.write(since)}`);
       }
     }
     const alarms = this.#alarms.filter((alarm) => this.#at(alarm) !== null);

@@ -4,8 +4,9 @@ import { duration, fixed, rate, share, short } from "./format.js";
 
 const FINE = fixed(3);
 
-/* What is drawn: each line is {column or of(point), text, number, dash?, since?}; `since` names the figure of
- * `since_start` that stands beside it as a level line. */
+/* What is drawn: each line is {column or of(point), text, number, dash?, since?}; `since` names the figure whose course
+ * since the start, by the points' since_start_ columns, is a dotted line beside it. `none` tells by the figures why there
+ * is nothing to draw, or null. */
 const CLASSES = [
   {
     title: "Ranking",
@@ -16,7 +17,7 @@ const CLASSES = [
     band: ["auc_low", "auc_high"],
     lines: [
       { column: "auc", text: "AUC", number: 0, since: "auc" },
-      { column: "average_precision", text: "average precision", number: 1, dash: "dash" },
+      { column: "average_precision", text: "average precision", number: 1, dash: "dash", since: "average_precision" },
     ],
   },
   {
@@ -33,6 +34,7 @@ const CLASSES = [
   {
     title: "Threshold",
     note: "of the probability",
+    none: ({ threshold, undefined: reasons }) => (threshold === null ? (reasons["/threshold"] ?? "none yet") : null),
     write: short,
     floor: 0,
     lines: [{ column: "threshold", text: "threshold", number: 0 }],

@@ -8,7 +8,7 @@ import { arrange, el, put, write } from "./dom.js";
 import { bytes, count, duration, moment, wholeMoment } from "./format.js";
 import { FigureTable, Tiles } from "./figures.js";
 import { alarmWords, Histories } from "./history.js";
-import { follow, rounds } from "./live.js";
+import { absent, follow, RARELY, rounds } from "./live.js";
 import { Scoring } from "./scoring.js";
 import { Snapshots } from "./snapshots.js";
 import { Weights } from "./weights.js";
@@ -21,33 +21,40 @@ export async function show(main, place, signal) {
   document.title = `${place.name} – rarestream`;
   const title = el("h1", { text: place.name });
   const waiting = el("p", { class: "message", text: "The figures appear here as soon as the server has answered." });
-  main.append(
-    el("header", { class: "title" }, el("p", {}, el("a", { href: "#/", text: "All learners" })), title),
-    waiting,
+  const header = el(
+    "header",
+    { class: "title" },
+    el("p", {}, el("a", { href: place.overview, text: "All learners" })),
+    title,
   );
-  const gone = (why) => main.replaceChildren(nobody(place.name, why));
+  main.append(header, waiting);
   let page = null;
-  let before = null; // the document of the last round
+  let ends = null; // of the page, where the learner goes and perhaps comes again
+  const gone = (why) => {
+    ends?.abort();
+    page = ends = null;
+    if (header.isConnected) main.replaceChildren(nobody(place.name, why));
+  };
   const again = rounds(
     async () => {
       const learner = await get(learnerPath(place.name), { signal });
       if (page === null) {
-        waiting.remove();
-        page = new Page(main, learner, place, signal, gone, () => again());
+        ends = new AbortController();
+        main.replaceChildren(header);
+        page = new Page(main, learner, place, AbortSignal.any([signal, ends.signal]), gone, () => again());
         page.start();
       }
       page.document(learner);
-      before = learner;
     },
     DOCUMENT,
     signal,
     (error) => {
-      if (error instanceof Refused && error.status === 404) {
+      if (absent(error)) {
         gone(error.message);
-        return true;
+        return RARELY;
       }
-      if (before === null && !(error instanceof Away)) write(waiting, `No figures: ${reasonOf(error)}`);
-      return false;
+      if (page === null && !(error instanceof Away)) write(waiting, `No figures: ${reasonOf(error)}`);
+      return null;
     },
   );
 }
@@ -64,7 +71,6 @@ const nobody = (name, why) =>
 class Page {
   #alarms = [];
   #moved = true; // events have come since the curves were drawn
-  #threshold = null;
 
   constructor(main, learner, place, signal, gone, again) {
     this.name = learner.name;
@@ -81,9 +87,9 @@ class Page {
     this.curves = this.ranks ? null : new Curves(signal);
     this.confusion = this.ranks ? new Confusion() : this.curves.confusion;
     this.table = new FigureTable(this.ranks);
-    this.weights = new Weights(learner, signal);
     this.snapshots = new Snapshots(learner, signal, again);
     this.scoring = new Scoring(learner, signal);
+    this.weights = new Weights(learner, signal, (names) => this.scoring.met(names));
     main.append(
       el("div", { class: "about" }, this.state, this.facts, this.actions.element),
       this.tiles.element,
@@ -118,7 +124,6 @@ class Page {
       {
         figures: (metrics) => {
           this.#moved = true;
-          this.#threshold = metrics.threshold;
           this.tiles.take(metrics);
           this.table.take(metrics);
           this.histories.figures(metrics);
@@ -143,12 +148,12 @@ class Page {
         this.#moved = false;
         const told = await get(learnerPath(name, "/metrics/curves"), { signal });
         if (this.ranks) this.confusion.ranks(told.confusion);
-        else this.curves.take(told, this.#threshold ?? 0.5);
+        else this.curves.take(told, this.tiles.threshold);
         return true;
       },
       CURVES,
       signal,
-      (error) => error instanceof Refused,
+      (error) => (error instanceof Refused ? CURVES : null),
     );
   }
 
@@ -207,7 +212,6 @@ function factsOf({
   pending,
   queued_events: queued,
   fit,
-  threshold,
 }) {
   const facts = [
     ["Algorithm", config.algorithm],
@@ -220,7 +224,7 @@ function factsOf({
     ],
     ["Memory", bytes(size)],
   ];
-  if (threshold !== null) facts.push(["Threshold by", config.threshold.objective]);
+  if (config.threshold !== null) facts.push(["Threshold by", config.threshold.objective]);
   if (queued > 0) facts.push(["Queue", `${count(queued)} events`]);
   if (pending !== null && pending.events > 0)
     facts.push([

@@ -11,6 +11,7 @@ const FIRST_EVENT = 8; // seconds in which a stream has to begin; the server sen
 const SILENCE = 25; // seconds without a byte after which a stream is dead; the server sends one each 15
 const POLL = 2; // seconds between polls in place of a stream
 const POLLS = 30; // after which a stream is tried again
+export const RARELY = 30; // seconds between questions for what is not there: it may come
 
 /** Whether the server answers, for the line at the top: `connection` tells "change". */
 class Connection extends EventTarget {
@@ -74,14 +75,17 @@ function seen(signal) {
   });
 }
 
+/** Whether an error says that what was asked for is not there. */
+export const absent = (error) => error instanceof Refused && error.status === 404;
+
 const longer = (seconds, failures) => Math.min(seconds * 2 ** (failures - 1), LONGEST_WAIT);
 
 /** Call `round` (async) now and each so many seconds after it has ended, until the signal; wait longer when it fails.
  *
  * Returns a function that starts the next round at once. A round that asked nothing gives false. `failed` is told of
- * errors, and says true where it has dealt with one: then the rounds go on as if nothing had been.
+ * errors; where it has dealt with one it gives the seconds to the next round, else null.
  */
-export function rounds(round, seconds, signal, failed = () => false) {
+export function rounds(round, seconds, signal, failed = () => null) {
   let hurry = () => {};
   (async () => {
     let failures = 0;
@@ -95,10 +99,14 @@ export function rounds(round, seconds, signal, failed = () => false) {
         if (!signal.aborted && asked !== false) connection.heard();
       } catch (error) {
         if (signal.aborted) return;
-        if (!failed(error)) {
+        const dealt = failed(error);
+        if (dealt === null) {
           failures += 1;
           wait = Math.max(longer(Math.max(1, Math.min(seconds, 2)), failures), error.wait ?? 0);
           connection.failed(error, wait);
+        } else {
+          wait = dealt;
+          if (absent(error)) connection.heard(); // it answers, if only that there is nothing
         }
       }
       const cut = new AbortController();
@@ -128,7 +136,7 @@ export async function follow(name, tell, signal) {
       failures = 0;
     } catch (error) {
       if (signal.aborted) return;
-      if (error instanceof Refused && error.status === 404) {
+      if (absent(error)) {
         tell.gone({ detail: error.message });
         return;
       }
@@ -214,7 +222,7 @@ async function poll(name, tell, signal) {
       connection.heard("polling");
     } catch (error) {
       if (signal.aborted) return;
-      if (error instanceof Refused && error.status === 404) {
+      if (absent(error)) {
         tell.gone({ detail: error.message });
         return;
       }

@@ -171,8 +171,9 @@ export function updateRow(element, row) {
     told("auc", "auc", fixed(3), () => (row.window.auc_interval === null ? "" : between(row.window.auc_interval)));
     told("f1", "f1", fixed(3));
     told("alerts", "alert_rate", share);
-    if (row.ready) say("threshold", short(row.threshold), row.threshold >= 1 ? "no alerts now" : "");
-    else say("threshold", NOTHING, "none yet", row.not_ready);
+    if (row.ready && row.threshold !== null)
+      say("threshold", short(row.threshold), row.threshold >= 1 ? "no alerts now" : "");
+    else say("threshold", NOTHING, "none yet", row.undefined["/threshold"] ?? row.not_ready);
     drawSparkline(
       trend,
       row.trend,

@@ -8,8 +8,12 @@ import { bars } from "./weights.js";
 
 const TOP = 12; // contributions shown
 
-/** An event of the learner's kind to begin with. */
-function example({ kind, dim, log = [], categorical = [], text = [] }) {
+const MET = 6; // features that are proposed because the learner has large weights of them
+const sent = new Map(); // learner's name -> the last event that was scored here
+
+/** An event of the learner's kind to begin with: of the features that are declared, or else of some that it has `met`,
+ * which are the names of weights. */
+function example({ kind, dim, log = [], categorical = [], text = [] }, met) {
   if (kind === "dense") return { x: Array(Math.min(dim, 1000)).fill(0) };
   if (kind === "sparse") return { indices: [0], values: [1] };
   const features = {
@@ -17,12 +21,21 @@ function example({ kind, dim, log = [], categorical = [], text = [] }) {
     ...Object.fromEntries(categorical.map((name) => [name, 0])),
   };
   for (const name of text) features[name] = "";
-  return { features: Object.keys(features).length > 0 ? features : { amount: 1 } };
+  if (Object.keys(features).length > 0) return { features };
+  for (const name of met) {
+    const [first, value] = name.split(/=(.*)/s);
+    // a column without a name yet, or one that features share, tells of no feature
+    if (/^column \d+$/.test(name) || / [+-] /.test(name) || Object.hasOwn(features, first)) continue;
+    features[first] = value ?? 1;
+    if (Object.keys(features).length === MET) break;
+  }
+  return { features };
 }
 
 export class Scoring {
   constructor({ name, config, class_counts: counts }, signal) {
     this.name = name;
+    this.features = config.features;
     this.fields = config.features.kind === "table" ? config.features.fields : null;
     this.explains = Object.hasOwn(counts, "positive"); // ranks are not told by one sum
     this.trouble = el("ul", { class: "trouble", role: "alert", hidden: true });
@@ -74,9 +87,24 @@ export class Scoring {
       id,
       rows: "9",
       spellcheck: "false",
-      text: JSON.stringify(example(features), null, features.kind === "dense" ? 0 : 2),
+      placeholder: features.kind === "named" ? '{"features": {"NAME": 12.5, "NAME": "text"}}' : null,
     });
-    return [el("label", { for: id, text: "The event in JSON" }), this.area];
+    this.hint = el("small", { hidden: true, text: "Type its features between the braces: a name and a value each." });
+    this.#propose(sent.get(this.name) ?? example(features, []));
+    return [el("label", { for: id, text: "The event in JSON" }), this.area, this.hint];
+  }
+
+  /** Put an event into the form. */
+  #propose(event) {
+    this.proposed = JSON.stringify(event, null, this.features.kind === "dense" ? 0 : 2);
+    this.area.value = this.proposed;
+    this.hint.hidden = Object.keys(event.features ?? { any: 1 }).length > 0;
+  }
+
+  /** The names of weights that the learner has: an event of these is proposed where none was sent or typed. */
+  met(names) {
+    if (this.fields !== null || sent.has(this.name) || this.area.value !== this.proposed) return;
+    if (document.activeElement !== this.area) this.#propose(example(this.features, names));
   }
 
   #inputs() {
@@ -129,6 +157,7 @@ export class Scoring {
       delete event.id; // under an id it would be remembered
       const path = `/predict${this.explains ? `?explain=${TOP}` : ""}`;
       const reply = await ask("POST", learnerPath(this.name, path), { body: { events: [event] } });
+      sent.set(this.name, event);
       this.#refuse([]);
       this.#show(reply);
     } catch (error) {
@@ -161,7 +190,7 @@ export class Scoring {
     if (!ordinal)
       facts.push(
         ["probability", finite(probability, short)],
-        ["threshold", ready ? finite(threshold, short) : "none yet"],
+        ["threshold", ready && threshold !== null ? short(threshold) : "none yet"],
       );
     facts.push(["at log position", String(position)]);
     const parts = [

@@ -41,9 +41,9 @@ export class Snapshots {
       PERIOD,
       signal,
       (error) => {
-        if (error instanceof Away) return false;
+        if (error instanceof Away) return null;
         write(this.note, `No snapshots: ${reasonOf(error)}`);
-        return true;
+        return PERIOD;
       },
     );
   }

@@ -25,8 +25,10 @@ export class Weights {
   #unnamed = 0;
   #hurry;
 
-  constructor({ name }, signal) {
+  /** `names` is told the names of the weights that were found. */
+  constructor({ name }, signal, names) {
     this.name = name;
+    this.names = names;
     this.list = el("tbody");
     this.note = el("p", { class: "quiet", text: "asking …" });
     this.table = el(
@@ -49,10 +51,10 @@ export class Weights {
       PERIOD,
       signal,
       (error) => {
-        if (error instanceof Away) return false;
+        if (error instanceof Away) return null;
         this.table.hidden = true;
         write(this.note, `No weights: ${reasonOf(error)}`);
-        return true;
+        return PERIOD;
       },
     );
   }
@@ -77,6 +79,7 @@ export class Weights {
         ? `No weights: ${reason ?? "nothing has been learnt yet"}`
         : `${count(weights.length)} of ${count(total)}; intercept ${finite(intercept, number)}.${nameless(unnamed)}`,
     );
+    this.names(weights.map((one) => one.name));
     bars(
       this.list,
       weights.map(({ name, weight }) => [name, weight]),

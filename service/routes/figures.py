@@ -63,7 +63,7 @@ async def history(
         Query(description="the axis: seconds since the epoch, or labelled events; the clock where it is known"),
     ] = None,
 ) -> JSONResponse:
-    """The window's figures at every so many events served or learnt, closely for the latest, thinned for older ones."""
+    """The figures, of the window and since the start, at every so many events served or learnt, thinned with age."""
     figures = learner.view.figures
     axis: Literal["clock", "events"] = by or ("events" if figures.clock != figures.clock else "clock")
     return JSONResponse({"by": axis, **figures.history(start, stop, step, axis)})

@@ -228,13 +228,16 @@ class OrdinalMetrics(Document):
 
 
 class History(Document):
-    """Figures of the window over the stream: closely near its end, thinned with age, bounded in all.
+    """Figures of the window, and some since the start, over the stream: thinned with age, bounded in all.
 
     A point is made whenever so many events have been served with an id or learnt with their label, by the sum of both.
     """
 
     by: Literal["clock", "events"] = Field(description="the axis of from, to and step")
-    columns: list[str] = Field(description="events (learnt with their label), clock, served (with an id), the figures")
+    columns: list[str] = Field(
+        description="events (learnt with their label), clock, served (with an id), the figures of the window, and as"
+        " since_start_... what some were since the start"
+    )
     points: list[dict[str, float | None]] = Field(description="each with all the columns, ascending")
 
 

@@ -96,6 +96,27 @@ async def test_a_chart_shows_what_came_while_it_was_being_drawn(service: Serving
     await expect(chart(page, "Ranking").locator(".plot")).to_have_attribute("aria-label", re.compile(f"AUC {auc:.3f}"))
 
 
+async def test_figures_since_the_start_are_drawn_as_they_were_at_each_point(service: Serving, visit: Opener) -> None:
+    """A course, not today's value all along: the AUC falls, and recovers."""
+    service.create("recovering", window=400)
+    for shift in (3.0, -3.0, 3.0):
+        service.feed("learners/recovering", 800, shift=shift)
+    page = await visit(service.url, "#/learners/recovering")
+    ranking = chart(page, "Ranking").locator(".plot")
+    await expect(ranking.locator(".scatterlayer .js-line").last).to_have_attribute("d", re.compile("^M.*L"))
+    drawn = {one["name"]: one for one in await ranking.evaluate("plot => plot.data") if "name" in one}
+    points = service.http.get("/learners/recovering/metrics/history").json()["points"]
+    now = service.http.get("/learners/recovering/metrics").json()["since_start"]
+    for text, figure in (("AUC", "auc"), ("average precision", "average_precision")):
+        course = drawn[f"{text} since the start"]
+        told = [point[f"since_start_{figure}"] for point in points] + [now[figure]]
+        assert course["y"] == told[: len(course["y"])]
+        assert len(course["y"]) >= len(points)
+        assert course["line"]["dash"] == "dot"
+        assert min(told) < told[-1] < max(told)
+    await expect(ranking).to_have_attribute("aria-label", re.compile(rf"AUC since the start {now['auc']:.3f}"))
+
+
 async def test_every_chart_says_in_words_what_it_shows(service: Serving, opened: Page) -> None:
     window = service.http.get("/learners/fraud/metrics").json()["window"]
     words = {
@@ -119,6 +140,22 @@ async def test_every_chart_says_in_words_what_it_shows(service: Serving, opened:
 
     await opened.get_by_text("All figures as a table").click()
     await expect(opened.get_by_role("row", name="Brier score")).to_contain_text("0.0")
+
+
+async def test_labels_that_have_come_are_told_of_the_window_and_since_the_start(
+    service: Serving, visit: Opener
+) -> None:
+    service.create("answered", window=100)
+    asked = [{"id": f"a{i}", "x": [1, 0, 0, 0]} for i in range(400)]
+    service.http.post("/learners/answered/predict", json={"events": asked}).raise_for_status()
+    labels = [{"id": f"a{i}", "label": int(i % 4 == 0)} for i in range(350)]
+    service.http.post("/learners/answered/labels", json={"events": labels}).raise_for_status()
+    page = await visit(service.url, "#/learners/answered")
+    shown = tile(page, "Labels that have come").locator("dd")
+    metrics = service.http.get("/learners/answered/metrics").json()
+    assert metrics["window"]["label_coverage"] != metrics["since_start"]["label_coverage"] == 0.875
+    await expect(shown.locator("small")).to_have_text(["since start 87.5 %", "400 events served"])
+    await expect(shown.locator("span")).to_have_text(f"{100 * metrics['window']['label_coverage']:.3g} %")
 
 
 async def test_largest_weights_are_those_of_the_service(service: Serving, opened: Page) -> None:

@@ -21,6 +21,7 @@ from learners.ids import hashes_of
 from learners.metrics import HISTORY_COLUMNS, Metrics
 from learners.ordinal_metrics import ORDINAL_HISTORY, OrdinalMetrics
 
+SINCE = "since_start_"
 STRIDE = 64  # of any window up to 4096
 N = 330
 SHARES = {"served only": 1.0, "labelled only": 0.0, "mixed": 0.5, "mostly served": 0.95}  # of served events
@@ -115,6 +116,8 @@ class Reference:
         document = self.metrics.view().as_json()
         window = document["window"]
         row = {name: window[name] for name in self.columns if name in window}
+        since = document["since_start"]
+        row |= {name: since[name.removeprefix(SINCE)] for name in self.columns if name.startswith(SINCE)}
         row |= {"events": self.events, "served": self.served, "clock": None if math.isnan(self.clock) else self.clock}
         if "auc" in row:
             row |= dict(zip(("auc_low", "auc_high"), window["auc_interval"] or [None, None], strict=True))

@@ -19,6 +19,7 @@ from learners.metrics import HISTORY_COLUMNS, Metrics, history_stride
 from tests.learners.naive_figures import exact_figures
 
 SETTINGS = Figures(beta=0.5, max_fpr=0.2, k=20)
+SINCE_START = ("auc", "average_precision", "f1", "precision", "recall", "alert_rate", "label_coverage")
 BOUNDED = ("auc", "average_precision", "partial_auc", "ks", "recall_at_fpr", "precision_at_k")
 
 
@@ -204,6 +205,8 @@ def test_a_point_of_the_history_has_the_figures_right_after_its_event() -> None:
         assert list(point) == list(HISTORY_COLUMNS)
         same = [name for name in HISTORY_COLUMNS if name in window and name != "events"]
         assert {name: point[name] for name in same} == {name: window[name] for name in same}
+        since = {name: document["since_start"][name] for name in SINCE_START}
+        assert {name: point[f"since_start_{name}"] for name in SINCE_START} == since
         assert [point["auc_low"], point["auc_high"]] == (window["auc_interval"] or [None, None])
         assert point["clock"] == document["clock"]
         assert point["threshold"] == events.thresholds[now - 1]
@@ -228,6 +231,30 @@ def test_undefined_figures_are_null_in_the_history() -> None:
     assert point["auc"] is point["auc_low"] is point["auc_high"] is point["clock"] is point["recall"] is None
     assert point["positives"] == 0
     assert point["brier"] is not None
+    since = [point[f"since_start_{name}"] for name in ("auc", "average_precision", "recall", "label_coverage")]
+    assert since == [None] * 4
+    assert point["since_start_alert_rate"] == metrics.view().as_json()["since_start"]["alert_rate"]
+
+
+def test_figures_since_the_start_are_those_of_a_worked_example() -> None:
+    """32 negatives score 1, 16 positives 2, and 16 positives 0; then 64 negatives score 0."""
+    metrics = Metrics(16, settings=SETTINGS)
+    scores = np.concatenate([np.repeat([1.0, 2.0, 0.0], [32, 16, 16]), np.zeros(64)])
+    y = np.concatenate([np.repeat([-1.0, 1.0, 1.0], [32, 16, 16]), np.full(64, -1.0)])
+    decisions = (scores > 1.5).astype(np.int64)
+    unknown, no = np.full(128, np.nan), np.zeros(128, dtype=np.bool_)
+    half, hashes = np.full(128, 0.5), np.zeros(128, dtype=np.uint64)
+    metrics.learn(scores, half, half, y, decisions, unknown, unknown, hashes, no)
+    first, second = metrics.view().history()["points"]
+    found = [[point[f"since_start_{name}"] for name in SINCE_START[:-1]] for point in (first, second)]
+    # average precision: 16 positives at a precision of 1; of the others the k-th is behind all 48 above it
+    above = sum((16 + k) / (48 + k) for k in range(1, 17))
+    assert found[0] == [0.5, pytest.approx((16 + above) / 32), 2 / 3, 1.0, 0.5, 0.25]
+    # 64 negatives more tie with the lower positives: 32 of 96 pairs of each, and half of 64
+    mixed = sum((16 + k) / (48 + k + 64 * k / 17) for k in range(1, 17))
+    auc = (16 * 96 + 16 * 32) / (32 * 96)
+    assert found[1] == [pytest.approx(auc), pytest.approx((16 + mixed) / 32), 2 / 3, 1.0, 0.5, 0.125]
+    assert (first["recall"], second["recall"]) == (0.0, None)  # in the window
 
 
 @given(st.lists(st.integers(0, 300), max_size=6), st.sampled_from([1, 64, 65, 150]), st.sampled_from([None, 90.0]))

@@ -192,6 +192,8 @@ def test_the_history_holds_the_window_at_each_stride() -> None:
         assert [point[name] for name in ("mae", "mse", "accuracy")] == [
             figures[name] for name in ("mae", "mse", "accuracy")
         ]
+        whole = expected(y[: point["events"]], decisions[: point["events"]], 5)
+        assert [point[f"since_start_{name}"] for name in ("mae", "accuracy")] == [whole["mae"], whole["accuracy"]]
     assert metrics.view().points_since(4) == [(5, history["points"][4]), (6, history["points"][5])]
     assert metrics.view().point_count == 6
 

@@ -15,8 +15,8 @@ from learners.arrays import Sparse
 from learners.batch import Batch, Served
 from learners.ids import hashes_of
 from learners.learner import State, check_state
-from learners.metrics import Metrics
-from learners.ordinal_metrics import OrdinalMetrics
+from learners.metrics import HISTORY_COLUMNS, Metrics
+from learners.ordinal_metrics import ORDINAL_HISTORY, OrdinalMetrics
 from learners.recent import MAX_SOURCES, Sources
 from learners.soundness import check_values
 from tests.learners.pipelines import EVERY, PIPELINES, Pipeline, batch, copied, events, stream
@@ -562,6 +562,13 @@ def test_a_history_may_lack_figures_but_not_counts(algorithm: str) -> None:
         bad[0, 1, column] = value
         expected = [] if right else ["/metrics.history_rows"]
         assert refused(config, {**state, "metrics.history_rows": bad}) == expected
+    columns = HISTORY_COLUMNS if algorithm == "cbr" else ORDINAL_HISTORY
+    for name in (name for name in columns if name.startswith("since_start_")):
+        for value, right in ((np.nan, True), (0.0, True), (1.0, True), (-0.01, False), (10.0, False), (np.inf, False)):
+            bad = rows.copy()
+            bad[0, 2, columns.index(name)] = value
+            expected = [] if right else ["/metrics.history_rows"]
+            assert refused(config, {**state, "metrics.history_rows": bad}) == expected, (name, value)
     bad = rows.copy()
     bad[0, 3, 1] = 1.5e9  # the latest: after all that came
     assert refused(config, {**state, "metrics.history_rows": bad}) == ["/metrics.history_rows"]

@@ -168,12 +168,16 @@ def test_module_imports_what_is_there(module: Path) -> None:
 
 
 def test_figures_drawn_over_time_are_in_the_history() -> None:
-    module = (DASHBOARD / "history.js").read_text()
+    module = (DASHBOARD / "history_charts.js").read_text()
     parts = dict(re.findall(r"^const (CLASSES|RANKS|BOTH) = \[(.*?)^\];", module, re.MULTILINE | re.DOTALL))
-    columns = {name: set(re.findall(r'column: "(\w+)"', part)) for name, part in parts.items()}
+    columns = {
+        name: set(re.findall(r'column: "(\w+)"', part))
+        | {f"since_start_{figure}" for figure in re.findall(r'since: "(\w+)"', part)}
+        for name, part in parts.items()
+    }
     assert columns["CLASSES"] | columns["BOTH"] | {"auc_low", "auc_high", "positives"} <= set(HISTORY_COLUMNS)
     assert columns["RANKS"] | columns["BOTH"] <= set(ORDINAL_HISTORY)
-    assert {"auc", "f1", "precision", "recall", "threshold"} <= columns["CLASSES"]
+    assert {"auc", "f1", "precision", "recall", "threshold", "since_start_auc", "since_start_f1"} <= columns["CLASSES"]
 
 
 def colours(scheme: str) -> dict[str, str]:

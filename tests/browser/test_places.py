@@ -1,0 +1,121 @@
+"""Addresses in a browser: what they keep, what names no page, and what names a learner or group that is not there."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.browser.conftest import Opener
+from tests.browser.serving import Serving
+
+expect = pytest.importorskip("playwright.async_api").expect
+
+
+@pytest.fixture(scope="module")
+def service(served: Serving) -> Serving:
+    for name in ("fraud", "other"):
+        served.create(name, window=1000)
+    served.http.put("/groups/both", json={"learners": ["fraud", "other"]}).raise_for_status()
+    served.feed("groups/both", 900)
+    return served
+
+
+async def test_the_skip_link_leaves_the_address_as_it_is(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/learners/fraud?by=events&from=500&to=900")
+    await expect(page.get_by_role("heading", name="fraud", level=1)).to_be_visible()
+    await page.keyboard.press("Tab")
+    await expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(page.locator("main")).to_be_focused()
+    assert page.url.endswith("#/learners/fraud?by=events&from=500&to=900")
+    await page.reload()
+    await expect(page.get_by_role("heading", name="fraud", level=1)).to_be_visible()
+
+
+@pytest.mark.parametrize("place", ["#main", "#/nowhere", "#learners"])
+async def test_an_address_of_no_page_is_said_to_be_none(service: Serving, visit: Opener, place: str) -> None:
+    page = await visit(service.url, place)
+    await expect(page.get_by_role("heading", name="There is no such page")).to_be_visible()
+    await page.get_by_role("link", name="To the overview").click()
+    await expect(page.get_by_role("row", name="fraud")).to_be_visible()
+
+
+async def test_the_way_back_leads_to_the_overview_as_it_was_left(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/?q=frau")
+    await page.get_by_role("columnheader", name="Positives").get_by_role("button").click()
+    await page.get_by_role("row", name="fraud").get_by_role("link").click()
+    await page.get_by_role("link", name="All learners").click()
+    await expect(page.get_by_role("columnheader", name="Positives")).to_have_attribute("aria-sort", "descending")
+    await expect(page.get_by_label("Filter by name")).to_have_value("frau")
+    await expect(page.locator(".overview tbody tr")).to_have_count(1)
+    assert page.url.endswith("#/?q=frau&sort=positives&order=down")
+
+
+async def test_a_learner_that_is_not_there_is_asked_for_rarely_until_it_comes(service: Serving, visit: Opener) -> None:
+    visit.expected = ("404",)
+    page = await visit(service.url, "#/learners/later")
+    await expect(page.get_by_role("heading", name="No learner later")).to_be_visible()
+    await expect(page.locator("#state")).to_have_text("live")  # the service answers
+    await page.clock.install()
+    await page.clock.run_for(10_000)
+    asked = visit.requests.count("/v1/learners/later")
+    assert asked <= 2
+    service.create("later")
+    service.feed("learners/later", 40)
+    await page.evaluate("dispatchEvent(new Event('online'))")  # asks at once
+    await expect(page.get_by_role("heading", name="later", level=1)).to_be_visible()
+    events = page.locator(".tiles > div", has_text="Events learnt").locator("dd > span")
+    await expect(events).to_have_text("40")
+    await expect(page.get_by_role("heading", name="No learner later")).to_have_count(0)
+
+
+async def test_a_learner_that_goes_and_comes_again_is_shown_again(service: Serving, visit: Opener) -> None:
+    visit.expected = ("404",)
+    service.create("again")
+    service.feed("learners/again", 20)
+    page = await visit(service.url, "#/learners/again")
+    events = page.locator(".tiles > div", has_text="Events learnt").locator("dd > span")
+    await expect(events).to_have_text("20")
+    service.http.delete("/learners/again").raise_for_status()
+    await expect(page.get_by_role("heading", name="No learner again")).to_be_visible()
+    service.create("again")
+    body = {"events": [{"x": [0, 0, 0, 1], "label": 0}] * 3}
+    service.http.post("/learners/again/update", json=body).raise_for_status()
+    await page.evaluate("dispatchEvent(new Event('online'))")  # asks at once
+    await expect(events).to_have_text("3")
+    await expect(page.get_by_role("heading", name="No learner again")).to_have_count(0)
+
+
+async def test_a_group_that_is_not_there_is_asked_for_rarely(service: Serving, visit: Opener) -> None:
+    visit.expected = ("404",)
+    page = await visit(service.url, "#/compare/later")
+    await expect(page.get_by_text("there is no group named later")).to_be_visible()
+    await expect(page.locator("#state")).to_have_text("live")
+    await page.clock.install()
+    await page.clock.run_for(10_000)
+    assert len([path for path in visit.requests if path.startswith("/v1/groups/later")]) <= 2
+
+
+async def test_the_range_of_a_comparison_stands_in_the_address(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/compare/both")
+    plot = page.locator(".chart .nsewdrag").first
+    await plot.scroll_into_view_if_needed()
+    await expect(page.get_by_role("button", name="All", exact=True)).to_be_hidden()
+    box = await plot.bounding_box()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+    await page.mouse.move(box["x"] + 0.3 * box["width"], middle)
+    await page.mouse.down()
+    await page.mouse.move(box["x"] + 0.6 * box["width"], middle, steps=5)
+    await page.mouse.up()
+    await expect(page).to_have_url(re.compile(r"#/compare/both\?from=\d+&to=\d+$"))
+    ticks = page.locator(".chart .xtick text")
+    kept = sorted(await ticks.all_text_contents())
+    await page.reload()
+    await expect(page.locator(".chart .main-svg").first).to_be_visible()
+    await expect(ticks).to_have_count(len(kept))
+    assert sorted(await ticks.all_text_contents()) == kept
+    await page.get_by_role("button", name="All", exact=True).click()
+    await expect(page).to_have_url(re.compile(r"#/compare/both$"))
+    await expect(ticks.filter(has_text="11:00")).to_have_count(1)  # far beyond what was chosen

@@ -1,0 +1,57 @@
+"""The event that the form begins with: of features that the learner knows, or that the reader sent last."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.browser.conftest import Opener
+from tests.browser.serving import Serving
+
+if TYPE_CHECKING:
+    from playwright.async_api import Locator, Page
+
+expect = pytest.importorskip("playwright.async_api").expect
+
+
+def area(page: Page) -> Locator:
+    return page.get_by_label("The event in JSON")
+
+
+async def features(page: Page) -> Any:
+    return json.loads(await area(page).input_value())["features"]
+
+
+async def test_declared_features_are_asked_for(served: Serving, visit: Opener) -> None:
+    served.create("declared", features={"kind": "named", "log": ["amount"], "categorical": ["shop"]})
+    page = await visit(served.url, "#/learners/declared")
+    await expect(area(page)).to_be_visible()
+    assert await features(page) == {"amount": 1, "shop": 0}
+
+
+async def test_features_that_were_met_are_asked_for_and_none_is_made_up(served: Serving, visit: Opener) -> None:
+    served.create("met", features={"kind": "named"})
+    page = await visit(served.url, "#/learners/met")
+    await expect(area(page)).to_be_visible()
+    assert await features(page) == {}
+    await expect(page.get_by_text("Type its features between the braces")).to_be_visible()
+    rows = [{"features": {"words": 1 + i % 5, "from": f"s{i % 2}"}, "label": int(i % 5 == 4)} for i in range(200)]
+    served.http.post("/learners/met/update", json={"events": rows}).raise_for_status()
+    served.http.get("/learners/met/weights").raise_for_status()  # names come with events after a look at the weights
+    served.http.post(
+        "/learners/met/predict", json={"events": [{"features": row["features"]} for row in rows[:20]]}
+    ).raise_for_status()
+    await page.reload()
+    await expect(page.get_by_role("row", name="words")).to_be_visible()
+    assert set(await features(page)) == {"words", "from"}
+    await expect(page.get_by_text("Type its features between the braces")).to_be_hidden()
+
+    await area(page).fill('{"features": {"words": 3}}')
+    await page.get_by_role("button", name="Score it").click()
+    await expect(page.locator(".verdict")).to_be_visible()
+    await page.get_by_role("link", name="All learners").click()
+    await page.get_by_role("link", name="met", exact=True).click()
+    await expect(page.get_by_role("row", name="words")).to_be_visible()
+    assert await features(page) == {"words": 3}  # as it was sent
