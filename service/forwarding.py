@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from yarl import URL
 
 from service.access import Access
-from service.bodies import heading_of
+from service.bodies import Bodies, heading_of
 from service.engine import Engine
 from service.errors import HostUnavailable, ServiceError
 from service.guard import Guard
@@ -141,35 +141,45 @@ class Forwarding:
         again = reading or (scope["method"] == "POST" and target.partition("?")[0].endswith("/predict"))
         names = {name for name, _ in scope["headers"]}
         has_any = b"content-length" in names or b"transfer-encoding" in names
-        body = _Body(receive, has_any=has_any, keep=_KEPT_BYTES if again else 0)
+        bodies: Bodies = self._state.bodies
+        keep = _kept_of(heading_of(scope["headers"]).length) if again and has_any else 0
+        if bodies.bytes + keep > self._state.settings.max_buffered_bytes:  # then it is sent once
+            keep = 0
+        body = _Body(receive, has_any=has_any, keep=keep)
+        bodies.bytes += keep
         placement: Placement = self._state.engine.placement
-        for host in hosts:
-            if host not in placement.addresses:  # by now
-                continue
-            unknown: ServiceError
-            try:
-                reply = await self._reply_of(host, scope["method"], target, headers, body, reading=reading)
-            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-                logger.warning("%s cannot be connected to: %s", host, type(error).__name__)
-                continue
-            except (aiohttp.ClientError, TimeoutError) as error:
-                if body.left:  # the client went away
-                    return None
-                logger.warning("%s does not answer: %s", host, type(error).__name__)
-                if again and body.kept:
+        try:
+            for host in hosts:
+                if host not in placement.addresses:  # by now
                     continue
-                unknown = HostUnavailable(f"the node at {host}, which hosts this learner, does not answer")
-            except asyncio.CancelledError:
-                if not self._state.closing.is_set():
-                    raise
-                unknown = HostUnavailable("this node stops; what became of the request is not known")
-            else:
-                self.forwarded += 1
-                async with reply:
-                    await told(partial(_returned, reply, body, self._state.closing, partial(placement.without, host)))
+                unknown: ServiceError
+                try:
+                    reply = await self._reply_of(host, scope["method"], target, headers, body, reading=reading)
+                except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+                    logger.warning("%s cannot be connected to: %s", host, type(error).__name__)
+                    continue
+                except (aiohttp.ClientError, TimeoutError) as error:
+                    if body.left:  # the client went away
+                        return None
+                    logger.warning("%s does not answer: %s", host, type(error).__name__)
+                    if again and body.kept:
+                        continue
+                    unknown = HostUnavailable(f"the node at {host}, which hosts this learner, does not answer")
+                except asyncio.CancelledError:
+                    if not self._state.closing.is_set():
+                        raise
+                    unknown = HostUnavailable("this node stops; what became of the request is not known")
+                else:
+                    self.forwarded += 1
+                    async with reply:
+                        await told(
+                            partial(_returned, reply, body, self._state.closing, partial(placement.without, host))
+                        )
+                    return None
+                await told(problem_reply(unknown, own_id))
                 return None
-            await told(problem_reply(unknown, own_id))
-            return None
+        finally:
+            bodies.bytes -= keep
         return body.receive
 
     async def _reply_of(
@@ -254,6 +264,12 @@ def _target(scope: Scope) -> str:
     raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
     target = raw.removeprefix(scope.get("root_path", "").encode()).decode("latin-1")
     return f"{target}?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else target
+
+
+def _kept_of(length: bytes) -> int:
+    """Bytes to keep of a body that says it is so long, so that it can be sent once more; 0: it is too long."""
+    told = int(length) if length.isdigit() and len(length) < 10 else _KEPT_BYTES
+    return told if told <= _KEPT_BYTES else 0
 
 
 def _mark(key: bytes, address: str, method: str, target: str) -> bytes:

@@ -315,6 +315,25 @@ async def test_a_fit_that_cannot_be_logged_is_kept_and_holds_nobody_up(
         assert hosted.view.fitted_events in (40, 50)
 
 
+async def test_a_fit_that_is_too_large_for_the_log_is_refused_and_the_next_one_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = {**SETUPS["nsauc"], "embedding": {"components": 40, "warmup": 40}}  # a fit of over 12 KiB
+    async with engine(MemoryStore()) as node:
+        hosted, _ = await node.create("a", Config.of(config))
+        with monkeypatch.context() as patched:
+            patched.setattr("service.logged.RECORD_BYTES", 4096)
+            for start in range(0, 60, 10):
+                assert (await hosted.label(batch_of("nsauc", 10, start))).outcome.applied.all()
+            await until(lambda: not hosted.fits.running)
+            assert "more than a store takes as one record" in str(hosted.fits.failed)
+            assert hosted.learner.metrics.events == 60
+        for start in range(60, 160, 10):
+            assert (await hosted.label(batch_of("nsauc", 10, start))).outcome.applied.all()
+        await until(lambda: hosted.view.not_ready is None and not hosted.fits.running)
+        assert hosted.fits.failed is None
+
+
 async def test_an_urgent_fit_does_not_wait_for_another_learners_background_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
