@@ -38,7 +38,11 @@ NewName = Annotated[str, typer.Argument(help="The new learner's name.")]
 
 
 def snapshot(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL, key: Key = None) -> None:
-    """Save a learner's state now, so that `restore` can go back to it."""
+    """Save a learner's state now, so that `restore` can go back to it.
+
+    The newest few are kept (RARESTREAM_SNAPSHOTS_KEPT of the service), those
+    among them that it takes by itself: `export` saves a state for good.
+    """
     with reporting(), connected(url, key) as api:
         taken = api.snapshot(name)
         if as_json:

@@ -81,7 +81,12 @@ export class Actions {
     const done = await dialog({
       title: `Take a snapshot of ${name}?`,
       confirm: "Take it",
-      body: [el("p", { text: "The state as it is now is saved, to go back to." })],
+      body: [
+        el("p", { text: "The state as it is now is saved, to go back to." }),
+        el("p", {
+          text: "Only the newest few are kept, those that the service takes by itself among them: Export saves it for good.",
+        }),
+      ],
       submit: () => ask("POST", this.#path("/snapshots"), { patience: 60 }),
       reason: reasonOf,
     });
