@@ -63,7 +63,7 @@ export const veil = (name, opacity) =>
     .toString(16)
     .padStart(2, "0")}`;
 
-/** A line: its number names the colour --line-N; `dash` solid, dash or dot. */
+/** A line: its number names the colour --line-N; `dash` solid, dash, dot or dashdot. */
 export const line = (number, dash = "solid", width = 2) => ({ color: colour(`--line-${number}`), dash, width });
 
 /** A key to a chart's lines: [{text, number, dash}]. */

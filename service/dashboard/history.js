@@ -5,6 +5,21 @@ import { el, put } from "./dom.js";
 import { count, fixed, local, NOTHING, servedOf, share, unitOf } from "./format.js";
 import { chartsOf } from "./history_charts.js";
 
+const SINCE = "since the start";
+
+/* The key of a chart: of more than two courses since the start one entry tells of all, as each has its line's colour. */
+function entriesOf(lines) {
+  const courses = lines.filter(({ since }) => since);
+  if (lines.length === 1 && courses.length === 0) return [];
+  const all = courses.length > 2 ? [{ text: SINCE, number: courses[0].number, dash: "dot" }] : [];
+  return lines
+    .flatMap(({ text, number, dash, since }) => [
+      { text, number, dash },
+      ...(since && all.length === 0 ? [{ text: `${text} ${SINCE}`, number, dash: "dot" }] : []),
+    ])
+    .concat(all);
+}
+
 export class Histories {
   #charts;
   #points = [];
@@ -27,13 +42,7 @@ export class Histories {
         note: kind.note,
         signal,
         names: kind.wide ? "wide" : "",
-        entries:
-          kind.lines.length > 1 || kind.lines[0].since
-            ? kind.lines.flatMap(({ text, number, dash, since }) => [
-                { text, number, dash },
-                ...(since ? [{ text: `${text} since the start`, number, dash: "dot" }] : []),
-              ])
-            : [],
+        entries: entriesOf(kind.lines),
         onRange: (range) => this.#chosen(range),
       }),
     }));
@@ -123,7 +132,7 @@ export class Histories {
       const courses = [{ text: one.text, value: valueOf(one), look: line(one.number, one.dash) }];
       if (one.since) {
         const value = (point) => point[`since_start_${one.since}`] ?? null;
-        courses.push({ text: `${one.text} since the start`, value, look: line(one.number, "dot", 1.5) });
+        courses.push({ text: `${one.text} ${SINCE}`, value, look: line(one.number, "dot", 1.5) });
       }
       for (const { text, value, look } of courses) {
         const y = points.map(value);

@@ -27,8 +27,8 @@ const CLASSES = [
     floor: 0,
     lines: [
       { column: "f1", text: "F1", number: 0, since: "f1" },
-      { column: "precision", text: "precision", number: 1, dash: "dash" },
-      { column: "recall", text: "recall", number: 2, dash: "dot" },
+      { column: "precision", text: "precision", number: 1, dash: "dash", since: "precision" },
+      { column: "recall", text: "recall", number: 2, dash: "dashdot", since: "recall" },
     ],
   },
   {

@@ -115,6 +115,8 @@ async def test_figures_since_the_start_are_drawn_as_they_were_at_each_point(serv
         assert course["line"]["dash"] == "dot"
         assert min(told) < told[-1] < max(told)
     await expect(ranking).to_have_attribute("aria-label", re.compile(rf"AUC since the start {now['auc']:.3f}"))
+    words = rf"F1 since the start {now['f1']:.3f}.*recall since the start {now['recall']:.3f}"
+    await expect(chart(page, "Decisions").locator(".plot")).to_have_attribute("aria-label", re.compile(words))
 
 
 async def test_every_chart_says_in_words_what_it_shows(service: Serving, opened: Page) -> None:
