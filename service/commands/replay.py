@@ -152,7 +152,6 @@ class Outcome:
     seconds: float
     metrics: Document | None  # of the learner at the end; None where a signal came first
     learner: Document | None = None  # as it stood then, likewise
-    unmet: str | None = None  # what is to be said where positive labels were named and no row had one
 
     @property
     def speed(self) -> float:
@@ -161,11 +160,9 @@ class Outcome:
 
     def to_json(self) -> Document:
         """Everything, for programs."""
-        warning = {} if self.unmet is None else {"warning": self.unmet}
         state = {} if self.learner is None else {key: self.learner[key] for key in ("ready", "not_ready", "fit")}
         return {
             **dataclasses.asdict(self.rows),
-            **warning,
             **state,
             "seconds": round(self.seconds, 3),
             "events_per_second": round(self.speed, 1),
@@ -210,11 +207,10 @@ def replay_file(plan: Plan, api: Api, interruption: Interruption, notes: Console
                     failed = CommandFailed(f"{error}\n{_how_to_go_on(error, progress.next, plan)}")
                     failed.exit_status = ExitStatus.PARTLY if progress.next > start else error.exit_status
                     raise failed from None
-            unmet = _unmet(done, plan, rows.labels.unmet())
         seconds = time.monotonic() - began
         if not done.complete:
-            return Outcome(done, seconds, None, unmet=unmet)
-        return Outcome(done, seconds, api.metrics(plan.learner), api.learner(plan.learner), unmet)
+            return Outcome(done, seconds, None)
+        return Outcome(done, seconds, api.metrics(plan.learner), api.learner(plan.learner))
     except ApiError as error:
         if error.code == _GONE:
             raise ApiError(f"{error}\n{_how_to_create(plan, format)}", error.status, code=error.code) from None
@@ -311,13 +307,6 @@ def _check_positive(plan: Plan, document: Document, format: str) -> None:
             if labels.unmet() is None:
                 return
         raise WrongUsage(f"no row {labels.unmet()}; nothing was sent")
-
-
-def _unmet(done: Replayed, plan: Plan, unmet: str | None) -> str | None:
-    """The warning of a resumed file that has ended without one of the positive labels; None where it had one."""
-    if unmet is None or not done.complete or plan.limit in (done.next, done.reached) or done.next == done.start:
-        return None
-    return f"no row from row {done.start:,} on {unmet}"
 
 
 class _AnyLabels(Labels):

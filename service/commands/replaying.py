@@ -108,5 +108,3 @@ def replay(
         if interruption:
             notes.print("stopped; the same command goes on from there")
             raise typer.Exit(128 + (interruption.signal or 0))
-        if outcome is not None and outcome.unmet is not None:
-            notes.print(f"warning: {outcome.unmet}")  # the rows before may have been

@@ -169,7 +169,7 @@ class Metrics(Document):
 
     name: str
     position: int
-    threshold: float
+    threshold: float | None = Field(description="that decides now; null while the learner is not ready")
     events: int
     class_counts: ClassCounts
     duplicates: int

@@ -52,8 +52,8 @@ def config(server: Process, name: str) -> dict[str, Any]:
 
 
 def served_threshold(server: Process, name: str) -> float:
-    figures = httpx.get(f"{server.url}/v1/learners/{name}/metrics", trust_env=False).raise_for_status().json()
-    found: float = figures["threshold"]
+    document = httpx.get(f"{server.url}/v1/learners/{name}", trust_env=False).raise_for_status().json()
+    found: float = document["threshold"]
     return found
 
 
