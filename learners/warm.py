@@ -103,6 +103,7 @@ def warm_figures(config: Config) -> None:
 
 
 def _exercise(learner: Learner, events: list[Any]) -> None:
+    warm_figures(learner.config)
     low, high = (0, 1) if learner.config.labels.ranks is None else (1, 2)
     learner.learn(events, [low, high, low], ids=["a", "b", "c"])
     learner.learn(events, [high, low, high], ids=["d", "b", None])
