@@ -15,15 +15,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import httpx
 import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from learners.threshold import Threshold
 from service.cli import app
 from service.commands.benching import measured
+from service.commands.options import objective_names
 from service.commands.states import size
 from service.listening import listen
 from tests.service.apps import DENSE, events
@@ -609,6 +611,11 @@ def completed(words: str, **environment: str) -> list[str]:
     found = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **settings, **environment})
     assert (found.returncode, found.stderr) == (0, "")
     return found.stdout.split()
+
+
+def test_the_objectives_that_the_shell_is_told_are_those_of_the_library() -> None:
+    """The command line does not import the library, which takes a second."""
+    assert tuple(objective_names("")) == get_args(get_type_hints(Threshold)["objective"])
 
 
 def test_commands_and_names_are_completed(server: Process) -> None:
