@@ -27,6 +27,7 @@ from learners.parameters import Problem, show
 from service.access import GONE, Access
 from service.bodies import Bodies, Disconnected, heading_of, pieces
 from service.compression import expanded
+from service.direct import STOPS
 from service.engine import Engine
 from service.errors import Invalid, ServiceError, StoreUnavailable
 from service.grants import FREE, NEEDED
@@ -122,7 +123,7 @@ class Edge:
         except asyncio.CancelledError:
             if begun or not self._state.closing.is_set():
                 raise
-            unknown = StoreUnavailable("this node stops; whether the request is in the log is not known")
+            unknown = StoreUnavailable(STOPS)
             await _refuse(unknown, own_id, scope, receive, send)
             self._access.hot(operation, 503, began, scope, own_id, name, len(body) or None, code=unknown.code)
             return

@@ -103,16 +103,19 @@ class Hosted(Logged[Learner, View]):
 
     # What callers use
 
-    async def update(self, batch: Batch) -> Learnt:
-        """Log the events, learn them, and say what became of each. Raises `QueueFull` or a `StoreError`."""
+    def update(self, batch: Batch) -> asyncio.Future[Learnt]:
+        """Queue events to be logged and learnt; what becomes of each, or a `StoreError`. Raises `QueueFull`.
+
+        Who cancels the future before they are logged takes them back.
+        """
         self._check()
         size = size_of(batch)
         limit = self.node.settings.queue_bytes
         if self.queued_bytes and self.queued_bytes + size > limit:
             raise QueueFull(f"{self.queued_events} events wait already; try again in a moment")
-        return await self._queued(batch, size)
+        return self._queued(batch, size)
 
-    async def _queued(self, batch: Batch, size: int) -> Learnt:
+    def _queued(self, batch: Batch, size: int) -> asyncio.Future[Learnt]:
         """As `update`, whatever waits already."""
         self._check()
         done: asyncio.Future[Learnt] = asyncio.get_running_loop().create_future()
@@ -120,7 +123,7 @@ class Hosted(Logged[Learner, View]):
         self._wake.set()
         self.queued_bytes += size
         self.queued_events += len(batch)
-        return await done
+        return done
 
     def refusal(self, events: Labelled) -> ServiceError | None:
         """Why labelled events would be refused just now, if they would."""
@@ -139,8 +142,9 @@ class Hosted(Logged[Learner, View]):
         by one record of each request that is under way.
         """
         self._check()
-        n = len(events.labels)
-        step = n if events.carried.all() else self.serving.step
+        if events.plain:
+            return await self.update(events.batch())
+        n, step = len(events.labels), self.serving.step
         learnt: list[Learnt] = []
         expired: list[NDArray[np.bool_]] = []
         for start in range(0, n, step):

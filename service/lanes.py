@@ -128,7 +128,7 @@ class Lane:
             events = await labelled(learner, first.operation, body, first.form.coding)
             if self._owner.spend is not None:
                 self._owner.spend(len(events.labels))
-            plain = bool(events.carried.all())
+            plain = events.plain
             if not plain:
                 await self._landed()
             held = False  # from here on the task holds it

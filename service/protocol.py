@@ -8,17 +8,17 @@ of a request slowly or without end, or that do not read: uvicorn would wait for 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Sized
+from collections.abc import Container
 from typing import Any, cast
 
 import msgspec
 from uvicorn.config import Config
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from service.direct import Asked, Direct
+from service.direct import Asked, Direct, Learning
 from service.errors import HeadTooLarge
+from service.flow import Begun, Flow, Joining
 from service.problems import request_id
 
 __all__ = ["HttpProtocol"]
@@ -32,63 +32,11 @@ _REFUSAL = (
 )
 
 
-class _Joining:
-    """A transport that holds the head of a reply back until there is more to write, or nothing more will come.
-
-    Only a head that tells the length of its body, which then follows at once: a stream's goes out by itself.
-    """
-
-    __slots__ = ("_held", "_transport")
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._held = b""
-
-    def write(self, data: bytes) -> None:
-        if self._held:
-            data, self._held = self._held + data, b""
-        elif data.startswith(b"HTTP/1.") and data.endswith(b"\r\n\r\n") and b"\r\ncontent-length: " in data:
-            self._held = data
-            return
-        self._transport.write(data)
-
-    def release(self) -> asyncio.Transport:
-        """Write what is held back, if anything is; the transport itself."""
-        if self._held:
-            held, self._held = self._held, b""
-            self._transport.write(held)
-        return self._transport
-
-    def close(self) -> None:
-        self.release().close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-
-class _Flow(FlowControl):
-    """As uvicorn's, but nothing more is read while requests wait for the one before them.
-
-    uvicorn reads on after each reply: a client that sends requests faster than they are answered, and does not wait,
-    would have all of them kept here.
-    """
-
-    def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
-        """`pipeline`: the requests that wait."""
-        super().__init__(transport)
-        self._pipeline = pipeline
-
-    def resume_reading(self) -> None:
-        """Unless requests wait."""
-        if not self._pipeline:
-            super().resume_reading()
-
-
 class HttpProtocol(HttpToolsProtocol):
     """One connection.
 
-    A request that the application answers at once (`direct.py`) never becomes a task: its reply is written as soon as
-    it is whole. All others are ASGI's, as uvicorn has it; replies go out in the order in which their requests came.
+    A request that the application answers by itself (`direct.py`) never becomes a task: its reply is written as soon as
+    it is there. All others are ASGI's, as uvicorn has it; replies go out in the order in which their requests came.
     """
 
     def __init__(self, config: Config, *args: Any, **kwargs: Any) -> None:
@@ -103,6 +51,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._between = True  # nothing has come of the next request
         self._asked: Asked | None = None  # the request that is being read, where it may be answered at once,
         self._body = b""  # and what has come of its body
+        self._held = 0  # bytes that it counts as, as long as its body is waited for
         self._declined = False  # it may not: that was tried
         self._last: Asked | None = None  # the last one in what has just come that was answered at once
         self._answered_at = 0.0  # when that was done last, by the loop's clock
@@ -118,9 +67,9 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """It is open."""
         super().connection_made(transport)
-        self.flow = _Flow(transport, self.pipeline)
+        self.flow = Flow(transport, self.pipeline)
         self._plain = transport
-        self._joining = _Joining(transport)
+        self._joining = Joining(transport)
         self.transport = cast(asyncio.Transport, self._joining)
         self._peer = {"client": self.client}
         self._proxied = self.client is not None and self.client[0] in self._trusted
@@ -130,12 +79,14 @@ class HttpProtocol(HttpToolsProtocol):
         """It is gone."""
         if self._head_timer is not None:
             self._head_timer.cancel()
+        if self._asked is not None:  # in its body: that is counted, and told
+            self._to_application()
         super().connection_lost(exc)
 
     # A request is read
 
     def data_received(self, data: bytes) -> None:
-        """Some of it has come. What is not whole by then is waited for by ASGI, which has the bounds for that."""
+        """Some of it has come. A body that comes in a piece of its own, as of many clients, is waited for."""
         direct = self._direct if self._between else None
         if direct is not None:
             known = direct.known(data)  # most clients send the same head each time: then nothing is parsed
@@ -150,7 +101,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._declined = False
         self._mind_head()
         if self._asked is not None:
-            self._to_application()
+            if not self._waits():
+                self._to_application()
         elif direct is not None and self._last is not None:
             direct.know(data, self._last)
 
@@ -184,6 +136,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """It is whole."""
         self._between = True
+        self._let_go()
         if self._asked is not None:
             if self._answered(self._asked, self._body):
                 self._last, self._asked, self._body = self._asked, None, b""
@@ -208,8 +161,21 @@ class HttpProtocol(HttpToolsProtocol):
             return None  # uvicorn finds out who the client is
         return self._direct.asked(self.url, self.headers)
 
+    def _waits(self) -> bool:
+        """Whether the rest of a body is waited for: there is room, and who sends it may. The time is that of a head."""
+        if not self._held and self._direct is not None and self._asked is not None:
+            self._held = self._direct.hold(self._asked, self._peer)
+        return bool(self._held)
+
+    def _let_go(self) -> None:
+        """The body is not waited for any more."""
+        if self._held and self._direct is not None:
+            self._direct.let_go(self._held)
+        self._held = 0
+
     def _to_application(self) -> None:
         """Have ASGI answer it: as much of it as has come, as if that had just come."""
+        self._let_go()
         url, headers, expect = self.url, self.headers, self.expect_100_continue
         body, self._asked, self._body = self._body, None, b""
         self._unset_keepalive_if_required()  # that of a reply to what came before it in the same piece
@@ -253,6 +219,9 @@ class HttpProtocol(HttpToolsProtocol):
         left = self._waits_since + self._head_seconds - self.loop.time()
         if left > 0:
             self._head_timer = self.loop.call_later(left, self._look_for_head)
+        elif self._asked is not None:  # a body that does not come: that is told
+            self._waits_since = None
+            self._to_application()
         else:
             self._close()
 
@@ -282,27 +251,72 @@ class HttpProtocol(HttpToolsProtocol):
         elif now:
             self.loop.call_later(_STALL_SECONDS, self._drop_unread, now)
 
+    def shutdown(self) -> None:
+        """The server stops: what has begun to come is answered before the connection is closed."""
+        if self._asked is not None:
+            self._to_application()
+        super().shutdown()
+
     # A reply at once
 
     def _answered(self, asked: Asked, body: bytes) -> bool:
-        """Answer here and now; whether that could be done."""
-        reply = None if self._direct is None else self._direct.answer(asked, body, self._peer)
+        """Answer here and now, or as soon as it is learnt; whether that could be done."""
+        if self._direct is None:
+            return False
+        if asked.operation == "update":
+            learning = self._direct.learn(asked, body, self._peer)
+            if learning is not None:
+                self._wait_for(learning)
+            return learning is not None
+        reply = self._direct.answer(asked, body, self._peer)
         if reply is None:
             return False
-        if self._defaults is not self.server_state.default_headers:  # every second there are others
-            self._defaults = self.server_state.default_headers
-            self._head = STATUS_LINE[200] + b"".join(b"%b: %b\r\n" % one for one in self._defaults)
-        self._plain.write(self._head + reply)
-        self.server_state.total_requests += 1
-        self._answered_at = self.loop.time()
-        if self.timeout_keep_alive_task is None:
-            self._set_timer(self.timeout_keep_alive)
+        self._write(200, reply)
+        self._written()
         return True
 
+    def _write(self, status: int, reply: bytes) -> None:
+        """A whole reply, behind the headers of every reply."""
+        if self._defaults is not self.server_state.default_headers:  # every second there are others
+            self._defaults = self.server_state.default_headers
+            self._head = b"".join(b"%b: %b\r\n" % one for one in self._defaults)
+        self._plain.write(b"".join((STATUS_LINE[status], self._head, reply)))
+
+    def _wait_for(self, learning: Learning) -> None:
+        """Answer once it is learnt; a server that stops waits for it as for a task, which it cancels in the end."""
+        begun = Begun()
+        self.cycle = cast(Any, begun)
+        tasks = cast("set[asyncio.Future[Any]]", self.tasks)
+        tasks.add(learning.done)
+
+        def answer(done: asyncio.Future[Any]) -> None:
+            tasks.discard(done)
+            status, reply = learning.reply()
+            begun.response_complete = True
+            if not begun.disconnected:
+                self._write(status, reply)
+                if not begun.keep_alive:
+                    self.transport.close()
+            if self.pipeline:  # uvicorn goes on with what came meanwhile
+                self.on_response_complete()
+            else:
+                self._written()
+
+        learning.done.add_done_callback(answer)
+
+    def _written(self) -> None:
+        """A reply is out: from now on the connection is idle."""
+        self.server_state.total_requests += 1
+        self._answered_at = self.loop.time()
+        if self.timeout_keep_alive_task is None and not self.transport.is_closing():
+            self._set_timer(self.timeout_keep_alive)
+
     def timeout_keep_alive_handler(self) -> None:
-        """So long nothing came, or it was answered at once: that does not set the timer anew, which would be dear."""
+        """So long nothing came, or it was answered here: that does not set the timer anew, which would be dear."""
         left = self._answered_at + self.timeout_keep_alive - self.loop.time()
-        if left > 0:
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._set_timer(self.timeout_keep_alive)
+        elif left > 0:
             self._set_timer(left)
         elif not self.transport.is_closing():
             self._close()

@@ -68,6 +68,15 @@ class Labelled(NamedTuple):
     segments: tuple[Segment, ...] = ()
     costs: Vector | None = None  # (k,) of those that carry features
 
+    @property
+    def plain(self) -> bool:
+        """Whether all of them carry their features: then there is nothing to join them with."""
+        return bool(self.carried.all())
+
+    def batch(self) -> Batch:
+        """As a learner takes them, where they are `plain`."""
+        return Batch(self.rows, self.labels, self.weights, self.times, self.ids, self.segments, self.costs)
+
     def part(self, start: int, stop: int) -> Labelled:
         """Some neighbouring events, as views."""
         cut = slice(start, stop)
@@ -318,19 +327,16 @@ class Serving:
         owner = self._owner
         n = len(events.labels)
         expired = np.zeros(n, dtype=np.bool_)
-        if events.carried.all():
-            rows = events.rows
-            times, late, costs = events.times, None, events.costs
-        else:
-            places = np.flatnonzero(~events.carried)
-            ids = [one for one, carried in zip(events.ids or (), events.carried, strict=True) if not carried]
-            assert None not in ids
-            store = owner.node.store
-            found = await owner.node.reached(store.recall(owner.name, owner.birth, [one or "" for one in ids]))
-            rows, times, late, costs = self._join(events, places, found, expired)
+        if events.plain:
+            return events.batch(), expired
+        places = np.flatnonzero(~events.carried)
+        ids = [one for one, carried in zip(events.ids or (), events.carried, strict=True) if not carried]
+        assert None not in ids
+        store = owner.node.store
+        found = await owner.node.reached(store.recall(owner.name, owner.birth, [one or "" for one in ids]))
+        rows, times, late, costs = self._join(events, places, found, expired)
         batch = Batch(rows, events.labels, events.weights, times, events.ids, events.segments, costs, late)
-        if late is not None:
-            check_record(batch, owner.learner.config, f"what was remembered of {owner.name}")
+        check_record(batch, owner.learner.config, f"what was remembered of {owner.name}")
         return batch, expired
 
     def _join(

@@ -10,6 +10,8 @@ import pytest
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from service.direct import Asked
+from service.hot import JSON
 from service.protocol import HttpProtocol
 from tests.service.pipe import Pipe
 
@@ -85,7 +87,7 @@ async def test_what_is_answered_at_once_puts_off_the_end_of_an_idle_connection()
         """An application that answers everything at once."""
 
         class direct:
-            known = staticmethod(lambda _: ("asked", b""))
+            known = staticmethod(lambda _: (Asked("fraud", "predict", JSON, JSON, 0, b"", ()), b""))
             answer = staticmethod(lambda *_: b"\r\n")
 
         async def __call__(self, _scope: Any, _receive: Any, _send: Any) -> None:
