@@ -314,12 +314,14 @@ class Hosted(Logged[Learner, View]):
         Only in what was `put`, or in turn.
         """
         outcomes: list[Outcome] = []
-        while len(batch) or not outcomes:
-            warming = self.learner.urgent and not self.learner.due
-            part = batch.part(0, self.learner.step(batch)) if warming else batch
+        done = 0
+        while done < len(batch) or not outcomes:
+            part = batch.part(done, len(batch))
+            if self.learner.urgent and not self.learner.due:
+                part = part.part(0, self.learner.step(part))
             outcome: Outcome = await self.append(part, small=size_of(part) < _PACKED_BYTES)
             outcomes.append(outcome)
-            batch = batch.part(len(part), len(batch))
+            done += len(part)
             if self.learner.urgent:
                 await self.fits.begin()
         return joined(outcomes)
