@@ -48,9 +48,15 @@ def create(algorithm: str, *, dim: int | None = None, **settings: Any) -> Learne
     for name, key in _BY_STRING.items():
         if isinstance(values.get(name), str):
             values[name] = {key: values[name]}
-    return Learner(Config.of({"algorithm": algorithm, "params": settings, **values}))
+    config = Config.of({"algorithm": algorithm, "params": settings, **values})
+    if problems := config.objections(new=True):
+        raise Refused(problems)
+    return Learner(config)
 
 
 def restore(config: dict[str, Any], state: dict[str, Any]) -> Learner:
-    """A learner from what `learner.config.to_json()` and `learner.state()` gave. Raises `Refused`."""
+    """A learner from what `learner.config.to_json()` and `learner.state()` gave. Raises `Refused`.
+
+    What `create` would object to in a configuration that can be read is no reason here: a learner has lived by it.
+    """
     return Learner.restored(Config.of(config), state)

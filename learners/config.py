@@ -139,14 +139,18 @@ class Config:
             problems.append(Problem("/threshold/field", detail))
         return problems
 
-    def objections(self) -> list[Problem]:
+    def objections(self, *, new: bool = False) -> list[Problem]:
         """What should keep settings from coming to stand, though they can be read: with them events would be refused.
 
-        Nobody asks this of what stands in a log: what a learner has learnt must not be lost to an older mistake.
+        Of a learner that is `new` also what is declared of its features and would be passed over. Nobody asks this of
+        what stands in a log: what a learner has learnt must not be lost to an older mistake.
         """
+        declared = self.features.objections() if new else []
+        problems = [Problem(f"/features{one.pointer}", one.detail) for one in declared]
         field = None if self.threshold is None else self.threshold.field
-        detail = None if field is None else futile(self.features, field)
-        return [] if detail is None else [Problem("/threshold/field", detail)]
+        if field is not None and (detail := futile(self.features, field)):
+            problems.append(Problem("/threshold/field", detail))
+        return problems
 
     @property
     def fixed(self) -> Config:

@@ -159,6 +159,10 @@ class Features(Parameters, ABC):
         `value` is what the event carries, as `encode` took it. O(numbers given).
         """
 
+    def objections(self) -> list[Problem]:
+        """Which of the declarations are against each other, so that one of them would be passed over in silence."""
+        return []
+
     def to_json(self) -> dict[str, Any]:
         """What `features_of` takes back."""
         return {"kind": self.KIND, **super().to_json()}

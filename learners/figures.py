@@ -34,6 +34,7 @@ __all__ = [
     "CONFIDENCE_95",
     "EPSILON",
     "FIGURES",
+    "LARGEST_LOSS",
     "NO_SPREAD",
     "RELIABILITY_BINS",
     "Figures",
@@ -53,6 +54,7 @@ __all__ = [
 ]
 
 EPSILON = 2.220446049250313e-16  # probabilities are at least so far from 0 and 1 in the log loss
+LARGEST_LOSS = 36.05  # log loss of a probability of EPSILON for the label that came, rounded up
 CONFIDENCE_95 = 1.959963984540054  # the normal quantile of 0.975
 NO_SPREAD = "no two placements that differ"  # DeLong's variance is 0 then, and an interval of width 0 would be no bound
 RELIABILITY_BINS = 15  # of equal width

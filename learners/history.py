@@ -42,18 +42,26 @@ class History:
     """Rows of figures by columns, of which the first are `events`, `clock` and `served`; NaN stands for undefined.
 
     `events` were learnt with their labels, and `served` under an id, since the start: a row's steps are their sum.
-    `most` names columns that are from 0 to so much, where they are defined.
+    `ranges` has from where to where the other columns are, where they are defined; a column that it does not name may
+    be any finite number. Those of `counts` are defined in each row, and whole.
 
     The state is `count` (1,), how many rows there were, and `rows` (levels, ROWS, columns): the row of number n stands
     in level j at (n / 2^j) % ROWS. The shape follows from the count; see `shapes`.
     """
 
-    def __init__(self, columns: tuple[str, ...], stride: int, most: Mapping[str, float] | None = None) -> None:
+    def __init__(
+        self,
+        columns: tuple[str, ...],
+        stride: int,
+        ranges: Mapping[str, tuple[float, float]] | None = None,
+        counts: tuple[str, ...] = (),
+    ) -> None:
         if columns[: len(_FIRST)] != _FIRST:
             raise ValueError(f"the columns begin with {columns[: len(_FIRST)]}; expected {', '.join(_FIRST)}")
         self.columns = columns
         self.stride = stride
-        self.most = {} if most is None else dict(most)
+        self.ranges = {} if ranges is None else dict(ranges)
+        self.counts = counts
         self.count: Counts = np.zeros(1, dtype=np.int64)
         self.rows: Cube = np.zeros((1, ROWS, len(columns)))
 
@@ -123,10 +131,14 @@ class History:
             if np.isnan(known).any() or (known[1:] < known[:-1]).any():
                 yield "rows", f"has a clock that goes back in level {level}"
                 return
-            for name, most in self.most.items():
+            for name, (least, most) in self.ranges.items():
                 figure = kept[:, self.columns.index(name)]
-                if ((figure < -_ROUNDED) | (figure > most + _ROUNDED)).any():  # false for NaN
-                    yield "rows", f"has a {name} in level {level} that is not from 0 to {most:g}"
+                if ((figure < least - _ROUNDED) | (figure > most + _ROUNDED)).any():  # false for NaN
+                    yield "rows", f"has a column {name} in level {level} that is not from {least:g} to {most:g}"
+                    return
+            for name in self.counts:
+                if (kept[:, self.columns.index(name)] % 1 != 0).any():  # true for NaN
+                    yield "rows", f"has a column {name} in level {level} that is not whole"
                     return
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from learners.agreement import of_figures
 from learners.arrays import Counts, Vector, Words
+from learners.delays import MAX_DELAY
 from learners.drift import KINDS, Drift, DriftView
-from learners.figures import FIGURES, Figures, Undefined, in_order
+from learners.figures import FIGURES, LARGEST_LOSS, Figures, Undefined, in_order
 from learners.history import Axis, History, HistoryView
 from learners.ranges import Issues, counters
 from learners.sketch import BRIEF, Sketch, SketchView
@@ -66,6 +67,14 @@ _OF_WINDOW = (
 _SINCE_START = (*(f"since_start_{name}" for name in BRIEF), "since_start_label_coverage")
 HISTORY_COLUMNS = (*_OF_WINDOW, *_SINCE_START)
 _WHOLE = ("positives", "alerts")
+_RANGES = {  # of what a figure can be; `threshold` may be any number
+    **dict.fromkeys((*_OF_WINDOW[_OF_WINDOW.index("auc") : _OF_WINDOW.index("threshold")], *_SINCE_START), (0.0, 1.0)),
+    "mcc": (-1.0, 1.0),
+    "log_loss": (0.0, LARGEST_LOSS),
+    "label_delay_median": (0.0, MAX_DELAY),
+    "label_delay_p90": (0.0, MAX_DELAY),
+    "events_per_second": (0.0, math.inf),
+}
 _DUPLICATES, _CORRECTIONS, _ASSUMED = range(3)
 
 
@@ -98,7 +107,8 @@ class Metrics:
         self._window = Window(size, seconds)
         self._sketch = Sketch()
         self._traffic = Traffic(size, seconds)
-        self._history = History(HISTORY_COLUMNS, history_stride(size), dict.fromkeys(_SINCE_START, 1.0))
+        ranges = {**_RANGES, **dict.fromkeys(_WHOLE, (0.0, float(size)))}
+        self._history = History(HISTORY_COLUMNS, history_stride(size), ranges, _WHOLE)
         self._drift = Drift()
         self._view: MetricsView | None = None  # of the present moment, once somebody has asked for it
 

@@ -90,6 +90,16 @@ class Named(Features):
         if problems:
             raise Refused(problems)
 
+    def objections(self) -> list[Problem]:
+        """Each field of `log` that is declared to be no number besides."""
+        others = (("text", self.text), ("categorical", self.categorical))
+        return [
+            Problem(f"/log/{i}", f"is {show(field)}, which is declared as {kind}, too; expected a field of numbers")
+            for i, field in enumerate(self.log)
+            for kind, fields in others
+            if field in fields
+        ]
+
     @property
     def sparse(self) -> bool:
         """Always."""
@@ -268,7 +278,11 @@ class Table(Features):
         return sum(one.width for one in self.fields)
 
     def encode(self, values: Sequence[Any], typed: bool = False) -> Rows:  # noqa: ARG002 - any value is looked at
-        """One float64 per field: the number, or 53 bits of the category's hash; NaN where missing."""
+        """One float64 per field: the number, or 53 bits of the category's hash; NaN where missing.
+
+        An event of which no feature is declared is refused whatever `extra` says: it was meant for another learner. One
+        that has none at all is an event of which everything is missing.
+        """
         problems = Problems()
         known = {one.name for one in self.fields}
         missing = [math.nan] * len(self.fields)
@@ -282,6 +296,8 @@ class Table(Features):
                 name = next(name for name in event if name not in known)
                 detail = f"is not declared; declared fields are {', '.join(sorted(known))[:300]}"
                 problems.add(i, pointer(name), detail)
+            elif event and known.isdisjoint(event):
+                problems.add(i, "", f"has none of the declared fields, which are {', '.join(sorted(known))[:300]}")
             else:
                 rows.append(missing.copy())
                 self._event(problems, i, event, rows[-1], places, texts)

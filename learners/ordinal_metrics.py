@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from learners.agreement import of_figures
 from learners.arrays import Counts, Vector, Words
+from learners.delays import MAX_DELAY
 from learners.drift import KINDS, Drift, DriftView
 from learners.figures import Figures
 from learners.history import Axis, History, HistoryView
@@ -162,8 +163,16 @@ class OrdinalMetrics:
             clocks=np.zeros(capacity),
         )
         self._traffic = Traffic(size, seconds)
-        most = {"since_start_mae": ranks - 1.0, "since_start_accuracy": 1.0, "since_start_label_coverage": 1.0}
-        self._history = History(ORDINAL_HISTORY, _STRIDE, most)
+        farthest = ranks - 1.0
+        ranges = {
+            **dict.fromkeys(("mae", "since_start_mae"), (0.0, farthest)),
+            "mse": (0.0, farthest**2),
+            **dict.fromkeys(("accuracy", "since_start_accuracy"), (0.0, 1.0)),
+            **dict.fromkeys(("label_coverage", "since_start_label_coverage"), (0.0, 1.0)),
+            **dict.fromkeys(("label_delay_median", "label_delay_p90"), (0.0, MAX_DELAY)),
+            "events_per_second": (0.0, math.inf),
+        }
+        self._history = History(ORDINAL_HISTORY, _STRIDE, ranges)
         self._drift = Drift()
         self._rebuild()
 

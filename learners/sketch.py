@@ -2,25 +2,8 @@
 
 The bins of the scores follow the binary exponent, 16 to an octave from 2^-24 to 2^16, so a score is told apart from one
 6 % larger; beyond there is one bin for all larger ones, one for all (almost) zero, and the same for negative scores.
-What follows from decisions or probabilities is exact. What follows from the order of the scores is certain between bins
-and unknown within one: what is given takes the events of a bin as evenly mixed, and comes with the largest possible
-distance of the exact figure, which lies between what the worst and the best order of each bin's events, with whatever
-ties, would give. With TP and FP what lies above a bin, p and n what is in it, P and N all there is (TP and FP are
-certain, so each bin may be taken by itself):
-
-    auc                a pair in one bin counts one half; it may be right or wrong, so half the share of such pairs
-    average_precision  the mean over positives of the precision at their score. At or above the k-th of the bin's
-                       positives from above are j >= k of them and between 0 and n of its negatives. So at best it is
-                       (TP + p) / (TP + p + FP), where the positives tie above the negatives; at worst
-                       (TP + k) / (TP + k + FP + n), where they are distinct and below; mixed, j = k and n k / (p + 1)
-    partial_auc        whatever the order, the ROC curve rises from one corner of the bin's rectangle to the other, so
-                       between the path along its lower and right sides and that along its left and upper ones; mixed,
-                       straight
-    ks                 TPR - FPR is certain at the bins' edges, and the largest there, which is given, never too large;
-                       within a bin it is at most that of the upper left corner, (TP + p) / P - FP / N
-    recall_at_fpr      of the bin where FPR would become too large none of the p may count, or all
-    precision_at_k     of the bin where the k-th place falls, with w places left, from max(0, w - n) to min(p, w) of
-                       them are positives; mixed or tied, in proportion
+What follows from decisions or probabilities is exact. What follows from the order of the scores is within bounds, which
+are told: `binned.py`.
 
 Everything is a count, or a sum of whole multiples of 2^-60, in its one normal form: sketches of parts of a stream add
 up to that of the whole, and an event taken back leaves no trace. O(1) time per event; 21 KB; a poll is O(bins).
@@ -35,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.arrays import Counts, Vector
+from learners.binned import mixed, sweep
 from learners.figures import (
     CONFIDENCE_95,
+    LARGEST_LOSS,
     NO_SPREAD,
     RELIABILITY_BINS,
     Figures,
@@ -65,13 +50,9 @@ SCORE_BINS = 2 * _SIDE + 1  # negative scores, (almost) zero, positive scores
 
 _LOW_BITS, _HIGH_BITS = 30, 60  # of the last two words of a sum; see `_carry`
 _SLACK = 2**12  # in multiples of 2^-60: a probability at an edge may be rounded into the bin beside it
-_LARGEST_LOSS = 36.05  # log loss of a probability of 2.2e-16 for the label that came
-_SINGLY = 16  # terms of a sum over positives that are added one by one
 
-_RANKED = ("auc", "average_precision", "partial_auc", "ks", "recall_at_fpr", "precision_at_k")
+_RANKED = ("auc", "average_precision", "partial_auc", "ks", "recall_at_fpr", "precision_at_k")  # as `sweep` has them
 BRIEF = ("auc", "average_precision", "f1", "precision", "recall", "alert_rate")  # see `SketchView.brief`
-_AUC, _PRECISIONS, _AREA, _KS, _RECALL, _TOP = range(6)  # what `_sweep` fills, each in a row: see there
-_WORST, _GIVEN, _BEST = range(3)
 
 
 class SketchState(NamedTuple):
@@ -144,126 +125,6 @@ def _add_sums(sums, more):  # type: ignore[no-untyped-def]
         _carry(sums[i])
 
 
-@kernel
-def _reciprocals(a, count):  # type: ignore[no-untyped-def]
-    """The sum of 1 / (a + k) over k = 1..count, a >= 0, or a little more, however large count is. O(log count).
-
-    After the first terms c more at once: as 1 / x is convex, 1 / (a + k) is at most its integral from a + k - 1/2 to
-    a + k + 1/2, and all of them at most ln(1 + c / (a + 1/2)) = 2 atanh(s), s = c / (2 a + 1 + c); c <= a has s <= 1/3.
-    """
-    done = min(count, _SINGLY)
-    total = 0.0
-    for k in range(1, done + 1):
-        total += 1.0 / (a + k)
-    while done < count:
-        from_ = a + done
-        c = min(count - done, np.int64(from_))
-        s = c / (2.0 * from_ + 1.0 + c)
-        square = s * s
-        series = 0.0
-        for k in range(33, 0, -2):
-            series = series * square + 1.0 / k
-        total += 2.0 * s * series
-        done += c
-    return total
-
-
-@kernel
-def _mixed_precisions(tp, fp, p, n):  # type: ignore[no-untyped-def]
-    """The sum over j = 1..p of (TP + j) / (TP + j + FP + n j / (p + 1)): r times it is that of (TP + j) / (a + j)."""
-    r = 1.0 + n / (p + 1.0)
-    a = (tp + fp) / r
-    return (p + (tp - a) * _reciprocals(a, p)) / r
-
-
-@kernel
-def _allowed(negatives, max_fpr):  # type: ignore[no-untyped-def]
-    """The largest count with count / negatives <= max_fpr, as floats divide."""
-    count = np.int64(max_fpr * negatives)
-    while count < negatives and (count + 1) / negatives <= max_fpr:
-        count += 1
-    while count > 0 and count / negatives > max_fpr:
-        count -= 1
-    return count
-
-
-@kernel
-def _mixed(bins, N, P):  # type: ignore[no-untyped-def]
-    """AUC and the sum of precisions as they are given: of the events of a bin as evenly mixed. (2,), see `_sweep`."""
-    twice = 0.0  # pairs: beyond 2^53 they are rounded, and never overflow
-    precisions = 0.0
-    tp = fp = 0
-    for i in range(bins.shape[1] - 1, -1, -1):
-        n, p = bins[0, i], bins[1, i]
-        if p > 0:
-            twice += float(p) * (2 * (N - fp - n) + n)
-            precisions += _mixed_precisions(float(tp), float(fp), p, n)
-        tp += p
-        fp += n
-    return twice / (2.0 * max(N, 1) * max(P, 1)), precisions
-
-
-@kernel
-def _sweep(bins, N, P, max_fpr, k, out, squares):  # type: ignore[no-untyped-def]
-    """Go through the bins from the highest scores down; the letters are those of the top of this file.
-
-    Fills `out` (6, 3), for each figure its worst, the given and the best: the share of right pairs, the sum of
-    precisions, the area left of max_fpr in units of one pair, TPR - FPR, positives recalled, and positives among the
-    first k (as far as there are events). `squares` (2,): of the distances of each negative's and each positive's share
-    of right pairs from AUC, the sum. Each class that is empty counts as one event where it is divided by.
-    """
-    out[:] = 0.0
-    squares[:] = 0.0
-    all_negatives, all_positives = max(N, 1), max(P, 1)
-    limit = max_fpr * N
-    allowed = _allowed(N, max_fpr) if N > 0 else 0
-    auc, out[_PRECISIONS, _GIVEN] = _mixed(bins, N, P)
-    shared = 0.0  # pairs, as in `_mixed`
-    within = True  # FPR is not too large yet
-    tp = fp = 0
-    for i in range(bins.shape[1] - 1, -1, -1):
-        n, p = bins[0, i], bins[1, i]
-        if n + p == 0:
-            continue
-        shared += float(p) * n
-        if p > 0:
-            least = p - (fp + n) * _reciprocals(float(tp + fp + n), p)
-            out[_PRECISIONS, _WORST] += max(least, 0.0)  # rounded, where it is next to nothing of p
-            out[_PRECISIONS, _BEST] += p * ((tp + p) / (tp + p + fp))
-        if n > 0 and fp < limit:
-            width = min(float(n), limit - fp)
-            out[_AREA, _WORST] += width * tp
-            out[_AREA, _GIVEN] += width * (tp + 0.5 * (p * (width / n)))
-            out[_AREA, _BEST] += width * (tp + p)
-        out[_KS, _BEST] = max(out[_KS, _BEST], (tp + p) / all_positives - fp / all_negatives)
-        out[_KS, _GIVEN] = max(out[_KS, _GIVEN], (tp + p) / all_positives - (fp + n) / all_negatives)
-        if within:
-            within = fp + n <= allowed
-            out[_RECALL, _WORST] = tp + p if within else tp
-            out[_RECALL, _GIVEN] = tp + p if within else tp + p * ((allowed - fp) / n)
-            out[_RECALL, _BEST] = tp + p
-        if tp + fp < k:
-            w = min(k - tp - fp, n + p)
-            out[_TOP, _WORST] = tp + max(0, w - n)
-            out[_TOP, _GIVEN] = tp + w * (p / (n + p))
-            out[_TOP, _BEST] = tp + min(p, w)
-        tp += p
-        fp += n
-    out[_KS, _WORST] = out[_KS, _GIVEN]
-    pairs = 2.0 * all_negatives * all_positives
-    out[_AUC, _WORST] = auc - shared / pairs
-    out[_AUC, _GIVEN] = auc
-    out[_AUC, _BEST] = auc + shared / pairs
-    above = 0  # positives
-    below = N
-    for i in range(bins.shape[1] - 1, -1, -1):
-        n, p = bins[0, i], bins[1, i]
-        below -= n
-        squares[0] += n * ((above + 0.5 * p) / all_positives - auc) ** 2
-        squares[1] += p * ((below + 0.5 * n) / all_negatives - auc) ** 2
-        above += p
-
-
 class Sketch:
     """What is kept of all labelled events since the start."""
 
@@ -324,7 +185,7 @@ class Sketch:
             if (state[name].sum(axis=1, dtype=np.float64) != counts).any():
                 yield name, "does not add up to the counts of the classes"
         events = int(counts.sum())
-        for words, largest in zip(arrays.losses.tolist(), (1.0, _LARGEST_LOSS), strict=True):
+        for words, largest in zip(arrays.losses.tolist(), (1.0, LARGEST_LOSS), strict=True):
             if _total(words) > events * int(largest * 2**_HIGH_BITS):
                 yield "losses", f"has a sum of more than {largest} for each event"
         upto = [math.ceil(i * 2**_HIGH_BITS / RELIABILITY_BINS) for i in range(RELIABILITY_BINS + 1)]
@@ -376,7 +237,7 @@ class SketchView(NamedTuple):
     def brief(self) -> list[float | None]:
         """The figures named in `BRIEF` as `figures` gives them, without errors and reasons. O(bins): some 10 us."""
         n, m = self.counts.tolist()
-        auc, precisions = _mixed(self.bins, n, m)
+        auc, precisions = mixed(self.bins, n, m)
         decided = confusion_figures(self.confusion.tolist(), 1.0, Undefined("since_start", {}))
         ranked = [auc if n and m else None, precisions / m if m else None]
         return [*ranked, *(decided[name] for name in BRIEF[len(ranked) :])]
@@ -385,7 +246,7 @@ class SketchView(NamedTuple):
         """The figures that follow from the order of the scores, each with its error."""
         n, m = self.counts.tolist()
         found, squares = np.zeros((len(_RANKED), 3)), np.zeros(2)
-        _sweep(self.bins, n, m, settings.max_fpr, settings.k, found, squares)
+        sweep(self.bins, n, m, settings.max_fpr, settings.k, found, squares)
         rows = found.tolist()
         lacking = missing_class(n, m)
         reasons: dict[str, str | None] = dict.fromkeys(_RANKED, lacking)

@@ -1,7 +1,7 @@
 """How nodes over one store hear of each other at once: each tells what has moved, and listens to what others tell.
 
 What is told is only a hint. A node that dies between an append and its ring, or does not hear one, costs the others
-time, nothing else: all look at all heads now and then (`engine.py`).
+time, nothing else: all look at all heads now and then (`following.py`).
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from service.node import Node
 __all__ = ["Claim", "Owner"]
 
 _SECONDS = 10.0  # longer than most snapshots take to write; after so long another node takes the place of one that died
+_LEAST = 0.01  # a store counts milliseconds: a claim of less than one would be none
 
 
 class Owner(Protocol):
@@ -37,7 +38,7 @@ class Claim:
     @property
     def seconds(self) -> float:
         """For which it holds; those who were refused ask again after a quarter of them."""
-        return min(self._owner.node.settings.snapshot_seconds, _SECONDS)
+        return min(max(self._owner.node.settings.snapshot_seconds, _LEAST), _SECONDS)
 
     async def take(self) -> bool:
         """Whether this node has it, for half of its `seconds` at least. Raises `StoreError`."""

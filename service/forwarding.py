@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ import aiohttp
 from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from yarl import URL
 
 from service.access import Access
@@ -33,6 +33,7 @@ from service.bodies import Bodies, heading_of
 from service.engine import Engine
 from service.errors import HostUnavailable, ServiceError
 from service.guard import Guard
+from service.passed_body import PassedBody, kept_of
 from service.placement import Placement
 from service.problems import problem_reply, request_id
 
@@ -44,7 +45,6 @@ FORWARDED = b"x-rarestream-forwarded"  # header: that a node passed the request 
 
 _PREFIX = "/v1/learners/"
 _CONNECT_SECONDS = 2.0
-_KEPT_BYTES = 2**20  # of a request's body, so that another host may be asked
 _GATHER_SECONDS = 2.0  # for what other nodes tell of their learners
 _TIMEOUT = aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS, sock_connect=_CONNECT_SECONDS)
 _KEEP_SECONDS = 3.0  # less than a node keeps an idle connection open
@@ -79,6 +79,7 @@ class Forwarding:
         self._state = state
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
         self.forwarded = 0  # requests
+        self._silent: dict[str, int] = {}  # hosts that did not answer when they were last asked: how many requests
 
     def hosts(self, scope: Scope) -> Sequence[str]:
         """The addresses that the request is for, if it is one for other nodes. O(1)."""
@@ -142,10 +143,10 @@ class Forwarding:
         names = {name for name, _ in scope["headers"]}
         has_any = b"content-length" in names or b"transfer-encoding" in names
         bodies: Bodies = self._state.bodies
-        keep = _kept_of(heading_of(scope["headers"]).length) if again and has_any else 0
+        keep = kept_of(heading_of(scope["headers"]).length) if again and has_any else 0
         if bodies.bytes + keep > self._state.settings.max_buffered_bytes:  # then it is sent once
             keep = 0
-        body = _Body(receive, has_any=has_any, keep=keep)
+        body = PassedBody(receive, has_any=has_any, keep=keep)
         bodies.bytes += keep
         placement: Placement = self._state.engine.placement
         try:
@@ -156,12 +157,12 @@ class Forwarding:
                 try:
                     reply = await self._reply_of(host, scope["method"], target, headers, body, reading=reading)
                 except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-                    logger.warning("%s cannot be connected to: %s", host, type(error).__name__)
+                    self._silenced(host, "cannot be connected to", error)
                     continue
                 except (aiohttp.ClientError, TimeoutError) as error:
                     if body.left:  # the client went away
                         return None
-                    logger.warning("%s does not answer: %s", host, type(error).__name__)
+                    self._silenced(host, "does not answer", error)
                     if again and body.kept:
                         continue
                     unknown = HostUnavailable(f"the node at {host}, which hosts this learner, does not answer")
@@ -171,6 +172,7 @@ class Forwarding:
                     unknown = HostUnavailable("this node stops; what became of the request is not known")
                 else:
                     self.forwarded += 1
+                    self._heard(host)
                     async with reply:
                         await told(
                             partial(_returned, reply, body, self._state.closing, partial(placement.without, host))
@@ -183,7 +185,14 @@ class Forwarding:
         return body.receive
 
     async def _reply_of(
-        self, host: str, method: str, target: str, headers: Sequence[tuple[str, str]], body: _Body, *, reading: bool
+        self,
+        host: str,
+        method: str,
+        target: str,
+        headers: Sequence[tuple[str, str]],
+        body: PassedBody,
+        *,
+        reading: bool,
     ) -> aiohttp.ClientResponse:
         """The reply of a host, as soon as its head has come.
 
@@ -228,13 +237,27 @@ class Forwarding:
         url = URL(address + target, encoded=True)
         try:
             async with asyncio.timeout(_GATHER_SECONDS), self._connections().get(url, headers=headers) as reply:
-                if reply.status != 200:
-                    return None
-                answer: dict[str, Any] = await reply.json()
+                answer: dict[str, Any] | None = await reply.json() if reply.status == 200 else None
+                self._heard(address)
                 return answer
         except (aiohttp.ClientError, TimeoutError) as error:
-            logger.warning("%s does not answer: %s", address, type(error).__name__)
+            self._silenced(address, "does not answer", error)
             return None
+
+    def _silenced(self, host: str, what: str, error: Exception) -> None:
+        """A request has had no answer from a host: told once, until there is one, and then how many had none."""
+        if host not in self._silent:
+            logger.warning("%s %s: %s", host, what, type(error).__name__)
+            alive = self._state.engine.placement.addresses
+            self._silent = {address: missed for address, missed in self._silent.items() if address in alive}
+        self._silent[host] = self._silent.get(host, 0) + 1
+
+    def _heard(self, host: str) -> None:
+        """A host has answered."""
+        missed = self._silent.pop(host, 0)
+        if missed:
+            requests = "1 request" if missed == 1 else f"{missed} requests"
+            logger.info("%s answers again; %s had no answer from it", host, requests)
 
     def _connections(self, again: bool = True) -> aiohttp.ClientSession:
         """`again`: whether a request may be sent a second time, where a connection that was kept turns out to be dead.
@@ -266,105 +289,20 @@ def _target(scope: Scope) -> str:
     return f"{target}?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else target
 
 
-def _kept_of(length: bytes) -> int:
-    """Bytes to keep of a body that says it is so long, so that it can be sent once more; 0: it is too long."""
-    told = int(length) if length.isdigit() and len(length) < 10 else _KEPT_BYTES
-    return told if told <= _KEPT_BYTES else 0
-
-
 def _mark(key: bytes, address: str, method: str, target: str) -> bytes:
     """What shows that a node has sent this request to the node at the address: nobody else knows the key."""
     return hmac.digest(key, "\n".join((address, method, target)).encode(), "sha256").hex().encode()
 
 
-async def _end_without(placement: Placement, host: str, body: _Body) -> None:
+async def _end_without(placement: Placement, host: str, body: PassedBody) -> None:
     """End the wait for a host that is not alive any more."""
     await placement.without(host)
     body.give_up()
 
 
-class _Body:
-    """The body of a request, piece by piece as it comes."""
-
-    def __init__(self, receive: Receive, *, has_any: bool, keep: int) -> None:
-        """`keep`: of a body of so many bytes all are kept, so that it can be sent once more."""
-        self._receive = receive
-        self._has_any = has_any
-        self._keep = keep
-        self._pieces_kept: list[bytes] | None = []  # None: it is larger
-        self._whole = asyncio.Event()
-        self._limit: asyncio.Timeout | None = None
-        self._seconds = 0.0
-        self.left = False  # the client went away before all of it had come
-
-    @property
-    def kept(self) -> bool:
-        """Whether all of it has come, and can be sent once more."""
-        return self._whole.is_set() and self._pieces_kept is not None
-
-    def waits_for(self, limit: asyncio.Timeout | None, seconds: float = 0.0) -> None:
-        """The host has so many seconds, but for those in which the client is waited for."""
-        self._limit, self._seconds = limit, seconds
-        self._hurry(hurry=True)
-
-    def give_up(self) -> None:
-        """The host has no time any more."""
-        limit, self._limit = self._limit, None
-        if limit is not None:
-            limit.reschedule(0.0)
-
-    def _hurry(self, *, hurry: bool) -> None:
-        if self._limit is not None:
-            self._limit.reschedule(asyncio.get_running_loop().time() + self._seconds if hurry else None)
-
-    def pieces(self) -> AsyncIterator[bytes] | None:
-        """What has come so far and what comes; None where the request has no body."""
-        if not self._has_any:
-            self._whole.set()
-            return None
-        return self._again() if self._whole.is_set() else self._pieces()
-
-    async def _again(self) -> AsyncIterator[bytes]:
-        for piece in self._pieces_kept or ():
-            yield piece
-
-    async def _pieces(self) -> AsyncIterator[bytes]:
-        while True:
-            self._hurry(hurry=False)
-            message = await self._receive()
-            self._hurry(hurry=True)
-            if message["type"] == "http.disconnect":
-                self.left = True
-                raise ConnectionResetError("the client went away")
-            piece: bytes = message.get("body", b"")
-            self._keep -= len(piece)
-            if self._keep < 0:
-                self._pieces_kept = None
-            elif self._pieces_kept is not None and piece:
-                self._pieces_kept.append(piece)
-            if piece:
-                yield piece
-            if not message.get("more_body", False):
-                self._whole.set()
-                return
-
-    async def receive(self) -> Message:
-        """As the application received the request, from its beginning: it is answered here after all."""
-        if self._has_any and self.kept:
-            kept, self._pieces_kept = b"".join(self._pieces_kept or ()), None
-            return {"type": "http.request", "body": kept, "more_body": False}
-        return await self._receive()
-
-    async def gone(self) -> None:
-        """Until the client goes away that has sent everything."""
-        await self._whole.wait()
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-
-
 async def _returned(
     reply: aiohttp.ClientResponse,
-    body: _Body,
+    body: PassedBody,
     closing: asyncio.Event,
     without_host: Callable[[], Coroutine[Any, Any, None]],
     _scope: Scope,

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ from learners.arrays import Rows, Vector
 from learners.batch import Segment
 from learners.config import Config
 from learners.features import Dense, Features
-from learners.parameters import Refused
+from learners.parameters import Refused, show
 from service.errors import BadBody
 from service.precise import AHEAD, MAX_EVENTS, TOP, Precise, good_id, segments_of, source_problems
 from service.scan.events import Scanned, scan
@@ -32,6 +33,7 @@ __all__ = [
     "decode_events",
     "decode_json",
     "decode_labels",
+    "decode_settings",
     "decode_update",
     "latest_time",
     "precisely_labelled",
@@ -95,9 +97,28 @@ _NOT_FAST = (msgspec.DecodeError, UnicodeError, OverflowError, RecursionError, R
 
 
 def decode_json(body: bytes) -> Any:
-    """Any JSON value. Raises `BadBody`: malformed, not UTF-8, or nested beyond reason."""
+    """Any JSON value; of a member that an object has twice, the last. Raises `BadBody`: malformed, not UTF-8, or nested
+    beyond reason.
+    """
+    return _decode(body)
+
+
+def decode_settings(body: bytes) -> Any:
+    """As `decode_json`, of what is no event: an object that has a member twice is a `BadBody`, too."""
+    return _decode(body, _distinct)
+
+
+def _distinct(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) < len(members):
+        counts = Counter(name for name, _ in members)
+        raise BadBody(f"the body has an object with the member {show(counts.most_common(1)[0][0])} more than once")
+    return found
+
+
+def _decode(body: bytes, of_members: Callable[[list[tuple[str, Any]]], dict[str, Any]] | None = None) -> Any:
     try:
-        return json.loads(body.decode())
+        return json.loads(body.decode(), object_pairs_hook=of_members)
     except UnicodeDecodeError as error:
         raise BadBody(f"the body is not UTF-8: byte {error.start}") from None
     except json.JSONDecodeError as error:

@@ -33,7 +33,7 @@ from service.routes.common import (
     problems,
 )
 from service.serving import Events, Labelled
-from service.wire import decode_events, decode_json, decode_labels, decode_update
+from service.wire import decode_events, decode_labels, decode_settings, decode_update
 
 __all__ = ["router"]
 
@@ -75,7 +75,7 @@ async def create(name: TheName, engine: TheEngine, grant: TheGrant, body: TheBod
     """Create a group of learners that are there; 200 where it exists with the same configuration, 409 with another."""
     grant.may_make(name)
     try:
-        config = GroupConfig.of(decode_json(body))
+        config = GroupConfig.of(decode_settings(body))
     except Refused as error:
         raise Invalid("the group is refused; nothing was created", error.problems) from None
     group, new = await engine.create_group(name, config, grant)

@@ -32,7 +32,7 @@ from service.routes.common import (
     problems,
 )
 from service.weights import MAX_TOP, largest, taken
-from service.wire import decode_json
+from service.wire import decode_settings
 
 __all__ = ["router"]
 
@@ -83,7 +83,7 @@ async def create(name: TheName, engine: TheEngine, grant: TheGrant, body: TheBod
     """Create a learner; 200 where it exists with the same configuration, 409 where it has another."""
     grant.may_make(name)
     try:
-        config = await asyncio.to_thread(Config.of, decode_json(body))
+        config = await asyncio.to_thread(Config.of, decode_settings(body))
     except Refused as error:
         raise Invalid("the configuration is refused; nothing was created", error.problems) from None
     hosted, new = await engine.create(name, config, grant)
@@ -162,7 +162,7 @@ async def change(learner: TheLearner, grant: TheGrant, body: TheBody) -> JSONRes
 
     What was learnt stays: the model, the calibration, the figures, and all that any objective's threshold follows from.
     """
-    await learner.change(decode_json(body), grant)
+    await learner.change(decode_settings(body), grant)
     return JSONResponse(_document(learner))
 
 
@@ -235,7 +235,7 @@ async def clone(learner: TheLearner, engine: TheEngine, grant: TheGrant, body: T
     The ids that were learnt go along, and stay duplicates. Events that were served and wait for their labels do not:
     a label by id alone goes to the learner that served the event.
     """
-    return JSONResponse(_document(await copies.clone(engine, learner, decode_json(body), grant)), status_code=201)
+    return JSONResponse(_document(await copies.clone(engine, learner, decode_settings(body), grant)), status_code=201)
 
 
 _FILE: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}

@@ -180,7 +180,7 @@ class Prediction(Document):
     """What is said of one event."""
 
     id: str | None
-    score: float = Field(description="higher: more likely positive")
+    score: float | None = Field(description="higher: more likely positive; null where it is beyond float64")
     probability: float
     threshold: float
     label: Literal[0, 1] | None = Field(
@@ -204,7 +204,9 @@ class OrdinalPrediction(Document):
     """What an ordinal learner says of one event."""
 
     id: str | None
-    score: float = Field(description="higher: more likely a high rank; also orders events of one rank")
+    score: float | None = Field(
+        description="higher: more likely a high rank; also orders events of one rank; null where it is beyond float64"
+    )
     rank: int | None = Field(description="null while the learner is not ready")
 
 

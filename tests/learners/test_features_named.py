@@ -336,8 +336,23 @@ def test_a_tables_columns_are_called_by_field_and_category(event: Any, expected:
 
 def test_undeclared_features_can_be_ignored() -> None:
     table = Table(fields=TABLE.fields, extra="ignore")
-    given = [{"amount": 1.0, "other": [{}]}, {7: 1}]
-    np.testing.assert_array_equal(table.encode(given), TABLE.encode([{"amount": 1.0}, {}]))
+    given = [{"amount": 1.0, "other": [{}]}, {7: 1, "fee": None}, {}]
+    np.testing.assert_array_equal(table.encode(given), TABLE.encode([{"amount": 1.0}, {}, {}]))
+    detail = "has none of the declared fields, which are amount, country, fee"
+    assert problems(table, [*given, {"Amount": 1.0, "other": 2}, {7: 1}]) == [
+        Problem("/3", detail),
+        Problem("/4", detail),
+    ]
+
+
+def test_a_field_whose_log_is_taken_is_declared_as_nothing_else() -> None:
+    named = Named(text=("body", "note"), categorical=("shop", "fee"), log=("amount", "fee", "body"))
+    assert named.objections() == [
+        Problem("/log/1", "is 'fee', which is declared as categorical, too; expected a field of numbers"),
+        Problem("/log/2", "is 'body', which is declared as text, too; expected a field of numbers"),
+    ]
+    assert Named(text=("body",), categorical=("shop", "body"), log=("amount",)).objections() == []
+    assert TABLE.objections() == []
 
 
 @pytest.mark.parametrize("features", [Named(), TABLE])

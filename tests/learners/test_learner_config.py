@@ -447,6 +447,18 @@ def test_what_a_miss_costs_is_no_name_and_no_text(field: str, detail: str | None
     assert Config.of(config.to_json()) == config
 
 
+def test_what_is_objected_to_is_not_created_but_restored() -> None:
+    features = {"kind": "named", "categorical": ["shop", "amount"], "log": ["amount"]}
+    threshold = {"objective": "cost", "field": "shop"}
+    with pytest.raises(Refused) as caught:
+        create("cbr-diag", features=features, threshold=threshold)
+    assert [problem.pointer for problem in caught.value.problems] == ["/features/log/0", "/threshold/field"]
+    config = Config.of({"algorithm": "cbr-diag", "features": features, "threshold": threshold})  # of an older log
+    assert [problem.pointer for problem in config.objections()] == ["/threshold/field"]  # all that a change may mend
+    learner = Learner(config)
+    assert restore(config.to_json(), learner.state()).digest() == learner.digest()
+
+
 def test_events_too_long_for_the_buffers_are_refused_where_there_are_buffers() -> None:
     event = (list(range(2000)), [1.0] * 2000)
     features = {"kind": "sparse", "dim": 5000}

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from scipy.special import digamma
 from sklearn import metrics as sk
 
+from learners.binned import reciprocals
 from learners.figures import NO_SPREAD, Figures
-from learners.sketch import SCORE_BINS, Sketch, _reciprocals, score_bin
+from learners.sketch import SCORE_BINS, Sketch, score_bin
 
 State = dict[str, NDArray[Any]]
 RANKED = ("auc", "average_precision", "partial_auc", "ks", "recall_at_fpr", "precision_at_k")
@@ -272,7 +273,7 @@ def test_bins_are_in_the_order_of_the_scores() -> None:
 @pytest.mark.parametrize("a", [0.0, 0.3, 1.0, 15.0, 500.5, 1e9])
 def test_sums_of_reciprocals_are_a_little_more_than_they_are(a: float, count: int) -> None:
     whole = float(digamma(a + count + 1) - digamma(a + 1)) if a < 1e6 else float(np.sum(1 / (a + np.arange(count) + 1)))
-    assert whole - 1e-12 <= _reciprocals(a, count) <= whole * (1 + 1e-3) + 1e-12
+    assert whole - 1e-12 <= reciprocals(a, count) <= whole * (1 + 1e-3) + 1e-12
 
 
 # State

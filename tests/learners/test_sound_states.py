@@ -15,8 +15,8 @@ from learners.arrays import Sparse
 from learners.batch import Batch, Served
 from learners.ids import hashes_of
 from learners.learner import State, check_state
-from learners.metrics import HISTORY_COLUMNS, Metrics
-from learners.ordinal_metrics import ORDINAL_HISTORY, OrdinalMetrics
+from learners.metrics import Metrics
+from learners.ordinal_metrics import OrdinalMetrics
 from learners.recent import MAX_SOURCES, Sources
 from learners.soundness import check_values
 from tests.learners.pipelines import EVERY, PIPELINES, Pipeline, batch, copied, events, stream
@@ -539,39 +539,6 @@ def test_the_total_of_ranks_holds_the_window() -> None:
     assert list(metrics.problems(state)) == []
     moved = np.array([[1, 0, 0], [2, 0, 0], [0, 0, 1]])
     assert [name for name, _ in metrics.problems({**state, "total": moved})] == ["total"]
-
-
-@pytest.mark.parametrize("algorithm", ["cbr", "svc"])
-def test_a_history_may_lack_figures_but_not_counts(algorithm: str) -> None:
-    (pipeline,) = kinds((algorithm, "dense"))
-    config, state = learnt(pipeline, 240, timed=True)
-    assert state["metrics.history_count"][0] == 3
-    rows = state["metrics.history_rows"]
-    for column, value, right in (
-        (3, np.nan, True),
-        (0, np.nan, False),
-        (0, 65.0, False),
-        (2, np.nan, False),
-        (2, 65.0, False),
-        (1, np.nan, True),
-        (1, 1.0, True),
-        (1, 1.5e9, False),
-        (3, np.inf, False),
-    ):
-        bad = rows.copy()
-        bad[0, 1, column] = value
-        expected = [] if right else ["/metrics.history_rows"]
-        assert refused(config, {**state, "metrics.history_rows": bad}) == expected
-    columns = HISTORY_COLUMNS if algorithm == "cbr" else ORDINAL_HISTORY
-    for name in (name for name in columns if name.startswith("since_start_")):
-        for value, right in ((np.nan, True), (0.0, True), (1.0, True), (-0.01, False), (10.0, False), (np.inf, False)):
-            bad = rows.copy()
-            bad[0, 2, columns.index(name)] = value
-            expected = [] if right else ["/metrics.history_rows"]
-            assert refused(config, {**state, "metrics.history_rows": bad}) == expected, (name, value)
-    bad = rows.copy()
-    bad[0, 3, 1] = 1.5e9  # the latest: after all that came
-    assert refused(config, {**state, "metrics.history_rows": bad}) == ["/metrics.history_rows"]
 
 
 def test_alarms_are_of_a_kind_and_within_their_numbers() -> None:

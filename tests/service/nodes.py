@@ -31,11 +31,15 @@ async def node(store: Store, **settings: Any) -> AsyncIterator[Engine]:
     try:
         yield engine
     finally:
-        hosts = engine._all()
+        hosts = engine.register.all()
         tasks = [one.task for one in hosts]
         tasks += [saving for one in hosts if (saving := one.snapshots._saving) is not None]
         tasks += [fit for one in engine.hosted.values() if (fit := one.fits._task) is not None]
-        tasks += [task for task in (engine._following, engine._resting, engine.node.webhook._task) if task is not None]
+        tasks += [
+            task
+            for task in (engine.following.task, engine.sleeping.resting, engine.node.webhook._task)
+            if task is not None
+        ]
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)

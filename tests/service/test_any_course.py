@@ -76,8 +76,8 @@ def some(rng: random.Random, http: httpx.AsyncClient, setup: str, start: int) ->
 async def at_rest(engine: Engine) -> None:
     """From here on the node looks for nothing, and assumes nothing that it has not assumed yet."""
     hosted = engine.get("a")
-    assert engine._following is not None
-    engine._following.cancel()
+    assert engine.following.task is not None
+    engine.following.task.cancel()
     await until(lambda: hosted.assuming._assuming is None or hosted.assuming._assuming.done())
     await hosted.catch_up()
 

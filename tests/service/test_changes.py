@@ -172,7 +172,7 @@ async def test_a_cost_that_no_event_carries_is_refused_but_read_from_a_log(
             assert [one["pointer"] for one in reply.json()["errors"]] == ["/threshold/field"]
         assert (await http.get("/learners/b")).status_code == 404
         with monkeypatch.context() as earlier:  # as an earlier build took it
-            earlier.setattr(Config, "objections", lambda _: [])
+            earlier.setattr(Config, "objections", lambda _, **__: [])
             assert (await http.patch("/learners/a", json=unfit)).status_code == 200
             assert (await http.put("/learners/b", json={**NAMED, **unfit})).status_code == 201
         at = await digest(http)
@@ -182,6 +182,21 @@ async def test_a_cost_that_no_event_carries_is_refused_but_read_from_a_log(
         assert (await http.patch("/learners/a", json={"figures": {"k": 3}})).status_code == 200
         assert (await http.patch("/learners/a", json={"threshold": {"objective": "f1"}})).status_code == 200
         assert (await http.patch("/learners/a", json=unfit)).status_code == 422
+
+
+async def test_a_field_that_is_declared_twice_is_refused_but_read_from_a_log(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unfit = {"algorithm": "cbr-diag", "features": {"kind": "named", "categorical": ["a"], "log": ["b", "a"]}}
+    async with serving(store) as (http, _):
+        reply = await http.put("/learners/a", json=unfit)
+        assert (reply.status_code, [one["pointer"] for one in reply.json()["errors"]]) == (422, ["/features/log/1"])
+        with monkeypatch.context() as earlier:  # as an earlier build took it
+            earlier.setattr(Config, "objections", lambda _, **__: [])
+            assert (await http.put("/learners/a", json=unfit)).status_code == 201
+    async with serving(store) as (http, _):
+        assert (await http.put("/learners/a", json=unfit)).status_code == 200
+        assert (await http.patch("/learners/a", json={"threshold": {"objective": "f1"}})).status_code == 200
 
 
 async def test_no_change_is_no_record_and_an_unknown_learner_none(store: Store) -> None:

@@ -57,7 +57,7 @@ async def engine(store: Store, **settings: Any) -> AsyncIterator[Engine]:
 async def crash(node: Engine) -> None:
     tasks = [hosted.task for hosted in node.hosted.values()]
     tasks += [one for hosted in node.hosted.values() if (one := hosted.snapshots._saving) is not None]
-    tasks += [] if node._following is None else [node._following]
+    tasks += [] if node.following.task is None else [node.following.task]
     for task in tasks:
         task.cancel()
     if tasks:

@@ -26,8 +26,8 @@ SLOW = {"follow_seconds": 3600}  # nothing is found by looking
 
 def deaf(engine: Engine) -> None:
     """It hears and looks at nothing any more: what it does not read itself it does not know."""
-    assert engine._following is not None
-    engine._following.cancel()
+    assert engine.following.task is not None
+    engine.following.task.cancel()
 
 
 # Following

@@ -1,17 +1,22 @@
-"""Requests that are passed on to a host that takes connections and says nothing."""
+"""Requests that are passed on to a host that takes connections and says nothing, until it does."""
 
 from __future__ import annotations
 
+import asyncio
+import re
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
 import pytest
+from starlette.types import Message
 
+from service.passed_body import PassedBody
 from service.placement import _weight
 from service.store.redis_nodes import IDS, NODE
 from tests.service.process import Process
@@ -29,18 +34,21 @@ def redis() -> Iterator[RedisServer]:
 
 
 @contextmanager
-def silent() -> Iterator[str]:
-    """The address of one who accepts connections, by the system alone, and never reads or answers."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+def with_silent(
+    redis: RedisServer, log: Path, seconds: float, listener: socket.socket | None = None
+) -> Iterator[tuple[httpx.Client, str, str]]:
+    """A client of a node, the address of a silent host, and a learner that is to be hosted there alone.
 
-
-@contextmanager
-def with_silent(redis: RedisServer, log: Path, seconds: float) -> Iterator[tuple[httpx.Client, str, str]]:
-    """A client of a node, the address of a silent host, and a learner that is to be hosted there alone."""
+    The `listener` of the host accepts connections, by the system alone; it never reads or answers.
+    """
     redis.flush()
     node = Process(redis.url, log, replication=1, follow_seconds=0.2, forward_seconds=seconds, advertised=True)
-    with silent() as address, node, httpx.Client(base_url=f"{node.url}/v1", timeout=60, trust_env=False) as http:
+    with (
+        listener or socket.create_server(("127.0.0.1", 0)) as open_one,
+        node,
+        httpx.Client(base_url=f"{node.url}/v1", timeout=60, trust_env=False) as http,
+    ):
+        address = f"http://127.0.0.1:{open_one.getsockname()[1]}"
         name = next(name for name in NAMES if _weight(address, name) > _weight(node.url, name))
         assert http.put(f"/learners/{name}", json=CONFIG).status_code == 201
         redis.command("SET", f"{NODE}silent", address)
@@ -78,3 +86,72 @@ def test_a_host_that_is_gone_is_not_waited_for(redis: RedisServer, tmp_path: Pat
         redis.command("DEL", f"{NODE}silent")
         assert waiting.result(60).json()["code"] == "host-unavailable"
         assert http.post(f"/learners/{name}/update", json={"events": [event(1)]}).json()["applied"] == 1
+
+
+def answers(listener: socket.socket) -> None:
+    """Answer each request in the same way, one connection after another, until the listener is shut down."""
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return
+        with connection, suppress(OSError):  # whoever asked may have gone meanwhile
+            said = b""
+            while b"\r\n\r\n" not in said and (piece := connection.recv(65536)):
+                said += piece
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\nconnection: close\r\n\r\nanswered")
+
+
+def test_a_host_that_is_down_is_told_of_once(redis: RedisServer, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    listener = socket.create_server(("127.0.0.1", 0))
+    with with_silent(redis, log, 0.3, listener) as (http, address, name):
+        for _ in range(4):
+            assert http.post(f"/learners/{name}/update", json={"events": [event(1)]}).status_code == 503
+        speaker = threading.Thread(target=answers, args=(listener,), daemon=True)
+        speaker.start()
+        until = time.monotonic() + 60
+        while http.get(f"/learners/{name}").text != "answered":
+            assert time.monotonic() < until
+        while not (again := re.findall(f"{address} answers again; ([0-9]+) requests had no answer", log.read_text())):
+            assert time.monotonic() < until  # a thread writes the log
+        assert int(again[0]) >= 4
+        told = log.read_text().partition("answers again")[0]
+        assert len(re.findall(f"{address} does not answer|{address} cannot be connected to", told)) == 1
+        listener.shutdown(socket.SHUT_RDWR)
+        speaker.join()
+
+
+@pytest.mark.parametrize("hurried", ["client", "watch"])
+async def test_time_that_is_over_is_not_given_again(hurried: str) -> None:
+    """A piece of the body, or word of the host's end, that comes while the wait is being called off."""
+    pieces = asyncio.Event()
+
+    async def receive() -> Message:
+        await pieces.wait()
+        return {"type": "http.request", "body": b"piece", "more_body": False}
+
+    body = PassedBody(receive, has_any=True, keep=10)
+
+    async def waited() -> None:
+        async with asyncio.timeout(None) as limit:
+            body.waits_for(limit, 60.0)
+            stream = body.pieces()
+            assert stream is not None
+            reading = asyncio.ensure_future(anext(stream))
+            await asyncio.sleep(0)
+            limit.reschedule(0.0)
+            try:
+                await asyncio.sleep(60)
+            finally:
+                assert limit.expired()
+                if hurried == "client":
+                    pieces.set()
+                    assert await reading == b"piece"
+                else:
+                    body.give_up()
+                    reading.cancel()
+                body.waits_for(None)
+
+    with pytest.raises(TimeoutError):
+        await waited()

@@ -172,7 +172,7 @@ async def test_a_node_that_is_ahead_begins_again_by_the_log(
 
 async def caught_up(engine: Engine) -> None:
     """It knows the learner, and what is in its log."""
-    await engine._look_around()
+    await engine.following.look_around()
     await engine.get("a").catch_up()
 
 
@@ -243,7 +243,7 @@ async def test_a_group_that_is_ahead_begins_again_too(redis_server: RedisServer)
             await posted(http, group, events(100 + i, 101 + i, label=1))
         found = (await http.get("/groups/g/compare")).json()
         assert (found["position"], found != before) == (before["position"], True)
-        await peer._look_around()
+        await peer.following.look_around()
         for hosts in (node, peer):
             await (await hosts.group("g")).catch_up()
         assert await (await node.group("g")).digest() == await (await peer.group("g")).digest()

@@ -80,8 +80,10 @@ async def test_learners_that_sleep_are_named_and_not_woken() -> None:
     async with serving(MemoryStore(), max_resident=1) as (http, engine):
         for name in ("a", "b"):
             await http.put(f"/learners/{name}", json=DENSE)
-        engine._rest()  # as a moment later, when nobody asks for anything
-        await until(lambda: bool(engine.asleep) and engine._resting is not None and engine._resting.done())
+        engine.sleeping.rest()  # as a moment later, when nobody asks for anything
+        await until(
+            lambda: bool(engine.asleep) and engine.sleeping.resting is not None and engine.sleeping.resting.done()
+        )
         asleep = sorted(engine.asleep)
         for _ in range(3):
             told = await listed(http)

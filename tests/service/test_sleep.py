@@ -40,8 +40,8 @@ async def rested(engine: Any) -> None:
     """As a moment later, when nobody asks for anything: no more learners are in memory than may be."""
     async with asyncio.timeout(60):
         while len(engine.hosted) > engine.node.settings.max_resident:
-            engine._rest()
-            await engine._resting
+            engine.sleeping.rest()
+            await engine.sleeping.resting
     assert sorted([*engine.hosted, *engine.asleep]) == NAMES
 
 
@@ -223,13 +223,13 @@ async def test_what_another_node_does_to_a_learner_that_sleeps_here(open_again: 
         assert "l1" not in engine.asleep
         await there_until(there, "l3")
         assert (await there.delete("/learners/l3")).status_code == 204
-        await engine._look_around()
+        await engine.following.look_around()
         assert "l3" not in engine.asleep
         assert (await here.get("/learners/l3")).status_code == 404
         assert (await there.put("/learners/l2", json=CONFIG)).status_code == 200
         assert (await there.delete("/learners/l2")).status_code == 204
         assert (await there.put("/learners/l2", json={**CONFIG, "window": 9})).status_code == 201
-        await engine._look_around()
+        await engine.following.look_around()
         assert (await here.get("/learners/l2")).json()["config"]["window"] == 9
 
 
@@ -237,7 +237,7 @@ async def there_until(http: httpx.AsyncClient, name: str) -> None:
     """Until another node has met a learner."""
     while (await http.get(f"/learners/{name}")).status_code != 200:
         app: Any = http._transport.app  # type: ignore[attr-defined]
-        await app.state.engine._look_around()
+        await app.state.engine.following.look_around()
 
 
 async def test_a_group_wakes_its_learners(store: Store) -> None:
@@ -263,11 +263,11 @@ async def test_those_in_use_stay_awake(store: Store) -> None:
         await created(http)
         await rested(engine)
         async with engine.held("l0") as first, engine.held("l1") as second:
-            engine._rest()
+            engine.sleeping.rest()
             await asyncio.sleep(0.05)
             assert {"l0", "l1"} <= set(engine.hosted)
             with first.watched(), second.watched():
-                engine._rest()
-        engine._rest()
+                engine.sleeping.rest()
+        engine.sleeping.rest()
         await rested(engine)
         assert set(engine.hosted) == {"l0"}  # the one that was let go of last

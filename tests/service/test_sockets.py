@@ -548,7 +548,7 @@ async def test_a_learner_that_is_deleted_meanwhile() -> None:
 
 async def test_a_node_that_has_not_loaded_its_learners_says_to_come_back() -> None:
     async with serving(learners="") as (app, _, engine):
-        engine.ready = False
+        engine.register.ready = False
         async with websocket(app, ONE, greeted=False) as client:
             assert (await client.event())["type"] == "websocket.accept"
             assert await client.closed() == (1013, "this node has not loaded its learners yet")

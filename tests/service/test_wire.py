@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -183,3 +184,18 @@ def test_a_snapshot_comes_back_and_a_foreign_one_is_refused():
     newer[4] = 9
     with pytest.raises(Damaged, match="format version 9"):
         unpack_snapshot(bytes(newer), "it")
+
+
+def test_settings_name_each_member_once_and_of_an_events_the_last_counts() -> None:
+    assert wire.decode_settings(b'{"a": {"b": 1}, "c": [{"b": 2}]}') == {"a": {"b": 1}, "c": [{"b": 2}]}
+    for body in (b'{"a": 1, "b": 2, "a": 1}', b'{"c": [{"a": null, "a": 2}]}', b'{"a": 1, "\\u0061": 2}'):
+        with pytest.raises(BadBody, match=re.escape("has an object with the member 'a' more than once")):
+            wire.decode_settings(body)
+    for body in (
+        b'{"events": [{"x": [1, 2], "x": [3, 4], "label": 0, "label": 1}]}',
+        b'{"events": [], "events": [{"label": 1, "x": [3, 4]}]}',
+    ):
+        labelled, _ = wire.decode_update(body, KINDS["dense"])
+        slow, _ = wire.precisely_labelled(Precise(KINDS["dense"], "update"), wire.decode_json(body))
+        assert plain(labelled) == plain(slow)
+        assert (labelled.rows.tolist(), labelled.labels.tolist()) == ([[3.0, 4.0]], [1.0])

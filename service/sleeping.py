@@ -1,0 +1,134 @@
+"""Which learners are in memory: so many as the settings say. The others sleep, and awake for whoever wants them.
+
+Of a learner that sleeps the store has a snapshot, and its log; it is read back when it is asked for. Those used longest
+ago fall asleep first, and of learners that other nodes host (`placement.py`) all that nobody has used here for a while.
+One that is in somebody's hands stays awake. While one falls asleep or awakes, whoever wants it waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+from collections.abc import Awaitable, Callable, Iterator
+
+from service.errors import LearnerGone, ServiceError, StoreUnavailable
+from service.hosted import Hosted
+from service.placement import Placement
+from service.register import Register
+
+__all__ = ["Sleeping"]
+
+_GUEST = 10.0  # times `follow_seconds`: so long after its last use a learner stays here that other nodes host
+_ABREAST = 8  # learners that fall asleep side by side: the store commits their snapshots together
+
+
+class Sleeping:
+    """What puts the learners of a node to sleep, and wakes them."""
+
+    def __init__(self, register: Register, placement: Placement) -> None:
+        self._register = register
+        self._placement = placement
+        self.resting: asyncio.Task[None] | None = None  # the last round in which learners fell asleep
+
+    async def wake(self, name: str) -> None:
+        """Have the learner of this name awake, if it sleeps or is about to. Raises `ServiceError`."""
+        here = self._register
+        while name not in here.hosted and (name in here.asleep or name in here.moving):
+            if name in here.moving:
+                await self.settled(name)
+            else:
+                await self.moved(name, self._wake)
+
+    async def settled(self, name: str) -> None:
+        """Until a learner that falls asleep or awake just now has done so."""
+        await asyncio.shield(self._register.moving[name])
+
+    async def moved(self, name: str, move: Callable[[str], Awaitable[None]]) -> None:
+        """Have a learner fall asleep or awake, or go; whoever wants it meanwhile waits."""
+        moving = self._register.moving[name] = asyncio.get_running_loop().create_future()
+        try:
+            await move(name)
+        finally:
+            del self._register.moving[name]
+            moving.set_result(None)
+
+    async def _wake(self, name: str) -> None:
+        here = self._register
+        await self.space()
+        try:
+            hosted = await here.host(name, here.asleep[name])
+            try:
+                await hosted.catch_up()  # before anybody finds it: what is behind its snapshot has been acknowledged
+            except ServiceError:
+                await hosted.close(save=False)
+                raise
+        except LearnerGone:
+            del here.asleep[name]
+            return
+        except StoreUnavailable:
+            raise
+        except ServiceError as error:
+            here.unavailable[name] = error
+            raise
+        del here.asleep[name]
+        here.unavailable.pop(name, None)
+        here.take_in(hosted)
+        self.rest()
+
+    async def _sleep(self, name: str) -> None:
+        hosted = self._register.hosted.pop(name)
+        self._register.asleep[name] = hosted.birth
+        await hosted.close(save=True)
+
+    @property
+    def _over(self) -> int:
+        """How many more are in memory than may be; below 0: that many more may."""
+        return len(self._register.hosted) - self._register.node.settings.max_resident
+
+    @property
+    def full(self) -> bool:
+        """Whether as many are in memory as may be."""
+        return self._over >= 0
+
+    def rest(self) -> None:
+        """See to it that no more learners are in memory than may be, and none for long that others host."""
+        over = self._over > 0 or any(self._guests())
+        if over and (self.resting is None or self.resting.done()):
+            self.resting = asyncio.create_task(self._let_sleep(), name="rest")
+
+    def _guests(self) -> Iterator[Hosted]:
+        """Those in memory that other nodes host, and that nobody has used here for a while."""
+        if self._placement.spread and not self._placement.settling:
+            since = time.monotonic() - _GUEST * self._register.node.settings.follow_seconds
+            for hosted in self._register.hosted.values():
+                if hosted.used < since and not self._placement.here(hosted.name):
+                    yield hosted
+
+    async def space(self) -> None:
+        """Until one more may come into memory, if any that are there can go."""
+        if self._over >= self._register.node.settings.max_resident // 16 + _ABREAST:
+            self.rest()
+            assert self.resting is not None
+            await asyncio.wait([self.resting])
+
+    async def _let_sleep(self) -> None:
+        """Put guests to sleep, and those used longest ago, until no more are awake than may be, or none is idle."""
+        while self._register.node.unreachable is None:
+            over = self._over
+            idle = [hosted for hosted in self._register.hosted.values() if self._may_sleep(hosted)]
+            tired = heapq.nsmallest(over, idle, key=lambda hosted: hosted.used) if over > 0 else []
+            tired += [hosted for hosted in self._guests() if hosted not in tired and self._may_sleep(hosted)]
+            if not tired:
+                return
+            for start in range(0, len(tired), _ABREAST):
+                await asyncio.gather(*(self.put_to_sleep(one) for one in tired[start : start + _ABREAST]))
+
+    async def put_to_sleep(self, hosted: Hosted) -> None:
+        """Have a learner fall asleep, unless it is wanted."""
+        if self._may_sleep(hosted):  # still
+            await self.moved(hosted.name, self._sleep)
+
+    def _may_sleep(self, hosted: Hosted) -> bool:
+        here = self._register
+        return hosted.idle and hosted.name not in here.moving and here.hosted.get(hosted.name) is hosted
