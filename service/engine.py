@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -60,6 +61,7 @@ class Engine:
         self.groups = self.register.groups
         self.sleeping = Sleeping(self.register, self.placement)
         self.following = Following(self.register, self.placement, self.sleeping)
+        self.making: list[tuple[str, float]] = []  # learners that are being created, and since when (monotonic)
 
     async def start(self) -> None:
         """Load every learner of the store, and keep looking for what other nodes do; see `Following.start`."""
@@ -182,7 +184,7 @@ class Engine:
         it is new and the configuration has objections or is not within what is granted, `LimitReached`, or a
         `StoreError`.
         """
-        async with self.register.creating:
+        async with self._made(name):
             hosted = await self._there(name)
             new = hosted is None
             if hosted is None:
@@ -215,7 +217,7 @@ class Engine:
         it. Raises `NameTaken`, `Invalid`, `LimitReached`, `TooLarge`, or a `StoreError`.
         """
         grant.check_config(config)
-        async with self.register.creating:
+        async with self._made(name):
             self.check_free(name)
             self.register.check_room(grant)
             await self.sleeping.space()
@@ -224,6 +226,18 @@ class Engine:
         if not new:  # another node was quicker
             raise NameTaken(f"there is a learner named {name}; delete it first, or choose another name")
         return found
+
+    @asynccontextmanager
+    async def _made(self, name: str) -> AsyncIterator[None]:
+        """This learner's turn to be created. That it is on its way is told from now on: kernels that it is the first
+        to need are compiled meanwhile."""
+        under_way = (name, time.monotonic())
+        self.making.append(under_way)
+        try:
+            async with self.register.creating:
+                yield
+        finally:
+            self.making.remove(under_way)
 
     async def create_group(self, name: str, config: GroupConfig, grant: Grant = FREE) -> tuple[HostedGroup, bool]:
         """The group of this name and configuration, and whether it is new.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +59,7 @@ class HostedGroup(Logged[Comparison, ComparisonView]):
         """See `Logged`."""
         super().__init__(name, birth, machine, position, node, gone, snapshot)
         self._told: tuple[int, dict[str, Any]] | None = None  # the comparison as it was at a position
+        self._tests: tuple[int, list[dict[str, Any]]] | None = None  # those of it that need no window
         self._telling = asyncio.Lock()
         self._turns = asyncio.Lock()  # every learner of the group sees the requests in one order
 
@@ -102,6 +104,17 @@ class HostedGroup(Logged[Comparison, ComparisonView]):
                 self._told = position, await asyncio.to_thread(view.as_json)
             return self._told
 
+    def tests(self) -> list[dict[str, Any]]:
+        """Of each pair the evidence for either and the verdict, as `compared` tells them, without the window's AUCs.
+
+        O(pairs): cheap enough for a list of all groups.
+        """
+        if self._tests is None or self._tests[0] != self.position:
+            view = self.view
+            bare = replace(view, labels=view.labels[:0], scores=view.scores[:0])  # nothing to sort
+            self._tests = self.position, bare.as_json()["tests"]
+        return self._tests[1]
+
     async def predict(self, members: Mapping[str, Hosted], events: Mapping[str, Events]) -> dict[str, Predicted]:
         """What every learner says of the same events, which each remembers."""
         self._check()
@@ -109,7 +122,7 @@ class HostedGroup(Logged[Comparison, ComparisonView]):
         return dict(zip(members, said, strict=True))
 
     def _jumped(self, back: bool) -> None:  # noqa: ARG002 (what was told at a position is of another comparison)
-        self._told = None
+        self._told = self._tests = None
 
     def _check_read(self, record: Any, what: str) -> None:
         if not isinstance(record, Compared):

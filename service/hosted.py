@@ -208,10 +208,15 @@ class Hosted(Logged[Learner, View]):
         self.used = time.monotonic()
 
     @property
+    def at_work(self) -> bool:
+        """Whether events are being learnt, or it changes otherwise, or somebody waits for that."""
+        return bool(self._waiting or self._current)
+
+    @property
     def idle(self) -> bool:
         """Whether nobody has it in hand, watches it or waits for it, and nothing of it is under way."""
-        at_work = self._waiting or self._current or self._watchers or self.fits.running or self.serving.busy
-        return not self.uses and self.failed is None and not at_work
+        under_way = self.at_work or self._watchers or self.fits.running or self.serving.busy
+        return not self.uses and self.failed is None and not under_way
 
     async def close(self, save: bool) -> None:
         """Answer everyone who waits, take a last snapshot if asked to, and stop."""

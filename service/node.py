@@ -208,11 +208,18 @@ def _restored(config: Config, state: dict[str, NDArray[generic]]) -> Learner:
     return learner
 
 
+_figured: set[type] = set()  # kinds of figures whose kernels this process has
+
+
 def _primed(name: str, make: Callable[[], Learner]) -> Learner:
-    """Make a learner and load the kernels that scoring needs: not on the event loop, at a first request."""
+    """Make a learner and load the kernels that scoring and figures need: not on the event loop, at a first request."""
     try:
         learner = make()
         learner.score([])
+        figures = learner.view().figures
+        if type(figures) not in _figured:
+            figures.as_json()
+            _figured.add(type(figures))
         hashes_of([""])
         features = learner.config.features
         if isinstance(features, Dense):

@@ -61,7 +61,8 @@ class Overview:
                 began = time.perf_counter()
         left_out = {name: why for name, why in engine.left_out(groups=False).items() if grant.sees(name)}
         asleep = sorted(filter(grant.sees, engine.asleep))
-        return msgspec.json.encode({"learners": learners, "asleep": asleep, "unavailable": left_out})
+        told = {"learners": learners, "asleep": asleep, "creating": _creating(engine, grant), "unavailable": left_out}
+        return msgspec.json.encode(told)
 
     async def _figures(self, hosted: Hosted) -> dict[str, Any]:
         kept = self._kept.get(hosted)
@@ -99,6 +100,17 @@ class Overview:
         return body
 
 
+def _creating(engine: Engine, grant: Grant) -> list[dict[str, Any]]:
+    """Learners that are not there yet: the first asked for comes first, as it is made first."""
+    now = time.monotonic()
+    there = (engine.hosted, engine.asleep, engine.unavailable)
+    found: dict[str, float] = {}
+    for name, since in engine.making:
+        if grant.sees(name) and not any(name in known for known in there):
+            found.setdefault(name, now - since)  # another request may ask for the same one
+    return [{"name": name, "seconds": round(seconds, 1)} for name, seconds in found.items()]
+
+
 def _present(hosted: Hosted, figures: dict[str, Any]) -> dict[str, Any]:
     """The figures with what may change while the log stands still."""
     not_ready = hosted.view.not_ready
@@ -107,6 +119,7 @@ def _present(hosted: Hosted, figures: dict[str, Any]) -> dict[str, Any]:
         **figures,
         "ready": not_ready is None,
         "not_ready": not_ready,
+        "busy": hosted.at_work,
         "stale_seconds": hosted.node.stale_seconds,
         "failed": None if hosted.failed is None else hosted.failed.detail,
     }

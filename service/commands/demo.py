@@ -59,6 +59,7 @@ LEARNERS: dict[str, Document] = {
 _BATCHES_PER_SECOND = 4
 _LARGEST_BATCH = 1000  # events
 _PATIENCE = 60.0  # seconds that a call is tried again
+_TIMEOUT = 600.0  # seconds for one answer: the server is this process, and what it waits for is the compiler
 _REFRESH = 1.0  # seconds between looks at the learners' figures
 _STANDSTILL = 3.0  # seconds that calls fail before we say why
 _SILENCE = 1.5  # seconds without the first answer before we say what may be taking so long
@@ -192,7 +193,7 @@ class _Stream:
         self._interruption = interruption
         self._standstill = Standstill(say)
         self._apis = {
-            name: Api(url, patience=_PATIENCE, wait=interruption.wait, notice=self._standstill.note)
+            name: Api(url, timeout=_TIMEOUT, patience=_PATIENCE, wait=interruption.wait, notice=self._standstill.note)
             for name in LEARNERS
         }
         self._threads = ThreadPoolExecutor(max_workers=len(LEARNERS))
@@ -211,26 +212,30 @@ class _Stream:
 
     def run(self, rate: float | None, console: Console) -> bool:
         """Create the learners where they are missing and stream on to the end. False where a signal came first."""
+        hint = threading.Timer(_SILENCE, console.print, (_COMPILING,))
+        hint.start()
         try:
-            for name, config in LEARNERS.items():
-                document, _ = self._apis[name].create(name, config)
-                self._standstill.over()
-                self._next[name] = document["sources"].get(SOURCE, 0)
+            self._create()
             at = min(self._next.values())
             self._announce(at, console)
             with LearnersDisplay(console) as display:
-                hint = threading.Timer(_SILENCE, console.print, (_COMPILING,))
-                hint.start()
-                try:
-                    complete = self._send(rate, display, hint)
-                finally:
-                    hint.cancel()
+                complete = self._send(rate, display, hint)
                 display.show(self._figures(), self._meter.speed(), final=True)
         except Stopped:
             return False
+        finally:
+            hint.cancel()
         if complete and at < self._events:
             console.print(f"All {self._events:,} events are streamed.")
         return complete
+
+    def _create(self) -> None:
+        """The learners that are missing: all are asked for at once, so that the dashboard shows what is to come."""
+        asked = {name: self._threads.submit(self._apis[name].create, name, config) for name, config in LEARNERS.items()}
+        for name, reply in asked.items():
+            document, _ = reply.result()
+            self._next[name] = document["sources"].get(SOURCE, 0)
+        self._standstill.over()
 
     def _announce(self, at: int, console: Console) -> None:
         if at >= self._events:

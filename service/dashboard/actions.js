@@ -1,7 +1,7 @@
 /* What can be done to a learner: threshold, snapshot, clone, delete, each behind a question; and export. */
 
 import { withheld } from "./access.js";
-import { ask, Away, get, learnerPath, reasonOf, send } from "./api.js";
+import { ask, Away, get, learnerPath, reasonOf, reasonsOf, send } from "./api.js";
 import { announce, dialog } from "./dialogs.js";
 import { el, freshId, write } from "./dom.js";
 import { thresholdOf } from "./figures.js";
@@ -67,7 +67,7 @@ export class Actions {
       confirm: "Change it",
       body: [el("p", { text: "What was learnt stays; the threshold follows from it at once." }), form.element],
       submit: () => form.sent((threshold) => ask("PATCH", this.#path(), { body: { threshold } }), "/threshold"),
-      reason: reasonOf,
+      reason: reasonsOf,
     });
     if (done === undefined) return;
     const { value, reason } = thresholdOf(done);
@@ -108,7 +108,7 @@ export class Actions {
         input,
       ],
       submit: () => ask("POST", this.#path("/clone"), { body: { to: input.value.trim() }, patience: 60 }),
-      reason: reasonOf,
+      reason: (error) => reasonsOf(error, { "/to": "Name of the new one" }),
     });
     if (done === undefined) return;
     announce(`${done.name} is a clone of ${name}.`, { href: `#/learners/${encodeURIComponent(done.name)}` });

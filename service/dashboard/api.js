@@ -107,3 +107,27 @@ export function reasonOf(error) {
   console.error(error);
   return error instanceof SyntaxError ? "an answer could not be read" : "this page failed; reload it";
 }
+
+/** The same with each problem that the server found, by the label of its field. `labels`: JSON pointer -> label; what a
+ * field is called that has none here follows from its pointer. */
+export function reasonsOf(error, labels = {}) {
+  const problems = error instanceof Refused ? error.errors : [];
+  return [reasonOf(error), ...problems.map((one) => labelled(one, labels))].join("; ");
+}
+
+/** One problem in words: `“alerts” is -1; expected more than 0`. */
+export function labelled({ pointer, detail }, labels = {}) {
+  const keys = pointer.split("/").slice(1);
+  for (let n = keys.length; n > 0; n -= 1) {
+    const label = labels[`/${keys.slice(0, n).join("/")}`];
+    if (label !== undefined) return [`“${label}”`, ...keys.slice(n).map(keyWords), detail].join(" ");
+  }
+  return keys.length === 0 ? detail : `“${keys.map(keyWords).join(", ")}” ${detail}`;
+}
+
+/** A name as a pointer has it. */
+export const pointed = (name) => name.replaceAll("~", "~0").replaceAll("/", "~1");
+
+/** A key of a pointer as people say it: places in lists are counted from 1. */
+export const keyWords = (key) =>
+  /^\d+$/.test(key) ? `no. ${Number(key) + 1}` : key.replaceAll("~1", "/").replaceAll("~0", "~");

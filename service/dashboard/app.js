@@ -72,6 +72,7 @@ function go() {
   const [path, query] = address.slice(1).split("?", 2);
   leave.abort();
   leave = new AbortController();
+  if (!first) leaveDialogs();
   main.replaceChildren();
   const [match, page, show] = found(path);
   for (const link of document.querySelectorAll("[data-page]")) {
@@ -86,6 +87,11 @@ function go() {
   }
   scrollTo(0, 0);
   if (!first) main.focus({ preventScroll: true }); // so that a screen reader begins with the new page
+}
+
+/** Close what asks about the page that is left. */
+function leaveDialogs() {
+  for (const box of document.querySelectorAll("dialog[open]")) box.close();
 }
 
 /** The name that an address has; null where it has none, undefined where it is malformed. */
@@ -147,11 +153,11 @@ addEventListener("online", () => connection.retry());
 let declined; // the key with which the reader wanted no other
 
 async function changeKey(refused) {
-  const before = theKey();
+  const [before, place] = [theKey(), shown];
   const key = await askKey(before, refused);
   showKey();
   if (key === undefined) {
-    declined = before;
+    if (shown === place) declined = before; // else the page was left, and the next one asks for itself
     return;
   }
   keepKey(key);

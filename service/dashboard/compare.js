@@ -1,6 +1,6 @@
 /* The learners of a group on the same events: AUCs, differences with intervals, and the verdict in words. */
 
-import { ask, get, groupPath, learnerPath, reasonOf, Refused } from "./api.js";
+import { ask, get, groupPath, learnerPath, reasonOf, reasonsOf, Refused } from "./api.js";
 import { Chart, drawnAs, legend, line, placeOf, plain, widened } from "./charts.js";
 import { announce, dialog } from "./dialogs.js";
 import { arrange, el, freshId, put, write } from "./dom.js";
@@ -122,7 +122,7 @@ class List {
       reason: (error) =>
         error === NAMELESS
           ? "the group has no name"
-          : [reasonOf(error), ...(error.errors ?? []).map(({ pointer, detail }) => `${pointer} ${detail}`)].join("; "),
+          : reasonsOf(error, { "/name": "Name of the group", "/learners": "Learners, two to eight" }),
     });
     if (done !== undefined) location.hash = `#/compare/${encodeURIComponent(done.name)}`;
   }

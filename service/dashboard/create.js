@@ -1,13 +1,16 @@
 /* A form for a new learner, built from the catalogue's JSON schemas. */
 
 import { access, withheld } from "./access.js";
-import { ask, get, learnerPath, reasonOf, Refused } from "./api.js";
+import { ask, get, labelled, learnerPath, reasonOf, Refused } from "./api.js";
 import { announce } from "./dialogs.js";
 import { el, freshId, put, write } from "./dom.js";
 import { importing } from "./importing.js";
 import { rounds } from "./live.js";
 import { OBJECTIVES } from "./objectives.js";
 import { SchemaForm, under } from "./schema_form.js";
+
+const PATIENCE = 300; // seconds: the first of its kind on a machine waits for its kernels
+const SLOW = 1.5; // seconds after which it is said why it takes so long
 
 const PARTS = [
   ["threshold", "Threshold", "what alerts are for"],
@@ -17,6 +20,8 @@ const PARTS = [
   ["figures", "Figures", "settings of the live figures"],
   ["late", "Late labels", "how long events wait for theirs"],
 ];
+const WAITING =
+  "It is being created: its kernels are compiled, once for this machine and version, which takes about a minute.";
 /* In the order in which they are offered: the first that the algorithm takes is what the form begins with. */
 const KINDS = {
   named: "named: an object of any fields, hashed",
@@ -58,6 +63,9 @@ class Creation {
     this.algorithms = new Map(algorithms.map((one) => [one.name, one]));
     this.parts = parts;
     this.place = place;
+    this.featureForms = new Map(); // kind -> its form
+    this.last = new Map(); // part -> its form as it was last shown
+    this.unfolded = {}; // part -> whether it is
     const ids = { name: freshId(), algorithm: freshId(), kind: freshId() };
     this.name = el("input", {
       id: ids.name,
@@ -91,6 +99,7 @@ class Creation {
     this.trouble = el("ul", { class: "trouble", role: "alert", hidden: true });
     this.preview = el("pre", { tabindex: "0" });
     this.go = el("button", { type: "submit", class: "primary", text: "Create it" });
+    this.waiting = el("span", { class: "quiet", role: "status" });
     const setting = (id, label, ...content) =>
       el("div", { class: "setting" }, el("label", { for: id, text: label }), ...content);
     this.element = el(
@@ -134,7 +143,7 @@ class Creation {
       this.others,
       this.trouble,
       el("details", { class: "panel" }, el("summary", { text: "The request that is sent" }), this.preview),
-      el("p", { class: "buttons" }, this.go),
+      el("p", { class: "buttons" }, this.go, this.waiting),
     );
     const fields = el("fieldset", { class: "whole" }, ...this.element.children);
     const why = el("p", { class: "withheld", hidden: true });
@@ -170,6 +179,7 @@ class Creation {
   #others() {
     const one = this.algorithms.get(this.algorithm.value);
     const usual = one.usual[this.kind.value] ?? {};
+    for (const { dataset, open } of this.others.children) this.unfolded[dataset.part] = open;
     this.otherForms = new Map();
     const learner = { ...this.parts.learner, properties: { ...this.parts.learner.properties } };
     if (!one.batch) {
@@ -181,12 +191,23 @@ class Creation {
       ...told.map(([part, title, what]) => {
         const choices = part === "threshold" ? { objective: OBJECTIVES } : {};
         const form = this.#form(this.parts[part], usual[part] ?? {}, title, choices);
+        this.#again(part, form);
         this.otherForms.set(part, form);
-        return folded(title, what, form.element);
+        return folded(part, title, what, form.element);
       }),
     );
     this.wholeForm = this.#form(learner, usual, "The learner as a whole");
-    this.others.append(folded("The learner as a whole", "window, remembered ids, seed", this.wholeForm.element));
+    this.#again("whole", this.wholeForm);
+    this.others.append(
+      folded("whole", "The learner as a whole", "window, remembered ids, seed", this.wholeForm.element),
+    );
+    for (const part of this.others.children) part.open = this.unfolded[part.dataset.part] ?? false;
+  }
+
+  /** Have in a new form of a part what was entered in the one before it. */
+  #again(part, form) {
+    if (this.last.has(part)) form.adopt(this.last.get(part));
+    this.last.set(part, form);
   }
 
   /** A kind of features, which stays where another algorithm takes it, too. */
@@ -196,7 +217,10 @@ class Creation {
   }
 
   #features() {
-    this.featureForm = this.#form(this.parts.features[this.kind.value], {}, "Features");
+    const kind = this.kind.value; // whatever the algorithm, its settings are the same
+    if (!this.featureForms.has(kind))
+      this.featureForms.set(kind, this.#form(this.parts.features[kind], {}, "Features"));
+    this.featureForm = this.featureForms.get(kind);
     this.features.replaceChildren(this.featureForm.element);
     this.#others();
     this.#show();
@@ -232,13 +256,16 @@ class Creation {
       return;
     }
     this.go.disabled = true;
+    const said = setTimeout(() => write(this.waiting, WAITING), SLOW * 1000);
     try {
-      await ask("PUT", learnerPath(name), { body: this.#body(), patience: 60 });
+      await ask("PUT", learnerPath(name), { body: this.#body(), patience: PATIENCE });
       announce(`${name} is created.`);
       location.hash = `#/learners/${encodeURIComponent(name)}`;
     } catch (error) {
       this.#refuse(error instanceof Refused ? error.errors : [], reasonOf(error));
     }
+    clearTimeout(said);
+    write(this.waiting, "");
     this.go.disabled = false;
   }
 
@@ -271,14 +298,20 @@ class Creation {
     }
     left = this.wholeForm.refuse(left);
     this.trouble.hidden = whole === "";
-    const words = left.map(({ pointer, detail }) => `${pointer} ${detail}`);
+    const titles = Object.fromEntries(PARTS.map(([part, title]) => [`/${part}`, title]));
+    const words = left.map((one) => labelled(one, titles));
     this.trouble.replaceChildren(...[whole, ...words].filter(Boolean).map((text) => el("li", { text })));
     this.element.querySelector("[aria-invalid]")?.focus();
   }
 }
 
-const folded = (title, what, content) =>
-  el("details", { class: "panel" }, el("summary", {}, title, el("small", { text: ` ${what}` })), content);
+const folded = (part, title, what, content) =>
+  el(
+    "details",
+    { class: "panel", data: { part } },
+    el("summary", {}, title, el("small", { text: ` ${what}` })),
+    content,
+  );
 
 const kindsOf = (algorithms) => [
   ["two classes, learning from each event", algorithms.filter(({ ordinal, batch }) => !ordinal && !batch)],

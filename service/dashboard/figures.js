@@ -76,7 +76,6 @@ export const thresholdOf = ({ ready, not_ready: why, config, threshold }) =>
     : { value: null, reason: why ?? "not known" };
 
 export class Tiles {
-  #noThreshold = null; // why there is none yet
   #metrics = null;
 
   constructor(ranks) {
@@ -84,16 +83,8 @@ export class Tiles {
     this.element = el("dl", { class: `tiles panel ${ranks ? "six" : ""}` });
   }
 
-  /** Take the learner's document. */
-  ready(learner) {
-    this.#noThreshold = thresholdOf(learner).reason;
-    if (this.#metrics !== null) this.take(this.#metrics);
-  }
-
   /** The threshold as it stands: {value, reason}, one of which is null. */
   get threshold() {
-    const none = { value: null, reason: this.#noThreshold ?? "not known" };
-    if (this.#metrics === null || (this.#noThreshold !== null && !this.#metrics.undefined["/threshold"])) return none;
     return figure(this.#metrics, "/threshold");
   }
 
@@ -105,7 +96,7 @@ export class Tiles {
       ([pointer]) => pointer,
       ([, title]) => el("div", {}, el("dt", { text: title }), el("dd", {}, el("span"), el("small"), el("small"))),
       (tile, [pointer, , format, ...more]) => {
-        const { value, reason } = pointer === "/threshold" ? this.threshold : figure(metrics, pointer);
+        const { value, reason } = figure(metrics, pointer);
         const [main, first, second] = tile.lastChild.children;
         write(main, value === null ? NOTHING : format(value));
         write(first, value === null ? reason : (more[0]?.(metrics) ?? ""));

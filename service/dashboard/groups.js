@@ -1,8 +1,9 @@
-/* The groups above the overview: the learners of each side by side, by the AUC of their windows. */
+/* The groups above the overview: the learners of each side by side by the AUC of their windows, and which is better. */
 
 import { arrange, el, put, write } from "./dom.js";
 import { between, count, fixed, NOTHING } from "./format.js";
 import { drawWhisker, whisker } from "./sketches.js";
+import { summaryOf } from "./verdicts.js";
 
 export class Groups {
   #groups = [];
@@ -17,7 +18,7 @@ export class Groups {
     );
   }
 
-  /** The documents of `GET /v1/groups`. */
+  /** The documents of `GET /v1/groups?tests=true`. */
   take(groups) {
     this.#groups = groups;
   }
@@ -41,11 +42,17 @@ function makeGroup({ name }) {
     { class: "panel group" },
     el("h3", {}, el("a", { href: `#/compare/${encodeURIComponent(name)}`, text: name }), el("small")),
     el("ul", { "aria-label": "AUC of the window" }),
+    el("p", { class: "told" }, el("strong"), el("span")),
   );
 }
 
-function updateGroup(card, { config, events, failed }, rows) {
+function updateGroup(card, { config, events, failed, tests }, rows) {
   write(card.querySelector("small"), failed ?? `${count(events)} events compared`);
+  const { verdict, more, state } = summaryOf(tests, config.alpha);
+  const told = card.querySelector(".told");
+  write(told.firstChild, verdict);
+  write(told.lastChild, more);
+  put(told, "data-state", state);
   const members = config.learners.map((name) => ({ name, window: rows.get(name)?.window }));
   const ends = members.flatMap(
     ({ window }) => window?.auc_interval ?? (Number.isFinite(window?.auc) ? [window.auc] : []),

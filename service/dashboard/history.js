@@ -117,7 +117,7 @@ export class Histories {
     const none = this.#metrics === null ? null : (kind.none?.(this.#metrics) ?? null);
     if (none !== null) return { nothing: `Nothing to draw: ${none}.` };
     const points = this.#all();
-    const size = this.#metrics?.window.size ?? 1;
+    const size = this.#metrics?.window.size ?? NaN; // no share is known of before there is one
     const valueOf = ({ column, of }) => (of ? (point) => of(point, size) : (point) => point[column] ?? null);
     const drawn = kind.lines.filter((one) => points.some((point) => Number.isFinite(valueOf(one)(point))));
     if (drawn.length === 0) return { nothing: this.#why(kind, points) };

@@ -1,7 +1,7 @@
 /* A button that makes a learner of a file that was exported, here or elsewhere. */
 
 import { withheld } from "./access.js";
-import { ask, learnerPath, reasonOf } from "./api.js";
+import { ask, learnerPath, reasonsOf } from "./api.js";
 import { announce, dialog } from "./dialogs.js";
 import { el, freshId, write } from "./dom.js";
 import { bytes, count } from "./format.js";
@@ -55,7 +55,8 @@ async function chosen(input) {
       if (name.value.trim() === "") throw new RangeError("a learner needs a name");
       return ask("POST", learnerPath(name.value.trim(), "/import"), { file, patience: PATIENCE });
     },
-    reason: (error) => (error instanceof RangeError ? error.message : reasonOf(error)),
+    reason: (error) =>
+      error instanceof RangeError ? error.message : reasonsOf(error, { "/name": "Name of the learner" }),
   });
   if (done === undefined) return;
   announce(`${done.name} is imported: ${count(done.events)} events learnt.`);

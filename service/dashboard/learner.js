@@ -8,7 +8,7 @@ import { arrange, el, put, write } from "./dom.js";
 import { bytes, count, duration, moment, wholeMoment } from "./format.js";
 import { FigureTable, Tiles } from "./figures.js";
 import { alarmWords, Histories } from "./history.js";
-import { absent, follow, RARELY, rounds } from "./live.js";
+import { absent, connection, follow, RARELY, rounds } from "./live.js";
 import { Scoring } from "./scoring.js";
 import { Snapshots } from "./snapshots.js";
 import { Weights } from "./weights.js";
@@ -71,6 +71,7 @@ const nobody = (name, why) =>
 class Page {
   #alarms = [];
   #moved = true; // events have come since the curves were drawn
+  #learner = null; // its document
 
   constructor(main, learner, place, signal, gone, again) {
     this.name = learner.name;
@@ -109,6 +110,7 @@ class Page {
 
   start() {
     const { signal, name } = this;
+    connection.addEventListener("change", () => this.#showState(), { signal });
     const history = async () => {
       const [told, { alarms }] = await Promise.all([
         get(learnerPath(name, "/metrics/history"), { signal }),
@@ -158,13 +160,8 @@ class Page {
   }
 
   document(learner) {
-    const trouble = learner.failed ?? (learner.ready ? null : `not ready: ${learner.not_ready ?? "no reason given"}`);
-    const stale =
-      learner.stale_seconds >= STALE
-        ? `; no news from the store for ${duration(Math.round(learner.stale_seconds))}`
-        : "";
-    write(this.state, `${trouble ?? "ready"}${stale}`);
-    put(this.state, "data-ready", trouble === null && stale === "");
+    this.#learner = learner;
+    this.#showState();
     arrange(
       this.facts,
       factsOf(learner),
@@ -176,9 +173,21 @@ class Page {
       },
     );
     this.actions.take(learner);
-    this.tiles.ready(learner);
     this.snapshots.take(learner);
     this.weights.take(learner);
+  }
+
+  /** Whether it is ready; of a service that does not answer, whether it was when it last did. */
+  #showState() {
+    if (this.#learner === null) return;
+    const { failed, ready, not_ready: why, stale_seconds: seconds } = this.#learner;
+    const trouble = failed ?? (ready ? null : `not ready: ${why ?? "no reason given"}`);
+    const stale = seconds >= STALE ? `; no news from the store for ${duration(Math.round(seconds))}` : "";
+    const well = trouble === null && stale === "";
+    const away = connection.state === "away";
+    write(this.state, `${away && well ? "was " : ""}${trouble ?? "ready"}${stale}`);
+    put(this.state, "data-ready", well);
+    put(this.state, "data-past", away && well);
   }
 
   #showAlarms() {

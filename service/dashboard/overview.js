@@ -95,7 +95,7 @@ class Overview {
   async #collect() {
     const [told, groups] = await Promise.all([
       get("learners?figures=true", { signal: this.signal }),
-      this.#round % GROUPS === 0 ? get("groups", { signal: this.signal }) : null,
+      this.#round % GROUPS === 0 ? get("groups?tests=true", { signal: this.signal }) : null,
     ]);
     this.#round += 1;
     const at = performance.now() / 1000;
@@ -105,10 +105,12 @@ class Overview {
       trouble: troubleOf(row),
       drifting: drifting(row),
       rate: this.#rate(row, at),
+      beginning: this.#beginning(row),
     }));
-    for (const name of told.asleep) rows.push({ name, asleep: true, trouble: null, drifting: false, rate: null });
-    for (const [name, why] of Object.entries(told.unavailable))
-      rows.push({ name, asleep: false, trouble: why, drifting: false, rate: null });
+    const bare = { asleep: false, trouble: null, drifting: false, rate: null };
+    for (const name of told.asleep) rows.push({ ...bare, name, asleep: true });
+    told.creating.forEach((one, i) => rows.push({ ...bare, ...one, creating: true, first: i === 0 }));
+    for (const [name, why] of Object.entries(told.unavailable)) rows.push({ ...bare, name, trouble: why });
     this.#rows = new Map(rows.map((row) => [row.name, row]));
     for (const name of this.#counted.keys()) if (!this.#rows.has(name)) this.#counted.delete(name);
     if (groups !== null) this.groups.take(groups.groups);
@@ -125,6 +127,12 @@ class Overview {
     this.#counted.set(name, kept);
     const [first] = kept;
     return kept.length < 2 ? null : Math.max(events - first.learnt, served - first.served) / (at - first.at);
+  }
+
+  /** Whether a learner has been at its first events since the round before: that takes as long as compilers do. */
+  #beginning({ name, events, busy }) {
+    const before = this.#rows.get(name);
+    return busy && events === 0 && before?.events === 0 && before.busy;
   }
 
   #tellAlarms(learners) {
@@ -159,12 +167,7 @@ class Overview {
       this.wanted = "";
     }
     const shown = this.#ordered(all.filter((row) => this.#matches(row)));
-    write(
-      this.found,
-      shown.length === all.length
-        ? `${count(all.length)} learner${all.length === 1 ? "" : "s"}`
-        : `${count(shown.length)} of ${count(all.length)} learners`,
-    );
+    write(this.found, foundWords(all, shown));
     arrange(this.table.tBodies[0], shown, (row) => row.name, makeRow, updateRow);
     this.groups.show(this.#rows);
   }
@@ -233,11 +236,21 @@ class Overview {
   }
 }
 
+/** How many learners there are, and how many of them are shown. */
+function foundWords(all, shown) {
+  const creating = all.filter((row) => row.creating).length;
+  const words = `${count(all.length)} learner${all.length === 1 ? "" : "s"}`;
+  if (shown.length < all.length) return `${count(shown.length)} of ${words}`;
+  if (creating === 0) return words;
+  return creating === all.length ? `${words} being created` : `${words}, ${count(creating)} of them being created`;
+}
+
 /* ---- Nothing yet ------------------------------------------------------------------------------------------------- */
 
 function empty() {
   const base = new URL(".", location.href).href;
-  const curl = `curl -X PUT ${base}v1/learners/fraud \\
+  const curl = `curl -X PUT \\
+  ${base}v1/learners/fraud \\
   -H 'Content-Type: application/json' \\
   -d '{"algorithm": "cbr-diag", "features": {"kind": "named"}}'`;
   const create = `rarestream create fraud --algorithm cbr-diag --features named \\

@@ -82,6 +82,21 @@ export const STATES = {
 /** The page of a learner. */
 export const href = (name) => `#/learners/${encodeURIComponent(name)}`;
 
+const COMPILED = "kernels are compiled, once for this machine and version, which takes about a minute";
+const QUICK = 2; // seconds: of what takes no longer no reason is told
+
+/** What is told beside the name of a learner that is not as the others: {text, state}, the state for the style. */
+function stateOf(row) {
+  if (row.creating) {
+    const long = `, for ${duration(Math.round(row.seconds))} by now: its ${COMPILED}`;
+    return { text: `being created${!row.first ? ", in its turn" : row.seconds > QUICK ? long : ""}`, state: "making" };
+  }
+  if (row.beginning) return { text: `learning its first events: ${COMPILED}`, state: "making" };
+  if (row.trouble !== null) return { text: row.trouble, state: "trouble" };
+  if (row.asleep) return { text: "asleep until somebody asks for it", state: "asleep" };
+  return { text: "", state: row.drifting ? "drift" : "well" };
+}
+
 /** What is wrong with a learner; null if nothing is. */
 export function troubleOf(row) {
   if (row.failed !== null) return row.failed;
@@ -97,7 +112,7 @@ const parts = new WeakMap(); // row -> its elements
 
 /** An empty row. */
 export function makeRow(row) {
-  const link = el("a", { href: href(row.name), text: row.name });
+  const link = el("a", { text: row.name });
   const state = el("small", { class: "state" });
   const texts = Object.fromEntries(
     COLUMNS.slice(1)
@@ -120,23 +135,27 @@ export function makeRow(row) {
     );
   });
   const made = el("tr", { role: "row" }, cells);
-  parts.set(made, { state, texts, trend, none });
+  parts.set(made, { link, state, texts, trend, none });
   return made;
 }
 
 /** Show what is known of a learner by now. */
 export function updateRow(element, row) {
-  const { state, texts, trend, none } = parts.get(element);
+  const { link, state, texts, trend, none } = parts.get(element);
+  const creating = row.creating === true; // and has neither a page nor figures yet
+  put(link, "href", creating ? null : href(row.name));
+  const [head, ...cells] = element.cells;
+  if (head.colSpan > 1 !== creating) {
+    head.colSpan = creating ? COLUMNS.length : 1;
+    for (const cell of cells) cell.hidden = creating;
+  }
   const course = row.trend?.some((value) => value !== null) ?? false;
   none.hidden = course;
   put(trend, "hidden", !course);
   put(none, "title", course ? null : noCourse(row));
-  put(
-    element,
-    "data-state",
-    row.trouble !== null ? "trouble" : row.asleep ? "asleep" : row.drifting ? "drift" : "well",
-  );
-  write(state, row.trouble ?? (row.asleep ? "asleep until somebody asks for it" : ""));
+  const told = stateOf(row);
+  put(element, "data-state", told.state);
+  write(state, told.text);
   const say = (key, main, extra = "", title = null) => {
     const [first, second] = texts[key];
     write(first, main);
@@ -147,7 +166,7 @@ export function updateRow(element, row) {
     for (const key of Object.keys(texts)) say(key, NOTHING);
     return;
   }
-  const told = (key, name, format, extra = () => "") => {
+  const sayFigure = (key, name, format, extra = () => "") => {
     const { value, reason } = figure(row, `/window/${name}`);
     if (value === null)
       say(key, NOTHING, reason.replace(/ in the window$/, ""), reason); // as all of these are
@@ -168,12 +187,11 @@ export function updateRow(element, row) {
       count(positive),
       negative + positive > 0 ? share(positive / (negative + positive)) : "no events yet",
     );
-    told("auc", "auc", fixed(3), () => (row.window.auc_interval === null ? "" : between(row.window.auc_interval)));
-    told("f1", "f1", fixed(3));
-    told("alerts", "alert_rate", share);
-    if (row.ready && row.threshold !== null)
-      say("threshold", short(row.threshold), row.threshold >= 1 ? "no alerts now" : "");
-    else say("threshold", NOTHING, "none yet", row.undefined["/threshold"] ?? row.not_ready);
+    sayFigure("auc", "auc", fixed(3), () => (row.window.auc_interval === null ? "" : between(row.window.auc_interval)));
+    sayFigure("f1", "f1", fixed(3));
+    sayFigure("alerts", "alert_rate", share);
+    if (row.threshold === null) say("threshold", NOTHING, "none yet", row.not_ready);
+    else say("threshold", short(row.threshold), row.threshold >= 1 ? "no alerts now" : "");
     drawSparkline(
       trend,
       row.trend,
@@ -182,8 +200,8 @@ export function updateRow(element, row) {
     );
   } else {
     say("positives", NOTHING, "ranks", "an ordinal learner has ranks, not positives");
-    told("auc", "mae", (x) => `MAE ${x.toFixed(3)}`);
-    told(
+    sayFigure("auc", "mae", (x) => `MAE ${x.toFixed(3)}`);
+    sayFigure(
       "f1",
       "accuracy",
       (x) => `${x.toFixed(3)}`,

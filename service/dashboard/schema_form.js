@@ -4,7 +4,7 @@
  * they are about, by their JSON pointers.
  */
 
-import { Refused } from "./api.js";
+import { keyWords, Refused } from "./api.js";
 import { el, freshId, put, write } from "./dom.js";
 
 /** The schema of a setting apart from null, and whether it may be null. */
@@ -105,7 +105,7 @@ export class SchemaForm {
       const setting = this.#settings.find((one) => one.name === name);
       if (setting === undefined || setting.element.hidden) left.push(problem);
       else {
-        const place = rest.length > 0 ? `${rest.join("/")}: ` : "";
+        const place = rest.length > 0 ? `${rest.map(keyWords).join(", ")}: ` : "";
         write(setting.trouble, [setting.trouble.textContent, `${place}${problem.detail}`].filter(Boolean).join("; "));
         for (const input of setting.inputs) put(input, "aria-invalid", "true");
       }
@@ -114,15 +114,31 @@ export class SchemaForm {
     return left;
   }
 
-  /** Send what was entered; problems under the pointer are shown here before the error goes on. */
+  /** Send what was entered. Problems under the pointer are shown here; the error goes on with those that are not. */
   async sent(send, pointer) {
     this.refuse([]);
     try {
       return await send(this.read());
     } catch (error) {
-      if (error instanceof Refused) this.refuse(under(error.errors, pointer));
+      if (error instanceof Refused) {
+        const others = error.errors.filter((one) => under([one], pointer).length === 0);
+        error.errors = [...this.refuse(under(error.errors, pointer)), ...others];
+      }
       throw error;
     }
+  }
+
+  /** Enter what was entered in a form before this one, of the same settings by name, whose defaults may be others. */
+  adopt(before) {
+    for (const { name, read, kept } of before.#settings) {
+      const value = read() ?? kept;
+      const setting = this.#settings.find((one) => one.name === name);
+      if (value === undefined || value === null || setting?.enter === undefined) continue;
+      setting.enter(value);
+      setting.kept = value; // for the form after this one, even if it is the default here
+      setting.element.addEventListener("input", () => delete setting.kept, { once: true });
+    }
+    this.#relevant();
   }
 
   #moved() {
@@ -149,7 +165,7 @@ export class SchemaForm {
     const [one, nullable] = typed(schema);
     if (one.const !== undefined)
       return { element: el("div", { hidden: true }), read: () => one.const, trouble: el("p"), inputs: [] };
-    const { control, read, inputs } = controlOf(one, nullable, {
+    const { control, read, inputs, enter } = controlOf(one, nullable, {
       id,
       described,
       usual,
@@ -178,7 +194,8 @@ export class SchemaForm {
     const listed = control.classList.contains("list");
     const label = listed ? el("p", { class: "label", id, text: name }) : el("label", { for: id, text: name });
     if (listed) put(control, "aria-labelledby", id);
-    return { element: el("div", { class: "setting" }, label, control, help, trouble), read, trouble, inputs, about };
+    const element = el("div", { class: "setting" }, label, control, help, trouble);
+    return { element, read, enter, trouble, inputs, about };
   }
 }
 
@@ -188,7 +205,7 @@ export const under = (problems, pointer) =>
     .filter((one) => one.pointer === pointer || one.pointer.startsWith(`${pointer}/`))
     .map((one) => ({ ...one, pointer: one.pointer.slice(pointer.length) }));
 
-/** What a value is entered with: {control, read, inputs}. */
+/** What a value is entered with: {control, read, inputs, enter}; there is no entering a list of objects. */
 function controlOf(schema, nullable, { id, described, usual, present, needed, whole, changed }) {
   const about = { id, "aria-describedby": described, required: needed };
   const differs = present !== undefined && JSON.stringify(present) !== JSON.stringify(usual);
@@ -203,12 +220,16 @@ function controlOf(schema, nullable, { id, described, usual, present, needed, wh
         .map((value) => el("option", { value, text: value === usual ? `${value} (default)` : value })),
     );
     select.value = first === null ? (present ?? usual ?? schema.enum[0]) : differs ? present : "";
-    return { control: select, inputs: [select], read: () => select.value || undefined };
+    const enter = (value) => {
+      if ([...select.options].some((option) => option.value === value)) select.value = value; // else it is the default
+    };
+    return { control: select, inputs: [select], read: () => select.value || undefined, enter };
   }
   if (schema.type === "boolean") {
     const box = el("input", { ...about, type: "checkbox", required: false });
     box.checked = present ?? usual ?? false;
-    return { control: box, inputs: [box], read: () => (box.checked === (usual ?? false) ? undefined : box.checked) };
+    const read = () => (box.checked === (usual ?? false) ? undefined : box.checked);
+    return { control: box, inputs: [box], read, enter: (value) => (box.checked = value) };
   }
   if (schema.type === "array" && schema.items.type === "object") return rowsOf(schema.items, present ?? [], changed);
   const list = schema.type === "array";
@@ -220,7 +241,8 @@ function controlOf(schema, nullable, { id, described, usual, present, needed, wh
     inputmode: numeric ? "decimal" : null,
     placeholder: list ? "names, with commas between them" : usual === undefined ? null : shown(usual),
   });
-  if (differs && present !== null) input.value = list ? present.join(", ") : String(present);
+  const enter = (value) => (input.value = list ? value.join(", ") : String(value));
+  if (differs && present !== null) enter(present);
   const read = () => {
     const text = input.value.trim();
     if (text === "") return differs && present !== null && nullable ? null : undefined;
@@ -232,7 +254,7 @@ function controlOf(schema, nullable, { id, described, usual, present, needed, wh
     // what should be a number and is none goes as it is: the server says what is wrong with it
     return numeric && Number.isFinite(Number(text)) ? Number(text) : text;
   };
-  return { control: input, inputs: [input], read };
+  return { control: input, inputs: [input], read, enter };
 }
 
 /** A list of objects: a row of settings for each, with buttons to add and to remove. */

@@ -1,7 +1,7 @@
 /* A form that scores one event and shows what each feature adds. The event goes without an id: it is not remembered. */
 
 import { withheld } from "./access.js";
-import { ask, learnerPath, reasonOf, Refused } from "./api.js";
+import { ask, labelled, learnerPath, pointed, reasonOf, Refused } from "./api.js";
 import { el, freshId, write } from "./dom.js";
 import { finite, short, signed } from "./format.js";
 import { bars } from "./weights.js";
@@ -161,13 +161,18 @@ export class Scoring {
       this.#refuse([]);
       this.#show(reply);
     } catch (error) {
-      const listed =
-        error instanceof Refused
-          ? error.errors.map(({ pointer, detail }) => `${pointer.replace(/^\/events\/0/, "") || "the event"} ${detail}`)
-          : [];
+      const listed = error instanceof Refused ? error.errors.map((one) => this.#words(one)) : [];
       this.#refuse(listed.length > 0 ? listed : [reasonOf(error)]);
     }
     this.go.disabled = false;
+  }
+
+  /** A problem of the event: by the label of its field, or else by where it is in the JSON. */
+  #words(problem) {
+    const pointer = problem.pointer.replace(/^\/events\/0/, "");
+    if (this.fields === null) return `${pointer || "the event"} ${problem.detail}`;
+    const labels = this.fields.map(({ name }) => [`/features/${pointed(name)}`, name]);
+    return labelled({ ...problem, pointer }, Object.fromEntries(labels));
   }
 
   #refuse(reasons) {

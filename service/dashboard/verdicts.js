@@ -1,6 +1,8 @@
-/* The verdict on a pair of learners in words, from the evidence of either being better. */
+/* The verdict on a pair of learners, or on a group, in words, from the evidence of either being better. */
 
 import { count, moment } from "./format.js";
+
+const MOST = 3; // pairs that are named in the summary of a group
 
 /** An amount of evidence, given as its log10, as one would say it. */
 export const odds = (log) =>
@@ -11,6 +13,55 @@ function certainty(log) {
   const doubt = 200 * 10 ** -log;
   return doubt < 0.01 ? "over 99.99 %" : `${Math.floor((100 - doubt) * 100) / 100} %`;
 }
+
+const sinceWords = (clock, events) =>
+  clock === null ? `event ${count(events)}` : `${moment(clock)} (event ${count(events)})`;
+
+/** The verdict on a group in few words: {verdict, more, state}, from the tests of all its pairs. */
+export function summaryOf(tests, alpha) {
+  if (tests.length === 1) return verdictOf(tests[0], alpha);
+  const decides = Math.log10(2 / alpha);
+  const decided = tests
+    .filter(({ verdict }) => verdict !== null)
+    .map(({ a, b, verdict, evidence, since_clock: clock, since_events: events }) => ({
+      ...(verdict === "a"
+        ? { better: a, other: b, log: evidence.a_better }
+        : { better: b, other: a, log: evidence.b_better }),
+      clock,
+      events,
+    }))
+    .filter(({ log }) => log >= decides);
+  const others = new Set(tests.flatMap(({ a, b }) => [a, b])).size - 1;
+  const best = decided.find(({ better }) => decided.filter((one) => one.better === better).length === others)?.better;
+  if (best !== undefined) {
+    const own = decided.filter(({ better }) => better === best);
+    const last = own.reduce((one, other) => (other.events > one.events ? other : one));
+    const least = certainty(Math.min(...own.map(({ log }) => log)));
+    return {
+      state: "decided",
+      verdict: `${best} is better than each of the others:`,
+      more: ` ${least} since ${sinceWords(last.clock, last.events)}; keep watching.`,
+    };
+  }
+  if (decided.length > 0) {
+    const told = decided.slice(0, MOST).map(({ better, other }) => `${better} is better than ${other}`);
+    return {
+      state: "open",
+      verdict: `${told.join("; ")}${decided.length > MOST ? "; …" : ""}.`,
+      more: ` ${count(decided.length)} of ${count(tests.length)} pairs are decided, and not yet which learner is best.`,
+    };
+  }
+  const { a, b, evidence } = tests.reduce((one, other) => (strongest(other) > strongest(one) ? other : one));
+  return {
+    state: "open",
+    verdict: `None of ${count(tests.length)} pairs is decided.`,
+    more:
+      ` Keep watching: the nearest is ${a} or ${b}, evidence ${odds(strongest({ evidence }))} to 1; ` +
+      `${odds(decides)} to 1 decides.`,
+  };
+}
+
+const strongest = ({ evidence }) => Math.max(evidence.a_better, evidence.b_better);
 
 /** The verdict on a pair in words: {verdict, more, state}. */
 export function verdictOf({ a, b, verdict, evidence, since_clock: clock, since_events: events }, alpha) {
@@ -25,17 +76,17 @@ export function verdictOf({ a, b, verdict, evidence, since_clock: clock, since_e
     };
   }
   const [better, other, present] = verdict === "a" ? [a, b, evidence.a_better] : [b, a, evidence.b_better];
-  const since = clock === null ? `event ${count(events)}` : `${moment(clock)} (event ${count(events)})`;
+  const since = sinceWords(clock, events);
   if (present >= decides) {
     return {
       state: "decided",
-      verdict: `${better} is better than ${other}: ${certainty(present)} since ${since};`,
-      more: " keep watching.",
+      verdict: `${better} is better than ${other}:`,
+      more: ` ${certainty(present)} since ${since}; keep watching.`,
     };
   }
   return {
     state: "was",
-    verdict: `${better} was better than ${other}: decided at ${since},`,
-    more: ` but the evidence is ${odds(present)} to 1 by now; keep watching.`,
+    verdict: `${better} was better than ${other}:`,
+    more: ` decided at ${since}, but the evidence is ${odds(present)} to 1 by now; keep watching.`,
   };
 }

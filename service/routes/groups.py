@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import JSONResponse
 
 from learners.comparison import GroupConfig
@@ -37,6 +38,8 @@ from service.wire import decode_events, decode_labels, decode_settings, decode_u
 
 __all__ = ["router"]
 
+_STRETCH = 5e-3  # seconds of the event loop's time, after which others have their turn
+
 router = APIRouter(route_class=Guarded)
 
 
@@ -52,13 +55,14 @@ TheGroup = Annotated[HostedGroup, Depends(the_group)]
 Decoded = TypeVar("Decoded")
 
 
-def _document(name: str, group: HostedGroup) -> dict[str, Any]:
+def _document(name: str, group: HostedGroup, *, tests: bool = False) -> dict[str, Any]:
     return {
         "name": name,
         "config": group.config.to_json(),
         "position": group.position,
         "events": int(group.view.counts[0]),
         "failed": None if group.failed is None else group.failed.detail,
+        **({"tests": group.tests()} if tests else {}),
     }
 
 
@@ -90,11 +94,21 @@ async def create(name: TheName, engine: TheEngine, grant: TheGrant, body: TheBod
     response_model=schemas.GroupList,
     responses=problems(422),
 )
-async def index(engine: TheEngine, grant: TheGrant) -> JSONResponse:
+async def index(
+    engine: TheEngine,
+    grant: TheGrant,
+    tests: Annotated[bool, Query(description="give each group's tests, too: which of a pair is better")] = False,
+) -> JSONResponse:
     """Every group of this node, by name, and those of the store that it cannot host. With a key for some learners
     only, it is the groups of these."""
-    found = sorted(engine.groups.items())
-    groups = [_document(name, group) for name, group in found if grant.sees_group(name, group.config.learners)]
+    groups = []
+    began = time.perf_counter()
+    for name, group in sorted(engine.groups.items()):
+        if grant.sees_group(name, group.config.learners):
+            groups.append(_document(name, group, tests=tests))
+        if time.perf_counter() - began > _STRETCH:
+            await asyncio.sleep(0)
+            began = time.perf_counter()
     left_out = {name: why for name, why in engine.left_out(groups=True).items() if grant.sees(name)}
     return JSONResponse({"groups": groups, "unavailable": left_out})
 

@@ -116,7 +116,8 @@ async def index(
         encoded = await overview.encoded(engine, grant)
         if not others:
             return Response(encoded, media_type="application/json")
-        return JSONResponse(_together(msgspec.json.decode(encoded), others))
+        own = msgspec.json.decode(encoded)
+        return JSONResponse({**_together(own, others), "creating": _in_creation(own, others)})
     learners = [_document(engine.hosted[name]) for name in sorted(filter(grant.sees, engine.hosted))]
     left_out = {name: why for name, why in engine.left_out(groups=False).items() if grant.sees(name)}
     own = {"learners": learners, "asleep": sorted(filter(grant.sees, engine.asleep)), "unavailable": left_out}
@@ -133,6 +134,14 @@ def _together(own: dict[str, Any], others: list[dict[str, Any]]) -> dict[str, An
         "asleep": sorted(asleep),
         "unavailable": {name: unavailable[name] for name in sorted(unavailable.keys() - found.keys())},
     }
+
+
+def _in_creation(own: dict[str, Any], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What nodes are creating, each learner once, and none that another node has already."""
+    there = {one["name"] for told in (own, *others) for one in told["learners"]}
+    # a node of the release before tells of none
+    found = {one["name"]: one for told in (*others, own) for one in told.get("creating", [])}
+    return [one for name, one in found.items() if name not in there]
 
 
 @router.get(

@@ -17,6 +17,7 @@ __all__ = [
     "History",
     "LearnerFigureList",
     "LearnerFigures",
+    "LearnerInCreation",
     "Metrics",
     "OrdinalMetrics",
     "RankFigures",
@@ -78,8 +79,19 @@ class LearnerFigures(Document):
     undefined: dict[str, str] = Field(description="JSON pointer of each null figure of the window -> why")
     ready: bool
     not_ready: str | None
+    busy: bool = Field(
+        description="events are being learnt, or it changes otherwise; the first events that a machine learns with an"
+        " algorithm wait for its kernels"
+    )
     stale_seconds: float
     failed: str | None
+
+
+class LearnerInCreation(Document):
+    """A learner that was asked for and is not there yet."""
+
+    name: str
+    seconds: float = Field(description="since it was asked for")
 
 
 class LearnerFigureList(Document):
@@ -87,6 +99,10 @@ class LearnerFigureList(Document):
 
     learners: list[LearnerFigures]
     asleep: list[str] = Field(description="names of those swapped out to the store; asking for this does not wake them")
+    creating: list[LearnerInCreation] = Field(
+        description="that are made one after another, in this order: the first of its kind on a machine waits for its"
+        " kernels, which are compiled once for the machine and version"
+    )
     unavailable: dict[str, str] = Field(description="learners that cannot be recovered, and why")
 
 

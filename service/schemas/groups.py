@@ -35,6 +35,9 @@ class GroupDocument(Document):
     position: int = Field(description="of its own log")
     events: int = Field(description="that have been compared")
     failed: str | None
+    tests: list[dict[str, Any]] | None = Field(
+        None, description="in a list with tests=true: as in `compare`, for each pair the evidence and the verdict"
+    )
 
 
 class GroupList(Document):

@@ -24,7 +24,7 @@ class Serving:
     def __init__(self, folder: Path, **settings: object) -> None:
         self.process = Process(f"sqlite:///{folder / 'store.db'}", folder / "log", **settings)
         self.url = self.process.url
-        self.http = httpx.Client(base_url=f"{self.url}/v1", timeout=60, trust_env=False)
+        self.http = httpx.Client(base_url=f"{self.url}/v1", timeout=300, trust_env=False)
         self._sent: dict[str, int] = {}
 
     def __enter__(self) -> Self:

@@ -32,8 +32,12 @@ async def test_a_group_is_made_and_compared_live(service: Serving, visit: Opener
     await dialog.get_by_label("Name of the group").fill("duel")
     await dialog.get_by_label("better").check()
     visit.expected = ("422",)
+    await dialog.get_by_label("Name of the group").fill("a b")
     await dialog.get_by_role("button", name="Compare them").click()
-    await expect(dialog.get_by_role("alert")).to_contain_text("/learners has 1 names")
+    await expect(dialog.get_by_role("alert")).to_contain_text("“Name of the group” is 'a b'; expected")
+    await dialog.get_by_label("Name of the group").fill("duel")
+    await dialog.get_by_role("button", name="Compare them").click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("“Learners, two to eight” has 1 names")
     await dialog.get_by_label("worse").check()
     await dialog.get_by_role("button", name="Compare them").click()
     await expect(page.get_by_role("heading", name="duel", level=1)).to_be_visible()
@@ -56,6 +60,49 @@ async def test_a_group_is_made_and_compared_live(service: Serving, visit: Opener
     label = await page.locator(".chart .plot").get_attribute("aria-label")
     assert label is not None
     assert re.search(r"better 0\.\d{4}, worse 0\.\d{4}", label)
+
+    verdict = await page.locator(".verdicts li").inner_text()
+    overview = await visit(service.url)
+    card = overview.locator(".group", has=overview.get_by_role("link", name="duel"))
+    await expect(card.locator(".told[data-state=decided]")).to_have_text(verdict)  # in the same words
+
+
+async def test_the_card_of_a_group_says_which_is_best(service: Serving, visit: Opener) -> None:
+    for name, scaling in (("good", {}), ("dull", {"kind": "standard", "clip": 0.1}), ("duller", {"clip": 0.001})):
+        service.create(name, **({"scaling": scaling} if scaling else {}))
+    service.http.put("/groups/trio", json={"learners": ["dull", "good", "duller"]}).raise_for_status()
+    page = await visit(service.url)
+    told = page.locator(".group", has=page.get_by_role("link", name="trio")).locator(".told")
+    await expect(told).to_have_text(re.compile(r"^None of 3 pairs is decided\. Keep watching: the nearest is "))
+    with Stream(service, "groups/trio", batch=400, pause=0.05):
+        await expect(told).to_have_text(
+            re.compile(r"^good is better than each of the others: .*\d % since .*\(event [\d,]+\); keep watching\.$"),
+            timeout=120_000,
+        )
+    tests = service.http.get("/groups/trio/compare").json()["tests"]
+    assert [one["verdict"] for one in tests if "good" in (one["a"], one["b"])] == ["b", "a"]
+
+
+async def test_a_group_of_which_some_pairs_are_decided_names_these(service: Serving, visit: Opener) -> None:
+    def pair(a: str, b: str, verdict: str | None, a_better: float, b_better: float) -> dict[str, object]:
+        evidence = {"a_better": a_better, "b_better": b_better}
+        return {"a": a, "b": b, "verdict": verdict, "evidence": evidence, "since_events": 10, "since_clock": None}
+
+    page = await visit(service.url, "#/compare")
+    say = (
+        "tests => import('./static/verdicts.js').then(({summaryOf}) => Object.values(summaryOf(tests, 0.05)).join(' '))"
+    )
+    open_pair = pair("one", "two", None, 0.2, 0.1)
+    told = await page.evaluate(say, [open_pair, pair("one", "three", "a", 3.0, 0.0), pair("two", "three", "a", 2.0, 0)])
+    assert told == (
+        "open one is better than three; two is better than three.  "
+        "2 of 3 pairs are decided, and not yet which learner is best."
+    )
+    # what was decided once, and has too little evidence by now, is decided no longer
+    told = await page.evaluate(say, [open_pair, pair("one", "three", "a", 1.5, 0.0), pair("two", "three", "b", 0, 1)])
+    assert told.startswith("open None of 3 pairs is decided.  Keep watching: the nearest is one or three, evidence 32")
+    told = await page.evaluate(say, [pair("one", "two", "b", 0.0, 3.0)])
+    assert told == "decided two is better than one:  99.8 % since event 10; keep watching."
 
 
 async def test_two_that_say_the_same_are_not_decided(service: Serving, visit: Opener) -> None:
@@ -149,6 +196,37 @@ async def test_fields_of_a_table_are_added_and_removed(service: Serving, visit: 
     assert found[1]["categories"] == 5
 
 
+async def test_another_kind_of_features_leaves_what_was_entered(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/create?algorithm=lr&name=kept")
+    kind = page.get_by_label("kind").first
+    threshold = page.get_by_role("group", name="Threshold", exact=True)
+    scaling = page.get_by_role("group", name="Scaling", exact=True)
+    await page.get_by_label("bits").fill("12")
+    await page.get_by_text("Threshold what alerts are for").click()
+    await threshold.get_by_label("objective").select_option("budget")
+    await threshold.get_by_label("alerts", exact=True).fill("25")
+    await page.locator("summary", has_text="Scaling of the features").click()
+    await scaling.get_by_label("kind").select_option("maxabs")
+    await page.locator("summary", has_text="The learner as a whole").click()
+    await page.get_by_label("window", exact=True).fill("500")
+    for other in ("dense", "named"):
+        await kind.select_option(other)
+        await expect(threshold.get_by_label("objective")).to_have_value("budget")
+        await expect(threshold.get_by_label("alerts", exact=True)).to_have_value("25")  # and it is unfolded as it was
+        await expect(scaling.get_by_label("kind")).to_have_value("maxabs")
+        await expect(page.get_by_label("window", exact=True)).to_have_value("500")
+    await expect(page.get_by_label("bits")).to_have_value("12")
+    await page.get_by_label("algorithm", exact=True).select_option("npsvor")  # which has no threshold
+    await expect(threshold).to_have_count(0)
+    await page.get_by_label("algorithm", exact=True).select_option("lr")
+    await expect(threshold.get_by_label("alerts", exact=True)).to_have_value("25")
+    await page.get_by_role("button", name="Create it").click()
+    await expect(page.get_by_role("heading", name="kept", level=1)).to_be_visible()
+    config = service.http.get("/learners/kept").json()["config"]
+    assert (config["threshold"]["objective"], config["threshold"]["alerts"]) == ("budget", 25)
+    assert (config["scaling"]["kind"], config["window"], config["features"]["bits"]) == ("maxabs", 500, 12)
+
+
 async def test_an_ordinal_learner_has_no_threshold_to_set(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/create")
     await expect(page.get_by_text("Threshold what alerts are for")).to_be_visible()
@@ -181,6 +259,9 @@ async def test_an_exported_learner_is_imported(service: Serving, visit: Opener, 
     await name.fill("")
     await dialog.get_by_role("button", name="Import it").click()
     await expect(dialog.get_by_role("alert")).to_contain_text("a learner needs a name")
+    await name.fill("no name")
+    await dialog.get_by_role("button", name="Import it").click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("“Name of the learner” is 'no name'; expected")
     await name.fill("near")
     await dialog.get_by_role("button", name="Import it").click()
     await expect(page.get_by_role("heading", name="near", level=1)).to_be_visible()

@@ -38,11 +38,16 @@ async def test_it_goes_on_by_itself_after_the_service_restarts(service: Serving,
             )
             await expect(one.get_by_role("button", name="Retry now")).to_be_visible()
         kept = await events.inner_text()
+        ready = page.locator(".readiness")
+        await expect(ready).to_have_text("was ready")
+        away = await ready.evaluate("one => getComputedStyle(one).color")
         await expect(overview.get_by_role("row", name="fraud")).to_be_visible()  # the figures stay
         service.process.start()
         for one in (overview, page):
             await expect(one.locator("#state")).to_have_text("live", timeout=60_000)
         await expect(events).not_to_have_text(kept)
+        await expect(ready).to_have_text("ready")
+        assert await ready.evaluate("one => getComputedStyle(one).color") != away  # which was not the green of the well
     await expect(overview.get_by_role("button", name="Retry now")).to_be_hidden()
 
 

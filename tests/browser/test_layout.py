@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from playwright.async_api import Page
 
 expect = pytest.importorskip("playwright.async_api").expect
+
+PATIENCE = 60.0  # seconds that charts are waited for, on a busy machine
 
 # Of each grid of charts, how far each row ends before the grid does, in pixels
 HOLES = """() => [...document.querySelectorAll('.charts')].flatMap((grid) => {
@@ -51,17 +54,26 @@ async def see_all(page: Page) -> None:
     await expect(drawn.nth(2)).to_be_attached()
 
 
+async def have_ticks(page: Page, pattern: str) -> None:
+    """Wait until every tick of the charts over time reads so: they are drawn anew one after another, those in sight."""
+    charts = page.locator(".charts").first
+    until = time.monotonic() + PATIENCE
+    while True:
+        for one in await charts.locator(".chart").all():
+            await one.scroll_into_view_if_needed()
+        ticks = await charts.locator(".xtick text").all_text_contents()
+        if ticks and all(re.match(pattern, tick) for tick in ticks):
+            return
+        assert time.monotonic() < until, ticks
+
+
 @pytest.mark.parametrize("name", ["one", "few", "ranks"])
 async def test_an_axis_of_few_events_counts_no_parts_of_seconds(service: Serving, visit: Opener, name: str) -> None:
     page = await visit(service.url, f"#/learners/{name}")
     await see_all(page)
-    over_time = page.locator(".charts").first
-    ticks = await over_time.locator(".xtick text").all_text_contents()
-    assert ticks
-    assert all(re.match(r"\d\d:\d\d(:\d\d)?(?![\d.])", tick) for tick in ticks), ticks
+    await have_ticks(page, r"\d\d:\d\d(:\d\d)?(?![\d.])")
     await page.locator("select[name=by]").select_option("labelled events")
-    await expect(over_time.locator(".xtick text").first).to_have_text(re.compile(r"^\d+$"))
-    assert all(re.fullmatch(r"\d+", tick) for tick in await over_time.locator(".xtick text").all_text_contents())
+    await have_ticks(page, r"\d+$")
 
 
 @pytest.mark.parametrize("name", ["one", "few", "ranks"])

@@ -333,7 +333,10 @@ async def test_clone_is_asked_for_by_name(service: Serving, opened: Page, visit:
     dialog = opened.get_by_role("dialog", name="Clone fraud")
     name = dialog.get_by_label("Name of the new one")
     await expect(name).to_have_value("fraud-copy")
-    visit.expected = ("409",)
+    visit.expected = ("409", "422")
+    await name.fill("fraud 2")
+    await dialog.get_by_role("button", name="Clone it").click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("“Name of the new one” is 'fraud 2'; expected")
     await name.fill("fraud")
     await dialog.get_by_role("button", name="Clone it").click()
     await expect(dialog.get_by_role("alert")).to_contain_text("fraud")  # which there is already

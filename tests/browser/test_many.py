@@ -43,7 +43,7 @@ async def test_five_hundred_learners(many: Serving, visit: Opener) -> None:
             pass
     asked = [path for path in visit.requests[before:] if path.startswith("/v1")]
     assert asked.count("/v1/learners?figures=true") in (3, 4)  # the next may have begun
-    assert set(asked) <= {"/v1/learners?figures=true", "/v1/groups"}
+    assert set(asked) <= {"/v1/learners?figures=true", "/v1/groups?tests=true"}
 
     # sorted: those without an AUC are last, whichever way
     told = many.http.get("/learners", params={"figures": True}).json()["learners"]

@@ -119,7 +119,7 @@ async def test_a_round_is_one_request_however_many_learners(learners: Serving, v
         async with page.expect_request(re.compile("figures=true")):  # the second round
             pass
         asked = [path for path in visit.requests if path.startswith("/v1")]
-        assert set(asked) == {"/v1/key", "/v1/learners?figures=true", "/v1/groups"}
+        assert set(asked) == {"/v1/key", "/v1/learners?figures=true", "/v1/groups?tests=true"}
         assert asked.count("/v1/key") == 1
     finally:
         for name in made:

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tests.browser.conftest import Opener
+from tests.browser.replies import replying
 from tests.browser.serving import Serving
 
 expect = pytest.importorskip("playwright.async_api").expect
@@ -50,6 +51,33 @@ async def test_the_way_back_leads_to_the_overview_as_it_was_left(service: Servin
     await expect(page.get_by_label("Filter by name")).to_have_value("frau")
     await expect(page.locator(".overview tbody tr")).to_have_count(1)
     assert page.url.endswith("#/?q=frau&sort=positives&order=down")
+
+
+async def test_no_dialog_stays_open_over_the_next_page(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url)
+    await page.get_by_role("row", name="fraud").get_by_role("link").click()
+    await page.get_by_role("button", name="Delete …").click()
+    await expect(page.get_by_role("dialog", name="Delete fraud?")).to_be_visible()
+    await page.go_back()
+    await expect(page.get_by_role("row", name="fraud")).to_be_visible()
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    await page.get_by_role("row", name="other").get_by_role("link").click()  # nothing is in the way
+    await expect(page.get_by_role("heading", name="other", level=1)).to_be_visible()
+
+
+async def test_the_question_for_a_key_is_asked_by_the_next_page_again(service: Serving, visit: Opener) -> None:
+    visit.replies["**/v1/**"] = replying({"detail": "a key is needed", "code": "unauthorized"}, status=401)
+    visit.expected = ("401",)
+    page = await visit(service.url, "#/compare")
+    dialog = page.get_by_role("dialog", name="API key")
+    await expect(dialog).to_be_visible()
+    await page.evaluate("document.querySelector('dialog').dataset.first = 'yes'")
+    await page.evaluate("location.hash = '#/learners/fraud'")
+    await expect(page.get_by_role("heading", name="fraud", level=1)).to_be_attached()
+    await expect(dialog).to_have_count(1)
+    await expect(page.locator("dialog[data-first]")).to_have_count(0)  # it is another one
+    await page.keyboard.press("Escape")
+    await expect(dialog).to_have_count(0)
 
 
 async def test_a_learner_that_is_not_there_is_asked_for_rarely_until_it_comes(service: Serving, visit: Opener) -> None:

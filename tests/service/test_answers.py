@@ -29,6 +29,7 @@ async def test_of_learners(setup: str) -> None:
     async def figures() -> None:
         await got(http, "/learners/a", schemas.LearnerDocument)
         await got(http, "/learners", schemas.LearnerList)
+        await got(http, "/learners?figures=true", schemas.LearnerFigureList)
         await got(http, "/learners/a/metrics", schemas.Metrics if two else schemas.OrdinalMetrics)
         await got(http, "/learners/a/metrics/history", schemas.History)
         await got(http, "/learners/a/alarms", schemas.Alarms)
@@ -67,3 +68,7 @@ async def test_of_groups() -> None:
         await got(http, "/groups/g/compare", schemas.Comparison)
         await got(http, "/groups/g", schemas.GroupDocument)
         await got(http, "/groups", schemas.GroupList)
+        await got(http, "/groups?tests=true", schemas.GroupList)
+        told = (await http.get("/groups?tests=true")).json()["groups"][0]
+        assert told.pop("tests") == (await http.get("/groups/g/compare")).json()["tests"]
+        assert told == (await http.get("/groups/g")).json()
