@@ -1,7 +1,7 @@
 """Card fraud: payments are scored at once, their labels come three days later, and reviewers have time for ten a day.
 
     rarestream serve &
-    python examples/card_fraud.py --url http://127.0.0.1:8000
+    python examples/card_fraud.py
 
 The payments are made up here: 30 days, 400 a day, 2 % of them fraud. Each is scored under its id; the label names that
 id alone, and is learnt with the features that were served. The threshold is a budget: ten alerts a day, never more.
@@ -10,6 +10,7 @@ id alone, and is learnt with the features that were served. The threshold is a b
 from __future__ import annotations
 
 import argparse
+import os
 from contextlib import suppress
 from typing import Any
 
@@ -41,7 +42,7 @@ def payments(day: int, rng: np.random.Generator) -> tuple[list[dict[str, Any]], 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--url", default="http://127.0.0.1:8000")
+    parser.add_argument("--url", default=os.environ.get("RARESTREAM_URL", "http://127.0.0.1:8000"))
     rng = np.random.default_rng(2)
     waiting: dict[int, tuple[list[str], list[bool]]] = {}
     alerts, caught, frauds, busiest = 0, 0, 0, 0

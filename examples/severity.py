@@ -1,7 +1,7 @@
 """Severity of abuse reports, 1 to 5: ranks instead of two classes, learnt from what moderators decided.
 
     rarestream serve &
-    python examples/severity.py --url http://127.0.0.1:8000
+    python examples/severity.py
 
 The reports are made up here: a text and how many people sent one. What counts is how far off a rank is, so the learner
 is judged by its mean absolute error, beside that of always saying the most frequent rank.
@@ -10,6 +10,7 @@ is judged by its mean absolute error, beside that of always saying the most freq
 from __future__ import annotations
 
 import argparse
+import os
 import random
 from collections import Counter
 from contextlib import suppress
@@ -42,7 +43,7 @@ def reports(rng: random.Random) -> tuple[list[dict[str, object]], list[int]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--url", default="http://127.0.0.1:8000")
+    parser.add_argument("--url", default=os.environ.get("RARESTREAM_URL", "http://127.0.0.1:8000"))
     events, ranks = reports(random.Random(3))
     with Client(parser.parse_args().url) as client:
         with suppress(Refused):  # of an earlier run

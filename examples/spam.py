@@ -1,7 +1,7 @@
 """Spam from raw text: messages are scored as they come, and learnt when a moderator has looked at them.
 
     rarestream serve &
-    python examples/spam.py --url http://127.0.0.1:8000
+    python examples/spam.py
 
 The messages are made up here, from templates; one in ten is spam, and half-way the spammers change their words. The
 text goes to the service as it is: a field listed as `text` becomes lower-case words and pairs of neighbouring words.
@@ -10,6 +10,7 @@ text goes to the service as it is: a field listed as `text` becomes lower-case w
 from __future__ import annotations
 
 import argparse
+import os
 import random
 from contextlib import suppress
 
@@ -55,7 +56,7 @@ def messages(rng: random.Random) -> tuple[list[str], list[int]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--url", default="http://127.0.0.1:8000")
+    parser.add_argument("--url", default=os.environ.get("RARESTREAM_URL", "http://127.0.0.1:8000"))
     texts, labels = messages(random.Random(1))
     with Client(parser.parse_args().url) as client:
         with suppress(Refused):  # of an earlier run

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from enum import StrEnum
@@ -22,7 +23,7 @@ from typer.core import TyperGroup
 from service import __version__
 from service.commands.benching import bench
 from service.commands.comparing import compare, groups
-from service.commands.connection import console, reporting
+from service.commands.connection import AsJson, console, print_json, reporting
 from service.commands.consuming import consume
 from service.commands.failure import WrongUsage
 from service.commands.inspecting import list_learners, show
@@ -43,9 +44,9 @@ __all__ = ["app", "main"]
 
 _STATUSES = (
     "Exit status: 0 done, 1 failed, 2 wrong usage, 3 no service answers, 4 no such learner or snapshot, 5 refused, "
-    "6 partly done, 130 stopped by Ctrl-C. --json prints one JSON document on standard output, of a stream one in "
-    "each line; everything else goes to standard error. RARESTREAM_URL and RARESTREAM_KEY stand for --url and --key; "
-    "RARESTREAM_CA names a file of certificates to trust, for https."
+    "6 partly done, 130 stopped by Ctrl-C. Every command takes --json: one JSON document on standard output, of a "
+    "stream one in each line; all else goes to standard error. RARESTREAM_URL and RARESTREAM_KEY stand for --url "
+    "and --key; RARESTREAM_CA names a file of certificates to trust, for https."
 )
 
 
@@ -150,6 +151,9 @@ def serve(
     log_format: Annotated[
         LogFormat | None, typer.Option(help="How lines are written; text where nothing is said.")
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object when it is ready; log as JSON where nothing is said.")
+    ] = False,
 ) -> None:
     """Run the service. Options go before RARESTREAM_* variables, these before the defaults."""
     with reporting():
@@ -164,11 +168,13 @@ def serve(
             log_level=log_level,
             log_format=log_format,
         )
+        if as_json and "log_format" not in settings.model_fields_set:
+            settings = settings.model_copy(update={"log_format": "json"})
         if settings.workers > 1:
             from service.workers import supervise as run
         else:
             from service.server import serve as run
-        run(settings, _unknown_variables(os.environ))
+        run(settings, _unknown_variables(os.environ), as_json=as_json)
 
 
 @app.command(rich_help_panel=_NODE)
@@ -178,6 +184,9 @@ def demo(
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = None,
     rate: Annotated[float, typer.Option(min=0, help="Events per second to each learner; 0: no limit.")] = 1000.0,
     events: Annotated[int, typer.Option(min=2, help="Events in all; the fraud changes half-way.")] = 200_000,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object in each line: the address, then figures.")
+    ] = False,
 ) -> None:
     """Serve four learners on one simulated stream of card fraud. Ctrl-C stops; starting again goes on from there."""
     with reporting():
@@ -186,20 +195,27 @@ def demo(
         settings = _settings(store=store, host=host, port=port)
         if settings.keys is not None:
             raise WrongUsage("the demo asks nobody for a key; unset RARESTREAM_KEYS, or use `serve`")
-        run(settings, rate=rate or None, events=events, console=console())
+        run(settings, rate=rate or None, events=events, console=console(stderr=as_json), as_json=as_json)
 
 
 @app.command(rich_help_panel=_NODE)
-def warm() -> None:
+def warm(as_json: AsJson = False) -> None:
     """Compile every kernel into the cache, so that no request waits for the compiler."""
-    from learners.jit import cache_directory
-    from learners.warm import warm as run
-    from service.scan.events import scan
+    with reporting():
+        from learners.jit import cache_directory
+        from learners.warm import warm as run
+        from service.scan.events import scan
 
-    for name in run():
-        print(f"compiled {name}", flush=True)
-    scan(b'{"events": [{"x": [0]}]}', 1, labelled=False, most=1)
-    print(f"the kernels are in {cache_directory()}")
+        began, names = time.monotonic(), []
+        for name in run():
+            names.append(name)
+            print(f"compiled {name}", flush=True, file=sys.stderr if as_json else sys.stdout)
+        scan(b'{"events": [{"x": [0]}]}', 1, labelled=False, most=1)
+        seconds = round(time.monotonic() - began, 3)
+        if as_json:
+            print_json({"kernels": names, "cache": str(cache_directory()), "seconds": seconds})
+        else:
+            print(f"the kernels are in {cache_directory()}")
 
 
 _CALLING: list[tuple[str, Callable[..., None], str]] = [

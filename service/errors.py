@@ -33,6 +33,7 @@ ServiceError               500  internal             a fault of ours
    |- StoreUnavailable     503  store-unavailable    Retry-After: the log cannot be written just now
    |  |- BehindLog         503  store-unavailable    the log was trimmed past the caller: load a snapshot
    |  |- LostRecords       503  store-unavailable    the store lost records that the caller has applied: begin again
+   |  |- WrongStore        503  store-unavailable    at a start: what was named is no store, and becomes none by waiting
    |- LearnerGone          404  unknown-learner      deleted (or created anew) while the request waited
    |- Damaged              500  damaged              a record or snapshot that cannot be read back
 """
@@ -78,6 +79,7 @@ __all__ = [
     "UnknownPath",
     "UnknownSnapshot",
     "UpgradeRequired",
+    "WrongStore",
     "WrongType",
 ]
 
@@ -283,6 +285,10 @@ class StoreUnavailable(StoreError):
     """The store cannot be reached or written just now."""
 
     status, code, title, retry_after = 503, "store-unavailable", "The log cannot be written just now", 1
+
+
+class WrongStore(StoreUnavailable):
+    """What was named as the store cannot be one: its folder is not there, or the file holds something else."""
 
 
 class BehindLog(StoreUnavailable):

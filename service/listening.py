@@ -6,6 +6,7 @@ Nothing here is slow to import, or large.
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 import re
@@ -90,15 +91,21 @@ def warn(settings: Settings, warnings: Sequence[str]) -> None:
             print(f"warning: {one}", file=sys.stderr, flush=True)
 
 
-def announce(settings: Settings, url: str) -> None:
-    """Say that it is ready, on standard output or, in JSON, in the log."""
+def announce(settings: Settings, url: str, *, as_json: bool = False) -> None:
+    """Say that it is ready: on standard output, or in the log where that is JSON.
+
+    `as_json`: to a program, which gets a document on standard output, in one line, besides.
+    """
+    if as_json:
+        document = {"url": url, "pid": os.getpid(), "store": shown(settings.store), "workers": settings.workers}
+        print(json.dumps(document), flush=True)
     told = (
         f"rarestream is ready in {process_age():.1f} s: {url} (dashboard), {url}/docs, store {shown(settings.store)}"
         f"{f', {settings.workers} workers' if settings.workers > 1 else ''}"
     )
     if settings.log_format == "json":
         logger.info(told)
-    else:
+    elif not as_json:
         print(told, flush=True)
 
 

@@ -23,7 +23,7 @@ import uvicorn
 
 from service.app import Application, create_app
 from service.commands.failure import CommandFailed, WrongUsage
-from service.errors import ServiceError
+from service.errors import ServiceError, WrongStore
 from service.guard import Guard
 from service.listening import CannotServe, WrongSettings, announce, listen, url_of, warn
 from service.logs import LineWriter, configure
@@ -43,15 +43,15 @@ _LINGER = 1.0  # seconds in which what comes on open connections is answered: it
 _LOOK_IDLE = 0.02  # seconds
 
 
-def serve(settings: Settings, warnings: Sequence[str] = ()) -> None:
+def serve(settings: Settings, warnings: Sequence[str] = (), *, as_json: bool = False) -> None:
     """Serve until Ctrl-C, which is a clean end, or SIGTERM, which ends the process by that signal once all is saved.
 
-    `warnings` are told first.
+    `warnings` are told first; `as_json`: see `announce`.
     """
     lines = configure(sys.stderr.buffer, settings.log_format, settings.log_level)
     warn(settings, warnings)
     listener = listen(settings.host, settings.port)
-    server = Server(settings, listener, ready=lambda: announce(settings, server.url), lines=lines)
+    server = Server(settings, listener, ready=lambda: announce(settings, server.url, as_json=as_json), lines=lines)
     if server.warning is not None:
         logger.warning(server.warning)
     with suppress(KeyboardInterrupt):  # uvicorn repeats the signal after its clean shutdown
@@ -143,6 +143,8 @@ class Server(uvicorn.Server):
         gc.freeze()  # what was imported stays: the collector need not walk it again and again while requests are served
         try:
             await self._running.enter_async_context(self._app.router.lifespan_context(self._app))
+        except WrongStore as error:
+            raise WrongSettings(f"the service cannot start: {error.detail}") from error
         except ServiceError as error:
             raise CannotServe(f"the service cannot start: {error.detail}") from error
         except ValueError as error:  # a store's URL that is none

@@ -100,10 +100,11 @@ def one_at_a_time(directory: Path) -> Stream:
     return _OneAtATime(sys.stderr.buffer, directory / "log")
 
 
-def supervise(settings: Settings, warnings: Sequence[str] = ()) -> None:
+def supervise(settings: Settings, warnings: Sequence[str] = (), *, as_json: bool = False) -> None:
     """Serve by `settings.workers` processes, until Ctrl-C or SIGTERM, with the ends that `server.serve` has.
 
-    `warnings` are told first. Raises `CannotListen`, and `CannotServe` where the workers do not start or stay.
+    `warnings` are told first; `as_json`: see `announce`. Raises `CannotListen`, and `CannotServe` where the workers do
+    not start or stay.
     """
     if settings.store.startswith(("sqlite:", "memory:")):
         why = (
@@ -117,7 +118,7 @@ def supervise(settings: Settings, warnings: Sequence[str] = ()) -> None:
         lines = configure(one_at_a_time(directory), settings.log_format, settings.log_level)
         warn(settings, warnings)
         with listen(settings.host, settings.port) as listener:
-            ended_by = asyncio.run(Supervisor(settings, listener, directory).run())
+            ended_by = asyncio.run(Supervisor(settings, listener, directory, as_json=as_json).run())
         lines.close()
         os.close(kept)
     if ended_by is signal.SIGTERM:  # as one process ends; the first process of a container does not
@@ -211,9 +212,10 @@ class _Process:
 class Supervisor:
     """Keeps `settings.workers` processes behind a listening socket."""
 
-    def __init__(self, settings: Settings, listener: socket.socket, directory: Path) -> None:
-        """`directory`: an empty one, which only this user may read."""
+    def __init__(self, settings: Settings, listener: socket.socket, directory: Path, *, as_json: bool = False) -> None:
+        """`directory`: an empty one, which only this user may read; `as_json`: see `announce`."""
         self._settings = settings
+        self._as_json = as_json
         self._listener = listener
         self._directory = directory
         self._counts = connection_counts(directory, settings.workers)
@@ -238,7 +240,8 @@ class Supervisor:
             self._placing[number] = asyncio.Lock()
         tasks: list[asyncio.Task[None]] = []
         if await self._begun(numbers[:1]) and await self._begun(numbers[1:]):
-            announce(self._settings, url_of(self._listener, tls=self._settings.tls_certificate is not None))
+            url = url_of(self._listener, tls=self._settings.tls_certificate is not None)
+            announce(self._settings, url, as_json=self._as_json)
             work: list[Coroutine[Any, Any, None]] = [*map(self._keep, numbers), self._restart_on_demand()]
             tasks = [asyncio.create_task(one) for one in work]
             for task in tasks:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["DOCUMENTS", "ROOT", "Block", "anchors", "blocks", "links", "read"]
+__all__ = ["DOCUMENTS", "ROOT", "Block", "anchors", "block", "blocks", "commands", "inline", "instead", "links", "read"]
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -49,6 +50,33 @@ def blocks(document: Path) -> list[Block]:
     if opened is not None:
         raise ValueError(f"{document}: the fence of line {opened[0]} is not closed")
     return found
+
+
+def block(document: str, begins: str) -> Block:
+    """The one block of a document, named by its path from the root, that begins so. Raises ValueError else."""
+    found = [one for one in blocks(ROOT / document) if one.text.startswith(begins)]
+    if len(found) != 1:
+        raise ValueError(f"{document} has {len(found)} blocks that begin with {begins}")
+    return found[0]
+
+
+def commands(console: Block) -> list[str]:
+    """The commands of a `console` block, each behind its $, as they are typed; what they print is left out."""
+    return [one.strip() for one in re.findall(r"^\$ ((?:.*\\\n)*.*)$", console.text, re.MULTILINE)]
+
+
+def instead(text: str, others: Mapping[str, object]) -> str:
+    """A text of a document for this machine: each key, which has to be there, becomes its value."""
+    for shown, here in others.items():
+        if shown not in text:
+            raise ValueError(f"{shown} is not in {text}")
+        text = text.replace(shown, str(here))
+    return text
+
+
+def inline(document: Path) -> list[str]:
+    """Every piece of code within the prose and the tables, in one line each."""
+    return [" ".join(one.split()) for one in re.findall(r"`([^`]+)`", _prose(document))]
 
 
 def _prose(document: Path) -> str:

@@ -30,12 +30,12 @@ from tests.documents import ROOT, Block
 from tests.service.process import Process, free_port
 from tests.service.redis_server import RedisServer
 
-__all__ = ["RUN", "Differs", "Session", "compare"]
+__all__ = ["RUN", "Differs", "Session", "compare", "programs"]
 
 RUN = ("sh", "python", "http", "json")  # languages of blocks that are carried out
 _VARY = frozenset({"request_id", "digest"})  # strings that are others each time
 _FILE = re.compile(r"# (learners/\w+\.py)\n")  # the first line of a python block that is a file, not a program
-_SECONDS = 120.0  # that one block may take
+_SECONDS = 300.0  # that one block may take
 
 
 class Differs(Exception):
@@ -84,7 +84,7 @@ class Session:
         self._shells: list[subprocess.Popen[bytes]] = []
         self._environment = {
             **os.environ,
-            "PATH": os.pathsep.join([str(_programs(folder)), str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "PATH": os.pathsep.join([str(programs(folder)), str(Path(sys.executable).parent), os.environ["PATH"]]),
             "PYTHONPATH": str(ROOT),
             "RARESTREAM_PORT": str(self._service.port),
             "RARESTREAM_URL": self._service.url,
@@ -178,7 +178,7 @@ class Session:
                 os.killpg(shell.pid, signal.SIGKILL)
 
 
-def _programs(folder: Path) -> Path:
+def programs(folder: Path) -> Path:
     """A folder of programs that go before those of the path.
 
     `rarestream` and `pytest` are of this very code, with the document's own learners where it has some; what a curl is

@@ -63,10 +63,20 @@ def test_every_setting_is_in_operations_with_its_default(name: str) -> None:
     assert meaning == Settings.model_fields[name].description
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda one: one.name)
-def test_no_setting_of_a_document_is_gone(document: Path) -> None:
-    named = {name.lower() for name in re.findall(r"RARESTREAM_([A-Z_]*[A-Z])", document.read_text())}
-    assert named <= {*Settings.model_fields, "url", "key", "ca"}
+def test_no_setting_that_is_named_anywhere_is_gone() -> None:
+    files = [*DOCUMENTS, ROOT / "CHANGELOG.md", *(ROOT / "benchmarks").glob("*.md")]
+    for folder in ("deploy", "docker", "examples"):
+        files += [one for one in (ROOT / folder).rglob("*") if one.is_file() and "__pycache__" not in one.parts]
+    for file in files:
+        named = {name.lower() for name in re.findall(r"RARESTREAM_([A-Z_]*[A-Z])", file.read_text())}
+        assert named <= {*Settings.model_fields, "url", "key", "ca"}, file
+
+
+def test_variables_of_other_programs_that_are_named_are_read() -> None:
+    source = "".join(one.read_text() for one in (ROOT / "service").rglob("*.py"))
+    for document in DOCUMENTS:
+        for name in re.findall(r"\b(?:KAFKA|REDIS)_[A-Z]+\b", document.read_text()):
+            assert f'environ.get("{name}")' in source, f"{document.name}: {name}"
 
 
 # Learners

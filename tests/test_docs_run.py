@@ -10,88 +10,64 @@ from typing import Any
 
 import pytest
 
-from tests.documents import DOCUMENTS, ROOT, Block, blocks
+from tests.documents import DOCUMENTS, ROOT, Block, block, blocks
 from tests.sessions import RUN, Differs, Session, compare
 
-# Blocks that are not carried out, in order: how each begins, and why.
-NOT_RUN = {
-    "README.md": {
-        "pip install . && rarestream demo": "installs; the demo has tests in tests/service/commands",
-        "pip install '.[test]' && pytest": "installs, and runs this very test",
-        "update ---> decode once": "a diagram",
-    },
-    "docs/api.md": {'<- {"type": "hello"': "a conversation; the python below it has it"},
-    "docs/benchmarks.md": {
-        "$ python -m benchmarks.papers": "up to hours, on data sets that are elsewhere; see tests/benchmarks",
-    },
-    "docs/command-line.md": {
-        "$ rarestream consume": "runs until it is stopped; tests/service/test_consume_kafka.py and _redis.py",
-    },
-    "docs/learners.md": {"event -> features -> scaling": "a diagram"},
-    "docs/operations.md": {
-        "$ rarestream warm": "up to a minute; tests/service has tests of both commands",
-        "$ rarestream serve --store redis://localhost:6379/0 --workers": "runs on; tests/service/test_workers.py",
-        "[Service]": "a unit of systemd",
-        "$ rarestream serve --acks replicas:1": "wants Sentinels and a Cluster; tests/service has tests of both",
-        "$ RARESTREAM_REPLICATION=2": "wants other machines; tests/service/test_placement.py has nodes",
-        "2026-11-20T19:49:26.696Z": "lines of a log; tests/service/test_logs.py has them",
-        "$ docker build": "wants Docker; tests/test_image.py carries out the Dockerfile's steps",
-        "$ docker compose": "wants Docker; tests/test_deploy.py reads the files",
-        "$ helm install": "wants a cluster; tests/test_helm.py renders the chart",
-        "$ kubectl --namespace": "wants a cluster",
-        "# scores.yaml": "values that tests/test_helm.py renders the chart with",
-    },
-    "docs/security.md": {
-        "scrape_configs": "Prometheus' own; tests/service/test_guard.py scrapes with a key",
-        '{"keys": [{': "a file; tests/service/test_keys.py reads one",
-        "$ rarestream serve --host 0.0.0.0": "refused; tests/service/test_security.py has it",
-        "$ rarestream keys create": "wants a certificate; tests/service/test_security.py makes one",
-    },
-    "docs/sources.md": {
-        "$ rarestream consume kafka": "wants a Kafka; tests/service/test_consume_kafka.py has one",
-        '{"id":"tx-10"': "a message; tests/service/test_consume_kafka.py reads them",
-    },
+# Blocks that nothing can carry out: how each begins, and why. Every other block is run here, or read by a test.
+NOTHING_TO_RUN = {
+    ("README.md", "update ---> decode once"): "a diagram of what happens to a request",
+    ("docs/learners.md", "event -> features -> scaling"): "a diagram of what happens to an event",
 }
 
 
 def runnable(document: Path) -> list[Block]:
-    return [block for block in blocks(document) if block.language in RUN]
+    return [one for one in blocks(document) if one.language in RUN]
 
 
 def not_run(document: Path) -> list[Block]:
-    return [block for block in blocks(document) if block.language not in RUN]
+    return [one for one in blocks(document) if one.language not in RUN]
+
+
+def read_by_tests() -> set[str]:
+    """Where the blocks stand that some test of the documents reads, by `block("DOCUMENT", "BEGINNING")`."""
+    found = set()
+    for path in (ROOT / "tests").glob("test_docs_*.py"):
+        tests = [one for one in ast.parse(path.read_text()).body if isinstance(one, ast.FunctionDef)]
+        for call in (one for test in tests if test.name.startswith("test_") for one in ast.walk(test)):
+            match call:
+                case ast.Call(ast.Name("block"), [ast.Constant(str(document)), ast.Constant(str(begins))]):
+                    found.add(block(document, begins).place)
+    return found
 
 
 @pytest.mark.parametrize("document", [one for one in DOCUMENTS if runnable(one)], ids=lambda one: one.name)
 def test_every_snippet_runs_as_printed(document: Path, tmp_path: Path) -> None:
     found = runnable(document)
-    if any(block.language == "sh" for block in found) and not (shutil.which("bash") and shutil.which("curl")):
+    if any(one.language == "sh" for one in found) and not (shutil.which("bash") and shutil.which("curl")):
         pytest.skip("bash and curl are not here")
-    starts = any(re.search(r"^rarestream serve(?!.*--port 8001)", block.text, re.MULTILINE) for block in found)
+    starts = any(re.search(r"^rarestream serve(?!.*--port 8001)", one.text, re.MULTILINE) for one in found)
     with Session(tmp_path, started=not starts) as session:
-        for block in found:
-            session.run(block)
+        for one in found:
+            session.run(one)
         session.finish()
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda one: one.name)
-def test_what_is_not_run_is_known(document: Path) -> None:
-    name = str(document.relative_to(ROOT))
-    begins = list(NOT_RUN.get(name, {}))
-    assert [block.text[: len(begin)] for block, begin in zip(not_run(document), begins, strict=True)] == begins
-    assert {block.language for block in not_run(document)} <= {"console", "text"}
+def test_every_other_block_is_read_by_a_test() -> None:
+    read = read_by_tests()
+    left = [one for document in DOCUMENTS for one in not_run(document) if one.place not in read]
+    pictures = [block(document, begins) for document, begins in NOTHING_TO_RUN]
+    assert [one.place for one in left] == [one.place for one in pictures]
+    assert {one.language for one in left} == {"text"}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda one: one.name)
-def test_programs_that_are_not_run_are_there(document: Path) -> None:
-    for block in not_run(document):
-        for module in re.findall(r"python -m ([\w.]+)", block.text):
-            path = ROOT / module.replace(".", "/")
-            assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
+def test_a_block_is_one_and_there() -> None:
+    for begins in ("$ rarestream nonsense", "{"):  # none, and several
+        with pytest.raises(ValueError, match="blocks that begin with"):
+            block("docs/api.md", begins)
 
 
 def test_the_conversation_over_a_websocket_is_the_one_that_is_run() -> None:
-    printed = not_run(ROOT / "docs/api.md")[-1]
+    printed = block("docs/api.md", '<- {"type": "hello"')
     (program,) = (one for one in blocks(ROOT / "docs/api.md") if "websockets" in one.text and one.language == "python")
     constants = [one.value for one in ast.walk(ast.parse(program.text)) if isinstance(one, ast.Constant)]
     sent = [line.removeprefix("-> ") for line in printed.text.splitlines() if line.startswith("-> ")]

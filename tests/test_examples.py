@@ -24,10 +24,10 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
         yield process
 
 
-def printed(name: str, service: Process) -> str:
+def printed(name: str, service: Process, *options: str) -> str:
     """What the example says; it must not warn."""
-    command = [sys.executable, "-W", "error", f"examples/{name}.py", "--url", service.url]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-W", "error", f"examples/{name}.py", *options]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RARESTREAM_URL": service.url}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -71,6 +71,14 @@ def test_severity_is_told_by_ranks(service: Process) -> None:
     assert re.search(r"^severity 5: money is gone", text, re.MULTILINE)
     assert re.search(r"^severity 1: posted twice", text, re.MULTILINE)
     assert printed("severity", service) == text
+
+
+def test_an_address_that_is_given_goes_before_that_of_the_environment() -> None:
+    command = [sys.executable, "examples/spam.py", "--url", "ftp://given.example"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RARESTREAM_URL": "http://127.0.0.1:1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode != 0
+    assert "ftp://given.example" in done.stderr
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: one.stem)

@@ -6,6 +6,7 @@ before their labels came, there is what share of them has one by now, and after 
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -18,7 +19,7 @@ from rich.table import Table
 
 from service.commands.durations import roughly, spoken
 
-__all__ = ["LearnersDisplay", "ReplayDisplay", "behind", "figures_table", "fit_of", "so_far"]
+__all__ = ["FiguresLines", "LearnersDisplay", "ReplayDisplay", "behind", "figures_table", "fit_of", "so_far"]
 
 Figures = Mapping[str, Any]  # a learner's metrics, as the API gives them
 Document = Mapping[str, Any]  # a learner, likewise
@@ -196,6 +197,23 @@ class LearnersDisplay:
             for one in learners:
                 name, events, *figures = _line(one)
                 self._console.print("  ".join([f"{name:<14} {events:>9} events", *filter(None, figures)]))
+
+
+class FiguresLines:
+    """As `LearnersDisplay`, for programs: the figures of each learner in a line of JSON, as `watch --json` has them."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is held open."""
+
+    def show(self, learners: Sequence[Figures], speed: float, final: bool = False) -> None:  # noqa: ARG002
+        """The newest figures of each."""
+        for one in learners:
+            print(json.dumps({"event": "figures", **one}), flush=True)
 
 
 def _learners_table(learners: Sequence[Figures], speed: float) -> Table:

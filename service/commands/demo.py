@@ -6,7 +6,9 @@ its own offset in the stream, so a demo that was stopped, or killed, misses noth
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import socket
 import threading
 import time
@@ -18,7 +20,7 @@ from typing import Self
 from rich.console import Console
 
 from service.commands.api import Api, Document, Stopped
-from service.commands.console import LearnersDisplay
+from service.commands.console import FiguresLines, LearnersDisplay
 from service.commands.failure import CommandFailed
 from service.commands.pacing import Interruption, Meter, Pace
 from service.commands.simulation import CardFraud
@@ -66,20 +68,24 @@ _SILENCE = 1.5  # seconds without the first answer before we say what may be tak
 _COMPILING = "The learners' kernels are being compiled, once for this machine and version: up to a minute."
 
 
-def demo(settings: Settings, *, rate: float | None, events: int, console: Console) -> None:
+def demo(settings: Settings, *, rate: float | None, events: int, console: Console, as_json: bool = False) -> None:
     """Serve, create, stream, until Ctrl-C or SIGTERM.
 
     `rate` is in events per second to each learner, None for as fast as it goes; the fraud pattern changes after half
-    of `events`. Raises `CannotListen` where the port is taken, `ApiError` where the learners cannot be created,
-    `CannotServe` where the server fails.
+    of `events`. `as_json`: lines of JSON on standard output, that of the address first; `console` is for the words.
+    Raises `CannotListen` where the port is taken, `ApiError` where the learners cannot be created, `CannotServe` where
+    the server fails.
     """
     listener = listen(settings.host, settings.port)
     with Interruption() as interruption, _Serving(settings, listener, interruption) as serving:
         console.print(f"dashboard  {serving.url}/\nAPI docs   {serving.url}/docs\nstore      {shown(settings.store)}")
         if serving.warning is not None:
             console.print(serving.warning)
+        if as_json:
+            about = {"url": serving.url, "pid": os.getpid(), "store": shown(settings.store), "learners": list(LEARNERS)}
+            print(json.dumps({"event": "ready", **about}), flush=True)
         with _Stream(serving.url, events, interruption, console.print) as stream:
-            complete = stream.run(rate, console)
+            complete = stream.run(rate, console, FiguresLines() if as_json else LearnersDisplay(console))
         if complete:
             console.print("Still serving; Ctrl-C stops.")
             while not interruption.wait(_REFRESH):
@@ -210,7 +216,7 @@ class _Stream:
         for api in self._apis.values():
             api.close()
 
-    def run(self, rate: float | None, console: Console) -> bool:
+    def run(self, rate: float | None, console: Console, shown: LearnersDisplay | FiguresLines) -> bool:
         """Create the learners where they are missing and stream on to the end. False where a signal came first."""
         hint = threading.Timer(_SILENCE, console.print, (_COMPILING,))
         hint.start()
@@ -218,7 +224,7 @@ class _Stream:
             self._create()
             at = min(self._next.values())
             self._announce(at, console)
-            with LearnersDisplay(console) as display:
+            with shown as display:
                 complete = self._send(rate, display, hint)
                 display.show(self._figures(), self._meter.speed(), final=True)
         except Stopped:
@@ -245,7 +251,7 @@ class _Stream:
         if at < self._simulation.change:
             console.print(f"The fraud pattern changes at event {self._simulation.change:,}.")
 
-    def _send(self, rate: float | None, display: LearnersDisplay, hint: threading.Timer) -> bool:
+    def _send(self, rate: float | None, display: LearnersDisplay | FiguresLines, hint: threading.Timer) -> bool:
         pace = Pace(rate, self._interruption.wait)
         size = _LARGEST_BATCH if rate is None else min(_LARGEST_BATCH, max(1, round(rate / _BATCHES_PER_SECOND)))
         shown = time.monotonic()

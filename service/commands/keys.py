@@ -86,6 +86,9 @@ def list_keys(keys: File, as_json: AsJson = False) -> None:
         if as_json:
             print_json({"keys": [_document(one) for one in found]})
             return
+        if not found:
+            print(f"{keys} has no keys; `rarestream keys create --keys {keys} --name NAME --scope SCOPE` makes one")
+            return
         table = plain_table("id", "name", "scopes", "learners", "limits", "created", "expires")
         for one in found:
             limits = ", ".join(f"{name}={value:g}" for name, value in _given(one).items())

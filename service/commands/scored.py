@@ -11,12 +11,19 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.text import Text
 
-__all__ = ["CsvLines", "JsonLines", "Lines", "TableLines"]
+__all__ = ["CsvLines", "JsonLines", "Lines", "TableLines", "decision_of"]
 
 Result = Mapping[str, Any]
 
 _ID_WIDTH = 24  # of a table: longer ones move the rest of their line
 _NUMBER = "{:>12.6g}"
+
+
+def decision_of(found: int | None, *, ranks: bool = False) -> str:
+    """A decision, or of an ordinal learner the rank, in a word for people."""
+    if found is None:
+        return "not ready"
+    return str(found) if ranks else ("no", "ALERT")[found]
 
 
 class Lines(Protocol):
@@ -71,8 +78,8 @@ class TableLines:
             name = str(number) if result["id"] is None else result["id"]
             values = [result["score"]] if ranks else [result[key] for key in ("score", "probability", "threshold")]
             line = f"{name:<{_ID_WIDTH}}" + "".join(map(_NUMBER.format, values))
-            said = result["rank"] if ranks else {1: "ALERT", 0: "no", None: None}[result["label"]]
-            line += f"  {'not ready' if said is None else said}"
+            said = decision_of(result["rank"] if ranks else result["label"], ranks=ranks)
+            line += f"  {said}"
             if result.get("explanation") is not None:
                 line = f"{line:<{_ID_WIDTH + 50}} {_why(result['explanation'])}"
             self._print(line.rstrip(), "red" if said == "ALERT" else "")

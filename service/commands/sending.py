@@ -217,10 +217,14 @@ def _learn(
 
 def _tell_each(results: list[dict[str, Any]]) -> None:
     """What became of each, and what was said of it before it was learnt."""
-    decided = "rank" if results and "rank" in results[0] else "decision"
+    from service.commands.scored import decision_of
+
+    ranks = bool(results) and "rank" in results[0]
+    decided = "rank" if ranks else "decision"
     table = plain_table("event", "became", "score before", f"{decided} before", right=2)
     for number, one in enumerate(results):
-        values = ["-" if one[key] is None else f"{one[key]:.6g}" for key in ("score", decided)]
+        scored = one["score"] is not None  # a duplicate is not scored again
+        values = (f"{one['score']:.6g}", decision_of(one[decided], ranks=ranks)) if scored else ("-", "-")
         table.add_row(str(number) if one["id"] is None else one["id"], one["status"], *values)
     console().print(table)
 

@@ -7,7 +7,7 @@ import time
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from service.errors import StoreUnavailable
+from service.errors import StoreUnavailable, WrongStore
 
 __all__ = ["BUSY_SECONDS", "connect"]
 
@@ -94,9 +94,9 @@ CLAIM = (  # added by schema version 4: which node takes a learner's snapshots
 
 
 def connect(path: Path, busy_seconds: float) -> tuple[sqlite3.Connection, sqlite3.Connection]:
-    """The writer's connection and the reader's, to a file that has our schema."""
+    """The writer's connection and the reader's, to a file that has our schema. Raises `WrongStore` where it has not."""
     if not path.parent.is_dir():
-        raise StoreUnavailable(f"the directory {path.parent} of the store does not exist")
+        raise WrongStore(f"the directory {path.parent} of the store does not exist")
     try:
         with ExitStack() as opened:
             # Each connection has a thread to itself, but not the one that opens it.
@@ -111,7 +111,8 @@ def connect(path: Path, busy_seconds: float) -> tuple[sqlite3.Connection, sqlite
             opened.pop_all()
             return write, read
     except sqlite3.Error as error:
-        raise StoreUnavailable(f"the store {path} cannot be opened: {error}") from error
+        wrong = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB  # of the library, not of the module
+        raise (WrongStore if wrong else StoreUnavailable)(f"the store {path} cannot be opened: {error}") from error
 
 
 def _prepare(db: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
@@ -143,11 +144,9 @@ def _schema(db: sqlite3.Connection, path: Path) -> int:
     if (application, schema, tables) == (0, 0, 0):
         return 0
     if application != APPLICATION:
-        raise StoreUnavailable(f"the file {path} is an SQLite database of another program")
+        raise WrongStore(f"the file {path} is an SQLite database of another program")
     if not 1 <= schema <= SCHEMA:
-        raise StoreUnavailable(
-            f"the store {path} has schema version {schema}; this rarestream reads versions 1 to {SCHEMA}"
-        )
+        raise WrongStore(f"the store {path} has schema version {schema}; this rarestream reads versions 1 to {SCHEMA}")
     return int(schema)
 
 

@@ -456,7 +456,7 @@ def test_serve_where_it_cannot(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("store", "message", "status"),
     [
-        ("sqlite:///nowhere/at/all.db", "the directory nowhere/at of the store does not exist", 1),
+        ("sqlite:///nowhere/at/all.db", "the directory nowhere/at of the store does not exist", 2),
         ("mysql://user:secret@host", "a store's URL is sqlite:///", 2),
     ],
 )

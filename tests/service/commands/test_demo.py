@@ -144,7 +144,7 @@ def test_the_demo_where_it_cannot(tmp_path: Path) -> None:
     assert process.returncode == 1
     process = start("demo", "--port", 0, "--store", f"sqlite:///{tmp_path}/no/a.db")
     assert "error: the service cannot start: the directory" in process.communicate()[1]
-    assert process.returncode == 1
+    assert process.returncode == 2
 
 
 def test_the_demo_on_a_terminal() -> None:

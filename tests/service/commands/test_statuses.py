@@ -146,6 +146,8 @@ def test_options_that_do_not_exist(command: str) -> None:
         ("serve --keys none.json --port 0 --store memory:", "the keys file none.json cannot be read: No such file"),
         ("serve --store postgres://x --port 0", "a store's URL is sqlite:///relative.db"),
         ("demo --store postgres://x --port 0", "a store's URL is sqlite:///relative.db"),
+        ("serve --store sqlite:///none/a.db --port 0", "the directory none of the store does not exist"),
+        ("serve --store sqlite:///rows.csv --port 0", "the store rows.csv cannot be opened: file is not a database"),
         ("create a --features table --field :numeric", "':numeric'; expected NAME:numeric"),
         ("consume kafk://h/t --learner a", "expected kafka://HOST:PORT/TOPIC or redis://HOST:PORT/DB"),
         ("consume redis://h:1/payments --stream s --learner a", "has no database 'payments'"),

@@ -1,0 +1,257 @@
+"""The documents' commands and files for systemd, containers and Kubernetes, and how they are installed.
+
+Programs that are here carry them out, or check them; what a command names is held against the files it is for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import configparser
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from service import __version__
+from service.keys import load
+from service.settings import Settings
+from tests.command_lines import parse
+from tests.consoles import Console
+from tests.documents import ROOT, block, commands, instead, read
+from tests.helm import CHART, PASSWORD, with_helm
+from tests.image import instructions
+
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())
+IMAGE = f"rarestream:{__version__}"
+
+
+def known_to(program: str, words: list[str]) -> None:
+    """The program of this name, where it is here, knows all options: its help comes behind them."""
+    if shutil.which(program):
+        done = subprocess.run([program, *words], check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
+# systemd
+
+
+def test_the_unit_of_systemd(tmp_path: Path) -> None:
+    text = block("docs/operations.md", "[Service]").text
+    unit = configparser.RawConfigParser()
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read_string(text)
+    service = dict(unit["Service"])
+    program, *words = shlex.split(service["ExecStart"])
+    assert Path(program).name == "rarestream"
+    parse(words)
+    assert service["ExecReload"].split()[1:] == ["-HUP", "$MAINPID"]  # as the table of signals has it
+    assert service["KillMode"] == "mixed"  # SIGTERM to the first process only, which passes it on
+    if shutil.which("systemd-analyze"):
+        here = instead(text, {program: "/bin/true"})
+        (tmp_path / "rarestream.service").write_text(here)
+        check = ["systemd-analyze", "verify", str(tmp_path / "rarestream.service")]
+        done = subprocess.run(check, check=False, capture_output=True, text=True)
+        assert "rarestream.service" not in done.stderr, done.stderr  # what it does not know it ignores, and says
+        assert done.returncode == 0, done.stderr
+
+
+# Docker
+
+
+def of_docker_run(words: list[str]) -> argparse.Namespace:
+    """The options that the documents use, and the image."""
+    parser = argparse.ArgumentParser()
+    for flag in ("--rm", "--read-only"):
+        parser.add_argument(flag, action="store_true")
+    for option in ("-p", "-v", "-e", "--tmpfs", "--cap-drop", "--security-opt"):
+        parser.add_argument(option, action="append", default=[])
+    parser.add_argument("image")
+    return parser.parse_args(words)
+
+
+def test_the_image_is_built_and_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build, first, make, second = commands(block("docs/operations.md", "$ docker build"))
+    _, verb, *words = shlex.split(build)
+    known_to("docker", [verb, "--help", *words])
+    assert words == ["-f", "docker/Dockerfile", "-t", IMAGE, "."]
+    assert (ROOT / words[1]).is_file()
+
+    last = max(i for i, (name, _) in enumerate(instructions()) if name == "FROM")
+    stage = dict(instructions()[last:])
+    runs = []
+    for command in (first, second):
+        _, verb, *words = shlex.split(command.replace("\\\n", " "))
+        known_to("docker", [verb, "--help", *words])
+        runs.append(of_docker_run(words))
+    for one in runs:
+        assert one.image == IMAGE
+        assert [port.split(":")[-1] for port in one.p] == [stage["EXPOSE"]]
+        assert one.v[0].split(":") == ["rarestream", stage["WORKDIR"]]
+        for pair in one.e:
+            monkeypatch.setenv(*pair.split("=", 1))
+            assert pair.split("=")[0].removeprefix("RARESTREAM_").lower() in Settings.model_fields
+    assert Settings().insecure
+    open_to_all, keyed = runs
+    assert open_to_all.p[0].startswith("127.0.0.1:")  # without keys for this machine alone
+    source, target, mode = keyed.v[1].split(":")
+    assert (Settings().keys, mode) == (target, "ro")
+    of_compose = COMPOSE["services"]["rarestream"]
+    assert (keyed.read_only, keyed.cap_drop) == (of_compose["read_only"], of_compose["cap_drop"])
+    assert [f"{one}:true" for one in keyed.security_opt] == of_compose["security_opt"]
+    assert set(keyed.tmpfs) == set(of_compose["tmpfs"])
+
+    Console(tmp_path).run(make)
+    made = tmp_path / source
+    assert [one.name for one in load(made)] == ["me"]
+    assert made.stat().st_mode & 0o004  # which the user of the image needs
+
+
+def test_compose() -> None:
+    up, logs, down = commands(block("docs/operations.md", "$ docker compose"))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("-f", type=Path)
+    verbs = parser.add_subparsers(dest="verb")
+    of_up = verbs.add_parser("up")
+    for option in ("--build", "--wait"):
+        of_up.add_argument(option, action="store_true")
+    of_logs = verbs.add_parser("logs")
+    of_logs.add_argument("--follow", action="store_true")
+    of_logs.add_argument("service")
+    verbs.add_parser("down").add_argument("--volumes", action="store_true")
+    for command in (up, logs, down):
+        assert command.startswith("docker compose ")
+        chosen = parser.parse_args(shlex.split(command)[2:])
+        assert (ROOT / chosen.f).samefile(ROOT / "docker" / "compose.yaml")
+        if chosen.verb == "up":
+            assert COMPOSE["services"]["rarestream"]["build"]["dockerfile"]  # what --build is for
+        if chosen.verb == "logs":
+            assert chosen.service in COMPOSE["services"]
+    assert set(COMPOSE["volumes"]) == {"log", "figures"}  # of which the text says that `down --volumes` deletes them
+
+
+# Kubernetes
+
+
+def rendered(console: Console, command: str, hidden: dict[str, object]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Every object that `helm install` or `upgrade` makes, by kind and name: from the command, its verb replaced."""
+    done = console.run(instead(command, {"deploy/helm/rarestream": CHART, **hidden}))
+    return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(done.stdout) if one}
+
+
+@with_helm
+def test_the_chart_to_try_out(tmp_path: Path) -> None:
+    install, test, forward = commands(block("docs/operations.md", "$ helm install"))
+    (tmp_path / "keys.json").write_text('{"keys": []}')
+    known_to("helm", [*shlex.split(instead(install, {"\\\n": " ", "$(openssl rand -hex 32)": PASSWORD}))[1:], "--help"])
+    hidden: dict[str, object] = {"helm install": "helm template", " --create-namespace": ""}
+    if shutil.which("openssl") is None:
+        hidden["$(openssl rand -hex 32)"] = PASSWORD
+    objects = rendered(Console(tmp_path), install, hidden)
+    assert ("StatefulSet", "scores-rarestream-redis") in objects
+
+    known_to("helm", [*shlex.split(test)[1:], "--help"])
+    assert test == "helm test scores --namespace scores"
+    hooks = [one for one in objects.values() if one["metadata"].get("annotations", {}).get("helm.sh/hook") == "test"]
+    assert [one["kind"] for one in hooks] == ["Pod"]
+
+    known_to("kubectl", [*shlex.split(forward)[1:], "--help"])
+    found = re.fullmatch(r"kubectl --namespace scores port-forward service/(\S+) (\d+)", forward)
+    assert found
+    (port,) = objects["Service", found[1]]["spec"]["ports"]
+    assert str(port["port"]) == found[2]
+
+
+@with_helm
+def test_the_chart_in_earnest(tmp_path: Path) -> None:
+    """The Secrets that kubectl makes are those that the nodes look for, by name and key."""
+    of_keys, of_redis, upgrade, uninstall = commands(block("docs/operations.md", "$ kubectl --namespace"))
+    (tmp_path / "scores.yaml").write_text(block("docs/operations.md", "# scores.yaml").text)
+    (tmp_path / "keys.json").write_text('{"keys": []}')
+    console = Console(tmp_path, KUBECONFIG=tmp_path / "none")
+    made = {}
+    for command in (of_keys, of_redis):
+        found = re.fullmatch(
+            r"kubectl --namespace scores create secret generic (\w+) --from-(?:file=(\S+)|literal=(\w+)=\S+)", command
+        )
+        assert found
+        made[found[1]] = found[2] or found[3]
+        if shutil.which("kubectl"):  # which reads the file, and asks no cluster
+            secret = json.loads(console.run(f"{command} --dry-run=client --output json").stdout)
+            assert (secret["metadata"]["name"], set(secret["data"])) == (found[1], {made[found[1]]})
+    known_to("helm", [*shlex.split(upgrade)[1:], "--help"])
+    objects = rendered(console, upgrade, {"helm upgrade --install": "helm template", " --wait": ""})
+    deployment = objects["Deployment", "scores-rarestream"]
+    pod = deployment["spec"]["template"]["spec"]
+    assert deployment["spec"]["replicas"] == 3
+    assert {kind for kind, _ in objects} >= {"ServiceMonitor", "PrometheusRule", "ConfigMap"}
+    assert "Secret" not in {kind for kind, _ in objects}  # all are the operator's own
+    (container,) = pod["containers"]
+    assert container["image"].startswith("registry.example/rarestream:")
+    environment = {one["name"]: one for one in container["env"]}
+    reference = environment["RARESTREAM_STORE"]["valueFrom"]["secretKeyRef"]
+    assert made[reference["name"]] == reference["key"]
+    assert (environment["RARESTREAM_ACKS"]["value"], environment["RARESTREAM_LOG_FORMAT"]["value"]) == ("aof", "json")
+    mounted = {one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one}
+    assert mounted == {"keys"}
+    assert Path(environment["RARESTREAM_KEYS"]["value"]).name == made["keys"]
+    known_to("helm", [*shlex.split(uninstall)[1:], "--help"])
+    assert shlex.split(uninstall)[2:] == ["scores", "--namespace", "scores"]
+
+
+# How it is installed
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository, without what a build leaves behind."""
+    folder = tmp_path_factory.mktemp("clone") / "rarestream"
+    left = shutil.ignore_patterns(".git", "build", "*.egg-info", "__pycache__", ".*_cache", ".venv", "*.db*")
+    shutil.copytree(ROOT, folder, ignore=left)
+    return folder
+
+
+def test_it_is_installed_and_the_demo_started(tmp_path: Path, clone: Path) -> None:
+    """In a virtual environment, as the text has it, which finds the dependencies where they are already."""
+    (install,) = [block("README.md", "pip install . && rarestream demo").text.strip()]
+    (tested,) = [block("README.md", "pip install '.[test]' && pytest").text.strip()]
+    (virtual,) = set(re.findall(r"`(python3 -m venv [^`]*)`", " ".join(read("README.md").split())))
+    console = Console(
+        tmp_path, PIP_NO_DEPS=1, PIP_DISABLE_PIP_VERSION_CHECK=1, PYTHONPATH="", PYTEST_ADDOPTS="--collect-only -q"
+    )
+    into = f"cd {clone}; {virtual.replace('python3', sys.executable)}"
+    console.run(into)
+    (site,) = clone.glob(".venv/lib/python*/site-packages")
+    (site / "there.pth").write_text(sysconfig.get_path("purelib"))
+    try:
+        done = console.run(f"{into} && {tested}")
+    except RuntimeError as error:
+        if re.search("No matching distribution|Could not find a version|Connection", str(error)):
+            pytest.skip("the build's own setuptools cannot be had here")
+        raise
+    assert "does not provide the extra" not in done.stdout + done.stderr
+    assert re.search(r"^\d+ tests collected", done.stdout, re.MULTILINE)
+    installed = list(site.glob("rarestream-*.dist-info"))
+    assert len(installed) == 1
+    with console.start(f"{into} && {install}") as demo:
+        assert demo.stdout is not None
+        try:
+            printed = ""
+            while "dashboard" not in printed:
+                printed = demo.stdout.readline()
+                assert printed, console.said()
+            url = printed.split()[1]
+            assert httpx.get(f"{url}v1/health/live", timeout=60, trust_env=False).status_code == 200
+        finally:
+            os.killpg(demo.pid, signal.SIGKILL)
+    assert (clone / "rarestream-demo.db").exists()
