@@ -103,7 +103,7 @@ class Overview:
 def _creating(engine: Engine, grant: Grant) -> list[dict[str, Any]]:
     """Learners that are not there yet: the first asked for comes first, as it is made first."""
     now = time.monotonic()
-    there = (engine.hosted, engine.asleep, engine.unavailable)
+    there = (engine.hosted, engine.asleep, engine.register.unavailable)
     found: dict[str, float] = {}
     for name, since in engine.making:
         if grant.sees(name) and not any(name in known for known in there):

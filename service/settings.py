@@ -47,6 +47,11 @@ class Settings(BaseSettings):
         ge=5.0,
         description="without a sign of life of one of several processes, after which it is replaced",
     )
+    worker_start_seconds: float = Field(
+        default=600.0,
+        ge=5.0,
+        description="in which one of several processes gets no further with its start, after which it is replaced",
+    )
     max_learners: int = Field(default=10_000, ge=1, description="learners and groups on this node")
     max_resident: int = Field(
         default=1000, ge=1, description="learners in memory; those used longest ago are swapped out to the store"

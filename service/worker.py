@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import faulthandler
 import logging
 import socket
 import sys
@@ -21,12 +20,14 @@ from typing import NoReturn
 import msgspec
 
 from service.commands.failure import CommandFailed
+from service.engine import Engine
 from service.listening import CannotServe
 from service.logs import LineWriter, configure
 from service.server import Server, leave_background
 from service.settings import Settings
 from service.siblings import Siblings
-from service.workers import ALIVE_EVERY, NOBODY, STACKS, Start, connection_counts, one_at_a_time
+from service.supervised import ALIVE_EVERY, Start, Word
+from service.workers import NOBODY, connection_counts, one_at_a_time
 
 __all__ = ["Acceptor", "Worker", "main"]
 
@@ -131,12 +132,13 @@ class Worker(Server):
         self._siblings = Siblings(self._directory, start.number, start.generation)
         self._acceptor: Acceptor | None = None
         self.orphaned = False  # the supervisor is gone
+        self._serves = False  # it was ready
         super().__init__(settings, socket.socket(fileno=start.listener), ready=self._tell_ready, lines=lines)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the app and accept connections, unless the supervisor has gone by then."""
-        self._channel.setblocking(False)
         asyncio.get_running_loop().add_reader(self._channel, self._hear)
+        self._tell_alive()
         await super().startup(sockets)
 
     async def _open(self, sockets: list[socket.socket] | None) -> None:
@@ -172,15 +174,28 @@ class Worker(Server):
         super()._close(sockets)
 
     def _tell_ready(self) -> None:
-        with suppress(OSError):  # which is heard as well
-            self._channel.send(b"ready")
-        asyncio.get_running_loop().call_later(ALIVE_EVERY, self._tell_alive)
+        self._serves = True
+        _say(self._channel, self._word())
 
     def _tell_alive(self) -> None:
-        """As long as the event loop runs, also while this worker leaves."""
-        with suppress(OSError):
-            self._channel.send(b".")
+        """As long as the event loop runs, also before this worker is ready, and while it leaves."""
+        _say(self._channel, self._word())
         asyncio.get_running_loop().call_later(ALIVE_EVERY, self._tell_alive)
+
+    def _word(self) -> Word:
+        """What it does just now."""
+        if self._serves:
+            return Word("serves", ready=True)
+        engine: Engine | None = getattr(self._app.state, "engine", None)
+        if engine is None:
+            return Word("opens the store")
+        if engine.node.unreachable is not None:
+            return Word(f"waits for the store, which does not answer: {engine.node.unreachable}", waiting=True)
+        known = len(engine.hosted) + len(engine.groups) + len(engine.asleep)
+        records = sum(one.position for one in engine.hosted.values()) + sum(
+            one.position for one in engine.groups.values()
+        )
+        return Word(f"recovers the learners of the store: {known} so far, by their logs at {records} records in all")
 
     def _hear(self) -> None:
         try:
@@ -193,6 +208,13 @@ class Worker(Server):
             self.orphaned = self.should_exit = True
 
 
+def _say(channel: socket.socket, word: Word) -> None:
+    with suppress(
+        OSError
+    ):  # the supervisor is gone, which is heard as well; or it stands still, and has enough of them
+        channel.send(msgspec.json.encode(word) + b"\n")
+
+
 def main() -> NoReturn:
     """Be a worker, as the other end of the socket says whose file descriptor is the last argument."""
     channel = socket.socket(fileno=int(sys.argv[-1]))
@@ -200,8 +222,9 @@ def main() -> NoReturn:
         line = told.readline()
     if not line:
         sys.exit(0)  # the supervisor is gone already
+    channel.setblocking(False)
     start = msgspec.json.decode(line, type=Start)
-    faulthandler.register(STACKS, all_threads=True)  # before anything can hang
+    _say(channel, Word("reads its settings and makes the application"))
     settings = Settings(**start.settings)
     directory = Path(start.directory)
     try:

@@ -8,8 +8,8 @@
 The supervisor serves nothing itself. It starts the first worker, and the others once that is ready: what keeps one from
 starting is said once, and kernels are compiled once. A worker that ends unasked is started again; SIGHUP has each
 replaced by a new one, which is ready before the old one is asked to leave. The socket stays open meanwhile, so that
-connections which nobody has accepted yet wait, and are lost with nobody. Each worker that is ready says now and then
-that it is alive; one that has not for long writes its stacks into the log, is killed, and started again.
+connections which nobody has accepted yet wait, and are lost with nobody. One that hangs, or gets no further with its
+start, shows its stacks, is killed, and started again: `supervised.py`.
 
     the shared directory      NUMBER.GENERATION   the socket on which this process tells of its figures (`siblings.py`)
                               open                how many connections each process has
@@ -26,45 +26,28 @@ import mmap
 import os
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Coroutine, Sequence
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from service.commands.failure import ExitStatus
 from service.listening import CannotServe, WrongSettings, announce, listen, url_of, warn
-from service.logs import Stream, configure
+from service.logs import LineWriter, Stream, configure
 from service.settings import Settings
+from service.supervised import Start, Supervised, show_stacks
 
-__all__ = ["ALIVE_EVERY", "NOBODY", "STACKS", "Start", "Supervisor", "connection_counts", "one_at_a_time", "supervise"]
+__all__ = ["NOBODY", "Supervisor", "connection_counts", "one_at_a_time", "supervise"]
 
 logger = logging.getLogger("rarestream.workers")
 
 NOBODY = 2**62  # as many connections has a process that accepts none
-_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from service.worker import main; main()"
-_ROOT = Path(__file__).parent.parent  # where the package is
 _SETTLED = 10.0  # seconds after which a worker's death is no longer one in a row with the one before
 _MOST = 5  # deaths in a row after which a worker is started again
 _FIRST, _LONGEST = 0.1, 10.0  # seconds until it is, after the first and at most
-ALIVE_EVERY = 1.0  # seconds: how often a worker says that it is alive, and its supervisor looks whether it has
-STACKS = signal.SIGUSR2  # at which a worker writes the stacks of its threads on stderr
-_WRITING = 2.0  # seconds that it has for that
-_LEAVE = 120.0  # seconds in which a worker that is replaced leaves: its last snapshots
-
-
-class Start(msgspec.Struct):
-    """What a worker is told: the first line that it reads."""
-
-    settings: dict[str, Any]
-    number: int  # from 1 on: its place, which it takes over from the process that had it before
-    generation: int  # of the processes that are started, the how manieth
-    listener: int  # file descriptor of the shared socket
-    directory: str  # that all processes share
+_LEAVE = 120.0  # seconds in which they leave at a stop: their last snapshots
 
 
 def connection_counts(directory: Path, workers: int) -> memoryview:
@@ -118,7 +101,7 @@ def supervise(settings: Settings, warnings: Sequence[str] = (), *, as_json: bool
         lines = configure(one_at_a_time(directory), settings.log_format, settings.log_level)
         warn(settings, warnings)
         with listen(settings.host, settings.port) as listener:
-            ended_by = asyncio.run(Supervisor(settings, listener, directory, as_json=as_json).run())
+            ended_by = asyncio.run(Supervisor(settings, listener, directory, lines, as_json=as_json).run())
         lines.close()
         os.close(kept)
     if ended_by is signal.SIGTERM:  # as one process ends; the first process of a container does not
@@ -126,102 +109,28 @@ def supervise(settings: Settings, warnings: Sequence[str] = (), *, as_json: bool
         signal.raise_signal(signal.SIGTERM)
 
 
-class _Process:
-    """A worker's process."""
-
-    def __init__(
-        self, number: int, process: asyncio.subprocess.Process, channel: socket.socket, patience: float
-    ) -> None:
-        """`channel`: to the worker, which leaves when it is closed; `patience`: seconds without a word from it."""
-        self.number = number
-        self._patience = patience
-        self._silent = 0.0  # seconds
-        self._watching: asyncio.Task[None] | None = None
-        self.ready_at: float | None = None
-        self.ended = asyncio.create_task(process.wait(), name=f"worker {number}")
-        self._process = process
-        self._channel = channel
-
-    async def until_ready(self) -> bool:
-        """Whether it gets ready: else it has ended."""
-        loop = asyncio.get_running_loop()
-        hearing = asyncio.create_task(loop.sock_recv(self._channel, 64))
-        await asyncio.wait([hearing, self.ended], return_when=asyncio.FIRST_COMPLETED)
-        if hearing.done() and hearing.exception() is None and hearing.result():
-            self.ready_at = loop.time()
-            loop.add_reader(self._channel, self._hear)
-            self._watching = asyncio.create_task(self._watch(), name=f"watch worker {self.number}")
-            return True
-        hearing.cancel()
-        await asyncio.wait([self.ended])
-        return False
-
-    def _hear(self) -> None:
-        self._silent = 0.0
-        with suppress(BlockingIOError, ConnectionError):
-            if self._channel.recv(4096):
-                return
-        asyncio.get_running_loop().remove_reader(self._channel)  # it ends
-
-    async def _watch(self) -> None:
-        """Kill it once it hangs. Seconds in which this process stands still, too, as all are paused, do not count."""
-        while self._silent < self._patience:
-            await asyncio.sleep(ALIVE_EVERY)
-            self._silent += ALIVE_EVERY
-        logger.error(
-            "worker %d has not said for %.0f s that it is alive: it shows its stacks and is killed; nothing is lost",
-            self.number,
-            self._silent,
-        )
-        self.send(STACKS)
-        self.send(signal.SIGCONT)  # one that was stopped would not write
-        await asyncio.sleep(_WRITING)
-        self.send(signal.SIGKILL)
-
-    def over(self) -> None:
-        """It has ended."""
-        if self._watching is not None:
-            self._watching.cancel()
-            asyncio.get_running_loop().remove_reader(self._channel)
-        self._channel.close()
-
-    def send(self, number: signal.Signals) -> None:
-        """A signal, unless it has ended."""
-        if not self.ended.done():
-            with suppress(ProcessLookupError):  # it has ended just now
-                self._process.send_signal(number)
-
-    async def leave(self) -> None:
-        """Ask it to, and wait for that."""
-        self.send(signal.SIGTERM)
-        done, _ = await asyncio.wait([self.ended], timeout=_LEAVE)
-        if not done:
-            logger.error("worker %d has not left in %.0f s: it is killed, which loses nothing", self.number, _LEAVE)
-            self.send(signal.SIGKILL)
-            await asyncio.wait([self.ended])
-
-    @property
-    def end(self) -> str:
-        """How it ended."""
-        status = self.ended.result()
-        if status >= 0:
-            return f"with status {status}"
-        return f"by {signal.Signals(-status).name}"
-
-
 class Supervisor:
     """Keeps `settings.workers` processes behind a listening socket."""
 
-    def __init__(self, settings: Settings, listener: socket.socket, directory: Path, *, as_json: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        listener: socket.socket,
+        directory: Path,
+        lines: LineWriter,
+        *,
+        as_json: bool = False,
+    ) -> None:
         """`directory`: an empty one, which only this user may read; `as_json`: see `announce`."""
         self._settings = settings
         self._as_json = as_json
+        self._show = partial(show_stacks, lines, settings.log_format)
         self._listener = listener
         self._directory = directory
         self._counts = connection_counts(directory, settings.workers)
         self._generation = 0
-        self._running: set[_Process] = set()
-        self._current: dict[int, _Process] = {}  # by number; not the one that is to take its place
+        self._running: set[Supervised] = set()
+        self._current: dict[int, Supervised] = {}  # by number; not the one that is to take its place
         self._placing: dict[int, asyncio.Lock] = {}  # held by whoever puts another there
         self._stopping = asyncio.Event()
         self._restart = asyncio.Event()
@@ -278,7 +187,7 @@ class Supervisor:
         while waiting := [*(one.ended for one in self._running), *(task for task in tasks if not task.done())]:
             left = max(0.0, until - loop.time())
             done, _ = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            if not done:  # one that hangs before it is ready, which nobody watches, would never leave
+            if not done:
                 logger.error("what has not left in %.0f s is killed, which loses nothing", _LEAVE)
                 for one in self._running:
                     one.send(signal.SIGKILL)
@@ -297,21 +206,18 @@ class Supervisor:
                 self._fail(f"worker {one.number} ended {one.end} before it was ready", kind)
         return not self._stopping.is_set()
 
-    async def _started(self, number: int) -> _Process:
+    async def _started(self, number: int) -> Supervised:
         self._generation += 1
-        settings = self._settings.model_dump(mode="json")
-        told = Start(settings, number, self._generation, self._listener.fileno(), str(self._directory))
-        ours, theirs = socket.socketpair()
-        with theirs:
-            ours.sendall(msgspec.json.encode(told) + b"\n")  # waits there until it is read
-            ours.setblocking(False)
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-c", _PROGRAM, str(_ROOT), str(theirs.fileno())),
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), self._listener.fileno()),
-                process_group=0,  # a terminal's Ctrl-C is for the supervisor
-            )
-        one = _Process(number, process, ours, self._settings.worker_seconds)
+        settings = self._settings
+        told = Start(
+            settings.model_dump(mode="json"),
+            number,
+            self._generation,
+            self._listener.fileno(),
+            str(self._directory),
+        )
+        patience = settings.worker_seconds, settings.worker_start_seconds
+        one = await Supervised.started(told, self._listener, patience, self._show)
 
         def over(_: asyncio.Task[int]) -> None:
             self._running.discard(one)

@@ -132,6 +132,17 @@ def test_commands_of_the_image_exist() -> None:
         assert reply.exit_code == 0, reply.output
 
 
+@pytest.mark.parametrize("extras", ["", "kafka"])
+def test_the_image_installs_what_is_asked_for(extras: str, tmp_path: Path) -> None:
+    (step,) = (rest for name, rest in instructions() if name == "RUN" and "requirements.txt" in rest)
+    command = step.partition("&&")[0].replace("python -c", f"{sys.executable} -c")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True, env={**os.environ, "EXTRAS": extras})
+    found = (tmp_path / "requirements.txt").read_text().splitlines()
+    assert any(one.startswith("fastapi") for one in found)
+    assert any(one.startswith("aiokafka") for one in found) == (extras == "kafka")
+
+
 def test_build_context_holds_what_the_image_is_made_of_and_no_more() -> None:
     files = context()
     assert {"pyproject.toml", "constraints.txt", "README.md", "docker/entrypoint.sh", "docker/healthcheck.py"} <= set(
@@ -251,6 +262,7 @@ def test_redis_keeps_what_it_acknowledges_and_is_waited_for() -> None:
     assert options["--appendfsync"] == "always"
     assert options["--save"] == ""
     assert options["--maxmemory-policy"] == "noeviction"
+    assert (options["--maxmemory"], COMPOSE["redis"]["mem_limit"]) == ("1gb", "2g")  # a rewrite may copy it all
     assert COMPOSE["redis"]["volumes"] == ["log:/data"]
     assert COMPOSE["rarestream"]["depends_on"] == {"redis": {"condition": "service_healthy"}}
     redis = yaml.safe_load((ROOT / "deploy/helm/rarestream/values.yaml").read_text())["redis"]
@@ -261,6 +273,9 @@ def test_every_service_is_looked_after() -> None:
     for name, service in COMPOSE.items():
         assert "healthcheck" in service or name == "rarestream"  # its own is in the image
         assert service["restart"] == "unless-stopped"
+        assert service["mem_limit"]
+        assert service["pids_limit"]
+        assert service["logging"]["options"] == {"max-size": "20m", "max-file": "5"}
         assert ":" in service["image"]
         for volume in service.get("volumes", []):
             assert volume.startswith(".") or volume.split(":")[0] in DOCUMENT["volumes"]

@@ -12,7 +12,9 @@ from websockets.sync.client import connect
 from tests.fuzz.mutations import mutated_bytes, mutated_value
 from tests.fuzz.parts import PARTS
 from tests.fuzz.serving import served
+from tests.fuzz.stored import mutations
 
+MUTATIONS = 2000
 SECONDS = 120.0  # at most; the counts end them
 COUNTS = {
     "openapi": 3,
@@ -48,6 +50,17 @@ def test_what_is_tried_is_mostly_refused_and_partly_taken(part: str) -> None:
     report = PARTS[part](SECONDS, seed=2, count=400)
     taken = sum(n for (_, became), n in report.counts.items() if became in ("taken", "200", "201"))
     assert 0.02 < taken / report.tried < 0.5, report.lines()
+
+
+def test_mutated_snapshots_and_records_are_refused_or_harmless() -> None:
+    """`python -m tests.fuzz --mutations 10000` tries more of them."""
+    tally, reports = mutations(MUTATIONS, seed=3)
+    told = "\n".join(line for report in reports for line in report.lines())
+    assert tally.tried == MUTATIONS, told
+    assert tally.refused > 0.5 * MUTATIONS, told
+    assert tally.refused + tally.taken == MUTATIONS, told
+    assert tally.wrong == [], told
+    assert tally.good
 
 
 def test_the_same_seed_makes_the_same_mutations() -> None:

@@ -137,6 +137,8 @@ def test_a_rolling_update_takes_no_node_away() -> None:
     deployment, pod, container = node(*LEAST)
     assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
     assert deployment["spec"]["replicas"] == 2
+    started = container["startupProbe"]
+    assert deployment["spec"]["progressDeadlineSeconds"] > started["periodSeconds"] * started["failureThreshold"]
     asleep = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
     assert pod["terminationGracePeriodSeconds"] >= asleep + 30
     (spread,) = pod["topologySpreadConstraints"]
@@ -298,9 +300,26 @@ def test_redis_keeps_what_it_acknowledges() -> None:
     assert mounts[claim["metadata"]["name"]] == said["dir"] == "/data"
     assert claim["spec"]["storageClassName"] == "ssd"
     assert container["args"] == ["redis-server", f"{mounts['settings']}/redis.conf"]
+    assert spec["template"]["spec"]["imagePullSecrets"] == [{"name": "r"}]
     policy = objects["NetworkPolicy", "rs-rarestream-redis"]["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert "egress" not in policy
+
+
+@with_helm
+def test_nodes_reach_what_they_may() -> None:
+    policy = rendered(*LEAST)["NetworkPolicy", "rs-rarestream"]["spec"]
+    assert policy["policyTypes"] == ["Ingress"]
+    assert "egress" not in policy
+    rule = {"to": [{"ipBlock": {"cidr": "10.0.0.6/32"}}], "ports": [{"port": 6379}]}
+    objects = rendered(*LEAST, "--set-json", f"networkPolicy.egress={json.dumps([rule])}")
+    policy = objects["NetworkPolicy", "rs-rarestream"]["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    own, given = policy["egress"]
+    labels = objects["Deployment", "rs-rarestream"]["spec"]["template"]["metadata"]["labels"]
+    assert own["to"][0]["podSelector"]["matchLabels"].items() <= labels.items()
+    assert given == rule
+    kubernetes_validate.validate(objects["NetworkPolicy", "rs-rarestream"], "1.37.0", strict=True)
 
 
 @with_helm

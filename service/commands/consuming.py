@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["consume"]
 
 _KAFKA, _REDIS = "Kafka", "Redis"
+_REDIS_SCHEMES = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 
 
 class What(StrEnum):
@@ -68,7 +69,12 @@ File = Annotated[
 
 
 def consume(
-    source: Annotated[str, typer.Argument(help="kafka://HOST:PORT,HOST:PORT/TOPIC, or redis://HOST:PORT/DB.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="kafka://HOST:PORT,HOST:PORT/TOPIC; redis://HOST:PORT/DB, redis+sentinel://, redis+cluster://."
+        ),
+    ],
     learner: Annotated[
         str, typer.Option(help="The learner that the events go to.", autocompletion=learner_names, show_default=False)
     ],
@@ -149,7 +155,7 @@ def consume(
             if stream is not None:
                 raise typer.BadParameter("is for a redis:// source", param_hint="--stream")
             feed = _kafka(source, partition or [], group, prefix, tls, tls_ca, tls_cert, tls_key, sasl)
-        elif name in ("redis", "rediss"):
+        elif name in _REDIS_SCHEMES:
             if stream is None:
                 raise typer.BadParameter("a redis:// source needs it", param_hint="--stream")
             feed = _redis(source, stream, group, prefix, entry is Entry.flat, keep, retry_seconds, notes.print)

@@ -89,7 +89,7 @@ class KafkaFeed:
         )
         try:
             async with told(f"kafka://{self._servers}"):
-                await self._consumer.start()
+                await _started(self._consumer)
                 await self._consumer.topics()
                 there = self._consumer.partitions_for_topic(self._topic) or set()
             if not there:
@@ -124,7 +124,7 @@ class KafkaFeed:
 
         producer = AIOKafkaProducer(acks="all", **self._options)
         try:
-            await producer.start()
+            await _started(producer)
         except BaseException:
             await producer.stop()
             raise
@@ -182,6 +182,18 @@ class KafkaPartition:
     def origin(self, offset: int) -> Document:
         """As `Partition.origin`."""
         return {"topic": self._partition.topic, "partition": self._partition.partition, "offset": offset}
+
+
+async def _started(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
+    """Connect. What a broker says to a wrong login by SCRAM aiokafka reads as if it were a right one's."""
+    from aiokafka.errors import SaslAuthenticationFailed
+
+    try:
+        await client.start()
+    except KeyError as error:
+        if error.args != ("v",):
+            raise
+        raise SaslAuthenticationFailed from None
 
 
 @asynccontextmanager

@@ -11,6 +11,11 @@ from contextlib import contextmanager
 
 __all__ = ["quiet", "reason_of"]
 
+_LOGINS = {  # aiokafka's, by name: it need not be installed
+    "UnsupportedSaslMechanismError": "it takes no such login (--sasl, KAFKA_USERNAME)",
+    "SaslAuthenticationFailed": "it refuses the login (KAFKA_USERNAME, KAFKA_PASSWORD, --sasl)",
+    "IllegalSaslStateError": "it asks for no login (KAFKA_USERNAME), or for another one (--sasl)",
+}
 _AGAIN = 60.0  # seconds after which the same is told again
 
 
@@ -18,6 +23,8 @@ def reason_of(error: BaseException) -> str:
     """What the error of the system behind a library's error means; without one, what the library says."""
     found: BaseException | None = error
     while found is not None:
+        if type(found).__name__ in _LOGINS:
+            return _LOGINS[type(found).__name__]
         match found:
             case socket.gaierror():
                 return "the name of its host is not known"

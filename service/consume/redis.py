@@ -1,4 +1,4 @@
-"""A Redis stream as a feed of one partition, by XREAD.
+"""A Redis stream as a feed of one partition, by XREAD: of a server, of the master that Sentinels name, of a Cluster.
 
 The position that is kept is the last id of a consumer group, which is set, never read through: XINFO GROUPS shows it.
 An entry's number is made of its id: milliseconds * 4096 + sequence, which stays below 2^53 until the year 2039.
@@ -10,20 +10,34 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import redis.asyncio as redis
-from redis.exceptions import AuthenticationError, AuthorizationError, InvalidResponse, RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    ClusterError,
+    InvalidResponse,
+    ReadOnlyError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
 
 from service.commands.failure import WrongUsage
 from service.consume.feed import Document, FeedError, Message, Output
 from service.consume.reasons import reason_of
+from service.store.redis_servers import Servers, servers_of
 
 __all__ = ["RedisFeed", "id_of", "number_of"]
 
 _SEQUENCES = 4096  # entries of one millisecond that can be told apart
+_FORMS = "redis+sentinel://HOST:PORT,HOST:PORT/DB?master=NAME or redis+cluster://HOST:PORT,HOST:PORT"
+_BLOCKS = 60.0  # seconds that a read waits for entries, at most
 _PAUSE = 0.2  # seconds between attempts
 _PASSING = (redis.ConnectionError, redis.TimeoutError)  # it is away, or loading
+_OF_SEVERAL = (RedisClusterException, ClusterError, TryAgainError)  # a slot is being moved, or has no master
 _REFUSED = (AuthenticationError, AuthorizationError)  # which are ConnectionErrors, and do not pass
 Result = TypeVar("Result")
 
@@ -58,20 +72,35 @@ class RedisFeed:
         patience: float = 60.0,
         note: Callable[[str], None],
     ) -> None:
-        given = {"username": username, "password": password}
         self.partitions: list[RedisPartition] = []
         self._keep = keep  # entries of an output, about; None: all
         self._patience = patience
         self._note = note
-        self._where = f"{urlsplit(url).scheme}://{urlsplit(url).netloc.rpartition('@')[2]}"
-        number = urlsplit(url).path.strip("/")
+        parts = urlsplit(url)
+        places = parts.netloc.rpartition("@")[2]
+        self._where = f"{parts.scheme}://{places}"
+        self._servers: Servers | None = None  # where there are several
+        self._secrets: list[str] = []
+        number = parts.path.strip("/")
         if number and not number.isdecimal():
             raise WrongUsage(f"{self._where} has no database {number!r}; expected redis://HOST:PORT/NUMBER")
-        try:
-            options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-            self._client = redis.from_url(url, decode_responses=False, **options)
-        except ValueError as error:
-            raise WrongUsage(f"{self._where} is not the URL of a Redis server: {error}") from None
+        if "+" in parts.scheme:
+            if username is not None or password is not None:
+                login = f"{quote(username or '', safe='')}:{quote(password or '', safe='')}"
+                url = parts._replace(netloc=f"{login}@{places}").geturl()
+            try:
+                self._servers, options = servers_of(url, _BLOCKS)
+            except ValueError:
+                raise WrongUsage(f"{self._where} cannot be read, or one of its options; expected {_FORMS}") from None
+            self._client = self._servers.client
+            self._secrets = [value for name, value in options.items() if name.endswith("password") and value]
+        else:
+            given = {"username": username, "password": password}
+            try:
+                login_options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+                self._client = redis.from_url(url, decode_responses=False, **login_options)
+            except ValueError as error:
+                raise WrongUsage(f"{self._where} is not the URL of a Redis server: {error}") from None
         self._partition = RedisPartition(self, stream, group, prefix, flat)
 
     async def __aenter__(self) -> Self:
@@ -79,7 +108,7 @@ class RedisFeed:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._client.aclose()
+        await (self._client.aclose() if self._servers is None else self._servers.close())
 
     async def produce(self, to: str, outputs: Sequence[Output]) -> None:
         """As `Feed.produce`: entries of one field, `event`."""
@@ -99,19 +128,34 @@ class RedisFeed:
             try:
                 return await call(self._client)
             except _REFUSED as error:
-                raise FeedError(f"{self._where}: {error}") from None
-            except _PASSING as error:
-                why = f"{self._where} cannot be reached: {reason_of(error)}"
-                if failing_since is None:
-                    failing_since = time.monotonic()
-                    self._note(f"{why}; trying again, for {self._patience:g} s in all")
-                if time.monotonic() + _PAUSE > failing_since + self._patience:
-                    raise FeedError(f"{why}\nGiven up after {self._patience:g} s (--retry-seconds)") from None
-            except InvalidResponse:
-                raise FeedError(f"what answers at {self._where} is no Redis server") from None
-            except RedisError as error:
-                raise FeedError(f"{self._where}: {error}") from None
+                raise FeedError(self._told(str(error))) from None
+            except (RedisError, RedisClusterException) as error:
+                if isinstance(error, InvalidResponse):
+                    raise FeedError(f"what answers at {self._where} is no Redis server") from None
+                if not await self._passes(error):
+                    raise FeedError(self._told(str(error))) from None
+                why = self._told(reason_of(error), " cannot be reached")
+            if failing_since is None:
+                failing_since = time.monotonic()
+                self._note(f"{why}; trying again, for {self._patience:g} s in all")
+            if time.monotonic() + _PAUSE > failing_since + self._patience:
+                raise FeedError(f"{why}\nGiven up after {self._patience:g} s (--retry-seconds)")
             await asyncio.sleep(_PAUSE)
+
+    async def _passes(self, error: Exception) -> bool:
+        """Whether another attempt may succeed; of several servers also where another one is about to take over."""
+        if self._servers is not None:
+            if isinstance(error, ReadOnlyError):
+                return await self._servers.left()
+            if isinstance(error, _OF_SEVERAL):
+                return True
+        return isinstance(error, _PASSING)
+
+    def _told(self, said: str, of: str = "") -> str:
+        """What the server said, without the passwords that it may repeat."""
+        for secret in self._secrets:
+            said = said.replace(secret, "***")
+        return f"{self._where}{of}: {said}"
 
 
 class RedisPartition:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.resources
 import os
+import socket
 import subprocess
 import tempfile
 import time
@@ -28,7 +29,9 @@ _START_SECONDS = 60
 class KafkaBroker:
     """`with KafkaBroker() as broker`: one broker, which forgets everything at the end of the block."""
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str) -> None:
+        """`options`: as of its command line. One that asks for a login takes no calls of the methods below."""
+        self._options = options
         self.address = f"127.0.0.1:{free_port()}"
         self._directory = tempfile.TemporaryDirectory(prefix="kafka-")
         self._process: subprocess.Popen[bytes] | None = None
@@ -43,7 +46,7 @@ class KafkaBroker:
         urls = (f"--{name}listener-url=tcp://{self.address}" for name in ("", "advertised-"))
         with Path(self._directory.name, "log").open("wb") as log:
             self._process = subprocess.Popen(
-                [str(binary), "broker", *urls, "--storage-engine=memory://tansu/"],
+                [str(binary), "broker", *urls, "--storage-engine=memory://tansu/", *self._options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -57,6 +60,12 @@ class KafkaBroker:
         self._process.kill()
         self._process.wait()
         self._directory.cleanup()
+
+    def listens(self) -> bool:
+        """Whether it takes connections."""
+        host, _, port = self.address.partition(":")
+        with socket.socket() as probe:
+            return probe.connect_ex((host, int(port))) == 0
 
     def create(self, **partitions: int) -> None:
         """Topics by name, with so many partitions. The first call waits until the broker answers."""

@@ -134,7 +134,7 @@ def campaign(
     settings = {"snapshot_events": 2000, "snapshot_seconds": 2, "log_level": "warning"}
     with nodes(redis, folder, count, **settings) as running:
         urls = [one.url for one in running]
-        with httpx.Client(timeout=60, trust_env=False) as http:
+        with httpx.Client(timeout=300, trust_env=False) as http:  # the first learner may have its kernels compiled
             assert http.put(f"{urls[0]}/v1/learners/{NAME}", json=CONFIG).status_code == 201
             for url in urls:
                 _until_there(http, url)

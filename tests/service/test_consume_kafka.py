@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -43,7 +44,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 @pytest.fixture
 def target(service: Process, request: pytest.FixtureRequest) -> Iterator[Target]:
-    with Target(service.url, request.node.name.removeprefix("test_")[:80]) as learner:
+    name = re.sub(r"[^\w-]+", "-", request.node.name.removeprefix("test_"))
+    with Target(service.url, name[:80]) as learner:
         yield learner
 
 
@@ -243,6 +245,43 @@ def test_what_cannot_be_reached_is_named(broker: KafkaBroker, target: Target, tm
     status, told = Consumer(target, f"kafka://me:secret@{broker.address}/other", tmp_path).fail()
     assert status == 2
     assert "secret" not in told
+
+
+@pytest.mark.parametrize(
+    ("options", "mechanism", "said"),
+    [
+        ((), "SCRAM-SHA-512", "it takes no such login (--sasl, KAFKA_USERNAME)"),
+        (("--authentication",), "SCRAM-SHA-256", "it refuses the login (KAFKA_USERNAME, KAFKA_PASSWORD, --sasl)"),
+        (("--authentication",), "SCRAM-SHA-512", "it refuses the login (KAFKA_USERNAME, KAFKA_PASSWORD, --sasl)"),
+        (("--authentication",), "PLAIN", "no broker can be reached"),  # it closes the connection without a word
+    ],
+)
+def test_a_login_that_is_refused_is_named(
+    options: tuple[str, ...], mechanism: str, said: str, target: Target, tmp_path: Path
+) -> None:
+    with KafkaBroker(*options) as refusing:
+        until(refusing.listens)
+        login = {"KAFKA_USERNAME": "me", "KAFKA_PASSWORD": "tell-nobody"}
+        reading = Consumer(target, f"kafka://{refusing.address}/t", tmp_path, "--sasl", mechanism, **login)
+        status, told = reading.fail()
+        assert status == 1
+        assert said in told
+        assert "tell-nobody" not in told
+        assert "Traceback" not in told
+        feed = KafkaFeed(
+            refusing.address, "t", [], "g", "kafka:", Security(False, None, None, None, "me", "x", mechanism)
+        )
+
+        async def entered() -> None:
+            async with feed:
+                pytest.fail("it let us in")
+
+        with pytest.raises(FeedError):
+            asyncio.run(entered())
+        client = feed._consumer._client
+        reached = [getattr(client, f"_{name}") for name in ("security_protocol", "sasl_mechanism")]
+        assert reached == ["SASL_PLAINTEXT", mechanism]
+        assert (client._sasl_plain_username, client._sasl_plain_password) == ("me", "x")
 
 
 def test_without_the_extra_it_is_named(target: Target) -> None:
