@@ -29,6 +29,7 @@ from service.grants import NEEDED
 from service.guard import Guard
 from service.hosted import Hosted, Learnt
 from service.hot import Coding, Operation, at_once
+from service.logs import current_request
 from service.ndjson import NDJSON
 from service.negotiation import negotiated
 from service.problems import internal_error, problem_reply, request_id
@@ -99,6 +100,7 @@ class Learning:
         except ServiceError as error:
             status, code, reply = _refusal(error, own_id)
         except Exception as error:  # a fault of ours: the client is told, and the log has all of it
+            current_request.set(own_id)
             logger.exception("an update of %s", self._asked.name)
             status, code, reply = _refusal(internal_error(error), own_id)
         began, scope, size, events = self._entry
@@ -169,12 +171,12 @@ class Direct:
                 scope = {**scope, "state": {"key": grant.id}}
         return learner, scope
 
-    def hold(self, asked: Asked, scope: Scope) -> int:
-        """The bytes of a body to come, which count as held until `let_go`; 0: it is not to be waited for."""
-        if self._admitted(asked, asked.length, scope) is None:
-            return 0
-        self._bodies.hold(asked.length)
-        return asked.length
+    def hold(self, asked: Asked, size: int, scope: Scope) -> bool:
+        """So many more bytes of a body have come, and are held until `let_go`; False: it is not waited for here."""
+        if self._admitted(asked, size, scope) is None:
+            return False
+        self._bodies.hold(size)
+        return True
 
     def let_go(self, size: int) -> None:
         """So many bytes are held no longer."""

@@ -68,7 +68,14 @@ class Begun:
 
     message_event = asyncio.Event()  # that nobody waits for
 
-    def __init__(self) -> None:
+    def __init__(self, headers: list[tuple[bytes, bytes]]) -> None:
+        """`headers`: of every reply as it begins: a server that stops meanwhile may close the connection later."""
         self.response_complete = False
         self.disconnected = False
         self.keep_alive = True
+        self._headers = headers
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """Of its reply, which says whether the connection ends by it."""
+        return self._headers if self.keep_alive else [*self._headers, (b"connection", b"close")]

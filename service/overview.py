@@ -62,7 +62,7 @@ class Overview:
         left_out = {name: why for name, why in engine.left_out(groups=False).items() if grant.sees(name)}
         asleep = sorted(filter(grant.sees, engine.asleep))
         told = {"learners": learners, "asleep": asleep, "creating": _creating(engine, grant), "unavailable": left_out}
-        return msgspec.json.encode(told)
+        return msgspec.json.encode({**told, "loaded": engine.ready})
 
     async def _figures(self, hosted: Hosted) -> dict[str, Any]:
         kept = self._kept.get(hosted)

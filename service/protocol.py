@@ -51,7 +51,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._between = True  # nothing has come of the next request
         self._asked: Asked | None = None  # the request that is being read, where it may be answered at once,
         self._body = b""  # and what has come of its body
-        self._held = 0  # bytes that it counts as, as long as its body is waited for
+        self._held = 0  # bytes of it that count as held, as long as the rest is waited for
         self._declined = False  # it may not: that was tried
         self._last: Asked | None = None  # the last one in what has just come that was answered at once
         self._answered_at = 0.0  # when that was done last, by the loop's clock
@@ -99,6 +99,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_bytes += len(data)
         super().data_received(data)
         self._declined = False
+        if self._asked is not None:
+            self._unset_keepalive_if_required()  # that of a reply to what came before it in the same piece
         self._mind_head()
         if self._asked is not None:
             if not self._waits():
@@ -136,6 +138,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """It is whole."""
         self._between = True
+        self._head_bytes = 0  # another's head may follow in this piece
         self._let_go()
         if self._asked is not None:
             if self._answered(self._asked, self._body):
@@ -157,15 +160,21 @@ class HttpProtocol(HttpToolsProtocol):
             return None
         if parser.get_http_version() != "1.1" or not parser.should_keep_alive():
             return None
+        if not self.url.isascii():
+            return None  # uvicorn refuses it
         if self._proxied and any(name.startswith(b"x-forwarded-") for name, _ in self.headers):
             return None  # uvicorn finds out who the client is
         return self._direct.asked(self.url, self.headers)
 
     def _waits(self) -> bool:
         """Whether the rest of a body is waited for: there is room, and who sends it may. The time is that of a head."""
-        if not self._held and self._direct is not None and self._asked is not None:
-            self._held = self._direct.hold(self._asked, self._peer)
-        return bool(self._held)
+        if self._direct is None or self._asked is None:
+            return False
+        more = len(self._body) - self._held
+        if not self._direct.hold(self._asked, more, self._peer):
+            return False
+        self._held += more
+        return True
 
     def _let_go(self) -> None:
         """The body is not waited for any more."""
@@ -271,20 +280,20 @@ class HttpProtocol(HttpToolsProtocol):
         reply = self._direct.answer(asked, body, self._peer)
         if reply is None:
             return False
-        self._write(200, reply)
+        self._write(200, self.server_state.default_headers, reply)
         self._written()
         return True
 
-    def _write(self, status: int, reply: bytes) -> None:
+    def _write(self, status: int, headers: list[tuple[bytes, bytes]], reply: bytes) -> None:
         """A whole reply, behind the headers of every reply."""
-        if self._defaults is not self.server_state.default_headers:  # every second there are others
-            self._defaults = self.server_state.default_headers
-            self._head = b"".join(b"%b: %b\r\n" % one for one in self._defaults)
+        if self._defaults is not headers:  # every second there are others
+            self._defaults = headers
+            self._head = b"".join(b"%b: %b\r\n" % one for one in headers)
         self._plain.write(b"".join((STATUS_LINE[status], self._head, reply)))
 
     def _wait_for(self, learning: Learning) -> None:
         """Answer once it is learnt; a server that stops waits for it as for a task, which it cancels in the end."""
-        begun = Begun()
+        begun = Begun(self.server_state.default_headers)
         self.cycle = cast(Any, begun)
         tasks = cast("set[asyncio.Future[Any]]", self.tasks)
         tasks.add(learning.done)
@@ -293,8 +302,8 @@ class HttpProtocol(HttpToolsProtocol):
             tasks.discard(done)
             status, reply = learning.reply()
             begun.response_complete = True
-            if not begun.disconnected:
-                self._write(status, reply)
+            if not begun.disconnected and not self.transport.is_closing():
+                self._write(status, begun.headers, reply)
                 if not begun.keep_alive:
                     self.transport.close()
             if self.pipeline:  # uvicorn goes on with what came meanwhile

@@ -78,18 +78,19 @@ def list_learners(
         found = api.learners(figures=not sizes)
         rows = [one for one in found["learners"] if one["name"].startswith(prefix)]
         asleep = [name for name in found["asleep"] if name.startswith(prefix)]
+        creating = [one["name"] for one in found.get("creating", ()) if one["name"].startswith(prefix)]
         unavailable = {name: why for name, why in found["unavailable"].items() if name.startswith(prefix)}
         rows.sort(key=lambda row: _rank(row, sort), reverse=reverse)
         if as_json:
-            print_json({"learners": rows, "asleep": asleep, "unavailable": unavailable})
+            print_json({"learners": rows, "asleep": asleep, "creating": creating, "unavailable": unavailable})
             return
-        if not (rows or asleep or unavailable):
+        if not (rows or asleep or creating or unavailable):
             beginning = f" whose name begins with {prefix}" if prefix else " yet; `rarestream create` makes one"
             print(f"there is no learner{beginning}")
             return
         out = console()
         columns = _size_columns() if sizes else _figure_columns(rows)
-        out.print(_listed(rows, asleep, unavailable, columns, out.width))
+        out.print(_listed(rows, asleep, creating, unavailable, columns, out.width))
 
 
 def _rank(row: Document, sort: SortBy) -> tuple[Any, ...]:
@@ -154,6 +155,7 @@ def _size_columns() -> dict[str, _Column]:
 def _listed(
     rows: Sequence[Document],
     asleep: Sequence[str],
+    creating: Sequence[str],
     unavailable: Mapping[str, str],
     columns: Mapping[str, _Column],
     width: int,
@@ -169,6 +171,8 @@ def _listed(
     blank = [""] * len(shown)
     for name in asleep:
         table.add_row(name, *blank, Text("asleep", "dim"))
+    for name in creating:
+        table.add_row(name, *blank, Text("being created", "dim"))
     for name, why in unavailable.items():
         table.add_row(name, *blank, Text(f"unavailable: {why}", "red"))
     return table

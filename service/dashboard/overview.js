@@ -14,6 +14,8 @@ import { rounds } from "./live.js";
 import { COLUMNS, drifting, href, makeRow, STATES, troubleOf, updateRow } from "./rows.js";
 
 const PERIOD = 2; // seconds between rounds
+const UNKNOWN =
+  "This node does not know its learners yet: it starts, or waits for its store. They appear here by themselves.";
 const GROUPS = 5; // rounds between two looks at the groups
 const RATE_OVER = 10; // seconds over which events are counted for the rate
 
@@ -26,6 +28,7 @@ class Overview {
   #counted = new Map(); // name -> [{at, learnt, served}] of the last seconds
   #alarms = null; // name -> number of alarms, once there was a round
   #round = 0;
+  #loaded = false; // whether the node knows all its learners
 
   constructor(main, place, signal) {
     this.place = place;
@@ -111,6 +114,7 @@ class Overview {
     for (const name of told.asleep) rows.push({ ...bare, name, asleep: true });
     told.creating.forEach((one, i) => rows.push({ ...bare, ...one, creating: true, first: i === 0 }));
     for (const [name, why] of Object.entries(told.unavailable)) rows.push({ ...bare, name, trouble: why });
+    this.#loaded = told.loaded;
     this.#rows = new Map(rows.map((row) => [row.name, row]));
     for (const name of this.#counted.keys()) if (!this.#rows.has(name)) this.#counted.delete(name);
     if (groups !== null) this.groups.take(groups.groups);
@@ -152,8 +156,9 @@ class Overview {
 
   #show() {
     const all = [...this.#rows.values()];
-    this.waiting.hidden = true;
-    this.empty.hidden = all.length > 0;
+    this.waiting.hidden = all.length > 0 || this.#loaded;
+    write(this.waiting, UNKNOWN);
+    this.empty.hidden = all.length > 0 || !this.#loaded;
     this.listed.hidden = all.length === 0;
     const algorithms = [...new Set(all.map((row) => row.algorithm).filter(Boolean))].sort();
     arrange(

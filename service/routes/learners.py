@@ -117,7 +117,8 @@ async def index(
         if not others:
             return Response(encoded, media_type="application/json")
         own = msgspec.json.decode(encoded)
-        return JSONResponse({**_together(own, others), "creating": _in_creation(own, others)})
+        more = {"creating": _in_creation(own, others), "loaded": own["loaded"]}
+        return JSONResponse({**_together(own, others), **more})
     learners = [_document(engine.hosted[name]) for name in sorted(filter(grant.sees, engine.hosted))]
     left_out = {name: why for name, why in engine.left_out(groups=False).items() if grant.sees(name)}
     own = {"learners": learners, "asleep": sorted(filter(grant.sees, engine.asleep)), "unavailable": left_out}

@@ -104,6 +104,7 @@ class LearnerFigureList(Document):
         " kernels, which are compiled once for the machine and version"
     )
     unavailable: dict[str, str] = Field(description="learners that cannot be recovered, and why")
+    loaded: bool = Field(description="whether this node knows what the store holds; false while it starts")
 
 
 class Confusion(Document):

@@ -14,6 +14,8 @@ import pytest
 
 from tests.browser.conftest import Opener
 from tests.browser.serving import COLUMNS, Serving, events
+from tests.service.process import Process
+from tests.service.redis_server import RedisServer
 
 if TYPE_CHECKING:
     from playwright.async_api import Locator, Page
@@ -71,3 +73,23 @@ async def test_what_is_being_created_is_shown_and_turns_into_learners(
         await expect(row(page, "first").locator("[data-column=positives]")).to_have_text("510 %", timeout=1000 * LONG)
         await expect(row(page, "first").locator(".state")).to_be_empty()
         assert learnt.result() == 200
+
+
+async def test_a_node_that_waits_for_its_store_does_not_say_that_there_is_nothing(
+    tmp_path_factory: pytest.TempPathFactory, visit: Opener
+) -> None:
+    with RedisServer() as store:
+        process = Process(store.url, tmp_path_factory.mktemp("away") / "log")
+        store.kill()
+        visit.expected = ("503 (Service Unavailable)",)
+        try:
+            process.start(ready=False)
+            page = await visit(process.url)
+            await expect(page.get_by_text("This node does not know its learners yet")).to_be_visible()
+            nothing = page.get_by_role("heading", name="No learners yet")
+            await expect(nothing).to_be_hidden()
+            store.restart()
+            await expect(nothing).to_be_visible(timeout=1000 * LONG)
+            await expect(page.get_by_text("This node does not know its learners yet")).to_be_hidden()
+        finally:
+            process.kill()

@@ -7,7 +7,7 @@ import random
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -52,23 +52,31 @@ class Report:
     faults: Faults
     verdicts: list[Verdict]
     drained: bool
-    excused: list[str] = field(default_factory=list)  # lost as the documents say
+
+    def _excused(self, at: float) -> bool:
+        """Whether the documents say that what was acknowledged at that time may be lost."""
+        return self.course.may_lose and any(0 <= end - at <= _BEFORE for end in self.faults.fail_overs)
+
+    def _at(self, one: Verdict, id: str) -> float:
+        return self.traffic.acknowledged[one.name][id].at
+
+    @property
+    def excused(self) -> list[str]:
+        """Acknowledged, not there, as the documents say."""
+        return [id for one in self.verdicts for id in one.lost if self._excused(self._at(one, id))]
 
     @property
     def lost(self) -> list[str]:
         """Acknowledged, not there, and not excused."""
-        return [id for one in self.verdicts for id in one.lost if f"{one.name}/{id}" not in self.excused]
+        return [id for one in self.verdicts for id in one.lost if not self._excused(self._at(one, id))]
 
     @property
     def good(self) -> bool:
         """Whether everything held."""
         traffic = self.traffic
-        unknown = [] if self.course.may_lose else list(traffic.unknown)
-        odd = [
-            odd
-            for one in self.verdicts
-            for odd in (*one.twice, *one.changed, *one.foreign, *([] if self.course.may_lose else one.beyond))
-        ]
+        unknown = [id for id, at in traffic.unknown.items() if not self._excused(at)]
+        odd = [odd for one in self.verdicts for odd in (*one.twice, *one.changed, *one.foreign)]
+        odd += [id for one in self.verdicts for id in one.beyond if not self._excused(self._at(one, id))]
         agree = all(one.agree for one in self.verdicts)
         return self.drained and agree and not (self.lost or odd or unknown or traffic.wrong or self.faults.stuck)
 
@@ -131,14 +139,7 @@ async def _course(course: Course, seconds: float, seed: int, folder: Path, write
             writing.cancel()
             await asyncio.wait((writing,))
         verdicts = await examine(cluster.store_url if pair is None else pair.url, traffic)
-    report = Report(course, lasted, traffic, faults, verdicts, drained)
-    if course.may_lose:
-        for one in verdicts:
-            for id in one.lost:
-                at = traffic.acknowledged[one.name][id].at
-                if any(0 <= end - at <= _BEFORE for end in faults.fail_overs):
-                    report.excused.append(f"{one.name}/{id}")
-    return report
+    return Report(course, lasted, traffic, faults, verdicts, drained)
 
 
 def run(name: str, seconds: float, seed: int = 0, writers: int = 6, keep: Path | None = None) -> Report:

@@ -49,7 +49,7 @@ class Traffic:
     seed: int
     sent: dict[str, dict[str, Event]] = field(default_factory=lambda: {name: {} for name in CONFIGS})
     acknowledged: dict[str, dict[str, Acknowledged]] = field(default_factory=lambda: {name: {} for name in CONFIGS})
-    unknown: dict[str, float] = field(default_factory=dict)  # ids that had been served, and no node knew, and when
+    unknown: dict[str, float] = field(default_factory=dict)  # served ids that no node knew: when they were
     retries: int = 0
     answers: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)  # answers that should not be
@@ -108,11 +108,11 @@ class Traffic:
             # the store was away: they were scored, and are not remembered, as the reply says
             await self._update(http, rng, name, events)
             return
+        served = time.monotonic()
         labels = [{"id": id, "label": label} for id, (_, label) in events.items()]
         reply = await self._post(http, rng, f"{name}/labels", labels)
         unknown = {one["id"] for one in reply["results"] if one["status"] in ("unknown", "expired")}
-        now = time.monotonic()
-        self.unknown.update(dict.fromkeys(unknown, now))
+        self.unknown.update(dict.fromkeys(unknown, served))
         self._learnt(name, reply, unknown)
         if unknown:
             await self._update(http, rng, name, {id: events[id] for id in unknown})

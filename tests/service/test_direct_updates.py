@@ -75,11 +75,40 @@ def test_the_head_and_the_body_in_pieces_of_their_own(shared: Service) -> None:
     with shared.at_the_edge(0):
         for i, data in enumerate((learn(1000), request(), learn(1001), request())):
             head, body = data.split(b"\r\n\r\n")
-            connection.send(head + b"\r\n\r\n")
-            until(lambda: shared.app.state.bodies.bytes > 0)
-            assert connection.ask(body).status == 200, i
+            connection.send(head + b"\r\n\r\n" + body[:1])
+            until(lambda: shared.app.state.bodies.bytes == 1)
+            assert connection.ask(body[1:]).status == 200, i
             assert shared.app.state.bodies.bytes == 0
+            connection.send(head)
+            connection.send(b"\r\n\r\n")
+            assert connection.ask(body).status == 200, i
     assert learnt(shared) == before + 2
+
+
+def test_a_body_may_take_longer_than_an_idle_connection_lives() -> None:
+    with served(uvicorn={"timeout_keep_alive": 1}) as service:
+        connection = service.connect()
+        connection.send(request() + learn(100)[:-5])  # the first one's reply sets the timer
+        assert connection.reply().status == 200
+        connection.socket.settimeout(2.5)
+        with pytest.raises(TimeoutError):  # not closed
+            connection.socket.recv(1)
+        connection.socket.settimeout(PATIENCE)
+        connection.send(learn(100)[-5:])
+        data = connection.socket.recv(2**16)
+        assert data.startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+def test_large_updates_may_be_pipelined(shared: Service) -> None:
+    connection = shared.connect()
+    before = learnt(shared)
+    whole = b"".join(learn(5000 + 700 * i, 700) for i in range(12))  # of some 45 KB each
+    thread = threading.Thread(target=connection.send, args=(whole,))
+    thread.start()
+    replies = [connection.reply() for _ in range(12)]
+    thread.join(PATIENCE)
+    assert [(one.status, one.json["applied"]) for one in replies] == 12 * [(200, 700)]
+    assert learnt(shared) == before + 12 * 700
 
 
 def test_a_client_that_goes_away_in_its_body_holds_nothing(shared: Service) -> None:
@@ -240,6 +269,22 @@ def test_a_service_that_stops_answers_what_is_being_learnt() -> None:
             go_on()
             reply = connection.reply()
         assert (reply.status, reply.header("connection"), reply.json["applied"]) == (200, "close", 1)
+        assert connection.ended()
+        stopping.join(PATIENCE)
+
+
+def test_a_service_that_stops_closes_with_the_last_of_pipelined_replies() -> None:
+    with served() as service:
+        with held_up(service) as go_on:
+            connection = service.connect()
+            connection.send(learn(100) + learn(101))
+            until(lambda: service.app.state.engine.get("fraud")._current)
+            stopping = threading.Thread(target=service.stop)
+            stopping.start()
+            until(lambda: service.app.state.closing.is_set())
+            go_on()
+            replies = [connection.reply(), connection.reply()]
+        assert [(one.status, one.header("connection")) for one in replies] == [(200, None), (200, "close")]
         assert connection.ended()
         stopping.join(PATIENCE)
 

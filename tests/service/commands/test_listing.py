@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from io import StringIO
 
 import httpx
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from service.cli import app
+from service.commands.inspecting import _listed
 from tests.service.apps import DENSE, events
 from tests.service.process import Process
 from tests.service.terminal import in_terminal
@@ -62,6 +65,16 @@ def test_what_each_takes_is_one_request_too(server: Process) -> None:
     rows = json.loads(list_of(server, "--json", "--sizes"))["learners"]
     assert requests(server) == before + 1
     assert all(row["state_bytes"] > 0 for row in rows)
+
+
+def test_what_is_being_created_has_its_line() -> None:
+    out = Console(width=80, file=StringIO())
+    out.print(_listed([], ["tired"], ["cards"], {}, {}, out.width))
+    assert isinstance(out.file, StringIO)
+    assert [line.split() for line in out.file.getvalue().splitlines()[1:]] == [
+        ["tired", "asleep"],
+        ["cards", "being", "created"],
+    ]
 
 
 def test_restore_asks(server: Process) -> None:
