@@ -103,7 +103,7 @@ class Session:
         self._second = str(free_port())
         self._redis: RedisServer | None = None
         self._started = started
-        self._names: dict[str, Any] = {"__name__": "__session__"}
+        self.names: dict[str, Any] = {"__name__": "__session__"}  # that its python has given
         self._shells: list[subprocess.Popen[bytes]] = []
         self._environment = {
             **os.environ,
@@ -162,7 +162,7 @@ class Session:
             path.write_text(block.text[file.end() :])
             return
         with contextlib.chdir(self.folder):
-            exec(compile(self._here(block.text), block.place, "exec"), self._names)
+            exec(compile(self._here(block.text), block.place, "exec"), self.names)
 
     def _http(self, block: Block) -> None:
         head, _, body = block.text.partition("\n\n")

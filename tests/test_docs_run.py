@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shutil
 from pathlib import Path
@@ -50,6 +51,9 @@ def test_every_snippet_runs_as_printed(document: Path, tmp_path: Path) -> None:
         for one in found:
             session.run(one)
         session.finish()
+        if document.name == "api.md":
+            for shown, name in zip(received(), ("hello", "learnt", "scored"), strict=True):
+                compare(shown, session.names[name])
 
 
 def test_every_other_block_is_read_by_a_test() -> None:
@@ -73,6 +77,13 @@ def test_the_conversation_over_a_websocket_is_the_one_that_is_run() -> None:
     sent = [line.removeprefix("-> ") for line in printed.text.splitlines() if line.startswith("-> ")]
     assert len(sent) == 2
     assert set(sent) <= set(constants)
+
+
+def received() -> list[Any]:
+    """What the conversation over a websocket shows of the node's messages."""
+    printed = block("docs/api.md", '<- {"type": "hello"')
+    lines = [line.removeprefix("<- ") for line in printed.text.splitlines() if line.startswith("<- ")]
+    return [json.loads(line.replace(", ...}", ', "...": "..."}')) for line in lines]
 
 
 # What holds the documents to what happened

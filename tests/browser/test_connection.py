@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.browser.conftest import Opener
 from tests.browser.replies import replying
 from tests.browser.serving import Serving, Stream
+
+if TYPE_CHECKING:
+    from playwright.async_api import Route
 
 expect = pytest.importorskip("playwright.async_api").expect
 
@@ -143,6 +148,33 @@ async def test_a_key_that_may_not_is_told_where_the_reader_asked(service: Servin
     await expect(page.get_by_role("dialog", name="API key")).to_contain_text("this key may only read")
     await page.keyboard.press("Escape")
     await expect(page.get_by_role("dialog", name="Take a snapshot")).to_contain_text("this key may only read")
+
+
+@pytest.mark.parametrize(
+    ("place", "promised"),
+    [
+        ("#/", "The learners appear here as soon as the server has answered."),
+        ("#/learners/fraud", "The figures appear here as soon as the server has answered."),
+        ("#/compare", "The groups appear here as soon as the server has answered."),
+        ("#/create", "The form appears here as soon as the server has given its catalogue."),
+    ],
+)
+async def test_what_is_not_there_yet_is_said_to_be_on_its_way(
+    service: Serving, visit: Opener, place: str, promised: str
+) -> None:
+    answered = asyncio.Event()
+
+    async def late(route: Route) -> None:
+        await answered.wait()
+        await route.continue_()
+
+    visit.replies["**/v1/**"] = late
+    page = await visit(service.url, place)
+    await expect(page.get_by_text(promised)).to_be_visible()
+    await expect(page.locator("#state")).to_have_text("connecting …")
+    answered.set()
+    await expect(page.get_by_text(promised)).to_be_hidden()
+    await expect(page.locator("#state")).to_have_text("live")
 
 
 async def test_an_error_of_the_service_is_told(service: Serving, visit: Opener) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib.metadata
+import itertools
 import json
 import re
 import shlex
@@ -13,6 +14,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient
@@ -208,6 +210,34 @@ def test_text_and_lines_stand_out(scheme: str) -> None:
     assert contrast(found["on-link"], found["link"]) >= 4.5
     for line in ("edge", *(f"line-{i}" for i in range(6))):
         assert contrast(found[line], found["panel"]) >= 3, line
+
+
+# Linear RGB as it is seen without the first, second or third kind of cones (Machado, Oliveira and Fernandes 2009)
+DICHROMACIES = {
+    "none": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
+}
+XYZ = [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.072175], [0.0193339, 0.119192, 0.9503041]]
+
+
+def lab(colour: str, seen: list[list[float]]) -> np.ndarray:
+    """L*, a* and b* of a colour of sRGB, white as it is at daylight (D65), for eyes that see it so."""
+    parts = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    xyz = np.array(XYZ) @ np.clip(np.array(seen) @ linear, 0, 1) / np.array(XYZ).sum(axis=1)
+    x, y, z = np.where(xyz > (6 / 29) ** 3, np.cbrt(xyz), xyz / (3 * (6 / 29) ** 2) + 4 / 29)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("eyes", list(DICHROMACIES))
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_lines_are_told_apart_by_every_reader(scheme: str, eyes: str) -> None:
+    found = colours(scheme)
+    lines = [lab(found[f"line-{i}"], DICHROMACIES[eyes]) for i in range(6)]
+    for (i, one), (k, other) in itertools.combinations(enumerate(lines), 2):
+        assert np.linalg.norm(one - other) > 25, (i, k)  # CIE76; 2.3 is just noticeable
 
 
 def test_commands_of_the_empty_page_are_right() -> None:
