@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -13,6 +15,7 @@ import pytest
 from tests.service.apps import DENSE, events
 from tests.service.many_nodes import campaign, nodes
 from tests.service.process import Process
+from tests.service.redis_fleet import cluster, watched
 from tests.service.redis_server import RedisServer
 
 SECONDS = float(os.environ.get("MANY_NODES_SECONDS", "20"))  # of writing; 180 to go on for longer
@@ -80,3 +83,32 @@ def test_a_roll_back_is_one_on_every_node(kind: str, tmp_path: Path, http: httpx
         assert found[0] == found[1]
         assert found[0]["position"] == restored > saved
         assert [http.get(learner(process)).json()["events"] for process in (one, two)] == [10, 10]
+
+
+@pytest.mark.parametrize("kind", ["sentinel", "cluster"])
+def test_writers_on_nodes_over_several_servers(kind: str, tmp_path: Path, http: httpx.Client) -> None:
+    with ExitStack() as running:
+        fleet = running.enter_context(watched() if kind == "sentinel" else cluster())
+        both = [running.enter_context(Process(fleet.url, tmp_path / f"{i}.log", workers=2)) for i in range(2)]
+        names = [f"{kind}-{i}" for i in range(4)]  # in slots of their own
+        for name in names:
+            http.put(f"{both[0].url}/v1/learners/{name}", json=DENSE).raise_for_status()
+
+        def write(node: Process, start: int) -> list[int]:
+            with httpx.Client(timeout=60, trust_env=False) as own:
+                bodies = [(name, {"events": events(5, start + 5 * i)}) for i in range(20) for name in names]
+                return [
+                    own.post(f"{node.url}/v1/learners/{name}/update", json=body).raise_for_status().json()["applied"]
+                    for name, body in bodies
+                ]
+
+        for name in names:  # the other node has met it
+            until(lambda name=name: http.get(f"{both[1].url}/v1/learners/{name}").status_code == 200)  # type: ignore[misc]
+        with ThreadPoolExecutor() as threads:
+            told = list(threads.map(write, [*both, *both], (0, 1000, 0, 2000)))  # the first hundred by two of them
+        assert sum(map(sum, told)) == 4 * 300
+        for name in names:
+            last = max(http.get(f"{one.url}/v1/learners/{name}").json()["position"] for one in both)
+            digests = [http.get(f"{one.url}/v1/learners/{name}/digest?at_least={last}").json() for one in both]
+            assert digests[0] == digests[1]
+            assert http.get(f"{both[0].url}/v1/learners/{name}?at_least={last}").json()["events"] == 300
