@@ -85,6 +85,7 @@ def test_learners_move_while_they_are_written_to(redis_server: RedisServer, tmp_
 
         written = Written([node.url for node in nodes[:2]])
         threads = [threading.Thread(target=written.write, args=(number,)) for number in range(WRITERS)]
+        stack.callback(written.stopping.set)
         for thread in threads:
             thread.start()
         until(lambda: written.count > 100)
@@ -94,7 +95,7 @@ def test_learners_move_while_they_are_written_to(redis_server: RedisServer, tmp_
         with_four = {name: hosts(name) for name in NAMES}
         so_far = written.count
         until(lambda: written.count > so_far + 100)
-        assert nodes[2].stop() == 0  # and one of the first leaves
+        nodes[2].stop()  # and one of the first leaves
         until(lambda: seen(3))
         so_far = written.count
         until(lambda: written.count > so_far + 100)
