@@ -195,7 +195,10 @@ def test_consumers_of_kafka(tmp_path: Path) -> None:
             ((_, found),) = broker.messages("scores", 1)
             consumer.send_signal(signal.SIGTERM)
         assert consumer.returncode == 0, console.said()
-        compare(message, json.loads(found))
+        said = json.loads(found)
+        own = {name: said[name] for name in ("score", "probability", "threshold")}  # of what was learnt here
+        assert all(isinstance(value, float) for value in own.values())
+        compare(message | own, said)
         with console.start(instead(of_labels, {"kafka-1:9092": broker.address})) as consumer:
             broker.produce("labels", [(0, b"no event"), (0, json.dumps({"id": "tx-10", "label": 1}).encode())])
             until(lambda: cards.learnt == 11)
