@@ -196,9 +196,10 @@ def test_consumers_of_kafka(tmp_path: Path) -> None:
             consumer.send_signal(signal.SIGTERM)
         assert consumer.returncode == 0, console.said()
         said = json.loads(found)
-        own = {name: said[name] for name in ("score", "probability", "threshold")}  # of what was learnt here
+        own = {name: said[name] for name in ("score", "probability", "threshold", "label")}  # by what was learnt here
+        assert own.pop("label") == (own["probability"] >= own["threshold"])
         assert all(isinstance(value, float) for value in own.values())
-        compare(message | own, said)
+        compare(message | own | {"label": said["label"]}, said)
         with console.start(instead(of_labels, {"kafka-1:9092": broker.address})) as consumer:
             broker.produce("labels", [(0, b"no event"), (0, json.dumps({"id": "tx-10", "label": 1}).encode())])
             until(lambda: cards.learnt == 11)
