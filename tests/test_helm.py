@@ -6,9 +6,6 @@ Where no Helm is on PATH the tests that render are skipped: `python -m tests.hel
 from __future__ import annotations
 
 import json
-import re
-import shlex
-import subprocess
 from pathlib import Path
 
 import kubernetes_validate
@@ -17,7 +14,6 @@ import yaml
 
 from service.app import create_app
 from service.settings import Settings
-from tests.documents import ROOT, blocks
 from tests.helm import CASES, CHART, FULL, KEYED, LEAST, PASSWORD, SPREAD, environment, helm, node, rendered, with_helm
 from tests.image import instructions
 
@@ -332,34 +328,6 @@ def test_notes_say_how_to_reach_it_and_what_is_open(tmp_path: Path) -> None:
     (package,) = tmp_path.iterdir()
     packed = helm("template", "rs", str(package), *FULL).stdout
     assert "alert: RarestreamDown" in packed
-
-
-@with_helm
-def test_the_commands_of_the_documents_render_it(tmp_path: Path) -> None:
-    """`helm install` and `helm upgrade` as they are printed, with the files and values that they name."""
-    found = blocks(ROOT / "docs" / "operations.md")
-    (values,) = (block.text for block in found if block.text.startswith("# scores.yaml"))
-    (tmp_path / "scores.yaml").write_text(values)
-    (tmp_path / "keys.json").write_text('{"keys": []}')
-    commands = [
-        shlex.split(line)
-        for block in found
-        if block.language == "console"
-        for line in block.text.replace("\\\n", " ").replace("$(openssl rand -hex 32)", PASSWORD).splitlines()
-        if re.search("helm (install|upgrade)", line)
-    ]
-    assert len(commands) == 2
-    for _, program, verb, *rest in commands:
-        chart = str(CHART.relative_to(ROOT))
-        arguments = [str(CHART) if one == chart else one for one in rest if one not in ("--install", "--wait")]
-        assert verb in ("install", "upgrade")
-        arguments = [one for one in arguments if one != "--create-namespace"]
-        reply = subprocess.run(
-            [program, "template", *arguments], cwd=tmp_path, check=False, capture_output=True, text=True
-        )
-        assert reply.returncode == 0, reply.stderr
-        assert "name: scores-rarestream" in reply.stdout
-        assert "image: registry.example/rarestream:" in reply.stdout
 
 
 @with_helm
