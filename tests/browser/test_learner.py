@@ -48,8 +48,12 @@ def weights(page: Page) -> Locator:
 
 
 def signed(number: float) -> str:
-    """As the page shows it."""
-    return f"{number:+.3f}".replace("-", "\N{MINUS SIGN}")
+    """As the page shows it: how small a weight is depends on how far a stream has come."""
+    sign = "\N{MINUS SIGN}" if number < 0 else "+"
+    if number == 0 or 0.001 <= abs(number) < 1e5:
+        return f"{sign}{abs(number):.3f}"
+    digits, _, power = f"{abs(number):.2e}".partition("e")
+    return f"{sign}{digits}e{int(power):+d}"
 
 
 async def said(page: Page, text: str) -> None:
