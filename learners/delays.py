@@ -56,6 +56,8 @@ def _between(a: float, b: float, share: float) -> float:
 
 def quantile(delays: Ordered, members: int, tenths: int) -> float:
     """The quantile at so many tenths (0 to 9) of an ordered multiset; NaN of none. O(members / 512)."""
+    if not members:
+        return math.nan
     rank, rest = divmod((members - 1) * tenths, 10)
     below = float(select(delays, rank))
     return _between(below, float(select(delays, rank + 1)), rest / 10) if rest else below

@@ -88,6 +88,7 @@ FIGURES = (  # the keys of a scope, in order; the error of a delay is told since
     "events_per_second",
     "confusion",
 )
+_IN_ORDER = tuple(name for figure in FIGURES for name in (figure, f"{figure}_error"))
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ def tally(sums, x, sign):  # type: ignore[no-untyped-def]
 
 def tallied(sums: Sequence[int]) -> int:
     """The sum that `tally` keeps, as a whole multiple of 2^-60."""
-    return (int(sums[0]) << _STEP) + int(sums[1])
+    return (sums[0] << _STEP) + sums[1]
 
 
 def missing_class(negatives: int, positives: int) -> str | None:
@@ -240,5 +241,4 @@ def interval_reason(negatives: int, positives: int) -> str | None:
 
 def in_order(figures: dict[str, Any]) -> dict[str, Any]:
     """The figures of a scope in the order of FIGURES, each `<name>_error` right after its figure."""
-    names = [name for figure in FIGURES for name in (figure, f"{figure}_error") if name in figures]
-    return {name: figures[name] for name in names}
+    return {name: figures[name] for name in _IN_ORDER if name in figures}

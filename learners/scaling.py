@@ -127,26 +127,25 @@ def dense_unit(X, clip, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def dense_standard(X, scaled, seen, mean, m2, clip, moving, out):  # type: ignore[no-untyped-def]
+    # nothing depends on a branch, so that several columns go at once; what is not wanted is worked out and left
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
             x = X[i, j]
-            if not scaled[j]:
-                out[i, j] = 0.0 if np.isnan(x) else x
-                continue
-            if np.isnan(x):
-                out[i, j] = 0.0
-                continue
+            known = not np.isnan(x)
             n = seen[j] + 1
             before = x - mean[j]
             middle = mean[j] + before / n
             after = x - middle
             spread = m2[j] + before * after
             sd = math.sqrt(spread / n)
-            out[i, j] = _clipped(after / sd, clip) if sd > 0.0 else 0.0
+            z = _clipped(after / sd, clip) if sd > 0.0 else 0.0
+            z = z if scaled[j] else x
+            out[i, j] = z if known else 0.0
             if moving:
-                seen[j] = n
-                mean[j] = middle
-                m2[j] = spread
+                moves = known and scaled[j]
+                seen[j] = n if moves else seen[j]
+                mean[j] = middle if moves else mean[j]
+                m2[j] = spread if moves else m2[j]
 
 
 @kernel
