@@ -399,7 +399,7 @@ class Hosted(Logged[Learner, View]):
         began = time.thread_time()
         outcome = self._apply_record(batch)
         assert outcome is not None
-        self._pace.note(batch, time.thread_time() - began, outcome)
+        self._pace.note(batch, self.machine.columns, time.thread_time() - began, outcome)
         return outcome
 
     def _apply_record(self, record: LearnerRecord) -> Outcome | None:

@@ -19,6 +19,7 @@ __all__ = ["LARGE", "Pace", "apart", "numbers_of", "size_of", "values_of"]
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
+_BATCH = 1e-4  # seconds that a batch takes however small it is: on such a machine as that of `effort.py`
 LARGE = 2**18  # bytes of a body or a record from which on a thread reads and writes it, so that others go on meanwhile
 
 
@@ -47,9 +48,10 @@ def numbers_of(batch: Batch) -> int:
 
 
 class Pace:
-    """What a feature value costs to learn: estimated at first, then as measured lately.
+    """What a batch costs to learn: something however small it is, and something for each event, as `effort.py` has it.
 
-    The dear measurements are remembered for longer than the cheap ones.
+    Measurements then say how many times that it takes here. Dear ones are remembered for longer than cheap ones, but
+    one alone is chance: the machine was busy, or a row of the history was due.
     """
 
     _loaded: ClassVar[set[Hashable]] = set()  # kernels that have run in this process
@@ -60,7 +62,9 @@ class Pace:
         self._kernels = kernels_of(config)
         kinds = config.calibration and config.calibration.kind, config.threshold and config.threshold.objective
         self._figures = ("figures", config.labels.ranks is None, *kinds)
-        self._seconds = 0.0  # per value
+        self._event = None if config.features.sparse else self._each(config.features.columns, config.features.columns)
+        self._factor = 1.0  # of what is estimated
+        self._last = 1.0  # the same by the last measurement alone
         self._notes = 0
 
     @property
@@ -80,26 +84,34 @@ class Pace:
 
     def seconds(self, batch: Batch, columns: int) -> float:
         """What a batch will probably take, of a learner that has met so many columns."""
-        if self._notes:
-            return self._seconds * numbers_of(batch)
-        if not len(batch):
-            return 0.0
-        values, features = values_of(batch), self._config.features
-        most = features.columns
-        if features.sparse:
-            most = min(most, columns + values)  # each value may be the first of its column
-        return 1e-9 * len(batch) * event_nanoseconds(self._config, most, values / len(batch))
+        return self._factor * self._estimated(batch, columns, len(batch))
 
-    def note(self, batch: Batch, seconds: float, outcome: Outcome) -> None:
+    def note(self, batch: Batch, columns: int, seconds: float, outcome: Outcome) -> None:
         """Take in a measurement. Duplicates cost nothing and tell nothing."""
-        events = len(outcome.status)
-        learnt = numbers_of(batch) * int(np.count_nonzero(outcome.applied)) / events if events else 0.0
-        if learnt == 0.0:
+        learnt = int(np.count_nonzero(outcome.applied))
+        if not learnt:
             return
         self._loaded.add(self._kernels)
         self._notes += 1
-        now = seconds / learnt
-        if self._notes <= 2:  # the first ones load or compile kernels: that is not what a value costs
-            self._seconds = now
+        now = seconds / self._estimated(batch, columns, learnt)
+        if self._notes <= 2:  # the first ones load or compile kernels: that is not what learning costs
+            self._factor = now
         else:
-            self._seconds = now if now > self._seconds else 0.9 * self._seconds + 0.1 * now
+            lasting = min(now, self._last)
+            self._factor = lasting if lasting > self._factor else 0.9 * self._factor + 0.1 * lasting
+        self._last = now
+
+    def _estimated(self, batch: Batch, columns: int, events: int) -> float:
+        """The seconds that so many of a batch's events take."""
+        if not events:
+            return 0.0
+        each = self._event
+        if each is None:
+            values = values_of(batch)
+            most = min(self._config.features.columns, columns + values)  # each value may be the first of its column
+            each = self._each(most, values / len(batch))
+        return _BATCH + events * each
+
+    def _each(self, columns: int, values: float) -> float:
+        """The seconds of an event."""
+        return 1e-9 * event_nanoseconds(self._config, columns, values)
