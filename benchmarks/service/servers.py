@@ -44,7 +44,7 @@ class Server(NamedTuple):
         """Create a learner, loam-ada on rows of DIM if nothing else is asked; its path."""
         path = f"/v1/learners/{name}"
         url = f"http://127.0.0.1:{self.port}{path}"
-        httpx.put(url, json=config or _CONFIG, timeout=60, trust_env=False).raise_for_status()
+        httpx.put(url, json=config or _CONFIG, timeout=600, trust_env=False).raise_for_status()
         return path
 
     def taught(self, name: str) -> str:
