@@ -216,8 +216,8 @@ class Forwarding:
                 ending.cancel()
                 body.waits_for(None)
 
-    async def gathered(self, request: Request) -> list[dict[str, Any]]:
-        """What the other nodes answer to the same request, in JSON; nothing of those that do not.
+    async def gathered(self, request: Request, target: str) -> list[dict[str, Any]]:
+        """What the other nodes answer to a GET of `target` by whoever sent the request; nothing of those that do not.
 
         Nothing at all where every node hosts all, and where the request came from another node.
         """
@@ -225,12 +225,11 @@ class Forwarding:
         if not placement.spread or self._passed_on(request.scope):
             return []
         others = [address for address in placement.addresses if address != placement.address]
-        found = await asyncio.gather(*(self._asked(address, request) for address in others))
+        found = await asyncio.gather(*(self._asked(address, target, request) for address in others))
         return [one for one in found if one is not None]
 
-    async def _asked(self, address: str, request: Request) -> dict[str, Any] | None:
-        target = _target(request.scope)
-        mark = _mark(self._state.engine.placement.keys[0], address, request.method, target)
+    async def _asked(self, address: str, target: str, request: Request) -> dict[str, Any] | None:
+        mark = _mark(self._state.engine.placement.keys[0], address, "GET", target)
         headers = {FORWARDED.decode(): mark.decode()}
         if "authorization" in request.headers:
             headers["authorization"] = request.headers["authorization"]

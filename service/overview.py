@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -17,7 +18,7 @@ from service.engine import Engine
 from service.grants import FREE, Grant
 from service.hosted import Hosted
 
-__all__ = ["LARGE_WINDOW", "Overview"]
+__all__ = ["LARGE_WINDOW", "Overview", "Shown"]
 
 LARGE_WINDOW = 200_000  # events above which the figures are left to a thread: more than a millisecond or two
 TREND = 40  # points of the history
@@ -38,14 +39,63 @@ class _Kept(NamedTuple):
     body: dict[str, Any]
 
 
+class Shown(NamedTuple):
+    """A document `LearnerFigureList`, encoded in parts: what has changed is told by their bytes."""
+
+    rows: dict[str, bytes]  # of its `learners`, by name
+    rest: dict[str, bytes]  # its other members
+
+    @classmethod
+    def of(cls, document: dict[str, Any]) -> Shown:
+        """The parts of a document."""
+        rows = {one["name"]: msgspec.json.encode(one) for one in document["learners"]}
+        return cls(rows, {name: msgspec.json.encode(told) for name, told in document.items() if name != "learners"})
+
+    def whole(self) -> dict[str, Any]:
+        """The document."""
+        return {"learners": list(map(msgspec.Raw, self.rows.values())), **_raw(self.rest)}
+
+    def since(self, before: Shown) -> dict[str, Any]:
+        """What differs from the document as it was `before`: nothing, or the event `changed`. O(learners)."""
+        if self is before:
+            return {}
+        changed = [msgspec.Raw(row) for name, row in self.rows.items() if row != before.rows.get(name)]
+        gone = [name for name in before.rows if name not in self.rows]
+        rest = {name: told for name, told in self.rest.items() if told != before.rest[name]}
+        return {"learners": changed, "gone": gone, **_raw(rest)} if changed or gone or rest else {}
+
+
+def _raw(parts: dict[str, bytes]) -> dict[str, Any]:
+    return {name: msgspec.Raw(encoded) for name, encoded in parts.items()}
+
+
+class _Shared:
+    """What all who come with one key are shown."""
+
+    def __init__(self) -> None:
+        self.turns = asyncio.Lock()
+        self.until = 0.0  # on the monotonic clock: when it is looked at again
+        self.shown = Shown({}, {})
+
+
 class Overview:
     """Gives the small figures of all learners of an engine, and keeps them as long as they are right."""
 
     def __init__(self) -> None:
         self._kept: WeakKeyDictionary[Hosted, _Kept] = WeakKeyDictionary()
+        self._shared: WeakKeyDictionary[Grant, _Shared] = WeakKeyDictionary()
 
-    async def encoded(self, engine: Engine, grant: Grant = FREE) -> bytes:
-        """The document `LearnerFigureList` in JSON, of the learners that are granted.
+    async def shown(self, grant: Grant, seconds: float, document: Callable[[], Awaitable[dict[str, Any]]]) -> Shown:
+        """What `document` gives, asked for at most once in so many seconds for all readers with that grant."""
+        shared = self._shared.setdefault(grant, _Shared())
+        async with shared.turns:
+            if time.monotonic() >= shared.until:
+                shared.shown = await asyncio.to_thread(Shown.of, await document())
+                shared.until = time.monotonic() + seconds
+            return shared.shown
+
+    async def document(self, engine: Engine, grant: Grant = FREE) -> dict[str, Any]:
+        """The document `LearnerFigureList` of the learners of this node that are granted.
 
         O(learners), and O(window) for each that has moved.
         """
@@ -62,7 +112,7 @@ class Overview:
         left_out = {name: why for name, why in engine.left_out(groups=False).items() if grant.sees(name)}
         asleep = sorted(filter(grant.sees, engine.asleep))
         told = {"learners": learners, "asleep": asleep, "creating": _creating(engine, grant), "unavailable": left_out}
-        return msgspec.json.encode({**told, "loaded": engine.ready})
+        return {**told, "loaded": engine.ready}
 
     async def _figures(self, hosted: Hosted) -> dict[str, Any]:
         kept = self._kept.get(hosted)

@@ -1,32 +1,120 @@
-"""Live figures as server-sent events: what a page that stays open listens to.
+"""Server-sent events: what a page that stays open listens to.
 
-    point    a row of the history            id: <roll-backs>.<points>.<alarms>: how many there had been
-    alarm    a change that a detector found
-    figures  the figures as they stand; several changes in a short time are one
-    reset    the learner was rolled back: forget all points, those that stand follow
-    gone     the learner was deleted; the stream ends
+Of a learner
 
-A client that reconnects with the id it has seen last (browsers do so by themselves) gets what it has missed: the points
-as they are kept by then, and the alarms. An id names points by their number, not by the labelled events behind them:
-those of served traffic come while no event is learnt. A client that reads slowly gets fewer `figures`, and delays
-nobody.
+    point       a row of the history         id: <roll-backs>.<points>.<alarms>: how many there had been
+    alarm       a change that a detector found
+    figures     the figures as they stand; several changes in a short time are one
+    reset       the learner was rolled back: forget all points, those that stand follow
+    gone        the learner was deleted; the stream ends
+
+Of all learners and groups
+
+    learners    the small figures of all, as `GET /v1/learners?figures=true` tells them: the first event
+    changed     what differs from what was told: `learners` that changed or came, names that are `gone` from there, and
+                each other member of the document that has changed
+    groups      what `GET /v1/groups?tests=true` tells, once and when it has changed
+
+Of a group
+
+    comparison  what `GET /v1/groups/{name}/compare` tells, once and when it has changed
+    gone        the group was deleted; the stream ends
+
+A client that reconnects to a learner's with the id it has seen last (browsers do so by themselves) gets what it has
+missed: the points as they are kept by then, and the alarms. An id names points by their number, not by the labelled
+events behind them: those of served traffic come while no event is learnt. The others begin anew, with everything. A
+client that reads slowly gets fewer events, each with all that has changed meanwhile, and delays nobody.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Any, NamedTuple
 
 import msgspec
+from fastapi.responses import StreamingResponse
+from starlette.datastructures import State
+from starlette.types import Receive, Scope, Send
 
+from service.errors import ServiceError, TooManyStreams, UnknownGroup
 from service.grants import FREE, Grant
 from service.hosted import Hosted
+from service.overview import Shown
 
-__all__ = ["Seen", "figures_of", "parsed_id", "stream"]
+__all__ = ["News", "Seen", "all_news", "figures_of", "group_news", "learner_news", "opened", "parsed_id", "stream"]
 
-_LEAST = 0.25  # seconds from one `figures` to the next
+LEARNER_PACE = 0.25  # seconds from one `figures` to the next
+GROUP_PACE = 2.0  # seconds from one look at a comparison to the next, as of what follows
+ALL_PACE = 1.0
+SPREAD_PACE = 2.0  # where other nodes are asked for their learners
+_GROUPS = 5.0  # seconds from one look at all groups to the next
 _PING = 15.0  # seconds without news after which a comment shows that the connection lives
+
+# events, and whenever all is told what is awaited then, besides the pace: something that is set, or nothing (None)
+News = AsyncGenerator[bytes | asyncio.Event | None, None]
+
+
+async def stream(news: News, pace: float, closing: asyncio.Event, grant: Grant = FREE) -> AsyncIterator[bytes]:
+    """The bytes of one connection: the news, looked for every `pace` seconds; ends when the node or the grant does."""
+    said = time.monotonic()
+    async with aclosing(news):
+        async for one in news:
+            if isinstance(one, bytes):
+                yield one
+                said = time.monotonic()
+                continue
+            await _any(pace, closing)
+            if one is not None:
+                await _any(_PING, one, closing)
+            if closing.is_set() or grant.over:
+                return
+            if time.monotonic() - said >= _PING:
+                yield b": still here\n\n"
+                said = time.monotonic()
+
+
+async def _any(seconds: float, *events: asyncio.Event) -> None:
+    """Wait for one of the events."""
+    waiting = [asyncio.ensure_future(one.wait()) for one in events]
+    try:
+        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waiting:
+            one.cancel()
+
+
+def opened(state: State, news: News, pace: float, grant: Grant) -> StreamingResponse:
+    """The reply that is a stream. Raises `TooManyStreams`. `state`: the application's."""
+    if state.streams >= state.settings.max_streams:
+        raise TooManyStreams(f"{state.streams} streams are open, this node's limit")
+    return _Counted(state, stream(news, pace, state.closing, grant))
+
+
+class _Counted(StreamingResponse):
+    """A stream, which counts as open until the connection is done with, whether or not anything was read from it."""
+
+    def __init__(self, state: State, events: AsyncIterator[bytes]) -> None:
+        super().__init__(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
+        self._state = state
+        state.streams += 1
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._state.streams -= 1
+
+
+def _event(kind: str, data: Any, seen: Seen | None = None) -> bytes:
+    id_ = "" if seen is None else f"id: {'.'.join(map(str, seen))}\n"
+    return f"{id_}event: {kind}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
+
+
+# A learner
 
 
 def figures_of(learner: Hosted, told: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -51,15 +139,13 @@ def parsed_id(text: str) -> Seen | None:
     return Seen(*map(int, parts))
 
 
-async def stream(
-    learner: Hosted, since: Seen | None, closing: asyncio.Event, grant: Grant = FREE
-) -> AsyncIterator[bytes]:
-    """The events of one connection, from after `since` on, or from now; ends when the node or the grant does."""
+async def learner_news(learner: Hosted, since: Seen | None = None) -> News:
+    """Of a learner, from after `since` on, or from now."""
     view = learner.view
     seen = since or Seen(view.rollbacks, view.figures.point_count, view.figures.alarm_count)
     shown: int | None = None  # position of the figures sent last
     with learner.watched() as changed:
-        while not closing.is_set() and not grant.over:
+        while True:
             changed.clear()
             view = learner.view
             if view.rollbacks != seen.rollbacks or view.figures.point_count < seen.points:
@@ -77,21 +163,45 @@ async def stream(
             if shown != learner.position:
                 shown = learner.position
                 yield _event("figures", figures_of(learner), seen)
-            await _any(_LEAST, closing)
-            if not await _any(_PING, changed, closing):
-                yield b": still here\n\n"
+            yield changed
 
 
-async def _any(seconds: float, *events: asyncio.Event) -> bool:
-    """Wait for one of the events; whether it came in time."""
-    waiting = [asyncio.ensure_future(one.wait()) for one in events]
-    try:
-        done, _ = await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for one in waiting:
-            one.cancel()
-    return bool(done)
+# All of them, and a group
 
 
-def _event(kind: str, data: dict[str, Any], seen: Seen) -> bytes:
-    return f"id: {'.'.join(map(str, seen))}\nevent: {kind}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
+async def all_news(
+    learners: Callable[[], Awaitable[Shown]] | None, groups: Callable[[], Awaitable[dict[str, Any]]]
+) -> News:
+    """Of all learners, unless None, and all groups: each gives what there is now."""
+    shown: Shown | None = None
+    told, due = None, 0.0
+    while True:
+        if learners is not None:
+            now = await learners()
+            if shown is None:
+                yield _event("learners", now.whole())
+            elif changes := now.since(shown):
+                yield _event("changed", changes)
+            shown = now
+        if time.monotonic() >= due:
+            listed = await groups()
+            if listed != told:
+                yield _event("groups", listed)
+            told, due = listed, time.monotonic() + _GROUPS
+        yield None
+
+
+async def group_news(compared: Callable[[], Awaitable[dict[str, Any]]]) -> News:
+    """Of a group, whose comparison `compared` gives; it raises `UnknownGroup` where there is none any more."""
+    told = None
+    while True:
+        try:
+            now = await compared()
+        except ServiceError as error:
+            if isinstance(error, UnknownGroup):
+                yield _event("gone", {"detail": error.detail})
+            return  # who asks anew is told what else there is
+        if now != told:
+            yield _event("comparison", now)
+        told = now
+        yield None

@@ -5,14 +5,13 @@ import { Chart, drawnAs, legend, line, placeOf, plain, widened } from "./charts.
 import { announce, dialog } from "./dialogs.js";
 import { arrange, el, freshId, put, write } from "./dom.js";
 import { between, count, figure, fixed, local, NOTHING, signed, wholeMoment } from "./format.js";
-import { absent, RARELY, rounds } from "./live.js";
+import { follow, RARELY, rounds } from "./live.js";
 import { drawWhisker, whisker } from "./sketches.js";
 import { odds, verdictOf } from "./verdicts.js";
 
 const NAMELESS = Symbol(); // thrown where a group is asked for without a name
 
-const PERIOD = 2; // seconds
-const HISTORY = 5; // rounds between looks at the learners' histories
+const HISTORY = 10; // seconds between looks at the learners' histories, while events come
 const DASHES = ["solid", "dash", "dot"];
 const COLOURS = 6;
 
@@ -45,15 +44,8 @@ class List {
       this.note,
       this.list,
     );
-    this.again = rounds(
-      async () => this.#show(await get("groups", { signal })),
-      3 * PERIOD,
-      signal,
-      (error) => {
-        if (error instanceof Refused) write(this.note, `No groups: ${error.message}`);
-        return null;
-      },
-    );
+    const tell = { groups: (told) => this.#show(told) };
+    follow("stream?learners=false", tell, async () => tell.groups(await get("groups", { signal })), signal);
   }
 
   #show({ groups, unavailable }) {
@@ -131,7 +123,8 @@ class List {
 /* ---- One group --------------------------------------------------------------------------------------------------- */
 
 class Group {
-  #round = 0;
+  #told = null; // the comparison as it is by now
+  #drawn = null; // that for which the histories were asked
   #histories = [];
   #learners = [];
   #clocked = false; // whether the chart is drawn over time, not over events
@@ -209,35 +202,48 @@ class Group {
       this.waiting,
       this.content,
     );
-    rounds(
-      () => this.#look(),
-      PERIOD,
-      signal,
-      (error) => {
-        if (!absent(error)) return null;
+    const path = groupPath(name, "/compare");
+    const tell = {
+      comparison: (told) => this.#take(told),
+      gone: ({ detail }) => {
         this.content.hidden = true;
         this.waiting.hidden = false;
-        write(this.waiting, error.message);
-        return RARELY;
+        write(this.waiting, detail);
       },
+    };
+    const poll = async () => tell.comparison(await get(path, { signal }));
+    rounds(() => follow(`${path}/stream`, tell, poll, signal), RARELY, signal); // anew, should the group be gone
+    this.histories = rounds(
+      () => this.#look(),
+      HISTORY,
+      signal,
+      (error) => (error instanceof Refused ? HISTORY : null),
     );
   }
 
-  async #look() {
-    const told = await get(groupPath(this.name, "/compare"), { signal: this.signal });
-    if (this.#round % HISTORY === 0) {
-      const asked = told.learners.filter((name) => !told.gone.includes(name));
-      this.#histories = await Promise.all(
-        asked.map(async (name) => {
-          const { by, points } = await get(learnerPath(name, "/metrics/history"), { signal: this.signal });
-          return { name, by, points };
-        }),
-      );
-    }
-    this.#round += 1;
+  #take(told) {
+    const first = this.#told === null;
+    this.#told = told;
     this.waiting.hidden = true;
     this.content.hidden = false;
     this.#show(told);
+    if (first) this.histories();
+  }
+
+  /** Ask for the histories, if there was anything new since. */
+  async #look() {
+    if (this.#told === this.#drawn) return false;
+    const told = this.#told;
+    const asked = told.learners.filter((name) => !told.gone.includes(name));
+    this.#histories = await Promise.all(
+      asked.map(async (name) => {
+        const { by, points } = await get(learnerPath(name, "/metrics/history"), { signal: this.signal });
+        return { name, by, points };
+      }),
+    );
+    this.#drawn = told;
+    this.#draw();
+    return true;
   }
 
   #show(told) {
@@ -312,7 +318,7 @@ class Group {
     arrange(
       this.differences,
       rows,
-      ({ place }) => place,
+      ({ a, b }) => `${a} ${b}`,
       ({ a, b }) =>
         el(
           "tr",

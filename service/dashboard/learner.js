@@ -121,25 +121,29 @@ class Page {
       this.#showAlarms();
     };
     const missed = () => history().catch((error) => signal.aborted || reasonOf(error));
+    const tell = {
+      figures: (metrics) => {
+        this.#moved = true;
+        this.tiles.take(metrics);
+        this.table.take(metrics);
+        this.histories.figures(metrics);
+      },
+      point: (point) => this.histories.add(point),
+      alarm: (alarm) => {
+        if (this.#alarms.some(({ number }) => number === alarm.number)) return;
+        this.#alarms.push(alarm);
+        this.#showAlarms();
+        announce(`Drift alarm: ${name}: ${alarmWords(alarm)}`, { alarm: true });
+      },
+      reset: missed,
+      gone: ({ detail }) => this.gone(detail),
+    };
     follow(
-      name,
-      {
-        figures: (metrics) => {
-          this.#moved = true;
-          this.tiles.take(metrics);
-          this.table.take(metrics);
-          this.histories.figures(metrics);
-        },
-        point: (point) => this.histories.add(point),
-        alarm: (alarm) => {
-          if (this.#alarms.some(({ number }) => number === alarm.number)) return;
-          this.#alarms.push(alarm);
-          this.#showAlarms();
-          announce(`Drift alarm: ${name}: ${alarmWords(alarm)}`, { alarm: true });
-        },
-        reset: missed,
-        missed,
-        gone: ({ detail }) => this.gone(detail),
+      learnerPath(name, "/metrics/stream"),
+      tell,
+      async (n) => {
+        tell.figures(await get(learnerPath(name, "/metrics"), { signal }));
+        if (n % 3 === 0) missed();
       },
       signal,
     );

@@ -1,10 +1,11 @@
-/* What keeps the page live: rounds of requests, a learner's server-sent events, and whether the server answers.
+/* What keeps the page live: server-sent events, rounds of requests, and whether the server answers.
  *
  * The events are read through fetch, not EventSource, which could not send a key. Where no stream is to be had (a proxy
- * holds it back, the node has too many), the figures are polled, and a stream is tried again after a while.
+ * holds it back, the node has too many or is of a release before), the same is polled, and a stream is tried again after
+ * a while.
  */
 
-import { Away, get, learnerPath, Refused, send, reasonOf } from "./api.js";
+import { Away, Refused, send, reasonOf } from "./api.js";
 
 const LONGEST_WAIT = 30; // seconds: the wait doubles with each failure up to this
 const FIRST_EVENT = 8; // seconds in which a stream has to begin; the server sends at once
@@ -117,30 +118,24 @@ export function rounds(round, seconds, signal, failed = () => null) {
   return () => hurry();
 }
 
-/** Tell a learner's events as they come, until the signal or until it is gone.
+/** Tell the events of a stream as they come, until the signal or until what they are of is gone.
  *
- * `tell` has a function for each kind of event (figures, point, alarm, reset, gone), and `missed`, called where points
- * may have been missed: the history has to be asked for anew.
+ * `tell` has a function for each kind of event, also `gone` where that may be. `poll` (async) asks for the same and tells
+ * it; it is called with its number, from 0 on, where no stream is to be had.
  */
-export async function follow(name, tell, signal) {
+export async function follow(path, tell, poll, signal) {
   const at = { last: null };
   let failures = 0;
-  let fruitless = 0; // streams in a row that brought nothing
   while (!signal.aborted) {
     await seen(signal);
     if (signal.aborted) return;
+    let end;
     try {
-      const end = await read(name, at, tell, signal);
-      if (end === "gone") return;
-      fruitless = end === "nothing" ? fruitless + 1 : 0;
+      end = await read(path, at, tell, signal);
       failures = 0;
     } catch (error) {
       if (signal.aborted) return;
-      if (absent(error)) {
-        tell.gone({ detail: error.message });
-        return;
-      }
-      if (error instanceof Refused && error.status === 429) fruitless = 2;
+      if (error instanceof Refused && (error.status === 429 || absent(error))) end = "nothing";
       else {
         failures += 1;
         const wait = Math.max(longer(1, failures), error.wait ?? 0);
@@ -148,30 +143,32 @@ export async function follow(name, tell, signal) {
         await pause(wait, signal);
       }
     }
-    if (fruitless >= 2 && !signal.aborted) {
-      await poll(name, tell, signal);
-      fruitless = 1;
+    if (end === "nothing") {
+      end = await polled(tell, poll, signal);
       at.last = null;
     }
+    if (end === "gone") return;
   }
 }
 
 /** Read one stream to its end: "gone", "nothing" where it brought no event, else "ended". */
-async function read(name, at, tell, signal) {
+async function read(path, at, tell, signal) {
   const cut = new AbortController();
   const hidden = () => document.hidden && cut.abort();
   document.addEventListener("visibilitychange", hidden);
   let watch = setTimeout(() => cut.abort(), FIRST_EVENT * 1000);
   let events = 0;
   try {
-    const reply = await send("GET", learnerPath(name, "/metrics/stream"), {
+    const reply = await send("GET", path, {
       signal: AbortSignal.any([signal, cut.signal]),
       headers: { accept: "text/event-stream", ...(at.last === null ? {} : { "last-event-id": at.last }) },
     });
     const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await reader.read().catch(() => {
+        throw new Away(); // a stream that breaks off is an absence like any other
+      });
       if (done) break;
       text += value;
       const parts = text.split("\n\n");
@@ -181,19 +178,18 @@ async function read(name, at, tell, signal) {
         if (event === null) continue;
         events += 1;
         if (event.id !== undefined) at.last = event.id;
-        connection.heard();
         tell[event.kind]?.(event.data);
         if (event.kind === "gone") return "gone";
       }
       if (events > 0) {
+        connection.heard(); // also of a comment
         clearTimeout(watch);
         watch = setTimeout(() => cut.abort(), SILENCE * 1000);
       }
     }
   } catch (error) {
     if (!signal.aborted && cut.signal.aborted) return events > 0 || document.hidden ? "ended" : "nothing";
-    // a stream that breaks off is an absence like any other
-    throw signal.aborted || error instanceof Refused || error instanceof Away ? error : new Away();
+    throw error;
   } finally {
     clearTimeout(watch);
     document.removeEventListener("visibilitychange", hidden);
@@ -212,22 +208,22 @@ function parsed(text) {
   return fields.data === undefined ? null : { kind: fields.event, id: fields.id, data: JSON.parse(fields.data) };
 }
 
-/** The same by polling, for a while: where a stream is not to be had. Throws nothing but what `follow` deals with. */
-async function poll(name, tell, signal) {
+/** The same by polling, for a while; "gone" if that is what it is. Throws nothing. */
+async function polled(tell, poll, signal) {
   for (let n = 0; n < POLLS && !signal.aborted; n += 1) {
     await seen(signal);
     try {
-      tell.figures(await get(learnerPath(name, "/metrics"), { signal }));
-      if (n % 3 === 0) tell.missed();
+      await poll(n);
       connection.heard("polling");
     } catch (error) {
-      if (signal.aborted) return;
-      if (absent(error)) {
+      if (signal.aborted) break;
+      if (absent(error) && tell.gone) {
         tell.gone({ detail: error.message });
-        return;
+        return "gone";
       }
       connection.failed(error, POLL);
     }
     await pause(POLL, signal);
   }
+  return "ended";
 }

@@ -1,7 +1,7 @@
 /* Every learner in one table: sorted, filtered, grouped; brought up to date in place.
  *
- * One request gives all rows (`GET /v1/learners?figures=true`), which is what makes five hundred of them quick. Those
- * that sleep are listed and not woken. Groups stand above the table, their learners side by side.
+ * One stream gives all rows, and then those that change, which is what makes five hundred of them quick. Those that sleep
+ * are listed and not woken. Groups stand above the table, their learners side by side.
  */
 
 import { get } from "./api.js";
@@ -10,13 +10,14 @@ import { arrange, el, put, write } from "./dom.js";
 import { count } from "./format.js";
 import { Groups } from "./groups.js";
 import { alarmWords } from "./history.js";
-import { rounds } from "./live.js";
+import { connection, follow, rounds } from "./live.js";
 import { COLUMNS, drifting, href, makeRow, STATES, troubleOf, updateRow } from "./rows.js";
 
-const PERIOD = 2; // seconds between rounds
+const PERIOD = 2; // seconds after which rates are counted anew, though nothing has changed
 const UNKNOWN =
   "This node does not know its learners yet: it starts, or waits for its store. They appear here by themselves.";
-const GROUPS = 5; // rounds between two looks at the groups
+const GROUPS = 5; // polls between two looks at the groups
+const MOMENT = 1; // seconds: first events that take longer wait for compilers
 const RATE_OVER = 10; // seconds over which events are counted for the rate
 
 export function show(main, place, signal) {
@@ -27,8 +28,8 @@ class Overview {
   #rows = new Map(); // name -> what is known of it
   #counted = new Map(); // name -> [{at, learnt, served}] of the last seconds
   #alarms = null; // name -> number of alarms, once there was a round
-  #round = 0;
-  #loaded = false; // whether the node knows all its learners
+  #told = null; // the document `GET /v1/learners?figures=true` as it is by now
+  #taken = 0; // when it was last shown, in seconds
 
   constructor(main, place, signal) {
     this.place = place;
@@ -92,32 +93,56 @@ class Overview {
     });
     this.#showSort();
     this.wanted = this.place.query.get("algorithm") ?? "";
-    rounds(() => this.#collect(), PERIOD, this.signal);
+    const { signal } = this;
+    const tell = {
+      learners: (told) => this.#take(told),
+      changed: (change) => this.#take(merged(this.#told, change)),
+      groups: ({ groups }) => {
+        this.groups.take(groups);
+        this.groups.show(this.#rows);
+      },
+    };
+    follow(
+      "stream",
+      tell,
+      async (n) => {
+        const [told, groups] = await Promise.all([
+          get("learners?figures=true", { signal }),
+          n % GROUPS === 0 ? get("groups?tests=true", { signal }) : null,
+        ]);
+        tell.learners(told);
+        if (groups !== null) tell.groups(groups);
+      },
+      signal,
+    );
+    rounds(async () => this.#recount(), PERIOD, signal);
   }
 
-  async #collect() {
-    const [told, groups] = await Promise.all([
-      get("learners?figures=true", { signal: this.signal }),
-      this.#round % GROUPS === 0 ? get("groups?tests=true", { signal: this.signal }) : null,
-    ]);
-    this.#round += 1;
+  /** Nothing has changed for a while: then rates have. Not so while the server is away. */
+  #recount() {
+    const due = performance.now() / 1000 - this.#taken >= PERIOD;
+    if (this.#told !== null && connection.state === "live" && due) this.#take(this.#told);
+    return false; // nothing was asked
+  }
+
+  #take(told) {
     const at = performance.now() / 1000;
+    this.#told = told;
+    this.#taken = at;
     const rows = told.learners.map((row) => ({
       ...row,
       asleep: false,
       trouble: troubleOf(row),
       drifting: drifting(row),
       rate: this.#rate(row, at),
-      beginning: this.#beginning(row),
+      ...this.#beginning(row, at),
     }));
     const bare = { asleep: false, trouble: null, drifting: false, rate: null };
     for (const name of told.asleep) rows.push({ ...bare, name, asleep: true });
     told.creating.forEach((one, i) => rows.push({ ...bare, ...one, creating: true, first: i === 0 }));
     for (const [name, why] of Object.entries(told.unavailable)) rows.push({ ...bare, name, trouble: why });
-    this.#loaded = told.loaded;
     this.#rows = new Map(rows.map((row) => [row.name, row]));
     for (const name of this.#counted.keys()) if (!this.#rows.has(name)) this.#counted.delete(name);
-    if (groups !== null) this.groups.take(groups.groups);
     this.#tellAlarms(told.learners);
     this.#show();
   }
@@ -133,10 +158,10 @@ class Overview {
     return kept.length < 2 ? null : Math.max(events - first.learnt, served - first.served) / (at - first.at);
   }
 
-  /** Whether a learner has been at its first events since the round before: that takes as long as compilers do. */
-  #beginning({ name, events, busy }) {
-    const before = this.#rows.get(name);
-    return busy && events === 0 && before?.events === 0 && before.busy;
+  /** Since when a learner has been at its first events, and whether that takes as long as compilers do. */
+  #beginning({ name, events, busy }, at) {
+    const begun = busy && events === 0 ? (this.#rows.get(name)?.begun ?? at) : null;
+    return { begun, beginning: begun !== null && at - begun >= MOMENT };
   }
 
   #tellAlarms(learners) {
@@ -156,9 +181,10 @@ class Overview {
 
   #show() {
     const all = [...this.#rows.values()];
-    this.waiting.hidden = all.length > 0 || this.#loaded;
+    const loaded = this.#told?.loaded; // whether the node knows all its learners
+    this.waiting.hidden = all.length > 0 || loaded;
     write(this.waiting, UNKNOWN);
-    this.empty.hidden = all.length > 0 || !this.#loaded;
+    this.empty.hidden = all.length > 0 || !loaded;
     this.listed.hidden = all.length === 0;
     const algorithms = [...new Set(all.map((row) => row.algorithm).filter(Boolean))].sort();
     arrange(
@@ -239,6 +265,14 @@ class Overview {
       el("tbody", { role: "rowgroup" }),
     );
   }
+}
+
+/** The document with what has changed in it: an event of the stream. */
+function merged(told, { learners, gone, ...rest }) {
+  const rows = new Map(told.learners.map((row) => [row.name, row]));
+  for (const name of gone) rows.delete(name);
+  for (const row of learners) rows.set(row.name, row);
+  return { ...told, ...rest, learners: [...rows.values()] };
 }
 
 /** How many learners there are, and how many of them are shown. */

@@ -1,23 +1,18 @@
-"""The live figures: as they stand, over time, as a stream, and as curves."""
+"""The live figures of a learner: as they stand, over time, and as curves."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Query, Request
-from fastapi.responses import JSONResponse, StreamingResponse
-from starlette.datastructures import State
-from starlette.types import Receive, Scope, Send
+from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse
 
-from learners.parameters import Problem
 from service import schemas
-from service.errors import Invalid, TooManyStreams
 from service.operating import score_threshold
 from service.overview import LARGE_WINDOW
-from service.routes.common import READ, Guarded, TheGrant, TheLearner, TheLearnerByThen, problems
-from service.streams import figures_of, parsed_id, stream
+from service.routes.common import READ, Guarded, TheLearner, TheLearnerByThen, problems
+from service.streams import figures_of
 
 __all__ = ["router"]
 
@@ -102,48 +97,3 @@ async def alarms(
     """Falls of the AUC and changes of the served scores' distribution that were found, oldest first."""
     figures = learner.view.figures
     return JSONResponse({"counts": figures.alarm_counts, "alarms": figures.alarms(since)})
-
-
-@router.get(
-    "/learners/{name}/metrics/stream",
-    tags=["figures"],
-    summary="The figures as they change",
-    response_class=StreamingResponse,
-    responses={200: {"content": {"text/event-stream": {}}}, **problems(404, 422, 429, 500, 503)},
-)
-async def pushed(
-    request: Request,
-    learner: TheLearner,
-    grant: TheGrant,
-    last_event_id: Annotated[str | None, Header(description="the id of the last event seen, when reconnecting")] = None,
-) -> StreamingResponse:
-    """Server-sent events: `figures`, `point`, `alarm`, `reset`, `gone`. Whoever reconnects by an id misses nothing.
-
-    It ends, at most 15 seconds later, when the key that it was asked for with is revoked or expires.
-    """
-    since = None
-    if last_event_id:
-        since = parsed_id(last_event_id)
-        if since is None:
-            detail = f"is {last_event_id[:100]!r}; expected the id of an event of this stream"
-            raise Invalid("the stream cannot go on from there", [Problem("/last-event-id", detail)])
-    state = request.app.state
-    if state.streams >= state.settings.max_streams:
-        raise TooManyStreams(f"{state.streams} streams are open, this node's limit")
-    return _Counted(state, stream(learner, since, state.closing, grant))
-
-
-class _Counted(StreamingResponse):
-    """A stream, which counts as open until the connection is done with, whether or not anything was read from it."""
-
-    def __init__(self, state: State, events: AsyncIterator[bytes]) -> None:
-        super().__init__(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
-        self._state = state
-        state.streams += 1
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._state.streams -= 1

@@ -15,6 +15,7 @@ from learners.comparison import GroupConfig
 from learners.config import Config
 from learners.parameters import Refused
 from service import examples, schemas
+from service.engine import Engine
 from service.errors import Invalid
 from service.grants import Grant
 from service.groups import HostedGroup
@@ -36,7 +37,7 @@ from service.routes.common import (
 from service.serving import Events, Labelled
 from service.wire import decode_events, decode_labels, decode_settings, decode_update
 
-__all__ = ["router"]
+__all__ = ["comparison", "listed", "router", "the_group"]
 
 _STRETCH = 5e-3  # seconds of the event loop's time, after which others have their turn
 
@@ -101,6 +102,11 @@ async def index(
 ) -> JSONResponse:
     """Every group of this node, by name, and those of the store that it cannot host. With a key for some learners
     only, it is the groups of these."""
+    return JSONResponse(await listed(engine, grant, tests=tests))
+
+
+async def listed(engine: Engine, grant: Grant, *, tests: bool) -> dict[str, Any]:
+    """The document `GroupList`."""
     groups = []
     began = time.perf_counter()
     for name, group in sorted(engine.groups.items()):
@@ -110,7 +116,7 @@ async def index(
             await asyncio.sleep(0)
             began = time.perf_counter()
     left_out = {name: why for name, why in engine.left_out(groups=True).items() if grant.sees(name)}
-    return JSONResponse({"groups": groups, "unavailable": left_out})
+    return {"groups": groups, "unavailable": left_out}
 
 
 @router.get(
@@ -256,5 +262,10 @@ async def predict(engine: TheEngine, group: TheGroup, grant: TheGrant, body: The
 )
 async def compare(name: TheName, group: TheGroup, engine: TheEngine) -> JSONResponse:
     """AUCs and their differences over the window, with intervals, and tests that stay right however often one looks."""
+    return JSONResponse(await comparison(name, group, engine))
+
+
+async def comparison(name: str, group: HostedGroup, engine: Engine) -> dict[str, Any]:
+    """The document `Comparison`."""
     position, told = await group.compared()
-    return JSONResponse({"name": name, "position": position, "gone": engine.gone(group), **told})
+    return {"name": name, "position": position, "gone": engine.gone(group), **told}

@@ -14,8 +14,10 @@ from learners.config import Config
 from learners.parameters import Refused
 from service import copies, examples, schemas
 from service.bodies import Bodies, heading_of
+from service.engine import Engine
 from service.errors import Invalid, TooLarge, WrongType
 from service.forwarding import Forwarding
+from service.grants import Grant
 from service.hosted import Hosted
 from service.overview import Overview
 from service.routes.common import (
@@ -34,7 +36,7 @@ from service.routes.common import (
 from service.weights import MAX_TOP, largest, taken
 from service.wire import decode_settings
 
-__all__ = ["router"]
+__all__ = ["figures_of_all", "router"]
 
 router = APIRouter(route_class=Guarded)
 
@@ -109,20 +111,24 @@ async def index(
     Where learners are spread over nodes, those that others host are as these tell them. With a key for some learners
     only, it is these.
     """
-    forwarding: Forwarding = request.app.state.forwarding
-    others = await forwarding.gathered(request)
     if figures:
-        overview: Overview = request.app.state.overview
-        encoded = await overview.encoded(engine, grant)
-        if not others:
-            return Response(encoded, media_type="application/json")
-        own = msgspec.json.decode(encoded)
-        more = {"creating": _in_creation(own, others), "loaded": own["loaded"]}
-        return JSONResponse({**_together(own, others), **more})
+        told = await figures_of_all(request, engine, grant)
+        return Response(msgspec.json.encode(told), media_type="application/json")
+    forwarding: Forwarding = request.app.state.forwarding
+    others = await forwarding.gathered(request, "/v1/learners")
     learners = [_document(engine.hosted[name]) for name in sorted(filter(grant.sees, engine.hosted))]
     left_out = {name: why for name, why in engine.left_out(groups=False).items() if grant.sees(name)}
     own = {"learners": learners, "asleep": sorted(filter(grant.sees, engine.asleep)), "unavailable": left_out}
     return JSONResponse(_together(own, others))
+
+
+async def figures_of_all(request: Request, engine: Engine, grant: Grant) -> dict[str, Any]:
+    """The document `LearnerFigureList`, of every node's learners."""
+    forwarding: Forwarding = request.app.state.forwarding
+    overview: Overview = request.app.state.overview
+    others = await forwarding.gathered(request, "/v1/learners?figures=true")
+    own = await overview.document(engine, grant)
+    return {**_together(own, others), "creating": _in_creation(own, others), "loaded": own["loaded"]}
 
 
 def _together(own: dict[str, Any], others: list[dict[str, Any]]) -> dict[str, Any]:

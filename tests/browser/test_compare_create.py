@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser.conftest import Opener
+from tests.browser.replies import replying
 from tests.browser.serving import Serving, Stream
 
 expect = pytest.importorskip("playwright.async_api").expect
@@ -61,10 +62,41 @@ async def test_a_group_is_made_and_compared_live(service: Serving, visit: Opener
     assert label is not None
     assert re.search(r"better 0\.\d{4}, worse 0\.\d{4}", label)
 
+    assert "/v1/groups/duel/compare" not in visit.requests  # nothing was polled
+    assert "/v1/groups" not in visit.requests
+
     verdict = await page.locator(".verdicts li").inner_text()
     overview = await visit(service.url)
     card = overview.locator(".group", has=overview.get_by_role("link", name="duel"))
     await expect(card.locator(".told[data-state=decided]")).to_have_text(verdict)  # in the same words
+
+
+async def test_without_a_stream_a_comparison_is_polled(service: Serving, visit: Opener) -> None:
+    service.http.put("/groups/polled", json={"learners": ["better", "twin"]}).raise_for_status()
+    visit.replies["**/stream**"] = replying({"detail": "too many streams"}, status=429)
+    visit.expected = ("429",)
+    page = await visit(service.url, "#/compare")
+    await page.get_by_role("link", name="polled").click()
+    await expect(page.locator("#connection[data-state=polling]")).to_contain_text("live, by polling")
+    service.feed("groups/polled", 30)
+    told = page.get_by_text(re.compile("^30 events compared"))
+    await expect(told).to_be_visible()
+    visit.expected = ("429", "404")
+    service.http.delete("/groups/polled").raise_for_status()
+    await expect(page.get_by_text("there is no group named polled")).to_be_visible()
+    await expect(told).to_be_hidden()
+
+
+async def test_a_group_that_is_deleted_is_said_to_be_gone(service: Serving, visit: Opener) -> None:
+    service.http.put("/groups/brief", json={"learners": ["better", "twin"]}).raise_for_status()
+    page = await visit(service.url, "#/compare/brief")
+    await expect(page.get_by_text(re.compile("^0 events compared"))).to_be_visible()
+    service.http.delete("/groups/brief").raise_for_status()
+    await expect(page.get_by_text("there is no group named brief")).to_be_visible()
+    await expect(page.locator("#state")).to_have_text("live")  # the service answers
+    service.http.put("/groups/brief", json={"learners": ["worse", "twin"]}).raise_for_status()
+    await page.evaluate("dispatchEvent(new Event('online'))")  # asks at once
+    await expect(page.get_by_role("row", name="worse \N{MINUS SIGN} twin")).to_be_visible()
 
 
 async def test_the_card_of_a_group_says_which_is_best(service: Serving, visit: Opener) -> None:

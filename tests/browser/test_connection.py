@@ -54,6 +54,44 @@ async def test_it_goes_on_by_itself_after_the_service_restarts(service: Serving,
         await expect(ready).to_have_text("ready")
         assert await ready.evaluate("one => getComputedStyle(one).color") != away  # which was not the green of the well
     await expect(overview.get_by_role("button", name="Retry now")).to_be_hidden()
+    assert "/v1/learners?figures=true" not in visit.requests  # nothing was polled
+
+
+@pytest.mark.parametrize("status", [429, 404])  # there are too many, or the node is of a release before
+async def test_without_a_stream_all_learners_are_polled(service: Serving, visit: Opener, status: int) -> None:
+    refusal = {"detail": "no stream", "code": "not-found" if status == 404 else "too-many-streams"}
+    visit.replies["**/v1/stream"] = replying(refusal, status=status)
+    visit.expected = (str(status),)
+    page = await visit(service.url)
+    positives = page.get_by_role("row", name="fraud").locator("[data-column=positives]")
+    await expect(page.locator("#connection[data-state=polling]")).to_contain_text("live, by polling")
+    before = await positives.inner_text()
+    with Stream(service, "learners/fraud"):
+        await expect(positives).not_to_have_text(before.replace("\n", ""))
+    assert visit.requests.count("/v1/stream") == 1
+    assert visit.requests.count("/v1/learners?figures=true") > 1
+    assert "/v1/groups?tests=true" in visit.requests
+
+
+async def test_a_stream_that_brings_nothing_is_given_up_and_tried_again(service: Serving, visit: Opener) -> None:
+    """A proxy holds it back."""
+    held = asyncio.Event()
+
+    async def holding(route: Route) -> None:
+        await held.wait()
+        await route.continue_()
+
+    visit.replies["**/v1/stream"] = holding
+    page = await visit(service.url)
+    await expect(page.get_by_role("row", name="fraud")).to_be_visible()
+    await expect(page.locator("#connection[data-state=polling]")).to_be_visible()
+    held.set()
+    async with asyncio.timeout(120):
+        while await page.locator("#connection[data-state=live]").count() == 0:
+            await page.evaluate("dispatchEvent(new Event('online'))")  # asks at once, not two seconds later
+            await asyncio.sleep(0.1)
+    assert visit.requests.count("/v1/stream") > 1
+    assert visit.requests.count("/v1/learners?figures=true") >= 30
 
 
 async def test_without_a_stream_the_figures_are_polled(service: Serving, visit: Opener) -> None:
@@ -95,9 +133,8 @@ async def test_a_hidden_page_asks_nothing(service: Serving, visit: Opener) -> No
     asked = len(visit.requests)
     await page.clock.run_for(60_000)
     assert len(visit.requests) <= asked + 1  # at most the one that was due
-    await page.evaluate(f"Object.defineProperty(document, 'hidden', {{value: false}}); {hide}")
-    async with page.expect_request(re.compile("figures=true")):
-        await page.clock.run_for(5_000)
+    async with page.expect_request("**/v1/stream"):
+        await page.evaluate(f"Object.defineProperty(document, 'hidden', {{value: false}}); {hide}")
 
 
 async def test_a_key_is_asked_for_sent_and_kept_in_the_tab(service: Serving, visit: Opener) -> None:
@@ -178,10 +215,10 @@ async def test_what_is_not_there_yet_is_said_to_be_on_its_way(
 
 
 async def test_an_error_of_the_service_is_told(service: Serving, visit: Opener) -> None:
-    visit.replies["**/learners?figures=true"] = replying({"detail": "the store is away"}, status=503)
+    visit.replies["**/v1/stream"] = replying({"detail": "the store is away"}, status=503)
     visit.expected = ("503",)
     page = await visit(service.url)
     await expect(page.locator("#connection[data-state=away]")).to_contain_text("the store is away")
-    await page.unroute("**/learners?figures=true")
+    await page.unroute("**/v1/stream")
     await page.get_by_role("button", name="Retry now").click()
     await expect(page.get_by_role("row", name="fraud")).to_be_visible()

@@ -73,6 +73,7 @@ async def test_what_is_being_created_is_shown_and_turns_into_learners(
         await expect(row(page, "first").locator("[data-column=positives]")).to_have_text("510 %", timeout=1000 * LONG)
         await expect(row(page, "first").locator(".state")).to_be_empty()
         assert learnt.result() == 200
+        await page.close()  # before the service ends, which breaks its stream off
 
 
 async def test_a_node_that_waits_for_its_store_does_not_say_that_there_is_nothing(
@@ -91,5 +92,6 @@ async def test_a_node_that_waits_for_its_store_does_not_say_that_there_is_nothin
             store.restart()
             await expect(nothing).to_be_visible(timeout=1000 * LONG)
             await expect(page.get_by_text("This node does not know its learners yet")).to_be_hidden()
+            await page.close()
         finally:
             process.kill()

@@ -1,4 +1,4 @@
-"""The overview of five hundred learners in a browser: all are shown, sorted and filtered, by one request a round."""
+"""The overview of five hundred learners in a browser: all are shown, sorted and filtered, by one stream."""
 
 from __future__ import annotations
 
@@ -36,14 +36,13 @@ async def test_five_hundred_learners(many: Serving, visit: Opener) -> None:
     first = rows.filter(has=page.get_by_role("link", name="tenant-001", exact=True))
     await expect(first.locator("[data-column=auc] span")).to_have_text(re.compile(r"^[01]\.\d{3}$"))
 
-    # a round is one request, and the groups' one each fifth round
-    before = len(visit.requests)
-    for _ in range(3):
-        async with page.expect_request(re.compile("figures=true"), timeout=LONG):
-            pass
-    asked = [path for path in visit.requests[before:] if path.startswith("/v1")]
-    assert asked.count("/v1/learners?figures=true") in (3, 4)  # the next may have begun
-    assert set(asked) <= {"/v1/learners?figures=true", "/v1/groups?tests=true"}
+    # what moves is shown, and nothing more is asked for
+    positives = first.locator("[data-column=positives]")
+    before = await positives.inner_text()
+    body = {"events": events(1000, 1040)}
+    many.http.post("/learners/tenant-001/update", json=body).raise_for_status()
+    await expect(positives).not_to_have_text(before.replace("\n", ""), timeout=LONG)
+    assert sorted(path for path in visit.requests if path.startswith("/v1")) == ["/v1/key", "/v1/stream"]
 
     # sorted: those without an AUC are last, whichever way
     told = many.http.get("/learners", params={"figures": True}).json()["learners"]

@@ -1,6 +1,6 @@
 """schemathesis over the OpenAPI document, against the real server: no 5xx, and replies are what the document says.
 
-What is left out: `/metrics/stream`, which does not end. The hot requests' bodies are drawn by the document's schema;
+What is left out: streams of events, which do not end. The hot requests' bodies are drawn by the document's schema;
 what features a learner takes depends on its configuration, which a schema of the path cannot say, so most are refused
 there with a 422, which is checked as any reply is, and `bodies.py` has those that nearly fit. For the same reason a
 refusal of what the document allows is no fault. Two shares of the cases: such as it allows, and such as it does not.
@@ -26,7 +26,7 @@ from tests.fuzz.serving import LEARNERS, Served, served
 
 __all__ = ["openapi"]
 
-_ENDLESS = ("/v1/learners/{name}/metrics/stream",)
+_ENDLESS = ("/v1/learners/{name}/metrics/stream", "/v1/stream", "/v1/groups/{name}/compare/stream")
 _CHECKS = (
     "status_code_conformance",
     "content_type_conformance",

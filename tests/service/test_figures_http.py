@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 from service.hosted import Hosted
 from service.store import Store
 from service.store.memory import MemoryStore
-from service.streams import parsed_id, stream
+from service.streams import LEARNER_PACE, learner_news, parsed_id, stream
 from tests.service.nodes import T0, app_over, node, over, posted, serving
 from tests.service.process import Process
 from tests.service.test_engine import until
@@ -168,7 +168,8 @@ class Reader:
     def __init__(self, learner: Hosted, since: str | None = None) -> None:
         self.closing = asyncio.Event()
         self.last = since
-        self._events: AsyncIterator[bytes] = stream(learner, parsed_id(since) if since else None, self.closing)
+        news = learner_news(learner, parsed_id(since) if since else None)
+        self._events: AsyncIterator[bytes] = stream(news, LEARNER_PACE, self.closing)
 
     async def next(self) -> tuple[str, Any]:
         async with asyncio.timeout(60):

@@ -18,7 +18,7 @@ from service.grants import Bucket
 from service.guard import Guard
 from service.keys import BadKeys
 from service.settings import Settings
-from service.streams import stream
+from service.streams import learner_news, stream
 from tests.service.apps import DENSE, events
 from tests.service.keyring import Clock, Keyring, authorization, bearer, keyed, made
 from tests.service.websocket import websocket
@@ -349,7 +349,7 @@ async def test_streams_of_a_key_end_with_it(ring: Keyring, monkeypatch: pytest.M
     async with keyed(ring) as (app, http):
         await made(http, key, "a")
         engine, grant = app.state.engine, app.state.guard._grants[ring.id_of("one")]
-        events_ = stream(engine.hosted["a"], None, asyncio.Event(), grant)
+        events_ = stream(learner_news(engine.hosted["a"]), 0.01, asyncio.Event(), grant)
         assert b"event: figures" in await anext(events_)
         app.state.guard._take([])
         async with asyncio.timeout(60):

@@ -488,6 +488,7 @@ async def test_unknown_paths_and_methods_are_problems_too(http):
         ("POST", f"{URL}/update", ""),
         ("POST", f"{URL}/predict", "explain or at_least"),
         ("GET", f"{URL}/metrics/stream", ""),
+        ("GET", "/v1/stream", "learners"),
         ("GET", f"{URL}/metrics/curves", "points"),
         ("GET", f"{URL}/alarms", "since"),
         ("GET", "/v1/groups/any/compare", ""),

@@ -24,6 +24,7 @@ from service.store.memory import MemoryStore
 from service.store.redis_nodes import KEY
 from tests.service.process import Process
 from tests.service.redis_server import RedisServer
+from tests.service.test_streams import Live
 
 NAMES = [f"learner-{i}" for i in range(12)]
 CONFIG = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 2}}
@@ -159,6 +160,12 @@ class Spread:
         text = self.http.get(f"{self.nodes[node].url}/metrics").text
         (line,) = [line for line in text.splitlines() if line.startswith("rarestream_forwarded_requests_total ")]
         return float(line.split()[1])
+
+    def asked(self, node: int) -> float:
+        """How often a node was asked for all its learners."""
+        text = self.http.get(f"{self.nodes[node].url}/metrics").text
+        lines = [line for line in text.splitlines() if "_count{" in line and 'route="/v1/learners",' in line]
+        return sum(float(line.split()[-1]) for line in lines)
 
     def mark(self, node: int, target: str) -> str:
         """What another node sends along where it passes a GET of this target on."""
@@ -318,6 +325,26 @@ def test_streams_pass_through(spread: Spread) -> None:
     with spread.http.stream("GET", f"{url}/metrics/stream") as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
         assert next(stream.iter_lines())
+
+
+def test_the_stream_of_all_learners_tells_those_of_every_node(spread: Spread) -> None:
+    name = NAMES[5]
+    node = spread.elsewhere(name)
+    url = spread.nodes[node].url
+    with ExitStack() as stack:
+        streams = [stack.enter_context(Live(spread.http, f"{url}/v1/stream")) for _ in range(3)]
+        asked, began = [spread.asked(i) for i in range(3)], time.monotonic()
+        for one in streams:
+            ((_, whole),) = one.until("learners")
+            assert {row["name"] for row in whole["learners"]} | set(whole["asleep"]) == set(NAMES)
+        body = {"events": [event(i) for i in range(20_000, 20_050)]}
+        assert spread.http.post(f"{url}/v1/learners/{name}/update", json=body).status_code == 200
+        learnt = spread.get(node, f"/learners/{name}")["events"]
+        for one in streams:
+            changed = (data for kind, data in one if kind == "changed")
+            assert any((row["name"], row["events"]) == (name, learnt) for data in changed for row in data["learners"])
+        for i in {0, 1, 2} - {node}:  # once in two seconds, however many streams there are
+            assert spread.asked(i) - asked[i] <= (time.monotonic() - began) / 2 + 1
 
 
 def test_a_websocket_takes_messages_for_learners_of_every_node(spread: Spread) -> None:
