@@ -13,8 +13,19 @@ from service.compression import expanded
 from service.errors import QueueFull, ServiceError, TooLarge, TooSlow, WrongType
 from service.settings import Settings
 
-__all__ = ["Bodies", "Disconnected", "Heading", "check_json", "form_hint", "heading_of", "in_utf8", "pieces"]
+__all__ = [
+    "BODY_ENDS",
+    "Bodies",
+    "Disconnected",
+    "Heading",
+    "check_json",
+    "form_hint",
+    "heading_of",
+    "in_utf8",
+    "pieces",
+]
 
+BODY_ENDS = "rarestream.body_ends"  # in a scope: by when the body has to be whole, where it was waited for before
 _DIGITS = 18  # of a length that is read
 
 
@@ -97,8 +108,11 @@ class Bodies:
         self._most_of_all = settings.max_buffered_bytes
         self._seconds = settings.body_seconds
 
-    async def read(self, receive: Receive, heading: Heading, most: int | None = None) -> bytes:
+    async def read(
+        self, receive: Receive, heading: Heading, most: int | None = None, ends: float | None = None
+    ) -> bytes:
         """The body, expanded, which counts as held until `release`. `most` bytes, where that is less than all may have.
+        It has to be whole by `ends`, by the loop's clock, or else within the node's seconds from now on.
 
         Raises `TooLarge`, also by its own word, `QueueFull`, `TooSlow`, `Disconnected`, or as `expanded`. The timer,
         which costs more than all else here, is started only where the first message is not there yet, or is not the
@@ -108,14 +122,14 @@ class Bodies:
         if heading.length.isdigit() and (told := _length(heading.length)) > most:
             raise TooLarge(f"the body has {told} bytes; at most {most} are taken: send smaller batches")
         if heading.encoding not in (b"", b"identity"):
-            return await self._gathered(expanded(pieces(receive), heading.encoding.decode("latin-1"), most), most)
+            return await self._gathered(expanded(pieces(receive), heading.encoding.decode("latin-1"), most), most, ends)
         first: Coroutine[Any, Any, Message] = receive()  # type: ignore[assignment]  # as servers have it
         try:
             waits = first.send(None)
         except StopIteration as done:
             message: Message = done.value
             if message.get("more_body", False) or message["type"] != "http.request":
-                return await self._gathered(pieces(receive, message), most)
+                return await self._gathered(pieces(receive, message), most, ends)
             body: bytes = message.get("body", b"")
             self.bytes += len(body)
             try:
@@ -124,14 +138,14 @@ class Bodies:
                 self.bytes -= len(body)
                 raise
             return body
-        return await self._gathered(pieces(receive, _resumed(first, waits)), most)
+        return await self._gathered(pieces(receive, _resumed(first, waits)), most, ends)
 
-    async def _gathered(self, parts: AsyncIterator[bytes], most: int) -> bytes:
+    async def _gathered(self, parts: AsyncIterator[bytes], most: int, ends: float | None) -> bytes:
         """The whole of what comes in parts."""
         gathered: list[bytes] = []
         size, complete = 0, False
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(self._seconds) if ends is None else asyncio.timeout_at(ends):
                 async for part in parts:
                     gathered.append(part)
                     size += len(part)

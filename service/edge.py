@@ -25,7 +25,7 @@ from starlette.types import Message, Receive, Scope, Send
 from learners.explain import MAX_FEATURES
 from learners.parameters import Problem, show
 from service.access import GONE, Access
-from service.bodies import Bodies, Disconnected, heading_of, pieces
+from service.bodies import BODY_ENDS, Bodies, Disconnected, heading_of, pieces
 from service.compression import expanded
 from service.direct import STOPS
 from service.engine import Engine
@@ -111,7 +111,7 @@ class Edge:
                 await _lines(first, lines, own_id, send, learner.node.settings.ws_stall_seconds)
                 self._access.hot(operation, 200, began, scope, own_id, name)
                 return
-            body = await self._bodies.read(receive, heading, grant.body_bytes)
+            body = await self._bodies.read(receive, heading, grant.body_bytes, scope.get(BODY_ENDS))
             reply = await answer(learner, operation, body, read, write, explain, counted, grant.spend)
         except Disconnected:
             self._access.hot(operation, GONE, began, scope, own_id, name)

@@ -32,12 +32,13 @@ from service.errors import Damaged, Invalid, QueueFull, ServiceError, SourceGap,
 from service.feature_names import FeatureNames
 from service.fits import Fits
 from service.grants import FREE, Grant
-from service.logged import Logged, settle
+from service.logged import Logged
 from service.node import Node
 from service.rollbacks import roll_back
 from service.serving import Labelled, Serving
 from service.soundness import check_record
 from service.store import Entry, SnapshotInfo
+from service.turns import settle
 from service.work import Pace, numbers_of, size_of
 
 __all__ = ["Hosted", "Learnt"]

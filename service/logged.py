@@ -1,10 +1,10 @@
-"""A state machine whose state follows a log of the store, on this node: the task that moves it, record by record.
+"""A state machine whose state follows a log of the store, on this node: its task moves it, record by record.
 
     put (a job) -> the machine at rest -> append a record -> apply everything up to it, in log order
 
-The task owns the machine. What has to happen to it waits in its queue, in order. Readers take `view`, which is replaced
-after every record, so reading waits for nothing and never sees half a record. What the machine is, a learner or a
-comparison of some, is said by the classes that build on this one (`hosted.py`, `groups.py`).
+The task (`turns.py`) owns the machine. Readers take `view`, which is replaced after every record, so reading waits for
+nothing and never sees half a record. What the machine is, a learner or a comparison of some, is said by the classes
+that build on this one (`hosted.py`, `groups.py`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,7 @@ import logging
 import sys
 import uuid
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -35,25 +32,23 @@ from service.errors import (
     BehindLog,
     BeyondLog,
     Damaged,
-    LearnerGone,
     LostRecords,
-    ServiceError,
     StoreUnavailable,
     TooLarge,
 )
 from service.node import Node
 from service.snapshots import Snapshots
 from service.store import RECORD_BYTES, Entry, Moved, SnapshotInfo
+from service.turns import GIVEN_UP_SECONDS, Turns
 from service.work import LARGE
 
-__all__ = ["Logged", "Machine", "Waiting", "settle"]
+__all__ = ["Logged", "Machine"]
 
 logger = logging.getLogger("rarestream.log")
 
 _READ_ENTRIES = 256  # per page while catching up
 _REWINDS = 5  # of one reading: a log that has lost records again and again is none
-_LAST_SECONDS = 5.0  # that a stop waits for what is being applied,
-_GIVEN_UP_SECONDS = 15.0  # and then for the end of the piece that a thread has of it; a store does not get more
+_LAST_SECONDS = 5.0  # that a stop waits for what is being applied, before it is given up
 _ANY = sys.maxsize  # beyond every position
 
 
@@ -82,27 +77,7 @@ MachineT = TypeVar("MachineT", bound=Machine)
 ViewT = TypeVar("ViewT")
 
 
-class Waiting(Protocol):
-    """What stands in the queue: answered by its future."""
-
-    done: asyncio.Future[Any]
-
-
-@dataclass
-class _Job:
-    """Something that needs the machine at rest."""
-
-    run: Callable[[], Awaitable[None]]
-    done: asyncio.Future[Any]
-
-
-def settle(future: asyncio.Future[Any], error: ServiceError) -> None:
-    """Tell whoever waits that it failed; a caller may have hung up."""
-    if not future.done():
-        future.set_exception(error)
-
-
-class Logged(ABC, Generic[MachineT, ViewT]):
+class Logged(Turns, ABC, Generic[MachineT, ViewT]):
     """One machine on this node."""
 
     def __init__(
@@ -116,26 +91,16 @@ class Logged(ABC, Generic[MachineT, ViewT]):
         snapshot: SnapshotInfo | None = None,
     ) -> None:
         """`name`: of the log; `gone` is called once when the store no longer has it; `snapshot`: the newest."""
-        self.name = name
+        super().__init__(name, gone)
         self.birth = birth
         self.machine = machine
         self.position = position
         self.token = b""  # of the record at the position, by which the store tells whether its log still led here
         self.node = node
-        self.failed: ServiceError | None = None  # why it cannot move on; a restart may help, deleting always does
         self._view: ViewT | None = None
-        self.abandon = asyncio.Event()  # set when a long record or fit is to be given up half-way
         self.claim = Claim(self)
         self.snapshots = Snapshots(self, snapshot)
-        self._gone = gone
-        self._watchers: set[asyncio.Event] = set()
-        self._waiting: deque[Any] = deque()
-        self._current: list[Any] = []  # taken from the queue, not answered yet
-        self._wake = asyncio.Event()
         self._follow_to = 0  # a position that the queue holds catching up with, or _ANY
-        self._closing = False
-        self.task = asyncio.create_task(self._run(), name=f"log of {name}")
-        self.task.add_done_callback(self._ended)
 
     # What the classes that build on this one say
 
@@ -151,10 +116,6 @@ class Logged(ABC, Generic[MachineT, ViewT]):
     def _weight(self, record: Any) -> int:
         """Events that a record counts as towards the next snapshot."""
 
-    async def _turn(self) -> None:
-        """Take what stands first in the queue, which is no job, and see to it; only learners put such things there."""
-        raise AssertionError(f"{self.name} has {self._waiting[0]!r} in its queue")
-
     def _applied(self, entry: Entry, record: Any, own: bool) -> None:
         """An entry of the log has been applied; its `own`, if it was appended by this node's task."""
 
@@ -165,7 +126,6 @@ class Logged(ABC, Generic[MachineT, ViewT]):
         """Another node has saved a snapshot of this position, which may be ahead of this node's."""
 
     def _considered(self) -> None:
-        """Nothing moves for a moment: is anything due?"""
         self.snapshots.consider()
 
     @property
@@ -182,31 +142,7 @@ class Logged(ABC, Generic[MachineT, ViewT]):
     async def settle_up(self) -> None:
         """See to what has to be in the store before a snapshot. Only in what was `put`."""
 
-    @property
-    def busy(self) -> bool:
-        """Whether something waits that will bring it up to date anyway."""
-        return bool(self._waiting)
-
     # What callers use
-
-    @contextmanager
-    def watched(self) -> Iterator[asyncio.Event]:
-        """An event that is set whenever the view has changed, or the machine has come to its end."""
-        changed = asyncio.Event()
-        self._watchers.add(changed)
-        try:
-            yield changed
-        finally:
-            self._watchers.discard(changed)
-
-    def _tell(self) -> None:
-        for changed in self._watchers:
-            changed.set()
-
-    async def at_rest(self, run: Callable[[], Awaitable[None]]) -> None:
-        """Run a job between two records, when nothing moves."""
-        self._check()
-        await asyncio.shield(self.put(run))
 
     async def digest(self) -> tuple[int, str]:
         """The position and the hash of the state there."""
@@ -293,107 +229,25 @@ class Logged(ABC, Generic[MachineT, ViewT]):
         A record that takes long is given up half-way, and then there is no snapshot: the log has everything. So is a
         call of a store that does not answer: what became of it shows when the log is read again.
         """
-        if not self.task.done():
-            if save and self.failed is None:
-                await self._last()
-            patience = 1.0 if self.abandon.is_set() else _GIVEN_UP_SECONDS
-            self.abandon.set()
-            self._closing = True
-            self._wake.set()
-            done, _ = await asyncio.wait([self.task], timeout=patience)
-            if not done:
-                self.task.cancel()
-                await asyncio.wait([self.task])
-        if self.failed is None:
-            self.failed = LearnerGone(f"{self.name} is no longer here")
-        self._tell()
+        if save and self.failed is None and not self.task.done():
+            await self._last()
+        await self.end()
         await self.snapshots.close()
 
     async def _last(self) -> None:
-        async def run() -> None:
-            await self.snapshots.last()
-
-        waiting = asyncio.ensure_future(self.at_rest(run))
+        waiting = asyncio.ensure_future(self.at_rest(self.snapshots.last))
         waiting.add_done_callback(
             lambda ended: ended.cancelled() or ended.exception()
         )  # also where nobody waits for it
         done, _ = await asyncio.wait([waiting], timeout=_LAST_SECONDS)
         if not done:
             self.abandon.set()
-            done, _ = await asyncio.wait([waiting], timeout=_GIVEN_UP_SECONDS)
+            done, _ = await asyncio.wait([waiting], timeout=GIVEN_UP_SECONDS)
         error = waiting.exception() if done else "the store does not answer"
         if error is not None:
             logger.warning("no snapshot of %s at shutdown: %s", self.name, error)
 
-    # The task
-
-    def _check_alive(self) -> None:
-        if self.failed is not None:
-            raise self.failed
-
-    def _check(self) -> None:
-        self._check_alive()
-        if self._closing or self.task.done():
-            raise LearnerGone(f"{self.name} is no longer here")
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """The task is over: nobody may be left waiting for it."""
-        error = None if task.cancelled() else task.exception()
-        if error is not None:  # a fault of ours: it stops here, the log keeps everything
-            logger.critical("the task of %s ended by an error", self.name, exc_info=error)
-            self.failed = ServiceError(f"{self.name} stopped after an internal error; a restart recovers it")
-        reason = self.failed or LearnerGone(f"{self.name} is no longer here")
-        for item in (*self._current, *self._waiting):
-            settle(item.done, reason)
-        self._waiting.clear()
-        self._tell()
-
-    def put(self, run: Callable[[], Awaitable[None]], first: bool = False) -> asyncio.Future[None]:
-        """Have something done while the machine is at rest, next or in turn; the future is when it is done."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # also where nobody waits for it
-        job = _Job(run, done)
-        if first:
-            self._waiting.appendleft(job)
-        else:
-            self._waiting.append(job)
-        self._wake.set()
-        return done
-
-    async def _run(self) -> None:
-        while True:
-            while not self._waiting:
-                if self._closing:
-                    return
-                self._wake.clear()
-                await self._wake.wait()
-            if isinstance(self._waiting[0], _Job):
-                job = self._waiting.popleft()
-                self._current = [job]
-                try:
-                    self._check_alive()
-                    await job.run()
-                except ServiceError as error:
-                    self._notice(error)
-                    settle(job.done, error)
-                else:
-                    if not job.done.done():
-                        job.done.set_result(None)
-            else:
-                await self._turn()
-            self._current = []
-            if self.failed is None and not self._closing:
-                self._considered()
-
-    def _notice(self, error: ServiceError) -> None:
-        if isinstance(error, LearnerGone):
-            self.failed = error
-            self._gone(self)
-            self._closing = True  # the task ends once everyone who waits is answered
-        elif isinstance(error, Damaged):
-            logger.error("%s cannot move on: %s", self.name, error.detail)
-            self.failed = error
-            self._tell()
+    # The log
 
     async def append(self, record: Any, small: bool = False) -> Any:
         """Log a record, then apply everything up to it in log order; what came of this one. Only in what was `put`.

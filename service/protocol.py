@@ -16,6 +16,7 @@ from uvicorn.config import Config
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from service.bodies import BODY_ENDS
 from service.direct import Asked, Direct, Learning
 from service.errors import HeadTooLarge
 from service.flow import Begun, Flow, Joining
@@ -57,7 +58,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._answered_at = 0.0  # when that was done last, by the loop's clock
         self._in_head = False  # some of the next request's head has come, not all of it
         self._head_bytes = 0  # that have come of it, with what came before it in the same piece
-        self._waits_since: float | None = None  # for a head, by the loop's clock; None: something is under way
+        self._waits_since: float | None = None  # for a head, or `_asked`'s body, by the loop's clock; None: busy
         self._head_timer: asyncio.TimerHandle | None = None
         self._head_seconds: float = getattr(app, "head_seconds", _HEAD_SECONDS)  # from its first byte, or the beginning
         self._upgraded = False  # to a websocket
@@ -127,6 +128,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._asked = self._wanted()
         if self._asked is None:
             self._to_application()
+        else:
+            self._waits_since = None  # the time of the body begins
 
     def on_body(self, body: bytes) -> None:
         """Some of its body."""
@@ -167,7 +170,7 @@ class HttpProtocol(HttpToolsProtocol):
         return self._direct.asked(self.url, self.headers)
 
     def _waits(self) -> bool:
-        """Whether the rest of a body is waited for: there is room, and who sends it may. The time is that of a head."""
+        """Whether the rest of a body is waited for: there is room, and who sends it may."""
         if self._direct is None or self._asked is None:
             return False
         more = len(self._body) - self._held
@@ -183,12 +186,16 @@ class HttpProtocol(HttpToolsProtocol):
         self._held = 0
 
     def _to_application(self) -> None:
-        """Have ASGI answer it: as much of it as has come, as if that had just come."""
+        """Have ASGI answer it: as much of it as has come, as if that had just come, in what is left of its time."""
         self._let_go()
+        since = None if self._asked is None else self._waits_since
         url, headers, expect = self.url, self.headers, self.expect_100_continue
         body, self._asked, self._body = self._body, None, b""
         self._unset_keepalive_if_required()  # that of a reply to what came before it in the same piece
         super().on_message_begin()
+        if since is not None:
+            cast(dict[str, Any], self.scope)[BODY_ENDS] = since + self._head_seconds
+            self._waits_since = None
         self.url, self.expect_100_continue = url, expect
         self.headers += headers  # in place: they are the scope's
         super().on_headers_complete()
@@ -229,7 +236,6 @@ class HttpProtocol(HttpToolsProtocol):
         if left > 0:
             self._head_timer = self.loop.call_later(left, self._look_for_head)
         elif self._asked is not None:  # a body that does not come: that is told
-            self._waits_since = None
             self._to_application()
         else:
             self._close()

@@ -1,4 +1,4 @@
-"""What is broken: nodes behind proxies, over a Redis with a replica or over one SQLite file."""
+"""What is broken: nodes behind proxies, over a Redis, which may have a replica, or over one SQLite file."""
 
 from __future__ import annotations
 
@@ -17,71 +17,71 @@ from tests.chaos.proxy import Proxy
 from tests.service.process import Process
 from tests.service.redis_server import RedisServer
 
-__all__ = ["Cluster", "Node", "Pair"]
+__all__ = ["Cluster", "Node", "Servers"]
 
 _CLOCK = Path(__file__).parent / "clock"
 _LINK_SECONDS = 60.0
 
 
-class Pair:
-    """A Redis and its replica, of which either may be the master."""
+class Servers:
+    """A Redis, and its replica if it has one, of which either may be the master then."""
 
-    def __init__(self, appendfsync: str) -> None:
-        self.servers = [RedisServer(appendfsync=appendfsync) for _ in range(2)]
-        self.master = 0
-
-    @property
-    def port(self) -> int:
-        """Of the master."""
-        return self.servers[self.master].port
+    def __init__(self, binary: str, appendfsync: str, replica: bool) -> None:
+        self.all = [RedisServer(binary, appendfsync=appendfsync) for _ in range(1 + replica)]
+        self._master = 0
 
     @property
-    def url(self) -> str:
-        """Of the master."""
-        return self.servers[self.master].url
+    def master(self) -> RedisServer:
+        """The one that takes writes."""
+        return self.all[self._master]
 
-    def start(self) -> None:
-        """Both, linked."""
-        for server in self.servers:
-            server.start()
+    @property
+    def _replicas(self) -> list[RedisServer]:
+        return [server for server in self.all if server is not self.master]
+
+    async def start(self) -> None:
+        """All, linked."""
+        for server in self.all:
+            await asyncio.to_thread(server.start)
         self._link()
-
-    def restart(self) -> None:
-        """The master once more, after it was killed."""
-        self.servers[self.master].start()
+        await self.linked()
 
     def fail_over(self) -> None:
         """The master dies, its replica takes over."""
-        self.servers[self.master].kill()
-        self.master = 1 - self.master
-        self.servers[self.master].command("REPLICAOF", "NO", "ONE")
+        self.master.kill()
+        self._master = 1 - self._master
+        self.master.command("REPLICAOF", "NO", "ONE")
 
     def rejoin(self) -> None:
         """The one that was killed comes back, as the replica."""
-        self.servers[1 - self.master].start()
+        for server in self._replicas:
+            server.start()
         self._link()
 
     def _link(self) -> None:
-        self.servers[1 - self.master].command("REPLICAOF", "127.0.0.1", self.port)
+        for server in self._replicas:
+            server.command("REPLICAOF", "127.0.0.1", self.master.port)
 
     async def linked(self) -> None:
         """Until the replica follows."""
         async with asyncio.timeout(_LINK_SECONDS):
-            while not self._follows():  # noqa: ASYNC110 (another program is asked)
-                await asyncio.sleep(0.05)
-
-    def _follows(self) -> bool:
-        try:
-            with redis.Redis(port=self.servers[1 - self.master].port) as client:
-                told = client.info("replication")
-        except redis.RedisError:
-            return False
-        return isinstance(told, dict) and told.get("master_link_status") == "up"
+            for server in self._replicas:
+                while not _follows(server):  # noqa: ASYNC110 (another program is asked)
+                    await asyncio.sleep(0.05)
 
     def close(self) -> None:
-        """End both."""
-        for server in self.servers:
+        """End all."""
+        for server in self.all:
             server.__exit__(None, None, None)
+
+
+def _follows(server: RedisServer) -> bool:
+    try:
+        with redis.Redis(port=server.port) as client:
+            told = client.info("replication")
+    except redis.RedisError:
+        return False
+    return isinstance(told, dict) and told.get("master_link_status") == "up"
 
 
 class Node:
@@ -124,24 +124,27 @@ class Node:
 class Cluster:
     """`async with Cluster(...) as cluster`: everything runs, from the start to the end of the block."""
 
-    def __init__(self, folder: Path, nodes: int, pair: Pair | None, **settings: object) -> None:
-        """`pair`: where they share a Redis; else they share an SQLite file."""
-        self.pair = pair
+    def __init__(self, folder: Path, nodes: int, servers: Servers | None, **settings: object) -> None:
+        """`servers`: where they share a Redis; else they share an SQLite file."""
+        self.servers = servers
         self.nodes: list[Node] = []
         self._folder, self._count = folder, nodes
         self._settings: dict[str, object] = {
             "trim_log": False, "snapshot_events": 500, "snapshot_seconds": 2, "follow_seconds": 0.3, **settings,
         }  # fmt: skip
-        self.store_url = f"sqlite:///{folder / 'log.db'}"
+
+    @property
+    def store_url(self) -> str:
+        """Of the file, or of the present master."""
+        return f"sqlite:///{self._folder / 'log.db'}" if self.servers is None else self.servers.master.url
 
     async def __aenter__(self) -> Self:
-        if self.pair is not None:
-            await asyncio.to_thread(self.pair.start)
-            await self.pair.linked()
+        if self.servers is not None:
+            await self.servers.start()
         for number in range(self._count):
             store: Proxy | str = self.store_url
-            if self.pair is not None:
-                store = Proxy(self.pair.port)
+            if self.servers is not None:
+                store = Proxy(self.servers.master.port)
                 await store.start()
             self.nodes.append(Node(number, self._folder, store, **self._settings))
         await asyncio.gather(*(asyncio.to_thread(node.process.start) for node in self.nodes))
@@ -151,10 +154,10 @@ class Cluster:
 
     def aim(self) -> None:
         """Every node is to find the present master."""
-        assert self.pair is not None
+        assert self.servers is not None
         for node in self.nodes:
             assert node.store is not None
-            node.store.target = self.pair.port
+            node.store.target = self.servers.master.port
             node.store.reset()
 
     async def __aexit__(
@@ -165,5 +168,5 @@ class Cluster:
             await node.front.close()
             if node.store is not None:
                 await node.store.close()
-        if self.pair is not None:
-            await asyncio.to_thread(self.pair.close)
+        if self.servers is not None:
+            await asyncio.to_thread(self.servers.close)

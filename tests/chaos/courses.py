@@ -12,14 +12,34 @@ from pathlib import Path
 from statistics import median
 
 from tests.chaos.checks import Verdict, examine
-from tests.chaos.cluster import Cluster, Pair
+from tests.chaos.cluster import Cluster, Servers
 from tests.chaos.faults import Faults
 from tests.chaos.traffic import Traffic
+from tests.service.redis_server import REDIS, VALKEY
 
 __all__ = ["COURSES", "Course", "Report", "run"]
 
 _DRAIN_SECONDS = 180.0
 _BEFORE = 10.0  # seconds before a fail-over in which a reply may have told of what the replica never got: see `Course`
+_EACH_SECONDS = 20.0  # for each kind of fault, one after the other; on two busy cores one takes some 5 to 10
+
+_OF_NODES = (
+    "node killed",
+    "node stopped",
+    "node paused",
+    "clock jumped",
+    "clients cut off",
+    "clients' pieces truncated",
+    "clients' requests duplicated",
+)
+_OF_LINKS = (
+    "node cut off from Redis",
+    "packets to Redis lost",
+    "Redis far away",
+    "pieces to Redis truncated",
+    "commands to Redis duplicated",
+)
+_OF_REDIS = ("Redis killed", "Redis paused")
 
 
 @dataclass(frozen=True)
@@ -28,17 +48,48 @@ class Course:
 
     about: str
     nodes: int
+    of_nodes: tuple[str, ...]  # the kinds of faults that belong to it, of nodes and what leads to them,
+    of_store: tuple[str, ...]  # and of their store
     acks: str | None = None  # None: over SQLite
+    binary: str = REDIS
     appendfsync: str = "always"
+    replica: bool = True
     may_lose: bool = False  # what a Redis that failed over never told its replica, as the documents say
+
+    @property
+    def enough_seconds(self) -> float:
+        """After which a kind that was never injected is one that does not work; both sorts go on side by side."""
+        return _EACH_SECONDS * max(len(self.of_nodes), len(self.of_store))
 
 
 COURSES = {
-    "replicas": Course("four nodes, Redis with a replica, acks=replicas:1", 4, acks="replicas:1"),
-    "memory": Course(
-        "four nodes, Redis with a replica, acks=memory", 4, acks="memory", appendfsync="everysec", may_lose=True
+    "replicas": Course(
+        "four nodes, Redis with a replica, acks=replicas:1",
+        4,
+        _OF_NODES + _OF_LINKS,
+        (*_OF_REDIS, "Redis failed over"),
+        acks="replicas:1",
     ),
-    "sqlite": Course("two nodes over one SQLite file", 2),
+    "memory": Course(
+        "four nodes, Redis with a replica, acks=memory",
+        4,
+        _OF_NODES + _OF_LINKS,
+        (*_OF_REDIS, "Redis failed over"),
+        acks="memory",
+        appendfsync="everysec",
+        may_lose=True,
+    ),
+    "aof": Course(  # alone: what is on the disk of one server is not promised to be on another's
+        "four nodes, one Redis with WAITAOF, acks=aof",
+        4,
+        _OF_NODES + _OF_LINKS,
+        _OF_REDIS,
+        acks="aof",
+        binary=VALKEY,
+        appendfsync="everysec",
+        replica=False,
+    ),
+    "sqlite": Course("two nodes over one SQLite file", 2, _OF_NODES, ("disk full",)),
 }
 
 
@@ -71,14 +122,26 @@ class Report:
         return [id for one in self.verdicts for id in one.lost if not self._excused(self._at(one, id))]
 
     @property
+    def long_enough(self) -> bool:
+        """Whether every kind of fault of the course has to have been injected."""
+        return self.seconds >= self.course.enough_seconds
+
+    @property
+    def missing(self) -> list[str]:
+        """The kinds of faults of the course that were never injected."""
+        return [kind for kind in self.course.of_nodes + self.course.of_store if not self.faults.injected.get(kind)]
+
+    @property
     def good(self) -> bool:
-        """Whether everything held."""
+        """Whether everything held, and was tried."""
         traffic = self.traffic
         unknown = [id for id, at in traffic.unknown.items() if not self._excused(at)]
         odd = [odd for one in self.verdicts for odd in (*one.twice, *one.changed, *one.foreign)]
         odd += [id for one in self.verdicts for id in one.beyond if not self._excused(self._at(one, id))]
         agree = all(one.agree for one in self.verdicts)
-        return self.drained and agree and not (self.lost or odd or unknown or traffic.wrong or self.faults.stuck)
+        untried = self.long_enough and self.missing
+        found = self.lost or odd or unknown or traffic.wrong or self.faults.stuck or untried
+        return self.drained and agree and not found
 
     def lines(self) -> Iterator[str]:
         """The report in words."""
@@ -92,6 +155,17 @@ class Report:
             took = f"{median(found):.2f} s, {max(found):.2f} s" if found else "-"
             yield f"  {kind:30} {times:5}   {took}"
         yield f"  faults in all {sum(faults.injected.values())}"
+        if faults.vain:
+            yield f"  of no effect: {', '.join(f'{kind} {times}' for kind, times in sorted(faults.vain.items()))}"
+        if not self.missing:
+            yield "  every kind of fault of this course was injected"
+        elif self.long_enough:
+            yield f"  NEVER INJECTED: {', '.join(self.missing)}"
+        else:
+            yield (
+                f"  TOO SHORT for every kind of fault, which takes up to {self.course.enough_seconds:.0f} s; "
+                f"not injected: {', '.join(self.missing)}"
+            )
         for one in self.verdicts:
             yield (
                 f"  {one.name}: {one.records:,} records, {one.learnt:,} events learnt, {one.repeated:,} repeats in the "
@@ -115,14 +189,18 @@ class Report:
 
 
 async def _course(course: Course, seconds: float, seed: int, folder: Path, writers: int) -> Report:
-    pair = None if course.acks is None else Pair(course.appendfsync)
+    servers = None if course.acks is None else Servers(course.binary, course.appendfsync, course.replica)
     settings = {} if course.acks is None else {"acks": course.acks}
-    async with Cluster(folder, course.nodes, pair, **settings) as cluster:
+    async with Cluster(folder, course.nodes, servers, **settings) as cluster:
         traffic = Traffic([node.url for node in cluster.nodes], seed)
         await traffic.create()
-        faults = Faults(cluster, traffic, random.Random(seed))
-        began = time.monotonic()
+        faults = Faults(cluster, traffic, random.Random(seed), course.of_nodes, course.of_store)
         writing = asyncio.create_task(traffic.run(writers))
+        beginning = asyncio.create_task(traffic.under_way())
+        done, _ = await asyncio.wait((writing, beginning), return_when=asyncio.FIRST_COMPLETED)
+        for task in done:  # an error of ours
+            task.result()
+        began = time.monotonic()
         breaking = asyncio.create_task(faults.run())
         done, _ = await asyncio.wait((writing, breaking), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for task in done:  # an error of ours
@@ -138,7 +216,7 @@ async def _course(course: Course, seconds: float, seed: int, folder: Path, write
         else:
             writing.cancel()
             await asyncio.wait((writing,))
-        verdicts = await examine(cluster.store_url if pair is None else pair.url, traffic)
+        verdicts = await examine(cluster.store_url, traffic)
     return Report(course, lasted, traffic, faults, verdicts, drained)
 
 

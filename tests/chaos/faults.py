@@ -1,4 +1,8 @@
-"""The faults: each is injected, lasts for a while, and is healed; then how long it took to be served again."""
+"""The faults: each is injected, lasts for a while, and is healed; then how long it took to be served again.
+
+One counts as injected where it was seen to take hold: where a proxy broke something, a clock was wrong, a write failed.
+So one that has come to do nothing shows in the report as one that is never injected.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,19 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 
-from tests.chaos.cluster import Cluster, Node
+import httpx
+
+from tests.chaos.cluster import Cluster, Node, Servers
+from tests.chaos.proxy import Proxy
 from tests.chaos.traffic import Traffic
 
 __all__ = ["Faults"]
 
 _RECOVERY_SECONDS = 90.0
+_FULL_SECONDS = 10.0  # that a disk stays full for a write to fail on it, where none does before
+_CLOCK_SECONDS = 3.0  # that the clock of a busy node may be told late by; half of the least jump
 
 
 @dataclass
@@ -25,8 +35,10 @@ class Faults:
     cluster: Cluster
     traffic: Traffic
     rng: random.Random
-    fail_over: bool = True
+    of_nodes: tuple[str, ...]  # the kinds that belong to the course
+    of_store: tuple[str, ...]
     injected: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    vain: dict[str, int] = field(default_factory=lambda: defaultdict(int))  # injected, and nothing was hit
     recovered: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # seconds
     stuck: list[str] = field(default_factory=list)  # what was not served again
     fail_overs: list[float] = field(default_factory=list)  # on the monotonic clock: when a master died
@@ -34,19 +46,43 @@ class Faults:
 
     async def run(self) -> None:
         """Until told to stop, and the last fault is healed."""
-        of_store = self._of_redis() if self.cluster.pair is not None else {"disk full": self._disk_full}
-        await asyncio.gather(self._each(self._of_nodes(), 0.3, 1.5), self._each(of_store, 2.0, 6.0))
+        await asyncio.gather(self._each(self.of_nodes, 0.3, 1.5), self._each(self.of_store, 2.0, 6.0))
 
-    async def _each(self, kinds: dict[str, Callable[[], Awaitable[list[Node]]]], least: float, most: float) -> None:
+    async def _each(self, kinds: tuple[str, ...], least: float, most: float) -> None:
+        ways = self.ways()
         waiting: list[str] = []
         while not self.stopping:
             await asyncio.sleep(self.rng.uniform(least, most))
             if not waiting:  # each kind once, in a new order each time
-                waiting = self.rng.sample(list(kinds), len(kinds))
+                waiting = self.rng.sample(kinds, len(kinds))
             kind = waiting.pop()
-            self.injected[kind] += 1
-            nodes = await kinds[kind]()
-            await self._served_again(kind, nodes)
+            nodes = await ways[kind]()
+            if nodes:
+                self.injected[kind] += 1
+                await self._served_again(kind, nodes)
+            else:
+                self.vain[kind] += 1
+
+    def ways(self) -> dict[str, Callable[[], Awaitable[list[Node]]]]:
+        """How each kind is injected; what comes back are the nodes that were hit, which are to serve again."""
+        return {
+            "node killed": self._killed,
+            "node stopped": self._stopped,
+            "node paused": self._paused,
+            "clock jumped": self._jumped,
+            "clients cut off": self._clients_cut,
+            "clients' pieces truncated": self._clients_truncated,
+            "clients' requests duplicated": self._clients_duplicated,
+            "node cut off from Redis": self._store_cut,
+            "packets to Redis lost": self._store_held,
+            "Redis far away": self._store_delayed,
+            "pieces to Redis truncated": self._store_truncated,
+            "commands to Redis duplicated": self._store_duplicated,
+            "Redis killed": self._redis_killed,
+            "Redis paused": self._redis_paused,
+            "Redis failed over": self._redis_failed_over,
+            "disk full": self._disk_full,
+        }
 
     async def _served_again(self, kind: str, nodes: list[Node]) -> None:
         """Until each of the nodes has acknowledged something again."""
@@ -61,26 +97,6 @@ class Faults:
         self.recovered[kind].append(time.monotonic() - healed)
 
     # Nodes
-
-    def _of_nodes(self) -> dict[str, Callable[[], Awaitable[list[Node]]]]:
-        kinds = {
-            "node killed": self._killed,
-            "node stopped": self._stopped,
-            "node paused": self._paused,
-            "clock jumped": self._jumped,
-            "clients cut off": self._clients_cut,
-            "clients' pieces truncated": self._clients_truncated,
-            "clients' requests duplicated": self._clients_duplicated,
-        }
-        if self.cluster.pair is not None:
-            kinds |= {
-                "node cut off from Redis": self._store_cut,
-                "packets to Redis lost": self._store_held,
-                "Redis far away": self._store_delayed,
-                "pieces to Redis truncated": self._store_truncated,
-                "commands to Redis duplicated": self._store_duplicated,
-            }
-        return kinds
 
     def _node(self) -> Node:
         return self.rng.choice(self.cluster.nodes)
@@ -108,32 +124,43 @@ class Faults:
         node.signal(signal.SIGCONT)
         return [node]
 
+    async def _healed(self, node: Node, proxy: Proxy | None, least: float, most: float) -> list[Node]:
+        """Let a proxy of a node do for a while what it was told to, and be a wire then."""
+        assert proxy is not None
+        await self._for(least, most)
+        return [node] if proxy.heal() else []
+
     async def _clients_cut(self) -> list[Node]:
         node = self._node()
         node.front.cut()
-        await self._for(0.2, 3)
-        node.front.heal()
-        return [node]
+        return await self._healed(node, node.front, 0.2, 3)
 
     async def _clients_truncated(self) -> list[Node]:
         node = self._node()
         node.front.truncate = 5
-        await self._for(0.5, 2)
-        node.front.heal()
-        return [node]
+        return await self._healed(node, node.front, 0.5, 2)
 
     async def _clients_duplicated(self) -> list[Node]:
         node = self._node()
         node.front.duplicate = 20
-        await self._for(0.5, 2)
-        node.front.heal()
-        return [node]
+        return await self._healed(node, node.front, 0.5, 2)
 
     async def _jumped(self) -> list[Node]:
         node = self._node()
-        node.jump(self.rng.choice([-86_400, -3600, -5, 5, 3600, 7200]))
+        jump = self.rng.choice([-86_400, -3600, -6, 6, 3600, 7200])
+        node.jump(jump)
         await self._for(1, 4)
-        return [node]
+        return [node] if await self._is_ahead(node, jump) else []
+
+    async def _is_ahead(self, node: Node, seconds: int) -> bool:
+        """Whether the clock by which a node dates its replies is so far ahead."""
+        try:
+            async with httpx.AsyncClient(timeout=_RECOVERY_SECONDS, trust_env=False) as http:
+                reply = await http.get(f"{node.url}/v1/health/live")
+        except httpx.TransportError:
+            return False
+        told = parsedate_to_datetime(reply.headers["date"]).timestamp()
+        return abs(told - time.time() - seconds) < _CLOCK_SECONDS
 
     # Between a node and Redis
 
@@ -141,84 +168,75 @@ class Faults:
         node = self._node()
         assert node.store is not None
         node.store.cut()
-        await self._for(0.2, 6)
-        node.store.heal()
-        return [node]
+        return await self._healed(node, node.store, 0.2, 6)
 
     async def _store_held(self) -> list[Node]:
         node = self._node()
         assert node.store is not None
         node.store.hold()
-        await self._for(0.5, 8)
-        node.store.heal()
-        return [node]
+        return await self._healed(node, node.store, 0.5, 8)
 
     async def _store_delayed(self) -> list[Node]:
         node = self._node()
         assert node.store is not None
         node.store.delay = self.rng.uniform(0.01, 0.3)
-        await self._for(1, 4)
-        node.store.heal()
-        return [node]
+        return await self._healed(node, node.store, 1, 4)
 
     async def _store_truncated(self) -> list[Node]:
         node = self._node()
         assert node.store is not None
         node.store.truncate = 5
-        await self._for(0.5, 2)
-        node.store.heal()
-        return [node]
+        return await self._healed(node, node.store, 0.5, 2)
 
     async def _store_duplicated(self) -> list[Node]:
         node = self._node()
         assert node.store is not None
         node.store.duplicate = 20
-        await self._for(0.5, 2)
-        node.store.heal()
-        return [node]
+        return await self._healed(node, node.store, 0.5, 2)
 
     # The store
 
-    def _of_redis(self) -> dict[str, Callable[[], Awaitable[list[Node]]]]:
-        kinds = {"Redis killed": self._redis_killed, "Redis paused": self._redis_paused}
-        if self.fail_over:
-            kinds["Redis failed over"] = self._redis_failed_over
-        return kinds
+    @property
+    def _servers(self) -> Servers:
+        assert self.cluster.servers is not None
+        return self.cluster.servers
 
     async def _redis_killed(self) -> list[Node]:
-        pair = self.cluster.pair
-        assert pair is not None
-        pair.servers[pair.master].kill()
+        master = self._servers.master
+        master.kill()
         await self._for(0, 2)
-        await asyncio.to_thread(pair.restart)
+        await asyncio.to_thread(master.start)
         return self.cluster.nodes
 
     async def _redis_paused(self) -> list[Node]:
-        pair = self.cluster.pair
-        assert pair is not None
-        pair.servers[pair.master].pause()
+        master = self._servers.master
+        master.pause()
         await self._for(0.5, 8)
-        pair.servers[pair.master].resume()
+        master.resume()
         return self.cluster.nodes
 
     async def _redis_failed_over(self) -> list[Node]:
-        pair = self.cluster.pair
-        assert pair is not None
-        await pair.linked()
+        servers = self._servers
+        await servers.linked()
         self.fail_overs.append(time.monotonic())
-        await asyncio.to_thread(pair.fail_over)
+        await asyncio.to_thread(servers.fail_over)
         await self._for(0, 2)
         self.cluster.aim()
         await self._for(0, 2)
-        await asyncio.to_thread(pair.rejoin)
+        await asyncio.to_thread(servers.rejoin)
         return self.cluster.nodes
 
     async def _disk_full(self) -> list[Node]:
         node = self._node()
+        began = time.monotonic()
+        failed = False
         try:
             node.fill_disk(True)
             await self._for(0.5, 4)
+            while not failed and time.monotonic() - began < _FULL_SECONDS:
+                await asyncio.sleep(0.05)
+                failed = self.traffic.refused.get(node.url, 0.0) > began
             node.fill_disk(False)
         except ProcessLookupError:  # it was killed meanwhile: the next one has room
             pass
-        return [node]
+        return [node] if failed else []

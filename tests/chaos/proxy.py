@@ -21,6 +21,7 @@ class Proxy:
         self.delay = 0.0  # seconds for each piece, in each direction
         self.truncate = 0  # so many pieces to come are cut in half, and the connection with them
         self.duplicate = 0  # so many pieces to come that begin a request are sent a second time, by another connection
+        self._hit = 0
         self._cut = False
         self._passing = asyncio.Event()
         self._passing.set()
@@ -53,18 +54,21 @@ class Proxy:
     def cut(self) -> None:
         """Break every connection, and every new one at once."""
         self._cut = True
+        self._hit += len(self._open)
         self.reset()
 
     def hold(self) -> None:
         """Let nothing through, and break nothing: as where packets are lost."""
         self._passing.clear()
 
-    def heal(self) -> None:
-        """Be a wire again."""
+    def heal(self) -> int:
+        """Be a wire again; how many connections and pieces it has done something to since it was one."""
         self._cut = False
         self._passing.set()
         self.delay = 0.0
         self.truncate = self.duplicate = 0
+        hit, self._hit = self._hit, 0
+        return hit
 
     # Connections
 
@@ -77,8 +81,9 @@ class Proxy:
         self._open.add(writer)
         try:
             if self._cut:
+                self._hit += 1
                 return
-            await self._passing.wait()
+            await self._pass()
             there, onwards = await asyncio.open_connection("127.0.0.1", self.target)
             self._open.add(onwards)
             try:
@@ -97,19 +102,28 @@ class Proxy:
             self._open.discard(writer)
             writer.transport.abort()
 
+    async def _pass(self) -> None:
+        """Wait while nothing is let through."""
+        if not self._passing.is_set():
+            self._hit += 1
+            await self._passing.wait()
+
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, requests: bool) -> None:
         with suppress(OSError):
             while data := await reader.read(_CHUNK):
-                await self._passing.wait()
+                await self._pass()
                 if self.delay:
+                    self._hit += 1
                     await asyncio.sleep(self.delay)
                 if requests and self.duplicate and data[:1] in (b"*", b"P"):  # of Redis, or POST and PUT
                     self.duplicate -= 1
+                    self._hit += 1
                     task = asyncio.create_task(self._again(data))
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)
                 if self.truncate:
                     self.truncate -= 1
+                    self._hit += 1
                     writer.write(data[: len(data) // 2])
                     await writer.drain()
                     return

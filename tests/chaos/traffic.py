@@ -27,7 +27,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
 for _config in CONFIGS.values():
     _config["features"] = {"kind": "dense", "dim": DIM}
 
-_SECONDS = 10.0  # that a request may take
+_SECONDS = 10.0  # that a request may take,
+_CREATE_SECONDS = 600.0  # and a creation, or a beginning, for which nodes may have to compile their kernels
 _SERVED_FIRST = 0.15  # of the batches
 _TO_TWO = 0.1
 _AGAIN = (429, 503)  # answers upon which the same is sent again
@@ -53,7 +54,8 @@ class Traffic:
     retries: int = 0
     answers: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)  # answers that should not be
-    answered: dict[str, float] = field(default_factory=dict)  # by node: when it last acknowledged something
+    answered: dict[str, float] = field(default_factory=dict)  # by node: when it last acknowledged something,
+    refused: dict[str, float] = field(default_factory=dict)  # and when it last said that it cannot
     stopping: bool = False
 
     async def run(self, writers: int) -> None:
@@ -63,10 +65,16 @@ class Traffic:
 
     async def create(self) -> None:
         """The learners."""
-        async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
+        async with httpx.AsyncClient(timeout=_CREATE_SECONDS, trust_env=False) as http:
             for name, config in CONFIGS.items():
                 for url in self.urls:  # the first creates it, the others meet it
                     (await http.put(f"{url}/v1/learners/{name}", json=config)).raise_for_status()
+
+    async def under_way(self) -> None:
+        """Until each node has acknowledged something, and something of each learner: kernels are compiled by then."""
+        async with asyncio.timeout(_CREATE_SECONDS):
+            while len(self.answered) < len(self.urls) or not all(self.acknowledged.values()):  # noqa: ASYNC110 (once)
+                await asyncio.sleep(0.05)
 
     @property
     def events(self) -> int:
@@ -141,6 +149,7 @@ class Traffic:
                     self.answered[url] = time.monotonic()
                     answer: dict[str, Any] = reply.json()
                     return answer
+                self.refused[url] = time.monotonic()
                 if reply.status_code not in _AGAIN:
                     self.wrong.append(f"{path}: {reply.status_code} {reply.text[:300]}")
             self.retries += 1

@@ -128,6 +128,16 @@ def test_a_body_that_does_not_come_is_told() -> None:
         assert service.app.state.bodies.bytes == 0
 
 
+def test_the_time_of_a_body_is_not_counted_anew_by_the_edge() -> None:
+    with served(body_seconds=3600) as service:
+        service.app.head_seconds = 0.2  # in which the connection itself waits for it
+        connection = service.connect()
+        connection.send(learn(1100)[:-5])
+        reply = connection.reply()
+        assert (reply.status, reply.json["code"]) == (408, "too-slow")
+        assert service.app.state.bodies.bytes == 0
+
+
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [

@@ -235,6 +235,20 @@ async def test_a_learner_without_a_readable_snapshot_or_a_log_from_the_start_is_
     assert caplog.text.count("bad cannot be recovered") == 1
 
 
+async def test_no_figures_of_a_state_that_is_read_back_are_worked_out_at_the_start(store, monkeypatch):
+    """Should one not be worked out, that is told to whoever asks for it: the node starts."""
+    async with engine(store) as node:
+        hosted, _ = await node.create("a", Config.of(DENSE))
+        await hosted.label(batch_of(10))
+        await hosted.save()
+    monkeypatch.setattr("service.node._figured", set())  # as in a process that has just begun
+    async with engine(store) as node:
+        figures = node.get("a").view.figures
+        assert figures.memory == {}
+        assert figures.as_json()["events"] == 10
+        assert figures.memory != {}
+
+
 async def test_a_snapshot_taken_elsewhere_while_this_node_recovers(store):
     """The list of snapshots is empty, then another node takes one and trims the log that was to be read instead."""
     async with engine(store, follow_seconds=60) as ahead:
