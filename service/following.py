@@ -22,6 +22,8 @@ __all__ = ["Following"]
 
 logger = logging.getLogger("rarestream.following")
 
+_TELL_SECONDS = 60.0  # from one word that the store is away to the next
+
 
 class Following:
     """How this node comes to know what the store has."""
@@ -34,6 +36,7 @@ class Following:
         self.task: asyncio.Task[None] | None = None  # from `start` on
         self._look = asyncio.Event()  # set where what was heard asks for a look at all heads
         self._looked = 0.0  # seconds that the last look took
+        self._told_again: float | None = None  # on the monotonic clock: when it is told next that the store is away
         self._moving_in = asyncio.Event()  # set where nodes came or went
 
     async def start(self) -> None:
@@ -46,6 +49,7 @@ class Following:
             await self.look_around()
         except StoreUnavailable as error:
             logger.warning("the store is not there yet, and is waited for: %s", error.detail)
+            self._told_again = time.monotonic() + _TELL_SECONDS
         self.task = asyncio.create_task(self._follow_and_listen(), name="follow")
         self.task.add_done_callback(self._ended)
 
@@ -89,6 +93,16 @@ class Following:
                 await self._look.wait()
         self._look.clear()
 
+    def _away(self, error: StoreUnavailable) -> None:
+        """The store does not answer: that is told when it has been so for a while, and then now and then."""
+        now = time.monotonic()
+        if self._told_again is None:
+            self._told_again = now + _TELL_SECONDS
+        elif now >= self._told_again:
+            self._told_again = now + _TELL_SECONDS
+            seconds = self._node.stale_seconds
+            logger.warning("the store has not answered for %.0f s, and is waited for: %s", seconds, error.detail)
+
     async def _follow(self) -> None:
         failures = 0
         while True:
@@ -97,10 +111,11 @@ class Following:
             try:
                 await self.look_around()
             except StoreUnavailable as error:
-                logger.debug("the store does not answer: %s", error.detail)
+                self._away(error)
             except Damaged as error:  # of what is asked for all learners at once
                 logger.error("other nodes cannot be followed: %s", error.detail)
             else:
+                self._told_again = None
                 if failures != self._node.timings.failures:
                     # another server may have taken over, that lacks records: each compares, though none is new
                     failures = self._node.timings.failures

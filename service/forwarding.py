@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import aiohttp
+import msgspec
 from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import Response
@@ -236,10 +237,10 @@ class Forwarding:
         url = URL(address + target, encoded=True)
         try:
             async with asyncio.timeout(_GATHER_SECONDS), self._connections().get(url, headers=headers) as reply:
-                answer: dict[str, Any] | None = await reply.json() if reply.status == 200 else None
+                answer: dict[str, Any] | None = msgspec.json.decode(await reply.read()) if reply.status == 200 else None
                 self._heard(address)
                 return answer
-        except (aiohttp.ClientError, TimeoutError) as error:
+        except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
             self._silenced(address, "does not answer", error)
             return None
 

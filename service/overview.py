@@ -7,6 +7,7 @@ and never more than a few milliseconds at a stretch. Learners that are asleep st
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ __all__ = ["LARGE_WINDOW", "Overview", "Shown"]
 LARGE_WINDOW = 200_000  # events above which the figures are left to a thread: more than a millisecond or two
 TREND = 40  # points of the history
 _LEAST = 1.0  # seconds for which a learner's figures are not worked out anew
+_STALE = 5.0  # seconds without the store that are told
 _STRETCH = 5e-3  # seconds of the event loop's time, after which others have their turn
 _CLASSES = (
     "auc", "auc_interval", "f1", "precision", "recall", "alert_rate", "label_delay_median", "label_coverage",
@@ -39,30 +41,38 @@ class _Kept(NamedTuple):
     body: dict[str, Any]
 
 
-class Shown(NamedTuple):
-    """A document `LearnerFigureList`, encoded in parts: what has changed is told by their bytes."""
+class Shown:
+    """A document `LearnerFigureList`, encoded in parts, and what differs from the one that was shown before it."""
 
-    rows: dict[str, bytes]  # of its `learners`, by name
-    rest: dict[str, bytes]  # its other members
-
-    @classmethod
-    def of(cls, document: dict[str, Any]) -> Shown:
-        """The parts of a document."""
-        rows = {one["name"]: msgspec.json.encode(one) for one in document["learners"]}
-        return cls(rows, {name: msgspec.json.encode(told) for name, told in document.items() if name != "learners"})
+    def __init__(self, document: dict[str, Any], before: Shown | None = None) -> None:
+        """O(learners); what is as it was before is kept once."""
+        known: dict[str, bytes] = {} if before is None else before._rows
+        rows = ((one["name"], msgspec.json.encode(one)) for one in document["learners"])
+        self._rows: dict[str, bytes] = {name: row if row != known.get(name) else known[name] for name, row in rows}
+        self._rest = {name: msgspec.json.encode(told) for name, told in document.items() if name != "learners"}
+        self._number: int = 0 if before is None else before._number + 1
+        self._changes = None if before is None else self._since(before)
 
     def whole(self) -> dict[str, Any]:
         """The document."""
-        return {"learners": list(map(msgspec.Raw, self.rows.values())), **_raw(self.rest)}
+        return {"learners": list(map(msgspec.Raw, self._rows.values())), **_raw(self._rest)}
 
-    def since(self, before: Shown) -> dict[str, Any]:
-        """What differs from the document as it was `before`: nothing, or the event `changed`. O(learners)."""
+    def since(self, before: Shown) -> msgspec.Raw | None:
+        """What differs from the document as it was `before`: nothing, or the event `changed`.
+
+        O(1) for who was shown the last one, as all are who read fast; else O(learners).
+        """
         if self is before:
-            return {}
-        changed = [msgspec.Raw(row) for name, row in self.rows.items() if row != before.rows.get(name)]
-        gone = [name for name in before.rows if name not in self.rows]
-        rest = {name: told for name, told in self.rest.items() if told != before.rest[name]}
-        return {"learners": changed, "gone": gone, **_raw(rest)} if changed or gone or rest else {}
+            return None
+        return self._changes if before._number + 1 == self._number else self._since(before)
+
+    def _since(self, before: Shown) -> msgspec.Raw | None:
+        changed = [msgspec.Raw(row) for name, row in self._rows.items() if row != before._rows.get(name)]
+        gone = [name for name in before._rows if name not in self._rows]
+        rest = {name: told for name, told in self._rest.items() if told != before._rest[name]}
+        if not (changed or gone or rest):
+            return None
+        return msgspec.Raw(msgspec.json.encode({"learners": changed, "gone": gone, **_raw(rest)}))
 
 
 def _raw(parts: dict[str, bytes]) -> dict[str, Any]:
@@ -70,12 +80,12 @@ def _raw(parts: dict[str, bytes]) -> dict[str, Any]:
 
 
 class _Shared:
-    """What all who come with one key are shown."""
+    """Something that all who come with one key are told."""
 
     def __init__(self) -> None:
         self.turns = asyncio.Lock()
-        self.until = 0.0  # on the monotonic clock: when it is looked at again
-        self.shown = Shown({}, {})
+        self.until = 0.0  # on the monotonic clock: when it is made anew
+        self.told: Any = None
 
 
 class Overview:
@@ -83,16 +93,28 @@ class Overview:
 
     def __init__(self) -> None:
         self._kept: WeakKeyDictionary[Hosted, _Kept] = WeakKeyDictionary()
-        self._shared: WeakKeyDictionary[Grant, _Shared] = WeakKeyDictionary()
+        self._shown: WeakKeyDictionary[Grant, _Shared] = WeakKeyDictionary()
+        self._groups: WeakKeyDictionary[Grant, _Shared] = WeakKeyDictionary()
 
     async def shown(self, grant: Grant, seconds: float, document: Callable[[], Awaitable[dict[str, Any]]]) -> Shown:
         """What `document` gives, asked for at most once in so many seconds for all readers with that grant."""
-        shared = self._shared.setdefault(grant, _Shared())
+        shared = self._shown.setdefault(grant, _Shared())
         async with shared.turns:
             if time.monotonic() >= shared.until:
-                shared.shown = await asyncio.to_thread(Shown.of, await document())
+                shared.told = await asyncio.to_thread(Shown, await document(), shared.told)
                 shared.until = time.monotonic() + seconds
-            return shared.shown
+            shown: Shown = shared.told
+            return shown
+
+    async def groups(self, grant: Grant, seconds: float, document: Callable[[], Awaitable[dict[str, Any]]]) -> bytes:
+        """The same of the groups, in JSON."""
+        shared = self._groups.setdefault(grant, _Shared())
+        async with shared.turns:
+            if time.monotonic() >= shared.until:
+                shared.told = await asyncio.to_thread(msgspec.json.encode, await document())
+                shared.until = time.monotonic() + seconds
+            told: bytes = shared.told
+            return told
 
     async def document(self, engine: Engine, grant: Grant = FREE) -> dict[str, Any]:
         """The document `LearnerFigureList` of the learners of this node that are granted.
@@ -161,6 +183,11 @@ def _creating(engine: Engine, grant: Grant) -> list[dict[str, Any]]:
     return [{"name": name, "seconds": round(seconds, 1)} for name, seconds in found.items()]
 
 
+def _coarse(seconds: float) -> float:
+    """A time that grows, in steps that double (0, 5, 10, 20, ...): a row that has it is not another each second."""
+    return 0.0 if seconds < _STALE else _STALE * 2.0 ** math.floor(math.log2(seconds / _STALE))
+
+
 def _present(hosted: Hosted, figures: dict[str, Any]) -> dict[str, Any]:
     """The figures with what may change while the log stands still."""
     not_ready = hosted.view.not_ready
@@ -170,6 +197,6 @@ def _present(hosted: Hosted, figures: dict[str, Any]) -> dict[str, Any]:
         "ready": not_ready is None,
         "not_ready": not_ready,
         "busy": hosted.at_work,
-        "stale_seconds": hosted.node.stale_seconds,
+        "stale_seconds": _coarse(hosted.node.stale_seconds),
         "failed": None if hosted.failed is None else hosted.failed.detail,
     }

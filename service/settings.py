@@ -101,7 +101,7 @@ class Settings(BaseSettings):
     ws_stall_seconds: float = Field(
         default=10.0,
         gt=0,
-        description="after which a client that reads nothing of a websocket, or of a reply in lines, is dropped",
+        description="after which a client that reads nothing of a websocket, a stream, or a reply in lines, is dropped",
     )
     webhook: str | None = Field(default=None, description="address that drift alarms are posted to, as JSON")
     log_level: Literal["debug", "info", "warning", "error"] = Field(

@@ -29,15 +29,16 @@ client that reads slowly gets fewer events, each with all that has changed meanw
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
 import msgspec
 from fastapi.responses import StreamingResponse
 from starlette.datastructures import State
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from service.errors import ServiceError, TooManyStreams, UnknownGroup
 from service.grants import FREE, Grant
@@ -45,6 +46,8 @@ from service.hosted import Hosted
 from service.overview import Shown
 
 __all__ = ["News", "Seen", "all_news", "figures_of", "group_news", "learner_news", "opened", "parsed_id", "stream"]
+
+logger = logging.getLogger("rarestream.streams")
 
 LEARNER_PACE = 0.25  # seconds from one `figures` to the next
 GROUP_PACE = 2.0  # seconds from one look at a comparison to the next, as of what follows
@@ -57,7 +60,7 @@ _PING = 15.0  # seconds without news after which a comment shows that the connec
 News = AsyncGenerator[bytes | asyncio.Event | None, None]
 
 
-async def stream(news: News, pace: float, closing: asyncio.Event, grant: Grant = FREE) -> AsyncIterator[bytes]:
+async def stream(news: News, pace: float, closing: asyncio.Event, grant: Grant = FREE) -> AsyncGenerator[bytes]:
     """The bytes of one connection: the news, looked for every `pace` seconds; ends when the node or the grant does."""
     said = time.monotonic()
     async with aclosing(news):
@@ -93,20 +96,41 @@ def opened(state: State, news: News, pace: float, grant: Grant) -> StreamingResp
     return _Counted(state, stream(news, pace, state.closing, grant))
 
 
-class _Counted(StreamingResponse):
-    """A stream, which counts as open until the connection is done with, whether or not anything was read from it."""
+class _Stalled(Exception):
+    """The client does not read its stream."""
 
-    def __init__(self, state: State, events: AsyncIterator[bytes]) -> None:
+
+class _Counted(StreamingResponse):
+    """A stream, which counts as open until the connection is done with, whether or not anything was read from it.
+
+    A client that takes nothing for long is dropped: it would hold its place, and what is to be told, for good.
+    """
+
+    def __init__(self, state: State, events: AsyncGenerator[bytes]) -> None:
         super().__init__(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
         self._state = state
+        self._events = events
         state.streams += 1
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
+        seconds = self._state.settings.ws_stall_seconds
+
+        async def sent(message: Message) -> None:
+            try:
+                async with asyncio.timeout(seconds):
+                    await send(message)
+            except TimeoutError:
+                logger.warning("a stream was dropped: nothing of it was read in %g s", seconds)
+                raise _Stalled from None
+
         try:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, sent)
+        except _Stalled:  # the server closes a connection whose reply has no end
+            return
         finally:
             self._state.streams -= 1
+            await self._events.aclose()
 
 
 def _event(kind: str, data: Any, seen: Seen | None = None) -> bytes:
@@ -169,24 +193,23 @@ async def learner_news(learner: Hosted, since: Seen | None = None) -> News:
 # All of them, and a group
 
 
-async def all_news(
-    learners: Callable[[], Awaitable[Shown]] | None, groups: Callable[[], Awaitable[dict[str, Any]]]
-) -> News:
+async def all_news(learners: Callable[[], Awaitable[Shown]] | None, groups: Callable[[], Awaitable[bytes]]) -> News:
     """Of all learners, unless None, and all groups: each gives what there is now."""
     shown: Shown | None = None
-    told, due = None, 0.0
+    told: bytes | None = None
+    due = 0.0
     while True:
         if learners is not None:
             now = await learners()
             if shown is None:
                 yield _event("learners", now.whole())
-            elif changes := now.since(shown):
+            elif (changes := now.since(shown)) is not None:
                 yield _event("changed", changes)
             shown = now
         if time.monotonic() >= due:
             listed = await groups()
             if listed != told:
-                yield _event("groups", listed)
+                yield _event("groups", msgspec.Raw(listed))
             told, due = listed, time.monotonic() + _GROUPS
         yield None
 

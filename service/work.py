@@ -47,11 +47,34 @@ def numbers_of(batch: Batch) -> int:
     return 8 * len(batch) + values_of(batch)
 
 
+class _Factor:
+    """How many times as long batches take as is estimated.
+
+    Dear measurements are remembered for longer than cheap ones, but one alone is chance: the machine was busy, or a row
+    of the history was due.
+    """
+
+    def __init__(self) -> None:
+        self.value = 1.0
+        self.notes = 0
+        self._last = 1.0  # by the last measurement alone
+
+    def note(self, now: float) -> None:
+        """Take in a measurement."""
+        self.notes += 1
+        if self.notes <= 2:  # the first ones load or compile kernels: that is not what learning costs
+            self.value = now
+        else:
+            lasting = min(now, self._last)
+            self.value = lasting if lasting > self.value else 0.9 * self.value + 0.1 * lasting
+        self._last = now
+
+
 class Pace:
     """What a batch costs to learn: something however small it is, and something for each event, as `effort.py` has it.
 
-    Measurements then say how many times that it takes here. Dear ones are remembered for longer than cheap ones, but
-    one alone is chance: the machine was busy, or a row of the history was due.
+    Measurements then say how many times that it takes here: small batches for small ones, where the batch counts, large
+    ones for large ones, where its events do.
     """
 
     _loaded: ClassVar[set[Hashable]] = set()  # kernels that have run in this process
@@ -63,14 +86,12 @@ class Pace:
         kinds = config.calibration and config.calibration.kind, config.threshold and config.threshold.objective
         self._figures = ("figures", config.labels.ranks is None, *kinds)
         self._event = None if config.features.sparse else self._each(config.features.columns, config.features.columns)
-        self._factor = 1.0  # of what is estimated
-        self._last = 1.0  # the same by the last measurement alone
-        self._notes = 0
+        self._small, self._large = _Factor(), _Factor()
 
     @property
     def loaded(self) -> bool:
         """Whether what the learner runs has run in this process before, and so need not be compiled, for seconds."""
-        return self._notes > 0 or self._kernels in self._loaded
+        return self._small.notes + self._large.notes > 0 or self._kernels in self._loaded
 
     @property
     def figures_loaded(self) -> bool:
@@ -84,7 +105,8 @@ class Pace:
 
     def seconds(self, batch: Batch, columns: int) -> float:
         """What a batch will probably take, of a learner that has met so many columns."""
-        return self._factor * self._estimated(batch, columns, len(batch))
+        estimated = self._estimated(batch, columns, len(batch))
+        return self._factor(estimated).value * estimated
 
     def note(self, batch: Batch, columns: int, seconds: float, outcome: Outcome) -> None:
         """Take in a measurement. Duplicates cost nothing and tell nothing."""
@@ -92,14 +114,13 @@ class Pace:
         if not learnt:
             return
         self._loaded.add(self._kernels)
-        self._notes += 1
-        now = seconds / self._estimated(batch, columns, learnt)
-        if self._notes <= 2:  # the first ones load or compile kernels: that is not what learning costs
-            self._factor = now
-        else:
-            lasting = min(now, self._last)
-            self._factor = lasting if lasting > self._factor else 0.9 * self._factor + 0.1 * lasting
-        self._last = now
+        estimated = self._estimated(batch, columns, learnt)
+        (self._small if estimated < 2 * _BATCH else self._large).note(seconds / estimated)
+
+    def _factor(self, estimated: float) -> _Factor:
+        """That of such batches; of the others, while there was none of them."""
+        these, others = (self._small, self._large) if estimated < 2 * _BATCH else (self._large, self._small)
+        return these if these.notes or not others.notes else others
 
     def _estimated(self, batch: Batch, columns: int, events: int) -> float:
         """The seconds that so many of a batch's events take."""

@@ -67,7 +67,9 @@ def compare(
             print_json(told)
             return
         out = console()
-        for test in told["tests"]:
+        if not told["events"]:
+            out.print(f"Nothing is compared yet: send events to /v1/groups/{group}/update, they go to each learner")
+        for test in told["tests"] if told["events"] else []:
             out.print(verdict_of(test, told["alpha"]))
         out.print(_compared(told))
         out.print(_areas(told["window"]))

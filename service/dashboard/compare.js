@@ -7,7 +7,7 @@ import { arrange, el, freshId, put, write } from "./dom.js";
 import { between, count, figure, fixed, local, NOTHING, signed, wholeMoment } from "./format.js";
 import { follow, RARELY, rounds } from "./live.js";
 import { drawWhisker, whisker } from "./sketches.js";
-import { odds, verdictOf } from "./verdicts.js";
+import { odds, verdictsOf } from "./verdicts.js";
 
 const NAMELESS = Symbol(); // thrown where a group is asked for without a name
 
@@ -250,11 +250,10 @@ class Group {
     const { window, tests, learners, alpha, events, gone, clock } = told;
     arrange(
       this.verdicts,
-      tests,
-      ({ a, b }) => `${a} ${b}`,
+      verdictsOf(told.name, events, tests, alpha),
+      ({ key }) => key,
       () => el("li", {}, el("strong"), el("span")),
-      (item, test) => {
-        const { verdict, more, state } = verdictOf(test, alpha);
+      (item, { verdict, more, state }) => {
         write(item.firstChild, verdict);
         write(item.lastChild, more);
         put(item, "data-state", state);

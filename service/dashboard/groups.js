@@ -46,9 +46,9 @@ function makeGroup({ name }) {
   );
 }
 
-function updateGroup(card, { config, events, failed, tests }, rows) {
+function updateGroup(card, { name, config, events, failed, tests }, rows) {
   write(card.querySelector("small"), failed ?? `${count(events)} events compared`);
-  const { verdict, more, state } = summaryOf(tests, config.alpha);
+  const { verdict, more, state } = summaryOf(name, events, tests, config.alpha);
   const told = card.querySelector(".told");
   write(told.firstChild, verdict);
   write(told.lastChild, more);

@@ -27,9 +27,11 @@ export class Histories {
   #metrics = null;
   #by = null;
   #place;
+  #size;
 
-  /** `place` keeps the range and the axis in the address. */
-  constructor(ranks, place, signal) {
+  /** `size` is that of the window; `place` keeps the range and the axis in the address. */
+  constructor(ranks, size, place, signal) {
+    this.#size = size;
     this.#place = place;
     this.range = el("form", {
       class: "range",
@@ -117,8 +119,7 @@ export class Histories {
     const none = this.#metrics === null ? null : (kind.none?.(this.#metrics) ?? null);
     if (none !== null) return { nothing: `Nothing to draw: ${none}.` };
     const points = this.#all();
-    const size = this.#metrics?.window.size ?? NaN; // no share is known of before there is one
-    const valueOf = ({ column, of }) => (of ? (point) => of(point, size) : (point) => point[column] ?? null);
+    const valueOf = ({ column, of }) => (of ? (point) => of(point, this.#size) : (point) => point[column] ?? null);
     const drawn = kind.lines.filter((one) => points.some((point) => Number.isFinite(valueOf(one)(point))));
     if (drawn.length === 0) return { nothing: this.#why(kind, points) };
     const x = points.map(this.#at);

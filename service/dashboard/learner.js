@@ -82,7 +82,7 @@ class Page {
     this.facts = el("dl", { class: "facts" });
     this.actions = new Actions(learner, signal, again);
     this.tiles = new Tiles(this.ranks);
-    this.histories = new Histories(this.ranks, place, signal);
+    this.histories = new Histories(this.ranks, learner.config.window, place, signal);
     this.alarmList = el("ol", { class: "alarms" });
     this.alarmNone = el("p", { class: "quiet", text: "None so far." });
     this.curves = this.ranks ? null : new Curves(signal);

@@ -8,7 +8,7 @@
 import { Away, Refused, send, reasonOf } from "./api.js";
 
 const LONGEST_WAIT = 30; // seconds: the wait doubles with each failure up to this
-const FIRST_EVENT = 8; // seconds in which a stream has to begin; the server sends at once
+const BEGINNING = 8; // seconds in which a stream has to begin; the server sends at once
 const SILENCE = 25; // seconds without a byte after which a stream is dead; the server sends one each 15
 const POLL = 2; // seconds between polls in place of a stream
 const POLLS = 30; // after which a stream is tried again
@@ -79,7 +79,9 @@ function seen(signal) {
 /** Whether an error says that what was asked for is not there. */
 export const absent = (error) => error instanceof Refused && error.status === 404;
 
-const longer = (seconds, failures) => Math.min(seconds * 2 ** (failures - 1), LONGEST_WAIT);
+/** The wait after so many failures, give or take: pages that lost the server together do not all come back at once. */
+const longer = (seconds, failures) =>
+  Math.min(seconds * 2 ** (failures - 1), LONGEST_WAIT) * (0.8 + 0.4 * Math.random());
 
 /** Call `round` (async) now and each so many seconds after it has ended, until the signal; wait longer when it fails.
  *
@@ -124,20 +126,21 @@ export function rounds(round, seconds, signal, failed = () => null) {
  * it; it is called with its number, from 0 on, where no stream is to be had.
  */
 export async function follow(path, tell, poll, signal) {
-  const at = { last: null };
-  let failures = 0;
+  const at = { last: null, heard: false };
+  let failures = 0; // one after the other, without an event between them
   while (!signal.aborted) {
     await seen(signal);
     if (signal.aborted) return;
     let end;
     try {
+      at.heard = false;
       end = await read(path, at, tell, signal);
       failures = 0;
     } catch (error) {
       if (signal.aborted) return;
-      if (error instanceof Refused && (error.status === 429 || absent(error))) end = "nothing";
+      if (error instanceof Refused && (error.code === "too-many-streams" || absent(error))) end = "nothing";
       else {
-        failures += 1;
+        failures = at.heard ? 1 : failures + 1;
         const wait = Math.max(longer(1, failures), error.wait ?? 0);
         connection.failed(error, wait);
         await pause(wait, signal);
@@ -156,8 +159,7 @@ async function read(path, at, tell, signal) {
   const cut = new AbortController();
   const hidden = () => document.hidden && cut.abort();
   document.addEventListener("visibilitychange", hidden);
-  let watch = setTimeout(() => cut.abort(), FIRST_EVENT * 1000);
-  let events = 0;
+  let watch = setTimeout(() => cut.abort(), BEGINNING * 1000);
   try {
     const reply = await send("GET", path, {
       signal: AbortSignal.any([signal, cut.signal]),
@@ -170,25 +172,27 @@ async function read(path, at, tell, signal) {
         throw new Away(); // a stream that breaks off is an absence like any other
       });
       if (done) break;
+      clearTimeout(watch); // a large event takes a slow line a while
+      watch = setTimeout(() => cut.abort(), SILENCE * 1000);
+      if (at.heard) connection.heard(); // also of a comment
+      const looked = Math.max(text.length - 1, 0);
       text += value;
-      const parts = text.split("\n\n");
-      text = parts.pop();
+      const last = text.lastIndexOf("\n\n");
+      if (last < looked) continue;
+      const parts = text.slice(0, last).split("\n\n");
+      text = text.slice(last + 2);
       for (const part of parts) {
         const event = parsed(part);
         if (event === null) continue;
-        events += 1;
+        at.heard = true;
+        connection.heard();
         if (event.id !== undefined) at.last = event.id;
         tell[event.kind]?.(event.data);
         if (event.kind === "gone") return "gone";
       }
-      if (events > 0) {
-        connection.heard(); // also of a comment
-        clearTimeout(watch);
-        watch = setTimeout(() => cut.abort(), SILENCE * 1000);
-      }
     }
   } catch (error) {
-    if (!signal.aborted && cut.signal.aborted) return events > 0 || document.hidden ? "ended" : "nothing";
+    if (!signal.aborted && cut.signal.aborted) return at.heard || document.hidden ? "ended" : "nothing";
     throw error;
   } finally {
     clearTimeout(watch);

@@ -17,8 +17,16 @@ function certainty(log) {
 const sinceWords = (clock, events) =>
   clock === null ? `event ${count(events)}` : `${moment(clock)} (event ${count(events)})`;
 
-/** The verdict on a group in few words: {verdict, more, state}, from the tests of all its pairs. */
-export function summaryOf(tests, alpha) {
+/** What is said of a group that has met no events. */
+const nothingYet = (name) => ({
+  state: "open",
+  verdict: "Nothing is compared yet.",
+  more: ` Send events to /v1/groups/${name}/update: they go to each learner. What its learners get otherwise is not compared.`,
+});
+
+/** The verdict on a group in few words: {verdict, more, state}, from the tests of all its pairs, on so many events. */
+export function summaryOf(name, events, tests, alpha) {
+  if (events === 0) return nothingYet(name);
   if (tests.length === 1) return verdictOf(tests[0], alpha);
   const decides = Math.log10(2 / alpha);
   const decided = tests
@@ -63,8 +71,14 @@ export function summaryOf(tests, alpha) {
 
 const strongest = ({ evidence }) => Math.max(evidence.a_better, evidence.b_better);
 
+/** The verdicts on all pairs of a group, each as `verdictOf` has it, with a key. */
+export function verdictsOf(name, events, tests, alpha) {
+  if (events === 0) return [{ key: "", ...nothingYet(name) }];
+  return tests.map((test) => ({ key: `${test.a} ${test.b}`, ...verdictOf(test, alpha) }));
+}
+
 /** The verdict on a pair in words: {verdict, more, state}. */
-export function verdictOf({ a, b, verdict, evidence, since_clock: clock, since_events: events }, alpha) {
+function verdictOf({ a, b, verdict, evidence, since_clock: clock, since_events: events }, alpha) {
   const decides = Math.log10(2 / alpha);
   const [lead, log] = evidence.a_better >= evidence.b_better ? [a, evidence.a_better] : [b, evidence.b_better];
   if (verdict === null) {

@@ -13,7 +13,16 @@ from service.overview import Overview, Shown
 from service.routes.common import READ, Guarded, TheEngine, TheGrant, TheLearner, TheName, problems
 from service.routes.groups import comparison, listed, the_group
 from service.routes.learners import figures_of_all
-from service.streams import ALL_PACE, GROUP_PACE, LEARNER_PACE, SPREAD_PACE, all_news, group_news, learner_news, opened
+from service.streams import (
+    ALL_PACE,
+    GROUP_PACE,
+    LEARNER_PACE,
+    SPREAD_PACE,
+    all_news,
+    group_news,
+    learner_news,
+    opened,
+)
 from service.streams import parsed_id as seen_of
 
 __all__ = ["router"]
@@ -75,7 +84,10 @@ async def of_all(
     async def shown() -> Shown:
         return await overview.shown(grant, pace, lambda: figures_of_all(request, engine, grant))
 
-    news = all_news(shown if learners else None, lambda: listed(engine, grant, tests=True))
+    async def groups() -> bytes:
+        return await overview.groups(grant, pace, lambda: listed(engine, grant, tests=True))
+
+    news = all_news(shown if learners else None, groups)
     return opened(request.app.state, news, pace, grant)
 
 

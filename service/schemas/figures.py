@@ -83,7 +83,9 @@ class LearnerFigures(Document):
         description="events are being learnt, or it changes otherwise; the first events that a machine learns with an"
         " algorithm wait for its kernels"
     )
-    stale_seconds: float
+    stale_seconds: float = Field(
+        description="how long the store has not been reached, in steps: 0, 5, 10, 20 and so on"
+    )
     failed: str | None
 
 

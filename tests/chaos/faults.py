@@ -41,6 +41,7 @@ class Faults:
     vain: dict[str, int] = field(default_factory=lambda: defaultdict(int))  # injected, and nothing was hit
     recovered: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # seconds
     stuck: list[str] = field(default_factory=list)  # what was not served again
+    jumps: dict[str, int] = field(default_factory=dict)  # by node: how far ahead its clock is
     fail_overs: list[float] = field(default_factory=list)  # on the monotonic clock: when a master died
     stopping: bool = False
 
@@ -147,7 +148,8 @@ class Faults:
 
     async def _jumped(self) -> list[Node]:
         node = self._node()
-        jump = self.rng.choice([-86_400, -3600, -6, 6, 3600, 7200])
+        jump = self.rng.choice([one for one in (-86_400, -3600, -6, 6, 3600, 7200) if one != self.jumps.get(node.url)])
+        self.jumps[node.url] = jump
         node.jump(jump)
         await self._for(1, 4)
         return [node] if await self._is_ahead(node, jump) else []
@@ -235,7 +237,7 @@ class Faults:
             await self._for(0.5, 4)
             while not failed and time.monotonic() - began < _FULL_SECONDS:
                 await asyncio.sleep(0.05)
-                failed = self.traffic.refused.get(node.url, 0.0) > began
+                failed = self.traffic.without_store.get(node.url, 0.0) > began
             node.fill_disk(False)
         except ProcessLookupError:  # it was killed meanwhile: the next one has room
             pass

@@ -55,7 +55,7 @@ class Traffic:
     answers: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)  # answers that should not be
     answered: dict[str, float] = field(default_factory=dict)  # by node: when it last acknowledged something,
-    refused: dict[str, float] = field(default_factory=dict)  # and when it last said that it cannot
+    without_store: dict[str, float] = field(default_factory=dict)  # and when it last said that its store fails
     stopping: bool = False
 
     async def run(self, writers: int) -> None:
@@ -149,7 +149,8 @@ class Traffic:
                     self.answered[url] = time.monotonic()
                     answer: dict[str, Any] = reply.json()
                     return answer
-                self.refused[url] = time.monotonic()
+                if reply.json().get("code") == "store-unavailable":
+                    self.without_store[url] = time.monotonic()
                 if reply.status_code not in _AGAIN:
                     self.wrong.append(f"{path}: {reply.status_code} {reply.text[:300]}")
             self.retries += 1

@@ -10,10 +10,11 @@ import httpx
 import pytest
 
 from learners.config import Config
+from service import following
 from service.engine import Engine
 from service.errors import Behind, BeyondLog, LearnerGone, StoreUnavailable
 from service.settings import Settings
-from service.store import Moved, Store
+from service.store import Head, Moved, Store
 from service.store.memory import MemoryStore
 from tests.service.apps import DENSE, events
 from tests.service.conftest import Opener
@@ -113,6 +114,33 @@ async def test_a_node_that_hears_nothing_for_a_while_goes_on_hearing() -> None:
         for i in range(20):
             await here.label(batch_of(1, i))
             await until(lambda: "a" in two.hosted and two.get("a").position == here.position)
+
+
+async def test_that_the_store_is_away_is_told_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Away(MemoryStore):
+        away = True
+
+        async def heads(self) -> dict[str, Head]:
+            if self.away:
+                raise StoreUnavailable("by the test")
+            return await super().heads()
+
+    monkeypatch.setattr(following, "_TELL_SECONDS", 0.05)
+    store = Away()
+    async with node(store, follow_seconds=0.01) as one:
+
+        def told() -> int:
+            return sum("is waited for: by the test" in line for line in caplog.messages)
+
+        await until(lambda: told() > 3)
+        assert any("has not answered for" in line for line in caplog.messages)
+        store.away = False
+        await until(lambda: one.ready)
+        before = told()
+        await asyncio.sleep(0.2)
+        assert told() == before
 
 
 # Snapshots

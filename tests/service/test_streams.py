@@ -13,12 +13,15 @@ from typing import Any, Self
 import httpx
 import msgspec
 import pytest
+from starlette.datastructures import State
+from starlette.types import Message
 
 from service import overview
 from service.grants import FREE, Grant
 from service.overview import Overview, Shown
+from service.settings import Settings
 from service.store.memory import MemoryStore
-from service.streams import all_news, stream
+from service.streams import News, all_news, opened, stream
 from tests.service.keyring import Keyring
 from tests.service.nodes import posted, serving
 from tests.service.process import Process
@@ -155,14 +158,20 @@ def test_everything_is_told_first_and_then_what_changes(http: httpx.Client) -> N
 
 def test_the_groups_alone(http: httpx.Client) -> None:
     with Live(http, "/stream?learners=false") as live:
-        assert live.until("groups") == [("groups", listed(http, "groups"))]
+
+        def told() -> dict[str, int]:
+            """The events of each, once the stream has told what a poll tells; it tells nothing else."""
+            for kind, data in live:
+                assert kind == "groups"
+                if data == listed(http, "groups"):
+                    return {one["name"]: one["events"] for one in data["groups"]}
+            raise AssertionError("it ended")
+
+        assert told().keys() == {"bs", "g"}
         update(http, "groups/g", 0, 20)
-        ((_, told),) = live.until("groups")
-        assert told == listed(http, "groups")
-        assert {one["name"]: one["events"] for one in told["groups"]} == {"bs": 0, "g": 20}
+        assert told() == {"bs": 0, "g": 20}
         http.delete("/groups/g").raise_for_status()
-        ((_, told),) = live.until("groups")
-        assert [one["name"] for one in told["groups"]] == ["bs"]
+        assert told() == {"bs": 0}
 
 
 def test_a_comparison_is_told_whenever_it_has_changed(http: httpx.Client) -> None:
@@ -260,10 +269,10 @@ async def test_who_reads_slowly_gets_fewer_events_with_all_that_has_changed(monk
     async with serving(MemoryStore()) as (http, engine):
 
         async def shown() -> Shown:
-            return Shown.of(await kept.document(engine))
+            return Shown(await kept.document(engine))
 
-        async def groups() -> dict[str, Any]:
-            return {}
+        async def groups() -> bytes:
+            return b"{}"
 
         for name in ("a", "b"):
             await http.put(f"/learners/{name}", json=DENSE)
@@ -287,13 +296,13 @@ async def test_a_learner_that_falls_asleep_is_gone_to_sleep(monkeypatch: pytest.
     async with serving(MemoryStore(), max_resident=1) as (http, engine):
         for name in ("a", "b"):
             await http.put(f"/learners/{name}", json=DENSE)
-        before = Shown.of(await kept.document(engine))
-        assert before.since(before) == {}
+        before = Shown(await kept.document(engine))
+        assert before.since(before) is None
         engine.sleeping.rest()  # as a moment later, when nobody asks for anything
         await until(
             lambda: bool(engine.asleep) and engine.sleeping.resting is not None and engine.sleeping.resting.done()
         )
-        now = Shown.of(await kept.document(engine))
+        now = Shown(await kept.document(engine))
         changed = json.loads(msgspec.json.encode(now.since(before)))
         assert len(changed["gone"]) == 1
         assert changed == {"learners": [], "gone": changed["gone"], "asleep": changed["gone"]}
@@ -313,22 +322,79 @@ async def test_what_many_readers_are_shown_is_worked_out_once() -> None:
     assert asked == 1
     assert all(one is found[0] for one in found)
     another = Grant(None)
-    assert await kept.shown(another, 0.0, document) is not found[0]  # another may be told of others
-    assert await kept.shown(another, 0.0, document) == found[0]
+    first = await kept.shown(another, 0.0, document)  # another may be told of others
+    assert asked == 2
+    second = await kept.shown(another, 0.0, document)
     assert asked == 3
+    assert second is not first
+    assert second.since(first) is None
+
+
+def row(name: str, events: int) -> dict[str, Any]:
+    return {"name": name, "events": events}
+
+
+def test_the_difference_is_the_same_for_who_was_shown_the_last_one_and_for_who_was_not() -> None:
+    first = Shown({"learners": [row("a", 1), row("b", 1)], "loaded": False})
+    second = Shown({"learners": [row("a", 2), row("b", 1)], "loaded": True}, first)
+    third = Shown({"learners": [row("a", 2), row("c", 1)], "loaded": True}, second)
+    told = [json.loads(msgspec.json.encode(now.since(before))) for now, before in ((second, first), (third, second))]
+    assert told[0] == {"learners": [row("a", 2)], "gone": [], "loaded": True}
+    assert told[1] == {"learners": [row("c", 1)], "gone": ["b"]}
+    late = json.loads(msgspec.json.encode(third.since(first)))
+    assert late == {"learners": [row("a", 2), row("c", 1)], "gone": ["b"], "loaded": True}
 
 
 async def test_a_sign_of_life_comes_where_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.streams._PING", 0.05)
 
     async def shown() -> Shown:
-        return Shown({}, {})
+        return Shown({"learners": []})
 
-    async def groups() -> dict[str, Any]:
-        return {}
+    async def groups() -> bytes:
+        return b"{}"
 
     events = stream(all_news(shown, groups), 0.01, asyncio.Event())
     assert await told_of(events, "learners") == {"learners": []}
     assert await told_of(events, "groups") == {}
     async with asyncio.timeout(60):
         assert [await anext(events) for _ in range(3)] == [b": still here\n\n"] * 3
+
+
+async def test_a_client_that_does_not_read_is_dropped() -> None:
+    state = State({"streams": 0, "settings": Settings(ws_stall_seconds=0.05), "closing": asyncio.Event()})
+
+    async def news() -> News:
+        while True:
+            yield None
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    reply = opened(state, news(), 0.01, FREE)
+    assert state.streams == 1
+    async with asyncio.timeout(60):
+        await reply({"type": "http", "asgi": {"spec_version": "2.3"}}, receive, send)
+    assert state.streams == 0
+
+
+async def test_what_a_stream_listens_to_is_let_go_when_it_ends() -> None:
+    ended = asyncio.Event()
+
+    async def news() -> News:
+        try:
+            while True:
+                yield b"data: {}\n\n"
+        finally:
+            ended.set()
+
+    events = stream(news(), 0.01, asyncio.Event())
+    for _ in range(3):
+        await anext(events)
+    await events.aclose()
+    assert ended.is_set()

@@ -72,6 +72,15 @@ def test_a_dear_small_batch_does_not_make_a_large_one_as_dear_by_event() -> None
     assert pace.seconds(batch(1), 8) < 1e-3 < 2e-3 < pace.seconds(batch(1000), 8)
 
 
+def test_single_events_among_large_batches_hide_nothing_of_what_these_cost() -> None:
+    pace = Pace(config())
+    for _ in range(10):
+        pace.note(batch(1), 8, 3e-5, outcome(1))
+        pace.note(batch(2000), 8, 6e-3, outcome(2000))
+    assert pace.seconds(batch(1), 8) == pytest.approx(3e-5)
+    assert pace.seconds(batch(2000), 8) == pytest.approx(6e-3)
+
+
 def test_what_learnt_nothing_tells_nothing() -> None:
     pace = Pace(config())
     before = pace.seconds(batch(10), 8)
