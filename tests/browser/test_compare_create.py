@@ -45,7 +45,7 @@ async def test_a_group_is_made_and_compared_live(service: Serving, visit: Opener
 
     row = page.get_by_role("row", name="better", exact=False).first
     await expect(row).to_contain_text("no events in the window")  # not 0
-    await expect(page.locator(".verdicts")).to_contain_text("better or worse: not decided. Keep watching")
+    await expect(page.locator(".verdicts")).to_contain_text("Nothing is compared yet. Send events")
     with Stream(service, "groups/duel", batch=400, pause=0.05):
         await expect(page.locator(".verdicts")).to_contain_text(
             re.compile(r"better is better than worse: .*\d %.* since .*\(event [\d,]+\); *keep watching"),
@@ -73,7 +73,7 @@ async def test_a_group_is_made_and_compared_live(service: Serving, visit: Opener
 
 async def test_without_a_stream_a_comparison_is_polled(service: Serving, visit: Opener) -> None:
     service.http.put("/groups/polled", json={"learners": ["better", "twin"]}).raise_for_status()
-    visit.replies["**/stream**"] = replying({"detail": "too many streams"}, status=429)
+    visit.replies["**/stream**"] = replying({"detail": "none", "code": "too-many-streams"}, status=429)
     visit.expected = ("429",)
     page = await visit(service.url, "#/compare")
     await page.get_by_role("link", name="polled").click()
@@ -105,6 +105,8 @@ async def test_the_card_of_a_group_says_which_is_best(service: Serving, visit: O
     service.http.put("/groups/trio", json={"learners": ["dull", "good", "duller"]}).raise_for_status()
     page = await visit(service.url)
     told = page.locator(".group", has=page.get_by_role("link", name="trio")).locator(".told")
+    await expect(told).to_have_text(re.compile(r"^Nothing is compared yet\. Send events to /v1/groups/trio/update"))
+    service.feed("groups/trio", 10)
     await expect(told).to_have_text(re.compile(r"^None of 3 pairs is decided\. Keep watching: the nearest is "))
     with Stream(service, "groups/trio", batch=400, pause=0.05):
         await expect(told).to_have_text(
@@ -122,7 +124,8 @@ async def test_a_group_of_which_some_pairs_are_decided_names_these(service: Serv
 
     page = await visit(service.url, "#/compare")
     say = (
-        "tests => import('./static/verdicts.js').then(({summaryOf}) => Object.values(summaryOf(tests, 0.05)).join(' '))"
+        "tests => import('./static/verdicts.js')"
+        ".then(({summaryOf}) => Object.values(summaryOf('all', 20, tests, 0.05)).join(' '))"
     )
     open_pair = pair("one", "two", None, 0.2, 0.1)
     told = await page.evaluate(say, [open_pair, pair("one", "three", "a", 3.0, 0.0), pair("two", "three", "a", 2.0, 0)])

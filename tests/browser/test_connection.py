@@ -95,7 +95,7 @@ async def test_a_stream_that_brings_nothing_is_given_up_and_tried_again(service:
 
 
 async def test_without_a_stream_the_figures_are_polled(service: Serving, visit: Opener) -> None:
-    visit.replies["**/metrics/stream"] = replying({"detail": "too many streams"}, status=429)
+    visit.replies["**/metrics/stream"] = replying({"detail": "none", "code": "too-many-streams"}, status=429)
     visit.expected = ("429",)
     page = await visit(service.url, "#/learners/fraud")
     events = page.locator(".tiles > div", has_text="Events learnt").locator("dd > span")
