@@ -10,7 +10,7 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -20,6 +20,8 @@ from service.grants import FREE, Grant
 from service.hosted import Hosted
 
 __all__ = ["LARGE_WINDOW", "Overview", "Shown"]
+
+Told = TypeVar("Told")
 
 LARGE_WINDOW = 200_000  # events above which the figures are left to a thread: more than a millisecond or two
 TREND = 40  # points of the history
@@ -79,13 +81,27 @@ def _raw(parts: dict[str, bytes]) -> dict[str, Any]:
     return {name: msgspec.Raw(encoded) for name, encoded in parts.items()}
 
 
-class _Shared:
+def _encoded(document: dict[str, Any], before: bytes | None) -> bytes:  # noqa: ARG001 - told whole each time
+    return msgspec.json.encode(document)
+
+
+class _Shared(Generic[Told]):
     """Something that all who come with one key are told."""
 
-    def __init__(self) -> None:
-        self.turns = asyncio.Lock()
-        self.until = 0.0  # on the monotonic clock: when it is made anew
-        self.told: Any = None
+    def __init__(self, made: Callable[[dict[str, Any], Told | None], Told]) -> None:
+        """`made`: of a document, and of what was told before."""
+        self._made = made
+        self._turns = asyncio.Lock()
+        self._until = 0.0  # on the monotonic clock: when it is made anew
+        self._told: Told | None = None
+
+    async def told_of(self, seconds: float, document: Callable[[], Awaitable[dict[str, Any]]]) -> Told:
+        """It, at most so many seconds old."""
+        async with self._turns:
+            if self._told is None or time.monotonic() >= self._until:
+                self._told = await asyncio.to_thread(self._made, await document(), self._told)
+                self._until = time.monotonic() + seconds
+            return self._told
 
 
 class Overview:
@@ -93,28 +109,16 @@ class Overview:
 
     def __init__(self) -> None:
         self._kept: WeakKeyDictionary[Hosted, _Kept] = WeakKeyDictionary()
-        self._shown: WeakKeyDictionary[Grant, _Shared] = WeakKeyDictionary()
-        self._groups: WeakKeyDictionary[Grant, _Shared] = WeakKeyDictionary()
+        self._shown: WeakKeyDictionary[Grant, _Shared[Shown]] = WeakKeyDictionary()
+        self._groups: WeakKeyDictionary[Grant, _Shared[bytes]] = WeakKeyDictionary()
 
     async def shown(self, grant: Grant, seconds: float, document: Callable[[], Awaitable[dict[str, Any]]]) -> Shown:
         """What `document` gives, asked for at most once in so many seconds for all readers with that grant."""
-        shared = self._shown.setdefault(grant, _Shared())
-        async with shared.turns:
-            if time.monotonic() >= shared.until:
-                shared.told = await asyncio.to_thread(Shown, await document(), shared.told)
-                shared.until = time.monotonic() + seconds
-            shown: Shown = shared.told
-            return shown
+        return await self._shown.setdefault(grant, _Shared(Shown)).told_of(seconds, document)
 
     async def groups(self, grant: Grant, seconds: float, document: Callable[[], Awaitable[dict[str, Any]]]) -> bytes:
         """The same of the groups, in JSON."""
-        shared = self._groups.setdefault(grant, _Shared())
-        async with shared.turns:
-            if time.monotonic() >= shared.until:
-                shared.told = await asyncio.to_thread(msgspec.json.encode, await document())
-                shared.until = time.monotonic() + seconds
-            told: bytes = shared.told
-            return told
+        return await self._groups.setdefault(grant, _Shared(_encoded)).told_of(seconds, document)
 
     async def document(self, engine: Engine, grant: Grant = FREE) -> dict[str, Any]:
         """The document `LearnerFigureList` of the learners of this node that are granted.

@@ -69,8 +69,9 @@ def compare(
         out = console()
         if not told["events"]:
             out.print(f"Nothing is compared yet: send events to /v1/groups/{group}/update, they go to each learner")
-        for test in told["tests"] if told["events"] else []:
-            out.print(verdict_of(test, told["alpha"]))
+        else:
+            for test in told["tests"]:
+                out.print(verdict_of(test, told["alpha"]))
         out.print(_compared(told))
         out.print(_areas(told["window"]))
         out.print()
