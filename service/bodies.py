@@ -1,13 +1,17 @@
-"""Bodies of requests, within the node's bounds: of one, of all that are not answered yet, and of the time they take."""
+"""Bodies of requests, within the node's bounds: of one, of all that are not answered yet, and of the time they take.
+
+And of replies without a known end: how long a client may read nothing of them.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import types
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Generator, Iterable
 from typing import Any, NamedTuple, cast
 
-from starlette.types import Message, Receive
+from starlette.types import Message, Receive, Send
 
 from service.compression import expanded
 from service.errors import QueueFull, ServiceError, TooLarge, TooSlow, WrongType
@@ -23,14 +27,17 @@ __all__ = [
     "heading_of",
     "in_utf8",
     "pieces",
+    "read_in_time",
 ]
+
+logger = logging.getLogger("rarestream.bodies")
 
 BODY_ENDS = "rarestream.body_ends"  # in a scope: by when the body has to be whole, where it was waited for before
 _DIGITS = 18  # of a length that is read
 
 
 class Disconnected(ServiceError):
-    """The client went away before its body was complete; nobody is there to be answered."""
+    """The client went away before its body, or the reply, was complete; nobody is there to be answered."""
 
     status, code, title = 499, "gone", "The client went away"  # for the log: nginx's status
 
@@ -200,3 +207,20 @@ def _resumed(begun: Coroutine[Any, Any, Message], waits: Any) -> Generator[Any, 
         raise
     message: Message = yield from begun  # which goes on behind that wait
     return message
+
+
+def read_in_time(send: Send, seconds: float, what: str) -> Send:
+    """`send` of a reply without a known end, as which it raises `Disconnected` where nothing is read for so long.
+
+    `what` names the reply in the log.
+    """
+
+    async def sent(message: Message) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await send(message)
+        except TimeoutError:
+            logger.warning("%s was dropped: nothing of it was read in %g s", what, seconds)
+            raise Disconnected("the client does not read its reply") from None
+
+    return sent

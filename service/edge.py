@@ -10,7 +10,6 @@ FastAPI's router (`routes/events.py`), for the OpenAPI document and so that othe
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -20,12 +19,12 @@ from typing import get_args
 from urllib.parse import parse_qsl
 
 from starlette.datastructures import State
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from learners.explain import MAX_FEATURES
 from learners.parameters import Problem, show
 from service.access import GONE, Access
-from service.bodies import BODY_ENDS, Bodies, Disconnected, heading_of, pieces
+from service.bodies import BODY_ENDS, Bodies, Disconnected, heading_of, pieces, read_in_time
 from service.compression import expanded
 from service.direct import STOPS
 from service.engine import Engine
@@ -43,7 +42,6 @@ from service.store import MAX_POSITION
 
 __all__ = ["Edge", "hot_request"]
 
-logger = logging.getLogger("rarestream.edge")
 
 _PREFIX = "/v1/learners/"
 _OPERATIONS: dict[str, Operation] = {name: name for name in get_args(Operation)}
@@ -150,14 +148,7 @@ async def _lines(first: bytes, rest: AsyncGenerator[bytes], own_id: str, send: S
     many seconds, for it would hold the learner in memory: it is dropped, and `Disconnected` raised.
     """
 
-    async def sent(message: Message) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await send(message)
-        except TimeoutError:
-            logger.warning("a reply in lines was dropped: nothing of it was read in %g s", seconds)
-            raise Disconnected("the client does not read its reply") from None
-
+    sent = read_in_time(send, seconds, "a reply in lines")
     headers = [NDJSON.content_type, (b"x-request-id", own_id.encode())]
     async with aclosing(rest):
         await sent({"type": "http.response.start", "status": 200, "headers": headers})

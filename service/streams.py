@@ -29,7 +29,6 @@ client that reads slowly gets fewer events, each with all that has changed meanw
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
@@ -38,16 +37,15 @@ from typing import Any, NamedTuple
 import msgspec
 from fastapi.responses import StreamingResponse
 from starlette.datastructures import State
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
+from service.bodies import Disconnected, read_in_time
 from service.errors import ServiceError, TooManyStreams, UnknownGroup
 from service.grants import FREE, Grant
 from service.hosted import Hosted
 from service.overview import Shown
 
 __all__ = ["News", "Seen", "all_news", "figures_of", "group_news", "learner_news", "opened", "parsed_id", "stream"]
-
-logger = logging.getLogger("rarestream.streams")
 
 LEARNER_PACE = 0.25  # seconds from one `figures` to the next
 GROUP_PACE = 2.0  # seconds from one look at a comparison to the next, as of what follows
@@ -96,10 +94,6 @@ def opened(state: State, news: News, pace: float, grant: Grant) -> StreamingResp
     return _Counted(state, stream(news, pace, state.closing, grant))
 
 
-class _Stalled(Exception):
-    """The client does not read its stream."""
-
-
 class _Counted(StreamingResponse):
     """A stream, which counts as open until the connection is done with, whether or not anything was read from it.
 
@@ -114,19 +108,10 @@ class _Counted(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
-        seconds = self._state.settings.ws_stall_seconds
-
-        async def sent(message: Message) -> None:
-            try:
-                async with asyncio.timeout(seconds):
-                    await send(message)
-            except TimeoutError:
-                logger.warning("a stream was dropped: nothing of it was read in %g s", seconds)
-                raise _Stalled from None
-
+        sent = read_in_time(send, self._state.settings.ws_stall_seconds, "a stream")
         try:
             await super().__call__(scope, receive, sent)
-        except _Stalled:  # the server closes a connection whose reply has no end
+        except Disconnected:  # the server closes a connection whose reply has no end
             return
         finally:
             self._state.streams -= 1
