@@ -177,8 +177,8 @@ async function read(path, at, tell, signal) {
       if (at.heard) connection.heard(); // also of a comment
       const looked = Math.max(text.length - 1, 0);
       text += value;
+      if (!text.includes("\n\n", looked)) continue; // what came before has none: it is not searched again
       const last = text.lastIndexOf("\n\n");
-      if (last < looked) continue;
       const parts = text.slice(0, last).split("\n\n");
       text = text.slice(last + 2);
       for (const part of parts) {
