@@ -42,7 +42,7 @@ def given(service: Serving, visit: Opener, *, reasons: bool) -> None:
     none: dict[str, Any] = dict.fromkeys(FIGURES)
     metrics |= {"threshold": None, "undefined": told}
     metrics |= {scope: metrics[scope] | none for scope in ("window", "since_start")}
-    visit.replies["**/stream"] = replying({"detail": "too many streams"}, status=429)
+    visit.replies["**/stream"] = replying({"detail": "none", "code": "too-many-streams"}, status=429)
     visit.replies["**/negative/metrics"] = replying(metrics)
     curves = http.get("/learners/negative/metrics/curves").json()
     visit.replies["**/metrics/curves"] = replying(curves | {"score_threshold": 0.25})
