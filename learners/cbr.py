@@ -73,7 +73,7 @@ _SINGLE_ROUNDING = 2.0**-22  # likewise where Sigma is float32: four times what 
 class Params(Parameters):
     """Settings of cbr."""
 
-    C: float = param(2.0**-8, "cap of alpha: how far one pair may move the ranker", above=0, most=2.0**20)
+    C: float = param(2.0**-8, "how far one pair (a positive, a negative) may move the ranker", above=0, most=2.0**20)
     eta: float = param(0.7, "probability of a right order that is asked of each pair", above=0.5, most=0.999999)
     capacity: int = param(10, "stored examples per class", least=1, most=1000)
     buffer: Literal["fifo", "reservoir"] = param("fifo", "keep the last examples of a class, or a uniform sample")

@@ -193,7 +193,7 @@ class Config:
         if "features" in values:
             features = part("features", features_of, None)
         else:
-            problems.append(Problem("/features", "is missing"))
+            problems.append(Problem("/features", f"is missing; expected an object with a kind: {', '.join(KINDS)}"))
             features = None
         traits = Traits() if algorithm is None else algorithm.TRAITS
         usual: dict[str, dict[str, Any]] = {

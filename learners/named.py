@@ -309,14 +309,19 @@ class Table(Features):
         return X
 
     def names(self, value: Any, columns: Sequence[int]) -> list[str]:
-        """The field's name, with its category: `amount`, `country=DE`; without where it is missing.
+        """The field's name, with its category: `amount`, `country=DE`; `amount (missing)` where the event lacks it.
 
         At most `MAX_SPELT` characters each. See `Features.names`.
         """
         names = []
         for field in (self.fields[column] for column in columns):
-            category = value.get(field.name) if field.kind == "categorical" else None
-            names.append(field.name if category is None else _spelt([f"{field.name}={_text(category)}"]))
+            given = value.get(field.name)
+            if given is None:
+                names.append(_spelt([f"{field.name} (missing)"]))
+            elif field.kind == "categorical":
+                names.append(_spelt([f"{field.name}={_text(given)}"]))
+            else:
+                names.append(field.name)
         return names
 
     def _event(

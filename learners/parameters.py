@@ -2,7 +2,7 @@
 
     @dataclass(frozen=True)
     class Params(Parameters):
-        C: float = param(2.0**-8, "cap of alpha: how far one pair may move the ranker", above=0)
+        C: float = param(2.0**-8, "how far one pair (a positive, a negative) may move the ranker", above=0)
 
 gives a checked constructor (`C is -1; expected more than 0`), a constructor from JSON that lists every problem with a
 pointer to it, and a JSON schema for the HTTP catalogue and the forms built from it.
@@ -73,12 +73,23 @@ def required(
     return param(dataclasses.MISSING, doc, above=above, least=least, below=below, most=most)
 
 
+_HINTS: dict[type, dict[str, Any]] = {}
+
+
+def _hints(kind: type) -> dict[str, Any]:
+    """The types of a class's fields, kept: to work them out takes longer than all the checks."""
+    found = _HINTS.get(kind)
+    if found is None:
+        found = _HINTS[kind] = typing.get_type_hints(kind)
+    return found
+
+
 @dataclass(frozen=True)
 class Parameters:
     """Base of all settings: frozen, checked on construction."""
 
     def __post_init__(self) -> None:
-        hints = typing.get_type_hints(type(self))
+        hints = _hints(type(self))
         problems = []
         for item in fields(self):
             value, problem = _checked(item.name, getattr(self, item.name), hints[item.name], item.metadata)
@@ -109,7 +120,7 @@ class Parameters:
         ]
         given = {name: values[name] for name in known if name in values}
         if missing:
-            hints = typing.get_type_hints(cls)
+            hints = _hints(cls)
             problems += missing
             for name, value in given.items():
                 if problem := _checked(name, value, hints[name], known[name].metadata)[1]:
@@ -130,7 +141,7 @@ class Parameters:
     @classmethod
     def schema(cls) -> dict[str, Any]:
         """The JSON schema (2020-12) of the parameters."""
-        hints = typing.get_type_hints(cls)
+        hints = _hints(cls)
         properties = {item.name: _schema(hints[item.name], item) for item in fields(cls)}
         required = [item.name for item in fields(cls) if item.default is dataclasses.MISSING]
         body: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}

@@ -42,7 +42,7 @@ class _Array(msgspec.Struct):
 
     dtype: str
     shape: tuple[int]
-    data: memoryview | bytes
+    data: bytes
 
 
 class _Ranks(Head):
@@ -167,4 +167,6 @@ def encode_scores(
 def _array_of(values: NDArray[Any]) -> _Array:
     """An ARRAY of what is a vector of float64 or int8."""
     name, dtype = _DTYPES[values.dtype.char]
-    return _Array(name, (len(values),), np.ascontiguousarray(values, dtype=dtype).data)
+    if values.dtype is not dtype:
+        values = values.astype(dtype)  # of the other byte order
+    return _Array(name, (len(values),), values.tobytes())

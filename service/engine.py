@@ -48,6 +48,12 @@ __all__ = ["Engine"]
 
 logger = logging.getLogger("rarestream.engine")
 
+_SLOW = 3.0  # seconds after which it is said why a creation takes long
+_COMPILING = (
+    "the creation of %s takes a while: an algorithm's kernels are compiled where this machine has not run it yet, "
+    "once for all, in up to a minute or two"
+)
+
 
 class Engine:
     """All learners of this node over one store."""
@@ -235,7 +241,11 @@ class Engine:
         self.making.append(under_way)
         try:
             async with self.register.creating:
-                yield
+                slow = asyncio.get_running_loop().call_later(_SLOW, logger.info, _COMPILING, name)
+                try:
+                    yield
+                finally:
+                    slow.cancel()
         finally:
             self.making.remove(under_way)
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from time import perf_counter
@@ -47,6 +48,7 @@ FORWARDED = b"x-rarestream-forwarded"  # header: that a node passed the request 
 _PREFIX = "/v1/learners/"
 _CONNECT_SECONDS = 2.0
 _GATHER_SECONDS = 2.0  # for what other nodes tell of their learners
+_TOLD_SECONDS = 10.0  # for which what a node told stands in for what it does not tell in time
 _TIMEOUT = aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS, sock_connect=_CONNECT_SECONDS)
 _KEEP_SECONDS = 3.0  # less than a node keeps an idle connection open
 _HOPS = {  # RFC 9110, section 7.6.1: of one connection only
@@ -80,6 +82,7 @@ class Forwarding:
         self._state = state
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
         self.forwarded = 0  # requests
+        self._told: dict[tuple[str, str, str], tuple[float, dict[str, Any]]] = {}  # by node, target, key: when, what
         self._silent: dict[str, int] = {}  # hosts that did not answer when they were last asked: how many requests
 
     def hosts(self, scope: Scope) -> Sequence[str]:
@@ -218,13 +221,16 @@ class Forwarding:
                 body.waits_for(None)
 
     async def gathered(self, request: Request, target: str) -> list[dict[str, Any]]:
-        """What the other nodes answer to a GET of `target` by whoever sent the request; nothing of those that do not.
+        """What the other nodes answer to a GET of `target` by whoever sent the request.
 
-        Nothing at all where every node hosts all, and where the request came from another node.
+        Of those that do not, what they answered some seconds ago: a table of learners does not lose its rows while a
+        node is held up. Nothing at all where every node hosts all, and where the request came from another node.
         """
         placement: Placement = self._state.engine.placement
         if not placement.spread or self._passed_on(request.scope):
             return []
+        now = time.monotonic()
+        self._told = {key: told for key, told in self._told.items() if now - told[0] < _TOLD_SECONDS}
         others = [address for address in placement.addresses if address != placement.address]
         found = await asyncio.gather(*(self._asked(address, target, request) for address in others))
         return [one for one in found if one is not None]
@@ -232,6 +238,7 @@ class Forwarding:
     async def _asked(self, address: str, target: str, request: Request) -> dict[str, Any] | None:
         mark = _mark(self._state.engine.placement.keys[0], address, "GET", target)
         headers = {FORWARDED.decode(): mark.decode()}
+        key = address, target, request.headers.get("authorization", "")
         if "authorization" in request.headers:
             headers["authorization"] = request.headers["authorization"]
         url = URL(address + target, encoded=True)
@@ -239,10 +246,13 @@ class Forwarding:
             async with asyncio.timeout(_GATHER_SECONDS), self._connections().get(url, headers=headers) as reply:
                 answer: dict[str, Any] | None = msgspec.json.decode(await reply.read()) if reply.status == 200 else None
                 self._heard(address)
-                return answer
         except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
             self._silenced(address, "does not answer", error)
-            return None
+            _, answer = self._told.get(key, (0.0, None))
+            return answer
+        if answer is not None:
+            self._told[key] = time.monotonic(), answer
+        return answer
 
     def _silenced(self, host: str, what: str, error: Exception) -> None:
         """A request has had no answer from a host: told once, until there is one, and then how many had none."""

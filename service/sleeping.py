@@ -20,6 +20,7 @@ from service.register import Register
 __all__ = ["Sleeping"]
 
 _GUEST = 10.0  # times `follow_seconds`: so long after its last use a learner stays here that other nodes host
+_SPARE = 32  # room is made for a part of all that may be in memory, one in so many
 _ABREAST = 8  # learners that fall asleep side by side: the store commits their snapshots together
 
 
@@ -30,6 +31,7 @@ class Sleeping:
         self._register = register
         self._placement = placement
         self.resting: asyncio.Task[None] | None = None  # the last round in which learners fell asleep
+        self._fewer = asyncio.Event()  # set for a moment whenever there may be room
 
     async def wake(self, name: str) -> None:
         """Have the learner of this name awake, if it sleeps or is about to. Raises `ServiceError`."""
@@ -80,6 +82,11 @@ class Sleeping:
         hosted = self._register.hosted.pop(name)
         self._register.asleep[name] = hosted.birth
         await hosted.close(save=True)
+        self._tell()
+
+    def _tell(self, _: object = None) -> None:
+        self._fewer.set()
+        self._fewer.clear()
 
     @property
     def _over(self) -> int:
@@ -96,6 +103,7 @@ class Sleeping:
         over = self._over > 0 or any(self._guests())
         if over and (self.resting is None or self.resting.done()):
             self.resting = asyncio.create_task(self._let_sleep(), name="rest")
+            self.resting.add_done_callback(self._tell)
 
     def _guests(self) -> Iterator[Hosted]:
         """Those in memory that other nodes host, and that nobody has used here for a while."""
@@ -106,18 +114,26 @@ class Sleeping:
                     yield hosted
 
     async def space(self) -> None:
-        """Until one more may come into memory, if any that are there can go."""
-        if self._over >= self._register.node.settings.max_resident // 16 + _ABREAST:
+        """Until one more may come into memory, if any that are there can go.
+
+        It is not the end of a round that is waited for: a round goes on for as long as others come.
+        """
+        most = self._register.node.settings.max_resident // 16 + _ABREAST
+        if self._over >= most:
             self.rest()
-            assert self.resting is not None
-            await asyncio.wait([self.resting])
+            round_ = self.resting
+            assert round_ is not None
+            while self._over >= most and not round_.done():
+                await self._fewer.wait()
 
     async def _let_sleep(self) -> None:
-        """Put guests to sleep, and those used longest ago, until no more are awake than may be, or none is idle."""
+        """Put guests to sleep, and those used longest ago, until fewer are awake than may be, or none is idle."""
         while self._register.node.unreachable is None:
             over = self._over
-            idle = [hosted for hosted in self._register.hosted.values() if self._may_sleep(hosted)]
-            tired = heapq.nsmallest(over, idle, key=lambda hosted: hosted.used) if over > 0 else []
+            if over > 0:  # some more than that: to look at all of them takes longer than to put a few to sleep
+                over += self._register.node.settings.max_resident // _SPARE
+            idle = [hosted for hosted in self._register.hosted.values() if self._may_sleep(hosted)] if over > 0 else []
+            tired = heapq.nsmallest(over, idle, key=lambda hosted: hosted.used)
             tired += [hosted for hosted in self._guests() if hosted not in tired and self._may_sleep(hosted)]
             if not tired:
                 return

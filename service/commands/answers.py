@@ -21,6 +21,7 @@ __all__ = ["ApiError", "Document", "Problem", "decode", "refused", "told", "unkn
 Document = dict[str, Any]  # a reply as the API describes it
 Reply = TypeVar("Reply")
 
+_ARGUMENTS = {"/name": "NAME", "/to": "TO"}  # what stands in a path, or alone in a body, is an argument
 _LISTED = 10  # problems of one reply that its error shows
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _CUT_OFF = (httpx.RemoteProtocolError, httpx.ReadError)  # as a server of TLS answers what is none
@@ -69,7 +70,7 @@ class ApiError(CommandFailed):
 
 def told(detail: str, problems: Sequence[Problem]) -> str:
     """A refusal as it is printed: a line for each problem, of the first few."""
-    lines = [f"  {one.pointer}: {one.detail}" for one in problems]
+    lines = [f"  {_ARGUMENTS.get(one.pointer, one.pointer)}: {one.detail}" for one in problems]
     more = [f"  and {len(lines) - _LISTED} more"] if len(lines) > _LISTED else []
     return "\n".join([detail, *lines[:_LISTED], *more])
 

@@ -12,14 +12,16 @@ which have arrays.)
 
 from __future__ import annotations
 
+import re
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from types import TracebackType
 from typing import Self
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 import httpx
 import msgspec
@@ -201,7 +203,7 @@ class Api:
             with self._client.stream("GET", path, headers=headers, timeout=timeout) as response:
                 if not response.is_success:
                     response.read()
-                    raise refused(response, self.url)
+                    raise self._refused(response, path)
                 yield response.iter_lines()
 
     # Groups
@@ -265,10 +267,11 @@ class Api:
     def export(self, name: str, take: Callable[[bytes], object]) -> int:
         """Hand the learner's state to `take` piece by piece; its bytes. Raises `ApiError` where it breaks off."""
         size = 0
-        with self._transported(), self._client.stream("GET", _path(name, "export")) as response:
+        path = _path(name, "export")
+        with self._transported(), self._client.stream("GET", path) as response:
             if not response.is_success:
                 response.read()
-                raise refused(response, self.url)
+                raise self._refused(response, path)
             for piece in response.iter_bytes():
                 take(piece)
                 size += len(piece)
@@ -323,12 +326,24 @@ class Api:
                 raise Stopped
             pause = min(2 * pause, _LONGEST_PAUSE)
 
+    def _refused(self, response: httpx.Response, path: str) -> ApiError:
+        """What a refusal says; of a learner that is not there, those of nearly its name that the key may see."""
+        error = refused(response, self.url)
+        kind, _, rest = path.partition("/")
+        if error.code == "unknown-learner" and kind == "learners" and rest:
+            name = unquote(re.split("[/?]", rest)[0])
+            with suppress(ApiError):  # the refusal says enough
+                found = decode(self._once("GET", "learners", None), Document)
+                if near := get_close_matches(name, [one["name"] for one in found["learners"]] + found["asleep"]):
+                    error.args = (f"{error}\nDid you mean {' or '.join(near)}? `rarestream list` shows all.",)
+        return error
+
     def _once(self, method: str, path: str, body: bytes | None) -> httpx.Response:
         headers = {"Content-Type": _JSON} if body is not None else None
         with self._transported(), self._watched(method):
             response = self._client.request(method, path, content=body, headers=headers)
         if not response.is_success:
-            raise refused(response, self.url)
+            raise self._refused(response, path)
         return response
 
     @contextmanager

@@ -105,19 +105,19 @@ export class Curves {
   #histogram({ histogram: { edges, negative, positive }, score_threshold: alerts }, { value, reason }) {
     if (edges.length === 0) return { nothing: "Nothing to draw: no events in the window yet." };
     const sum = (counts) => counts.reduce((a, b) => a + b, 0);
-    const middles = edges.slice(1).map((edge, i) => (edge + edges[i]) / 2);
     const step = (counts, name, number) => {
       const all = sum(counts) || 1;
+      const whole = [...counts, counts.at(-1)]; // from each edge to the next, and the last bin to its end
       return {
         type: "scatter",
         name,
-        x: middles,
-        y: counts.map((n) => n / all),
+        x: edges,
+        y: whole.map((n) => n / all),
         mode: "lines",
         fill: "tozeroy",
-        line: { ...line(number), shape: "hvh" },
+        line: { ...line(number), shape: "hv" },
         fillcolor: veil(`--line-${number}`, 0.22),
-        customdata: counts,
+        customdata: whole,
         hovertemplate: "%{customdata:,} (%{y:.1%})",
       };
     };

@@ -41,7 +41,8 @@ function makeGroup({ name }) {
     "article",
     { class: "panel group" },
     el("h3", {}, el("a", { href: `#/compare/${encodeURIComponent(name)}`, text: name }), el("small")),
-    el("ul", { "aria-label": "AUC of the window" }),
+    el("p", { class: "quiet", text: "AUC of each, in its own window" }),
+    el("ul", { "aria-label": "AUC of each, in its own window" }),
     el("p", { class: "told" }, el("strong"), el("span")),
   );
 }

@@ -2,7 +2,7 @@
 
 import { withheld } from "./access.js";
 import { ask, labelled, learnerPath, pointed, reasonOf, Refused } from "./api.js";
-import { el, freshId, write } from "./dom.js";
+import { el, freshId, put, write } from "./dom.js";
 import { finite, short, signed } from "./format.js";
 import { bars } from "./weights.js";
 
@@ -161,8 +161,9 @@ export class Scoring {
       this.#refuse([]);
       this.#show(reply);
     } catch (error) {
-      const listed = error instanceof Refused ? error.errors.map((one) => this.#words(one)) : [];
-      this.#refuse(listed.length > 0 ? listed : [reasonOf(error)]);
+      const errors = error instanceof Refused ? error.errors : [];
+      this.#refuse(errors.length > 0 ? errors.map((one) => this.#words(one)) : [reasonOf(error)]);
+      this.#mark(errors.map(({ pointer }) => pointer));
     }
     this.go.disabled = false;
   }
@@ -178,7 +179,18 @@ export class Scoring {
   #refuse(reasons) {
     this.trouble.hidden = reasons.length === 0;
     this.trouble.replaceChildren(...reasons.map((text) => el("li", { text })));
+    this.#mark([]);
     if (reasons.length > 0) this.result.replaceChildren();
+  }
+
+  /** Mark the fields that problems point to, and go to the first. */
+  #mark(pointers) {
+    const wrong = (this.inputs ?? []).filter(({ name, input }) => {
+      const own = pointers.includes(`/events/0/features/${pointed(name)}`);
+      put(input, "aria-invalid", own ? "true" : null);
+      return own;
+    });
+    wrong[0]?.input.focus();
   }
 
   #show({ ready, position, results: [{ score, probability, threshold, label, rank, explanation }] }) {

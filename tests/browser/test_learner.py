@@ -267,6 +267,20 @@ async def test_fields_of_a_table_are_asked_for_one_by_one(service: Serving, visi
     await page.get_by_role("button", name="Score it").click()
     await expect(page.locator(".result").get_by_role("row", name="amount")).to_be_visible()
     await expect(page.locator(".result")).to_contain_text("shop=<b>1</b>")  # text, not markup
+    await page.get_by_label("amount numeric").fill("")
+    await page.get_by_role("button", name="Score it").click()
+    await expect(page.locator(".result").get_by_role("row", name="amount (missing)")).to_be_visible()
+    visit.expected = ("422",)
+    await page.get_by_label("amount numeric").fill("much")
+    await page.get_by_role("button", name="Score it").click()
+    await expect(page.locator(".scoring").get_by_role("alert")).to_contain_text("amount")
+    await expect(page.get_by_label("amount numeric")).to_have_attribute("aria-invalid", "true")
+    await expect(page.get_by_label("amount numeric")).to_be_focused()
+    await expect(page.get_by_label("shop categorical")).not_to_have_attribute("aria-invalid", "true")
+    await page.get_by_label("amount numeric").fill("3")
+    await page.get_by_role("button", name="Score it").click()
+    await expect(page.locator(".verdict")).to_be_visible()
+    await expect(page.get_by_label("amount numeric")).not_to_have_attribute("aria-invalid", "true")
 
 
 async def test_a_zoom_stands_in_the_address(service: Serving, visit: Opener) -> None:

@@ -149,8 +149,8 @@ TABLE = {
         # columns: amount, its missing bit, the first country, the second, others, age, its missing bit
         ({"amount": 3.0, "country": "DE", "age": 1.0}, {"amount": 3.0, "country=DE": 100.0, "age": 1e5}),
         ({"amount": -3.0, "country": "FR", "age": 0.0}, {"amount": -3.0, "country=FR": 1000.0, "age": 0.0}),
-        ({"amount": 1.0, "country": "US"}, {"amount": 1.0, "country=US": 10_000.0, "age": 1e6}),
-        ({"country": None}, {"amount": 10.0, "country": 0.0, "age": 1e6}),
+        ({"amount": 1.0, "country": "US"}, {"amount": 1.0, "country=US": 10_000.0, "age (missing)": 1e6}),
+        ({"country": None}, {"amount (missing)": 10.0, "country (missing)": 0.0, "age (missing)": 1e6}),
     ],
 )
 def test_a_fields_columns_are_one_feature(event: dict[str, Any], features: dict[str, float]) -> None:
@@ -308,7 +308,7 @@ def test_a_fields_columns_are_switched_on_together(space: dict[str, Any]) -> Non
     (told,) = explain.explain(scorer, [{"amount": 2.0, "country": "FR"}], 3)
     row = np.array([2.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0])
     expected = gains(value_of(scorer), row, [0, 0, 1, 1, 1, 2, 2], [[0, 1, 2], [2, 1, 0]])
-    names = ["amount", "country=FR", "age"]
+    names = ["amount", "country=FR", "age (missing)"]
     assert dict(told.features) == {
         name: pytest.approx(part, abs=1e-9) for name, part in zip(names, expected, strict=True)
     }

@@ -160,6 +160,16 @@ def test_show_an_ordinal_one_and_one_behind_an_embedding(server: Process) -> Non
 # Errors
 
 
+@pytest.mark.parametrize("command", [["show"], ["watch"], ["export", "-"], ["update", "[]"]], ids=" ".join)
+def test_a_name_that_is_nearly_one_of_a_learner(server: Process, command: list[str]) -> None:
+    put(server, "misspelt", NAMED)
+    error = run(server, command[0], "mispelt", *command[1:], status=4).stderr
+    assert error.splitlines() == [
+        "error: there is no learner named mispelt",
+        "Did you mean misspelt? `rarestream list` shows all.",
+    ]
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -190,7 +200,7 @@ def test_a_learner_that_is_not_there_or_a_service(server: Process, command: list
 
 def test_names_that_are_taken_or_none(server: Process) -> None:
     assert "delete it first" in run(server, "clone", "fraud", "fraud", status=5).stderr
-    assert "  /to: is 'no good'" in run(server, "clone", "fraud", "no good", status=5).stderr
+    assert "  TO: is 'no good'" in run(server, "clone", "fraud", "no good", status=5).stderr
     assert "`rarestream snapshots NAME`" in run(server, "restore", "fraud", 999, "--yes", status=4).stderr
     run(server, "restore", "fraud", 0, "--yes", status=2)
     run(server, "show", status=2)

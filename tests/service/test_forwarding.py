@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import socket
 import threading
@@ -88,8 +89,9 @@ def test_a_host_that_is_gone_is_not_waited_for(redis: RedisServer, tmp_path: Pat
         assert http.post(f"/learners/{name}/update", json={"events": [event(1)]}).json()["applied"] == 1
 
 
-def answers(listener: socket.socket) -> None:
+def answers(listener: socket.socket, body: bytes = b"answered") -> None:
     """Answer each request in the same way, one connection after another, until the listener is shut down."""
+    head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
     while True:
         try:
             connection, _ = listener.accept()
@@ -99,7 +101,7 @@ def answers(listener: socket.socket) -> None:
             said = b""
             while b"\r\n\r\n" not in said and (piece := connection.recv(65536)):
                 said += piece
-            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\nconnection: close\r\n\r\nanswered")
+            connection.sendall(head + body)
 
 
 def test_a_host_that_is_down_is_told_of_once(redis: RedisServer, tmp_path: Path) -> None:
@@ -120,6 +122,26 @@ def test_a_host_that_is_down_is_told_of_once(redis: RedisServer, tmp_path: Path)
         assert len(re.findall(f"{address} does not answer|{address} cannot be connected to", told)) == 1
         listener.shutdown(socket.SHUT_RDWR)
         speaker.join()
+
+
+def test_what_a_host_told_stays_for_a_while(redis: RedisServer, tmp_path: Path) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    with with_silent(redis, tmp_path / "log", 0.3, listener) as (http, _, _):
+        told = {"learners": [{"name": "theirs"}], "asleep": [], "creating": [], "unavailable": {}}
+        speaker = threading.Thread(target=answers, args=(listener, json.dumps(told).encode()), daemon=True)
+        speaker.start()
+
+        def theirs() -> bool:
+            return {"name": "theirs"} in http.get("/learners?figures=true").json()["learners"]
+
+        assert theirs()
+        listener.shutdown(socket.SHUT_RDWR)
+        speaker.join()
+        assert theirs()
+        until = time.monotonic() + 60
+        while theirs():
+            assert time.monotonic() < until
+            time.sleep(0.1)
 
 
 @pytest.mark.parametrize("hurried", ["client", "watch"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx
@@ -11,6 +12,7 @@ import pytest
 
 from service.errors import UnknownLearner
 from service.store import Store
+from service.store.memory import MemoryStore
 from tests.service.conftest import Opener
 from tests.service.nodes import T0, digest, posted, replayed, serving
 
@@ -271,3 +273,33 @@ async def test_those_in_use_stay_awake(store: Store) -> None:
         engine.sleeping.rest()
         await rested(engine)
         assert set(engine.hosted) == {"l0"}  # the one that was let go of last
+
+
+async def test_nobody_waits_for_the_slowest_that_falls_asleep() -> None:
+    """Who wants a learner waits until there is room, not until all have fallen asleep that are to."""
+    go_on = asyncio.Event()
+    names = [f"l{i}" for i in range(12)]
+    async with serving(MemoryStore(), max_resident=1) as (http, engine), AsyncExitStack() as hands:
+        for name in names:
+            assert (await http.put(f"/learners/{name}", json=CONFIG)).status_code == 201
+        slow = await hands.enter_async_context(engine.held("l0"))
+        for name in names[1:11]:
+            await hands.enter_async_context(engine.held(name))
+        while "l11" in engine.hosted:
+            engine.sleeping.rest()
+            await asyncio.wait([engine.sleeping.resting])
+        close = slow.close
+
+        async def closed(save: bool) -> None:
+            await go_on.wait()
+            await close(save)
+
+        slow.close = closed  # type: ignore[method-assign]
+        await hands.aclose()
+        slow.used = 0.0  # longest ago
+        async with asyncio.timeout(60):
+            await engine.wake("l11")
+            assert not engine.sleeping.resting.done()
+            go_on.set()
+            await engine.sleeping.resting
+        assert set(engine.hosted) == {"l11"}

@@ -75,7 +75,7 @@ def test_requests_of_which_nothing_can_be_said(body: dict[str, Any]) -> None:
         ("/late/label_ttl", "label_ttl is 0", "--label-ttl: is 0"),
         ("/window_seconds", "is 0", "--window-seconds: is 0"),
         ("/figures/beta", "is 0", "/figures/beta: is 0"),
-        ("/name", "is 'x y'", "/name: is 'x y'"),
+        ("/name", "is 'x y'", "NAME: is 'x y'"),
         ("", "is 3", ": is 3"),
     ],
 )
