@@ -241,11 +241,7 @@ class Engine:
         self.making.append(under_way)
         try:
             async with self.register.creating:
-                slow = asyncio.get_running_loop().call_later(_SLOW, logger.info, _COMPILING, name)
-                try:
-                    yield
-                finally:
-                    slow.cancel()
+                yield
         finally:
             self.making.remove(under_way)
 
@@ -304,7 +300,11 @@ class Engine:
         head = await self.node.reached(self.node.store.create(log, token, data))
         if head.birth == token:
             self.node.bell.moved(log, head.position)
-        found = await self.register.host(log, head.birth)
+        slow = asyncio.get_running_loop().call_later(_SLOW, logger.info, _COMPILING, log.removeprefix(GROUP))
+        try:
+            found = await self.register.host(log, head.birth)
+        finally:
+            slow.cancel()
         self.register.take_in(found)
         if head.birth != token:
             found.follow()

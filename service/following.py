@@ -22,6 +22,7 @@ __all__ = ["Following"]
 
 logger = logging.getLogger("rarestream.following")
 
+_STRETCH = 1000  # logs that are looked at in one go, in about a millisecond
 _TELL_SECONDS = 60.0  # from one word that the store is away to the next
 
 
@@ -154,7 +155,9 @@ class Following:
         here = self._register
         heads = await self._node.reached(self._node.store.heads())
         await self._drop(heads)
-        for name, head in heads.items() if here.ready else sorted(heads.items()):
+        for number, (name, head) in enumerate(heads.items() if here.ready else sorted(heads.items())):
+            if number % _STRETCH == _STRETCH - 1:
+                await asyncio.sleep(0)  # others have their turn
             if here.sleeps(name, head):  # of thousands most do
                 continue
             try:

@@ -21,6 +21,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 from urllib.parse import quote
+from weakref import WeakKeyDictionary
 
 import aiohttp
 import msgspec
@@ -34,6 +35,7 @@ from service.access import Access
 from service.bodies import Bodies, heading_of
 from service.engine import Engine
 from service.errors import HostUnavailable, ServiceError
+from service.grants import Grant
 from service.guard import Guard
 from service.passed_body import PassedBody, kept_of
 from service.placement import Placement
@@ -82,7 +84,8 @@ class Forwarding:
         self._state = state
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
         self.forwarded = 0  # requests
-        self._told: dict[tuple[str, str, str], tuple[float, dict[str, Any]]] = {}  # by node, target, key: when, what
+        # what nodes told whom: by address and target, when, and what
+        self._told: WeakKeyDictionary[Grant, dict[tuple[str, str], tuple[float, dict[str, Any]]]] = WeakKeyDictionary()
         self._silent: dict[str, int] = {}  # hosts that did not answer when they were last asked: how many requests
 
     def hosts(self, scope: Scope) -> Sequence[str]:
@@ -220,25 +223,37 @@ class Forwarding:
                 ending.cancel()
                 body.waits_for(None)
 
-    async def gathered(self, request: Request, target: str) -> list[dict[str, Any]]:
-        """What the other nodes answer to a GET of `target` by whoever sent the request.
+    async def gathered(self, request: Request, target: str, grant: Grant) -> list[dict[str, Any]]:
+        """What the other nodes answer to a GET of `target` by whoever sent the request, who has this grant.
 
-        Of those that do not, what they answered some seconds ago: a table of learners does not lose its rows while a
-        node is held up. Nothing at all where every node hosts all, and where the request came from another node.
+        Behind these, of those that do not answer, what they told some seconds ago: a table of learners does not lose
+        its rows while a node is held up. Nothing at all where every node hosts all, and where the request came from
+        another node.
         """
         placement: Placement = self._state.engine.placement
         if not placement.spread or self._passed_on(request.scope):
             return []
-        now = time.monotonic()
-        self._told = {key: told for key, told in self._told.items() if now - told[0] < _TOLD_SECONDS}
         others = [address for address in placement.addresses if address != placement.address]
-        found = await asyncio.gather(*(self._asked(address, target, request) for address in others))
-        return [one for one in found if one is not None]
+        told = self._told.setdefault(grant, {})
+        for key in [key for key in told if key[0] not in others]:
+            del told[key]
+        answers = await asyncio.gather(*(self._asked(address, target, request) for address in others))
+        fresh, stale = [], []
+        now = time.monotonic()
+        for address, (answered, answer) in zip(others, answers, strict=True):
+            if answer is not None:
+                told[address, target] = now, answer
+                fresh.append(answer)
+            elif answered:
+                told.pop((address, target), None)
+            elif (address, target) in told and now - told[address, target][0] < _TOLD_SECONDS:
+                stale.append(told[address, target][1])
+        return fresh + stale
 
-    async def _asked(self, address: str, target: str, request: Request) -> dict[str, Any] | None:
+    async def _asked(self, address: str, target: str, request: Request) -> tuple[bool, dict[str, Any] | None]:
+        """Whether a node answered, and what, where that is no refusal."""
         mark = _mark(self._state.engine.placement.keys[0], address, "GET", target)
         headers = {FORWARDED.decode(): mark.decode()}
-        key = address, target, request.headers.get("authorization", "")
         if "authorization" in request.headers:
             headers["authorization"] = request.headers["authorization"]
         url = URL(address + target, encoded=True)
@@ -246,13 +261,10 @@ class Forwarding:
             async with asyncio.timeout(_GATHER_SECONDS), self._connections().get(url, headers=headers) as reply:
                 answer: dict[str, Any] | None = msgspec.json.decode(await reply.read()) if reply.status == 200 else None
                 self._heard(address)
+                return True, answer
         except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
             self._silenced(address, "does not answer", error)
-            _, answer = self._told.get(key, (0.0, None))
-            return answer
-        if answer is not None:
-            self._told[key] = time.monotonic(), answer
-        return answer
+            return False, None
 
     def _silenced(self, host: str, what: str, error: Exception) -> None:
         """A request has had no answer from a host: told once, until there is one, and then how many had none."""

@@ -31,7 +31,7 @@ class Sleeping:
         self._register = register
         self._placement = placement
         self.resting: asyncio.Task[None] | None = None  # the last round in which learners fell asleep
-        self._fewer = asyncio.Event()  # set for a moment whenever there may be room
+        self._fewer = asyncio.Event()  # set for a moment when one falls asleep, and at the end of a round
 
     async def wake(self, name: str) -> None:
         """Have the learner of this name awake, if it sleeps or is about to. Raises `ServiceError`."""
@@ -81,8 +81,8 @@ class Sleeping:
     async def _sleep(self, name: str) -> None:
         hosted = self._register.hosted.pop(name)
         self._register.asleep[name] = hosted.birth
-        await hosted.close(save=True)
         self._tell()
+        await hosted.close(save=True)
 
     def _tell(self, _: object = None) -> None:
         self._fewer.set()
@@ -127,7 +127,7 @@ class Sleeping:
                 await self._fewer.wait()
 
     async def _let_sleep(self) -> None:
-        """Put guests to sleep, and those used longest ago, until fewer are awake than may be, or none is idle."""
+        """Put guests to sleep, and those used longest ago, until no more are awake than may be, or none is idle."""
         while self._register.node.unreachable is None:
             over = self._over
             if over > 0:  # some more than that: to look at all of them takes longer than to put a few to sleep

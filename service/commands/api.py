@@ -39,6 +39,7 @@ _TIMEOUT = 120.0  # seconds: an update waits for its learning, the first ever fo
 _CONNECT = 5.0  # seconds
 _SLOW = 3.0  # seconds without the first answer before it is told
 _SILENCE = 45.0  # seconds without a word after which a stream is broken: the service sends one each 15
+_NAMES = 2000  # that are compared with one that is unknown
 _JSON, _FILE = "application/json", "application/octet-stream"
 
 
@@ -334,7 +335,8 @@ class Api:
             name = unquote(re.split("[/?]", rest)[0])
             with suppress(ApiError):  # the refusal says enough
                 found = decode(self._once("GET", "learners", None), Document)
-                if near := get_close_matches(name, [one["name"] for one in found["learners"]] + found["asleep"]):
+                names = {one["name"] for one in found["learners"]}.union(found["asleep"]) - {name}
+                if near := get_close_matches(name, sorted(names)[:_NAMES]):
                     error.args = (f"{error}\nDid you mean {' or '.join(near)}? `rarestream list` shows all.",)
         return error
 

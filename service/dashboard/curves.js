@@ -105,17 +105,18 @@ export class Curves {
   #histogram({ histogram: { edges, negative, positive }, score_threshold: alerts }, { value, reason }) {
     if (edges.length === 0) return { nothing: "Nothing to draw: no events in the window yet." };
     const sum = (counts) => counts.reduce((a, b) => a + b, 0);
+    const middles = edges.slice(1).map((edge, i) => (edge + edges[i]) / 2);
     const step = (counts, name, number) => {
       const all = sum(counts) || 1;
-      const whole = [...counts, counts.at(-1)]; // from each edge to the next, and the last bin to its end
+      const whole = [counts[0], ...counts, counts.at(-1)]; // the first bin from its edge, the last one to its end
       return {
         type: "scatter",
         name,
-        x: edges,
+        x: [edges[0], ...middles, edges.at(-1)],
         y: whole.map((n) => n / all),
         mode: "lines",
         fill: "tozeroy",
-        line: { ...line(number), shape: "hv" },
+        line: { ...line(number), shape: "hvh" },
         fillcolor: veil(`--line-${number}`, 0.22),
         customdata: whole,
         hovertemplate: "%{customdata:,} (%{y:.1%})",

@@ -190,7 +190,8 @@ export class Scoring {
       put(input, "aria-invalid", own ? "true" : null);
       return own;
     });
-    wrong[0]?.input.focus();
+    const at = document.activeElement; // the reader may have gone elsewhere meanwhile
+    if (at === document.body || this.element.contains(at)) wrong[0]?.input.focus();
   }
 
   #show({ ready, position, results: [{ score, probability, threshold, label, rank, explanation }] }) {

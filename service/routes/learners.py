@@ -115,7 +115,7 @@ async def index(
         told = await figures_of_all(request, engine, grant)
         return Response(msgspec.json.encode(told), media_type="application/json")
     forwarding: Forwarding = request.app.state.forwarding
-    others = await forwarding.gathered(request, "/v1/learners")
+    others = await forwarding.gathered(request, "/v1/learners", grant)
     learners = [_document(engine.hosted[name]) for name in sorted(filter(grant.sees, engine.hosted))]
     left_out = {name: why for name, why in engine.left_out(groups=False).items() if grant.sees(name)}
     own = {"learners": learners, "asleep": sorted(filter(grant.sees, engine.asleep)), "unavailable": left_out}
@@ -126,7 +126,7 @@ async def figures_of_all(request: Request, engine: Engine, grant: Grant) -> dict
     """The document `LearnerFigureList`, of every node's learners."""
     forwarding: Forwarding = request.app.state.forwarding
     overview: Overview = request.app.state.overview
-    others = await forwarding.gathered(request, "/v1/learners?figures=true")
+    others = await forwarding.gathered(request, "/v1/learners?figures=true", grant)
     own = await overview.document(engine, grant)
     return {**_together(own, others), "creating": _in_creation(own, others), "loaded": own["loaded"]}
 
@@ -134,7 +134,7 @@ async def figures_of_all(request: Request, engine: Engine, grant: Grant) -> dict
 def _together(own: dict[str, Any], others: list[dict[str, Any]]) -> dict[str, Any]:
     """What nodes tell of the same learners, each once: of those in memory at several as the first tells."""
     found = {one["name"]: one for told in (*reversed(others), own) for one in told["learners"]}
-    unavailable = {name: why for told in (*others, own) for name, why in told["unavailable"].items()}
+    unavailable = {name: why for told in (*reversed(others), own) for name, why in told["unavailable"].items()}
     asleep = {name for told in (own, *others) for name in told["asleep"]} - found.keys()
     return {
         "learners": [found[name] for name in sorted(found)],
@@ -147,7 +147,7 @@ def _in_creation(own: dict[str, Any], others: list[dict[str, Any]]) -> list[dict
     """What nodes are creating, each learner once, and none that another node has already."""
     there = {one["name"] for told in (own, *others) for one in told["learners"]}
     # a node of the release before tells of none
-    found = {one["name"]: one for told in (*others, own) for one in told.get("creating", [])}
+    found = {one["name"]: one for told in (*reversed(others), own) for one in told.get("creating", [])}
     return [one for name, one in found.items() if name not in there]
 
 
