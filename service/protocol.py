@@ -8,6 +8,7 @@ of a request slowly or without end, or that do not read: uvicorn would wait for 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Container
 from typing import Any, cast
 
@@ -23,6 +24,8 @@ from service.flow import Begun, Flow, Joining
 from service.problems import request_id
 
 __all__ = ["HttpProtocol"]
+
+logger = logging.getLogger("rarestream.http")
 
 _HEAD_SECONDS = 30.0  # in which a head has to come, where the application does not say
 _HEAD_BYTES = 2**16  # of a request's line and its headers
@@ -62,6 +65,9 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_timer: asyncio.TimerHandle | None = None
         self._head_seconds: float = getattr(app, "head_seconds", _HEAD_SECONDS)  # from its first byte, or the beginning
         self._upgraded = False  # to a websocket
+        self._paused = False  # the client has more to read than it should
+        self._stuck = False  # it has been so since `_look_at_unread`
+        self._unread_timer: asyncio.TimerHandle | None = None
         self._defaults: list[tuple[bytes, bytes]] | None = None  # the headers of every reply,
         self._head = b""  # and what a reply begins with that has them
 
@@ -78,8 +84,9 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is gone."""
-        if self._head_timer is not None:
-            self._head_timer.cancel()
+        for timer in (self._head_timer, self._unread_timer):
+            if timer is not None:
+                timer.cancel()
         if self._asked is not None:  # in its body: that is counted, and told
             self._to_application()
         super().connection_lost(exc)
@@ -265,6 +272,29 @@ class HttpProtocol(HttpToolsProtocol):
             self._plain.abort()
         elif now:
             self.loop.call_later(_STALL_SECONDS, self._drop_unread, now)
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than it is answered. One that reads nothing for a while is dropped."""
+        super().pause_writing()
+        self._paused = True
+        if self._unread_timer is None:
+            self._look_at_unread(-1)
+
+    def resume_writing(self) -> None:
+        """It has read."""
+        super().resume_writing()
+        self._paused = self._stuck = False
+
+    def _look_at_unread(self, left: int) -> None:
+        """`left`: bytes that it had not read when this was looked at before, if nothing was resumed since."""
+        self._unread_timer = None
+        now = self._plain.get_write_buffer_size()
+        if self._stuck and now == left:
+            logger.warning("a client was dropped: nothing of its reply was read in %g s", _STALL_SECONDS)
+            self._plain.abort()
+        elif self._paused:
+            self._stuck = True
+            self._unread_timer = self.loop.call_later(_STALL_SECONDS, self._look_at_unread, now)
 
     def shutdown(self) -> None:
         """The server stops: what has begun to come is answered before the connection is closed."""

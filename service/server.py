@@ -38,7 +38,7 @@ logger = logging.getLogger("rarestream.server")
 
 _LOOK_EVERY = 0.1  # seconds
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; uvicorn's default would leave old ones only
-_GRACE = 5  # seconds that open requests get at a stop; event streams would otherwise stay for good
+_CLOSE_SECONDS = 5.0  # that websockets get at a stop to close
 _LINGER = 1.0  # seconds in which what comes on open connections is answered: it was sent before the client could know
 _LOOK_IDLE = 0.02  # seconds
 
@@ -87,7 +87,7 @@ def _config(app: Application, settings: Settings) -> uvicorn.Config:
         ws_per_message_deflate=False,  # digits hardly compress, and each message would cost more
         ws_ping_interval=20.0,  # seconds; a peer that has gone without a word is noticed
         ws_ping_timeout=20.0,
-        timeout_graceful_shutdown=_GRACE,
+        timeout_graceful_shutdown=settings.shutdown_seconds,
     )
     try:
         config.load()  # here, where an error of the files can be told
@@ -159,7 +159,8 @@ class Server(uvicorn.Server):
         self.server_state.default_headers = [*self.server_state.default_headers, (b"connection", b"close")]
         self._app.direct.engine = None  # to close a connection with its reply is the application's
         self._app.state.closing.set()  # streams would go on for ever
-        await asyncio.gather(self._app.state.websockets.close(_GRACE), self._linger())  # uvicorn would cut them off
+        # uvicorn would cut them off
+        await asyncio.gather(self._app.state.websockets.close(_CLOSE_SECONDS), self._linger())
         await super().shutdown(sockets)
         self._telling.cancel()
         if not self.force_exit:

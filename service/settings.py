@@ -64,6 +64,9 @@ class Settings(BaseSettings):
         default=128 * 2**20, ge=1024, description="of request bodies that are not answered yet"
     )
     body_seconds: float = Field(default=30.0, gt=0, description="in which a request's head has to come, and its body")
+    shutdown_seconds: int = Field(
+        default=15, ge=1, description="that requests under way get at a stop to end, before they are answered 503"
+    )
     queue_bytes: int = Field(default=64 * 2**20, ge=1024, description="of events that wait in one learner's queue")
     record_events: int = Field(default=8192, ge=1, description="waiting events that are put into one record of the log")
     snapshot_events: int = Field(default=100_000, ge=1, description="events after which a snapshot is taken")

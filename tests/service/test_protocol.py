@@ -233,3 +233,47 @@ async def test_a_client_that_does_not_read_its_last_reply_is_dropped(monkeypatch
     assert slow.pipe.closed
     await asyncio.wait_for(slow.pipe.aborted.wait(), 60)
     slow.protocol.connection_lost(None)
+
+
+async def test_a_client_that_reads_nothing_of_a_long_reply_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.protocol._STALL_SECONDS", 0.1)
+    over = asyncio.Event()
+
+    async def endless(scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        protocol = scope["state"]["protocol"]
+        while not protocol.transport.is_closing():
+            await send({"type": "http.response.body", "body": bytes(2**16), "more_body": True})
+        over.set()
+
+    config = Config(endless, lifespan="off", http=HttpProtocol, ws="none", interface="asgi3")
+    config.load()
+    state: dict[str, Any] = {}
+
+    def connected() -> HttpProtocol:
+        state["protocol"] = HttpProtocol(config, ServerState(), state)
+        return state["protocol"]
+
+    server = await asyncio.get_running_loop().create_server(connected, "127.0.0.1", 0)
+    async with server, asyncio.timeout(60):
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2], limit=2**10)
+        writer.write(GET)
+        await over.wait()
+        writer.close()
+        assert b"200 OK" in await reader.readline()
+
+
+async def test_a_client_that_reads_now_and_then_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.protocol._STALL_SECONDS", 1000.0)
+    slow = Slow(whole(b"a" * 2**20), 1000.0)
+    slow.protocol.data_received(GET)
+    await slow.pipe.until(2**20)
+    left = slow.pipe.get_write_buffer_size()
+    slow.protocol.pause_writing()
+    slow.protocol.resume_writing()
+    slow.protocol.pause_writing()  # with as much to read as before
+    slow.protocol._look_at_unread(left)  # as if it were time
+    assert not slow.pipe.aborted.is_set()
+    slow.protocol._look_at_unread(left)
+    assert slow.pipe.aborted.is_set()
+    slow.protocol.connection_lost(None)
