@@ -3,8 +3,9 @@
     python -m tests.service.many_nodes --seconds 180
 
 Each writer posts events with ids to a node of its own, some of them to another node too, at the same time, and after
-some of its updates asks a third node for a prediction that is at least of that position. At the end every event must
-have been learnt exactly once, and all nodes must have the same digest at the same position.
+some of its updates asks a third node for a prediction that is at least of that position. All the while a sampler asks
+every node for its digest, and no two may differ at the same position. At the end every event must have been learnt
+exactly once, and all nodes must have the same digest at the same position.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,6 +99,57 @@ class Writer:
 
 
 @dataclass
+class Sampler:
+    """Asks all nodes at once for their digests, again and again until it is told to stop, and compares them.
+
+    Nodes come to a position at different moments. So each is asked a few times in a row, and not before it has come to
+    where another was; those behind then mostly answer at that very position.
+    """
+
+    urls: Sequence[str]
+    every: float = 0.5  # seconds between such rows
+    row: int = 30
+    last: int = 1  # the highest position that a node has told
+    done: threading.Event = field(default_factory=threading.Event)
+    seen: dict[int, dict[int, str]] = field(default_factory=dict)  # position: digest by node
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def compared(self) -> int:
+        """How many positions were seen at two nodes or more."""
+        return sum(len(found) > 1 for found in self.seen.values())
+
+    def run(self) -> None:
+        """Ask and compare."""
+        with httpx.Client(timeout=60, trust_env=False) as http, ThreadPoolExecutor(len(self.urls)) as threads:
+            while not self.done.wait(self.every):
+                for node, replies in enumerate(threads.map(lambda url: self._asked(http, url), self.urls)):
+                    for reply in replies:
+                        self.compare(node, reply)
+
+    def _asked(self, http: httpx.Client, url: str) -> list[httpx.Response]:
+        found = []
+        for _ in range(self.row):
+            reply = http.get(f"{url}/v1/learners/{NAME}/digest", params={"at_least": self.last})
+            found.append(reply)
+            if reply.status_code == 200:
+                self.last = max(self.last, reply.json()["position"])  # a thread may miss what another one enters
+        return found
+
+    def compare(self, node: int, reply: httpx.Response) -> None:
+        """Enter what a node answered."""
+        if reply.status_code != 200:
+            self.wrong.append(f"digest: {reply.status_code} {reply.text[:300]}")
+            return
+        position, digest = reply.json()["position"], reply.json()["digest"]
+        here = self.seen.setdefault(position, {})
+        for other, theirs in here.items():
+            if theirs != digest:
+                self.wrong.append(f"at {position} node {other} has {theirs}, and node {node} {digest}")
+        here[node] = digest
+
+
+@dataclass
 class Result:
     """What a campaign found."""
 
@@ -109,11 +162,12 @@ class Result:
     taken: int  # snapshots that nodes saved, all together
     waits: list[float]
     wrong: list[str]
+    compared: int  # positions at which two nodes or more told their digest while the writers wrote
 
     @property
     def good(self) -> bool:
-        """Everything learnt exactly once, the same everywhere, and read where it was asked for."""
-        same = len(set(self.digests)) == 1
+        """Everything learnt exactly once, the same everywhere at all times, and read where it was asked for."""
+        same = len(set(self.digests)) == 1 and self.compared > 0
         return not self.wrong and same and self.learnt == [self.events] * len(self.learnt)
 
     def __str__(self) -> str:
@@ -121,8 +175,9 @@ class Result:
         median, late = (1000 * waits[int(share * (len(waits) - 1))] for share in (0.5, 0.99))
         return (
             f"{self.seconds:.0f} s, {self.events} events, {self.twice} of them to two nodes; learnt {self.learnt}; "
-            f"position and digest {sorted(set(self.digests))}; {self.taken} snapshots, of which {self.snapshots} are "
-            f"retained; {len(self.waits)} predicts of at least a position: median {median:.1f} ms, p99 {late:.1f} ms; "
+            f"position and digest {sorted(set(self.digests))}, compared at {self.compared} positions before; "
+            f"{self.taken} snapshots, of which {self.snapshots} are retained; "
+            f"{len(self.waits)} predicts of at least a position: median {median:.1f} ms, p99 {late:.1f} ms; "
             f"wrong: {self.wrong[:5] or 'nothing'}; {'good' if self.good else 'BAD'}"
         )
 
@@ -131,7 +186,7 @@ def campaign(
     redis: RedisServer, folder: Path, events: int, seconds: float = 1e9, count: int = 4, writers: int = 8
 ) -> Result:
     """Run one: until so many events were sent, or so many seconds are over. Blocks."""
-    settings = {"snapshot_events": 2000, "snapshot_seconds": 2, "log_level": "warning"}
+    settings = {"snapshot_events": 2000, "snapshot_seconds": 2, "log_level": "warning", "at_least_seconds": 30}
     with nodes(redis, folder, count, **settings) as running:
         urls = [one.url for one in running]
         with httpx.Client(timeout=300, trust_env=False) as http:  # the first learner may have its kernels compiled
@@ -141,10 +196,14 @@ def campaign(
             began = time.monotonic()
             posting = [Writer(i, urls, events // writers, began + seconds) for i in range(writers)]
             threads = [threading.Thread(target=one.run) for one in posting]
-            for thread in threads:
+            sampler = Sampler(urls)
+            sampling = threading.Thread(target=sampler.run)
+            for thread in (*threads, sampling):
                 thread.start()
             for thread in threads:
                 thread.join()
+            sampler.done.set()
+            sampling.join()
             took = time.monotonic() - began
             learnt, digests = [], []
             head = max(http.get(f"{url}/v1/learners/{NAME}").json()["position"] for url in urls)
@@ -163,7 +222,8 @@ def campaign(
         [one["position"] for one in retained],
         taken,
         [wait for one in posting for wait in one.waits],
-        [wrong for one in posting for wrong in one.wrong],
+        [wrong for one in (*posting, sampler) for wrong in one.wrong],
+        sampler.compared,
     )
 
 
