@@ -1,19 +1,28 @@
-"""A short run of every course of faults; `python -m tests.chaos --minutes 20` runs longer ones. And its proxy."""
+"""A short run of every course of faults; `python -m tests.chaos --minutes 20` runs longer ones. And its parts."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import random
+import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from service.store import open_store
+from service.store.redis import LOG
+from tests.chaos.checks import Verdict
 from tests.chaos.cluster import Cluster
 from tests.chaos.courses import COURSES, Report, run
+from tests.chaos.disk import Disk, small_disk
 from tests.chaos.faults import Faults
+from tests.chaos.history import entries
 from tests.chaos.proxy import Proxy
-from tests.chaos.traffic import Traffic
+from tests.chaos.traffic import Acknowledged, Traffic
+from tests.service.logs import BIRTH, filled, log_after, record
+from tests.service.redis_server import RedisServer
 
 SECONDS = 10.0
 
@@ -27,13 +36,15 @@ def test_what_was_acknowledged_outlives_faults(course: str, tmp_path: Path) -> N
     assert report.faults.injected, told
 
 
-def reported(name: str, seconds: float, folder: Path) -> Report:
+def reported(name: str, seconds: float, folder: Path, jumps: int = 1) -> Report:
     """What a course would say that has injected each of its faults once, and in which everything held."""
     course = COURSES[name]
     traffic = Traffic([], 0)
-    faults = Faults(Cluster(folder, course.nodes, None), traffic, random.Random(0), course.of_nodes, course.of_store)
+    faults = Faults(
+        Cluster(folder, course.nodes, Disk(folder)), traffic, random.Random(0), course.of_nodes, course.of_store
+    )
     faults.injected.update(dict.fromkeys(course.of_nodes + course.of_store, 1))
-    return Report(course, seconds, traffic, faults, [], True)
+    return Report(course, seconds, traffic, faults, [], True, jumps)
 
 
 @pytest.mark.parametrize("name", COURSES)
@@ -52,9 +63,93 @@ def test_a_fault_that_is_never_injected_is_found_by_a_run_that_is_long_enough(na
             assert f"not injected: {kind}" in told if good else f"NEVER INJECTED: {kind}" in told
 
 
+def test_a_course_that_trims_is_not_good_where_no_node_was_ever_behind_the_log(tmp_path: Path) -> None:
+    enough = COURSES["trimmed"].enough_seconds
+    for seconds, jumps, good in ((enough, 1, True), (enough, 0, False), (enough - 1, 0, True)):
+        report = reported("trimmed", seconds, tmp_path, jumps)
+        assert report.good is good
+        assert ("NEVER TRIED" in "\n".join(report.lines())) is not good
+
+
+def test_an_acknowledged_event_that_is_not_in_the_log_is_found(tmp_path: Path) -> None:
+    """So is one that is learnt with other values than were sent, one that nobody sent, and a log that is not whole."""
+    report = reported("aof", 0, tmp_path)
+    nodes = [(4, "same")]
+    for broken in ({"lost": ["a"]}, {"twice": ["a"]}, {"changed": ["a"]}, {"foreign": ["a"]}, {"records": 3}, {}):
+        report.traffic.acknowledged["fast"] = {"a": Acknowledged(0.0, 2)}
+        sound: dict[str, Any] = {"records": 4, "head": 4, "library": nodes[0], "nodes": nodes}
+        report.verdicts = [Verdict("fast", **(sound | broken))]
+        assert report.good is not bool(broken)
+        assert ("NOT EVERYTHING HELD" in "\n".join(report.lines())) is bool(broken)
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds", "good"), [("memory", 3.0, True), ("memory", 6.0, False), ("aof", 3.0, False)]
+)
+def test_what_a_killed_redis_had_not_written_may_be_lost_where_nobody_waited_for_that(
+    name: str, seconds: float, good: bool, tmp_path: Path
+) -> None:
+    report = reported(name, 0, tmp_path)
+    report.traffic.acknowledged["fast"] = {"a": Acknowledged(100.0, 2)}
+    report.faults.kills = [90.0, 100.0 + seconds]
+    same = [(4, "same")]
+    report.verdicts = [Verdict("fast", records=4, head=4, library=same[0], nodes=same, lost=["a"])]
+    assert report.good is good
+    said = f"fast never learnt a, acknowledged inf s before a fail-over, {seconds:.2f} s before a kill"
+    assert said in "\n".join(report.lines())
+
+
 def test_every_fault_belongs_to_a_course(tmp_path: Path) -> None:
     kinds = {kind for course in COURSES.values() for kind in course.of_nodes + course.of_store}
     assert kinds == reported("aof", 0, tmp_path).faults.ways().keys()
+
+
+async def test_the_append_only_file_has_what_was_trimmed(tmp_path: Path) -> None:
+    file = tmp_path / "appendonly.aof"
+    key = LOG.format("{a}")
+    with RedisServer(dir=str(tmp_path), auto_aof_rewrite_percentage="0") as server:
+        store = await open_store(server.url)
+        try:
+            log = await filled(store, 5)
+            await store.save("a", BIRTH, 4, b"four", 1, trim=True)
+            assert await log_after(store, 4) == log[4:]
+            assert list(entries(file, key)) == log
+            assert list(entries(file, LOG.format("{b}"))) == []
+        finally:
+            await store.close()
+        server.restart()
+        store = await open_store(server.url)
+        try:
+            log += await store.append("a", BIRTH, [record(6)], 5)
+        finally:
+            await store.close()
+        assert list(entries(file, key)) == log
+    whole = file.read_bytes()
+    file.write_bytes(whole[: whole.rindex(log[-1].data) + 1])  # half of it written
+    assert list(entries(file, key)) == log[:-1]
+    file.write_bytes(whole + b"REDIS0009")
+    assert list(entries(file, key)) == log
+    file.write_bytes(b"REDIS0009\r\n" + whole)
+    with pytest.raises(ValueError, match="has b'REDIS0009"):
+        list(entries(file, key))
+
+
+def test_a_disk_is_full_and_has_room_again(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        if disk.refused:
+            pytest.skip(f"nothing can be mounted here: {disk.refused}")
+        with contextlib.closing(sqlite3.connect(disk.file, isolation_level=None)) as db:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("CREATE TABLE entry (data BLOB)")
+            for _ in range(2):
+                disk.fill()
+                assert disk.free == 0
+                with pytest.raises(sqlite3.OperationalError, match="database or disk is full"):
+                    db.execute("INSERT INTO entry VALUES (zeroblob(9000))")
+                disk.empty()
+                db.execute("INSERT INTO entry VALUES (zeroblob(9000))")
+            assert db.execute("SELECT count(*) FROM entry").fetchone() == (2,)
+    assert list((tmp_path / "disk").iterdir()) == []  # what was mounted is gone
 
 
 async def test_a_proxy_breaks_what_passes() -> None:

@@ -1,10 +1,16 @@
-"""What has to hold at the end: the log read back, a library run over it, and the nodes beside it."""
+"""What has to hold at the end: the log read back, a library run over it, and the nodes beside it.
+
+An event may stand in the log more than once, where it was sent again before its first record was read: what is asked is
+that it was learnt once, from one of these. Where nodes trim the log, all of it is read from the append-only file.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -13,7 +19,9 @@ from learners.batch import Batch
 from learners.config import Config
 from learners.learner import Learner
 from service.codec import Created, unpack_record
-from service.store import Store, open_store
+from service.store import Entry, Store, open_store
+from service.store.redis import LOG
+from tests.chaos.history import entries
 from tests.chaos.traffic import Event, Traffic
 
 __all__ = ["Verdict", "examine"]
@@ -26,9 +34,10 @@ class Verdict:
     """What was found of one learner."""
 
     name: str
-    records: int = 0
+    records: int = 0  # of its log that were read, the last of them at this position,
+    head: int = 0  # and where the log ends
     learnt: int = 0  # events
-    repeated: int = 0  # times that an event stood in the log once more, and was not learnt again
+    repeated: int = 0  # times that an event stood in the log again, and was not learnt again
     lost: list[str] = field(default_factory=list)  # acknowledged, and never learnt
     twice: list[str] = field(default_factory=list)  # learnt more than once
     changed: list[str] = field(default_factory=list)  # learnt with other features or another label than were sent
@@ -38,38 +47,60 @@ class Verdict:
     nodes: list[tuple[int, str]] = field(default_factory=list)  # of each node
 
     @property
+    def whole(self) -> bool:
+        """Whether every record of the log was read; else nothing else that was found says much."""
+        return self.records == self.head
+
+    @property
     def agree(self) -> bool:
         """Whether all have the same bits."""
         return set(self.nodes) == {self.library}
 
 
-async def examine(store_url: str, traffic: Traffic) -> list[Verdict]:
-    """The verdict on each learner, once the nodes have read all that is in the log."""
+async def examine(store_url: str, traffic: Traffic, history: Path | None = None) -> list[Verdict]:
+    """The verdict on each learner, once the nodes have read all that is in the log.
+
+    `history`: the append-only file of the Redis, where the log in it was trimmed.
+    """
     store = await open_store(store_url)
     try:
-        return [await _verdict(store, name, traffic) for name in traffic.sent]
+        return [await _verdict(store, name, traffic, history) for name in traffic.sent]
     finally:
         await store.close()
 
 
-async def _verdict(store: Store, name: str, traffic: Traffic) -> Verdict:
-    found = Verdict(name)
+async def _read(store: Store, name: str, birth: bytes) -> AsyncIterator[Entry]:
+    position = 0
+    while page := await store.read(name, birth, position, 500):
+        for entry in page:
+            yield entry
+        position = page[-1].position
+
+
+async def _appended(history: Path, name: str) -> AsyncIterator[Entry]:
+    for entry in entries(history, LOG.format(f"{{{name}}}")):
+        yield entry
+
+
+async def _verdict(store: Store, name: str, traffic: Traffic, history: Path | None) -> Verdict:
+    head = (await store.heads())[name]
+    found = Verdict(name, head=head.position)
     learnt: Counter[str] = Counter()
     learner: Learner | None = None
-    birth = (await store.heads())[name].birth
     position = 0
-    while entries := await store.read(name, birth, position, 500):
-        for entry in entries:
-            record = unpack_record(entry.data, f"record {entry.position} of {name}")
-            position = entry.position
-            if isinstance(record, Created):
-                learner = Learner(Config.of(record.config))
-                continue
-            assert learner is not None
-            outcome = learner.apply(record)
-            if isinstance(record, Batch):
-                assert outcome is not None
-                _note(found, learnt, record, outcome.applied, traffic.sent[name])
+    async for entry in _read(store, name, head.birth) if history is None else _appended(history, name):
+        if entry.position != position + 1:
+            break
+        record = unpack_record(entry.data, f"record {entry.position} of {name}")
+        position = entry.position
+        if isinstance(record, Created):
+            learner = Learner(Config.of(record.config))
+            continue
+        assert learner is not None
+        outcome = learner.apply(record)
+        if isinstance(record, Batch):
+            assert outcome is not None
+            _note(found, learnt, record, outcome.applied, traffic.sent[name])
     assert learner is not None
     acknowledged = traffic.acknowledged[name]
     found.records, found.library = position, (position, learner.digest())

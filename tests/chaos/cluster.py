@@ -13,6 +13,7 @@ from typing import Self
 
 import redis
 
+from tests.chaos.disk import Disk
 from tests.chaos.proxy import Proxy
 from tests.service.process import Process
 from tests.service.redis_server import RedisServer
@@ -26,8 +27,11 @@ _LINK_SECONDS = 60.0
 class Servers:
     """A Redis, and its replica if it has one, of which either may be the master then."""
 
-    def __init__(self, binary: str, appendfsync: str, replica: bool) -> None:
-        self.all = [RedisServer(binary, appendfsync=appendfsync) for _ in range(1 + replica)]
+    def __init__(self, binary: str, appendfsync: str, replica: bool, history: Path | None = None) -> None:
+        """`history`: the folder for the append-only file, which is never written anew, of one without a replica."""
+        assert history is None or not replica
+        options = {} if history is None else {"dir": str(history), "auto_aof_rewrite_percentage": "0"}
+        self.all = [RedisServer(binary, appendfsync=appendfsync, **options) for _ in range(1 + replica)]
         self._master = 0
 
     @property
@@ -115,18 +119,19 @@ class Node:
         """Send it a signal."""
         os.kill(self.process.pid, number)
 
-    def fill_disk(self, full: bool) -> None:
-        """Whether the files it writes may grow beyond a few pages."""
+    def limit_files(self, limited: bool) -> None:
+        """Whether the files it writes are kept from growing beyond a few pages."""
         _, hard = resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (4096 if full else hard, hard))
+        resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (4096 if limited else hard, hard))
 
 
 class Cluster:
     """`async with Cluster(...) as cluster`: everything runs, from the start to the end of the block."""
 
-    def __init__(self, folder: Path, nodes: int, servers: Servers | None, **settings: object) -> None:
-        """`servers`: where they share a Redis; else they share an SQLite file."""
-        self.servers = servers
+    def __init__(self, folder: Path, nodes: int, store: Servers | Disk, **settings: object) -> None:
+        """`store`: the Redis that they share, or the disk with their SQLite file; `folder`: for the nodes' logs."""
+        self.servers = store if isinstance(store, Servers) else None
+        self.disk = store if isinstance(store, Disk) else None
         self.nodes: list[Node] = []
         self._folder, self._count = folder, nodes
         self._settings: dict[str, object] = {
@@ -136,7 +141,10 @@ class Cluster:
     @property
     def store_url(self) -> str:
         """Of the file, or of the present master."""
-        return f"sqlite:///{self._folder / 'log.db'}" if self.servers is None else self.servers.master.url
+        if self.servers is not None:
+            return self.servers.master.url
+        assert self.disk is not None
+        return f"sqlite:///{self.disk.file}"
 
     async def __aenter__(self) -> Self:
         if self.servers is not None:

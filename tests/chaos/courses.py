@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from tests.chaos.checks import Verdict, examine
 from tests.chaos.cluster import Cluster, Servers
-from tests.chaos.faults import Faults
+from tests.chaos.disk import Disk, small_disk
+from tests.chaos.faults import DISK_FULL, Faults
+from tests.chaos.jumps import Jumps
 from tests.chaos.traffic import Traffic
 from tests.service.redis_server import REDIS, VALKEY
 
 __all__ = ["COURSES", "Course", "Report", "run"]
 
 _DRAIN_SECONDS = 180.0
+_UNWRITTEN = 5.0  # seconds before it is killed in which Redis may not have written what it told, where the disk is busy
 _BEFORE = 10.0  # seconds before a fail-over in which a reply may have told of what the replica never got: see `Course`
 _EACH_SECONDS = 20.0  # for each kind of fault, one after the other; on two busy cores one takes some 5 to 10
 
@@ -55,6 +60,7 @@ class Course:
     appendfsync: str = "always"
     replica: bool = True
     may_lose: bool = False  # what a Redis that failed over never told its replica, as the documents say
+    trims: bool = False  # nodes keep one snapshot, taken often, and of the log what follows it; no replica then
 
     @property
     def enough_seconds(self) -> float:
@@ -89,8 +95,19 @@ COURSES = {
         appendfsync="everysec",
         replica=False,
     ),
-    "sqlite": Course("two nodes over one SQLite file", 2, _OF_NODES, ("disk full",)),
+    "trimmed": Course(  # the append-only file has the whole log for the checks, if it has each write before the reply
+        "four nodes, one Redis with fsync at each write, one snapshot kept and the log before it trimmed",
+        4,
+        ("node killed", "node stopped", "node paused", "clock jumped", *_OF_LINKS),
+        _OF_REDIS,
+        acks="memory",
+        replica=False,
+        trims=True,
+    ),
+    "sqlite": Course("two nodes over one SQLite file", 2, _OF_NODES, (DISK_FULL, "files kept from growing")),
 }
+
+_TRIMMING = {"trim_log": True, "snapshots_kept": 1, "snapshot_events": 100, "snapshot_seconds": 1}
 
 
 @dataclass
@@ -103,10 +120,18 @@ class Report:
     faults: Faults
     verdicts: list[Verdict]
     drained: bool
+    jumps: int = 0  # times that a node which ran on began again from a snapshot, the log being trimmed past it
+    unmounted: str = ""  # why no disk could be filled, where none could
 
     def _excused(self, at: float) -> bool:
         """Whether the documents say that what was acknowledged at that time may be lost."""
-        return self.course.may_lose and any(0 <= end - at <= _BEFORE for end in self.faults.fail_overs)
+        fail_over, kill = self._next(self.faults.fail_overs, at), self._next(self.faults.kills, at)
+        return self.course.may_lose and (fail_over <= _BEFORE or kill <= _UNWRITTEN)
+
+    @staticmethod
+    def _next(ends: list[float], at: float) -> float:
+        """Seconds from a time to the next of these."""
+        return min((end - at for end in ends if end >= at), default=math.inf)
 
     def _at(self, one: Verdict, id: str) -> float:
         return self.traffic.acknowledged[one.name][id].at
@@ -129,7 +154,7 @@ class Report:
     @property
     def missing(self) -> list[str]:
         """The kinds of faults of the course that were never injected."""
-        return [kind for kind in self.course.of_nodes + self.course.of_store if not self.faults.injected.get(kind)]
+        return [kind for kind in self.faults.of_nodes + self.faults.of_store if not self.faults.injected.get(kind)]
 
     @property
     def good(self) -> bool:
@@ -138,8 +163,8 @@ class Report:
         unknown = [id for id, at in traffic.unknown.items() if not self._excused(at)]
         odd = [odd for one in self.verdicts for odd in (*one.twice, *one.changed, *one.foreign)]
         odd += [id for one in self.verdicts for id in one.beyond if not self._excused(self._at(one, id))]
-        agree = all(one.agree for one in self.verdicts)
-        untried = self.long_enough and self.missing
+        agree = all(one.agree and one.whole for one in self.verdicts)
+        untried = self.long_enough and (self.missing or (self.course.trims and not self.jumps))
         found = self.lost or odd or unknown or traffic.wrong or self.faults.stuck or untried
         return self.drained and agree and not found
 
@@ -166,18 +191,38 @@ class Report:
                 f"  TOO SHORT for every kind of fault, which takes up to {self.course.enough_seconds:.0f} s; "
                 f"not injected: {', '.join(self.missing)}"
             )
+        for kind, said in sorted(faults.said):
+            yield f"  {kind}: nodes said {said!r}"
+        if self.unmounted:
+            yield f"  {DISK_FULL}: not tried, as no file system could be mounted to be filled: {self.unmounted}"
+        if self.course.trims:
+            never = "" if self.jumps else "; NEVER TRIED" if self.long_enough else "; TOO SHORT for it"
+            yield (
+                "  times that a node which ran on found the log trimmed past it, and began again from a snapshot: "
+                f"{self.jumps}{never}"
+            )
         for one in self.verdicts:
             yield (
-                f"  {one.name}: {one.records:,} records, {one.learnt:,} events learnt, {one.repeated:,} repeats in the "
-                f"log learnt once, {len(one.lost)} lost, {len(one.twice)} twice, {len(one.changed)} changed, "
-                f"{len(one.foreign)} never sent; digests of {len(one.nodes)} nodes and of a library run over the log "
+                f"  {one.name}: {one.records:,} records, {one.learnt:,} events learnt; {one.repeated:,} times one "
+                f"stood in the log again, and was not learnt again; acknowledged and never learnt {len(one.lost)}, "
+                f"learnt more than once {len(one.twice)}, learnt with other values {len(one.changed)}, never sent "
+                f"{len(one.foreign)}; digests of {len(one.nodes)} nodes and of a library run over the log "
                 f"{'agree' if one.agree else f'DIFFER: {one.library} {one.nodes}'}"
             )
+            if not one.whole:
+                yield f"  {one.name}: THE CHECK IS NOT WHOLE: of {one.head:,} records {one.records:,} could be read"
         if self.excused:
             yield (
-                f"  of those lost {len(self.excused)} were acknowledged up to {_BEFORE:g} s before a fail-over, as "
-                "acks=memory allows"
+                f"  of those never learnt {len(self.excused)} were acknowledged up to {_BEFORE:g} s before a "
+                f"fail-over, or {_UNWRITTEN:g} s before Redis was killed, as acks=memory with everysec allows"
             )
+        for one in self.verdicts:
+            for id in one.lost:
+                at = self._at(one, id)
+                ends = (self.faults.fail_overs, self.faults.kills)
+                fail_over, kill = (f"{self._next(ends_, at):.2f} s" for ends_ in ends)
+                when = f"{fail_over} before a fail-over, {kill} before a kill"
+                yield f"  {one.name} never learnt {id}, acknowledged {when}"
         for what, found in (("not served again", faults.stuck), ("wrong answers", traffic.wrong)):
             if found:
                 yield f"  {what}: {len(found)}: {'; '.join(found[:5])}"
@@ -185,22 +230,49 @@ class Report:
             yield f"  ids that were served, acknowledged, and unknown to a later label: {len(traffic.unknown)}"
         if not self.drained:
             yield f"  writers still had events that nobody acknowledged after {_DRAIN_SECONDS:g} s"
-        yield "  everything held" if self.good else "  NOT EVERYTHING HELD"
+        if self.good:
+            but = " but for what acks=memory may lose" if self.excused else ""
+            yield f"  everything held: each event that was acknowledged{but} was learnt exactly once"
+        else:
+            yield "  NOT EVERYTHING HELD"
+
+
+def _history(course: Course, folder: Path) -> Path | None:
+    """The append-only file that the checks read, where the log is trimmed."""
+    if not course.trims:
+        return None
+    (folder / "redis").mkdir(exist_ok=True)
+    file = folder / "redis" / "appendonly.aof"
+    file.unlink(missing_ok=True)  # of an earlier run, whose logs are kept here
+    return file
 
 
 async def _course(course: Course, seconds: float, seed: int, folder: Path, writers: int) -> Report:
-    servers = None if course.acks is None else Servers(course.binary, course.appendfsync, course.replica)
-    settings = {} if course.acks is None else {"acks": course.acks}
-    async with Cluster(folder, course.nodes, servers, **settings) as cluster:
+    settings: dict[str, object] = {} if course.acks is None else {"acks": course.acks}
+    settings |= _TRIMMING if course.trims else {}
+    of_store, history = course.of_store, _history(course, folder)
+    async with AsyncExitStack() as stack:
+        if course.acks is None:
+            store: Disk | Servers = stack.enter_context(small_disk(folder / "disk"))
+        else:
+            store = Servers(
+                course.binary, course.appendfsync, course.replica, None if history is None else history.parent
+            )
+        unmounted = store.refused if isinstance(store, Disk) else ""
+        if unmounted:
+            of_store = tuple(kind for kind in of_store if kind != DISK_FULL)
+        cluster = await stack.enter_async_context(Cluster(folder, course.nodes, store, **settings))
         traffic = Traffic([node.url for node in cluster.nodes], seed)
         await traffic.create()
-        faults = Faults(cluster, traffic, random.Random(seed), course.of_nodes, course.of_store)
+        faults = Faults(cluster, traffic, random.Random(seed), course.of_nodes, of_store)
+        jumps = Jumps(cluster.nodes)
         writing = asyncio.create_task(traffic.run(writers))
         beginning = asyncio.create_task(traffic.under_way())
         done, _ = await asyncio.wait((writing, beginning), return_when=asyncio.FIRST_COMPLETED)
         for task in done:  # an error of ours
             task.result()
         began = time.monotonic()
+        watching = asyncio.create_task(jumps.run())
         breaking = asyncio.create_task(faults.run())
         done, _ = await asyncio.wait((writing, breaking), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for task in done:  # an error of ours
@@ -216,8 +288,10 @@ async def _course(course: Course, seconds: float, seed: int, folder: Path, write
         else:
             writing.cancel()
             await asyncio.wait((writing,))
-        verdicts = await examine(cluster.store_url, traffic)
-    return Report(course, lasted, traffic, faults, verdicts, drained)
+        verdicts = await examine(cluster.store_url, traffic, history)
+        jumps.stopping = True
+        await watching
+    return Report(course, lasted, traffic, faults, verdicts, drained, jumps.count, unmounted)
 
 
 def run(name: str, seconds: float, seed: int = 0, writers: int = 6, keep: Path | None = None) -> Report:

@@ -10,7 +10,7 @@ import asyncio
 import random
 import signal
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -21,10 +21,13 @@ from tests.chaos.cluster import Cluster, Node, Servers
 from tests.chaos.proxy import Proxy
 from tests.chaos.traffic import Traffic
 
-__all__ = ["Faults"]
+__all__ = ["DISK_FULL", "Faults"]
+
+DISK_FULL = "disk full"
 
 _RECOVERY_SECONDS = 90.0
-_FULL_SECONDS = 10.0  # that a disk stays full for a write to fail on it, where none does before
+_FULL_SECONDS = 10.0  # that a disk stays full, or files small, for a write to fail, where none does before
+_FULL = "database or disk is full"  # SQLite's words for that, and for nothing else
 _CLOCK_SECONDS = 3.0  # that the clock of a busy node may be told late by; half of the least jump
 
 
@@ -40,9 +43,11 @@ class Faults:
     injected: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     vain: dict[str, int] = field(default_factory=lambda: defaultdict(int))  # injected, and nothing was hit
     recovered: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # seconds
+    said: Counter[tuple[str, str]] = field(default_factory=Counter)  # by kind: how a node said that its store fails
     stuck: list[str] = field(default_factory=list)  # what was not served again
     jumps: dict[str, int] = field(default_factory=dict)  # by node: how far ahead its clock is
-    fail_overs: list[float] = field(default_factory=list)  # on the monotonic clock: when a master died
+    kills: list[float] = field(default_factory=list)  # on the monotonic clock: when Redis was killed, to start again
+    fail_overs: list[float] = field(default_factory=list)  # likewise: when a master died
     stopping: bool = False
 
     async def run(self) -> None:
@@ -82,7 +87,8 @@ class Faults:
             "Redis killed": self._redis_killed,
             "Redis paused": self._redis_paused,
             "Redis failed over": self._redis_failed_over,
-            "disk full": self._disk_full,
+            DISK_FULL: self._disk_full,
+            "files kept from growing": self._files_limited,
         }
 
     async def _served_again(self, kind: str, nodes: list[Node]) -> None:
@@ -206,6 +212,7 @@ class Faults:
     async def _redis_killed(self) -> list[Node]:
         master = self._servers.master
         master.kill()
+        self.kills.append(time.monotonic())
         await self._for(0, 2)
         await asyncio.to_thread(master.start)
         return self.cluster.nodes
@@ -229,16 +236,36 @@ class Faults:
         return self.cluster.nodes
 
     async def _disk_full(self) -> list[Node]:
+        """The file system has no room: SQLITE_FULL, for all nodes."""
+        disk = self.cluster.disk
+        assert disk is not None
+        began = time.monotonic()
+        await asyncio.to_thread(disk.fill)
+        try:
+            return await self._failing(DISK_FULL, self.cluster.nodes, began, _FULL)
+        finally:
+            disk.empty()
+
+    async def _files_limited(self) -> list[Node]:
+        """RLIMIT_FSIZE of one node: its writes fail with EFBIG, which SQLite calls an I/O error."""
         node = self._node()
         began = time.monotonic()
-        failed = False
+        failed: list[Node] = []
         try:
-            node.fill_disk(True)
-            await self._for(0.5, 4)
-            while not failed and time.monotonic() - began < _FULL_SECONDS:
-                await asyncio.sleep(0.05)
-                failed = self.traffic.without_store.get(node.url, 0.0) > began
-            node.fill_disk(False)
-        except ProcessLookupError:  # it was killed meanwhile: the next one has room
+            node.limit_files(True)
+            failed = await self._failing("files kept from growing", [node], began, "")
+            node.limit_files(False)
+        except ProcessLookupError:  # it was killed meanwhile: the next one may write
             pass
-        return [node] if failed else []
+        return failed
+
+    async def _failing(self, kind: str, nodes: list[Node], began: float, words: str) -> list[Node]:
+        """Those of the nodes that have said since then, in such words, that their store fails; once one has."""
+        await self._for(0.5, 4)
+        while True:
+            told = [(node, *self.traffic.without_store.get(node.url, (0.0, ""))) for node in nodes]
+            failed = [(node, said) for node, at, said in told if at > began and words in said]
+            if failed or time.monotonic() - began > _FULL_SECONDS:
+                self.said.update((kind, said) for _, said in failed)
+                return [node for node, _ in failed]
+            await asyncio.sleep(0.05)

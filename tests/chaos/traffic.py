@@ -55,7 +55,7 @@ class Traffic:
     answers: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)  # answers that should not be
     answered: dict[str, float] = field(default_factory=dict)  # by node: when it last acknowledged something,
-    without_store: dict[str, float] = field(default_factory=dict)  # and when it last said that its store fails
+    without_store: dict[str, tuple[float, str]] = field(default_factory=dict)  # and that its store fails, and how
     stopping: bool = False
 
     async def run(self, writers: int) -> None:
@@ -150,7 +150,7 @@ class Traffic:
                     answer: dict[str, Any] = reply.json()
                     return answer
                 if reply.json().get("code") == "store-unavailable":
-                    self.without_store[url] = time.monotonic()
+                    self.without_store[url] = time.monotonic(), reply.json()["detail"]
                 if reply.status_code not in _AGAIN:
                     self.wrong.append(f"{path}: {reply.status_code} {reply.text[:300]}")
             self.retries += 1
