@@ -79,4 +79,4 @@ def _run(*command: str) -> str:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
         return str(error)
-    return (done.stderr.strip() or f"exit status {done.returncode}") if done.returncode else ""
+    return (done.stderr.partition("\n")[0] or f"exit status {done.returncode}") if done.returncode else ""
