@@ -102,14 +102,17 @@ class Threshold(Parameters):
     beta: float = param(1.0, "fbeta: how many times as much recall counts as precision", above=0, most=100)
     target: float | None = param(
         None,
-        "fpr: largest share of negatives called positive; precision, recall: the least; required there",
+        "fpr: largest share of negatives called positive; precision: least share of alerts that are right; "
+        "recall: least share of positives found; required",
         above=0,
         most=1,
     )
     false_positive: float = param(1.0, "cost: of an event wrongly called positive", above=0, most=1e12)
     false_negative: float = param(1.0, "cost: of a positive that is missed", above=0, most=1e12)
     field: str | None = param(None, "cost: the feature that multiplies an event's false_negative, such as its amount")
-    alerts: float | None = param(None, "budget: events called positive per unit of time at most", least=1, most=1e9)
+    alerts: float | None = param(
+        None, "budget: events called positive per unit of time at most; required, or else rate", least=1, most=1e9
+    )
     unit_seconds: float = param(86_400.0, "budget with alerts: length of the unit of time", least=1, most=1e9)
     rate: float | None = param(None, "budget: share of all events called positive, instead of alerts", above=0, most=1)
 

@@ -327,6 +327,8 @@ class Logged(Turns, ABC, Generic[MachineT, ViewT]):
                 before,
                 self.position,
             )
+        else:
+            logger.info("%s; this node goes on from %d with the snapshot at %d", error.detail, before, self.position)
         self._jumped(back)
         self._tell()
 

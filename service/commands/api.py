@@ -336,7 +336,9 @@ class Api:
             with suppress(ApiError):  # the refusal says enough
                 found = decode(self._once("GET", "learners", None), Document)
                 names = {one["name"] for one in found["learners"]}.union(found["asleep"]) - {name}
-                if near := get_close_matches(name, sorted(names)[:_NAMES]):
+                folded = {one.casefold(): one for one in sorted(names)[:_NAMES]}
+                near = [folded[one] for one in get_close_matches(name.casefold(), folded)]
+                if near:
                     error.args = (f"{error}\nDid you mean {' or '.join(near)}? `rarestream list` shows all.",)
         return error
 

@@ -15,7 +15,7 @@ import csv
 import gzip
 import io
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -26,7 +26,7 @@ from service.commands.cells import Columns, Labels, Ranks
 from service.commands.failure import WrongUsage
 from service.commands.rows import GZIP, Event, ReadError, standard_input
 
-__all__ = ["Chunk", "Inputs", "chunks"]
+__all__ = ["Chunk", "Inputs", "chunks", "labels_said"]
 
 _MAX_BODY = 4 * 2**20  # bytes after which a chunk ends, however few its events
 _LABEL_COLUMNS = ("id", "label", "time", "weight")
@@ -67,10 +67,10 @@ class Inputs:
 
     given: Sequence[str]  # JSON, ID=LABEL, paths, "-"; none: standard input
     kind: Literal["update", "predict", "labels"]
-    learner: Mapping[str, Any]  # its document
+    learner: Mapping[str, Any] | None  # its document; None: the key may not read it
     columns: Columns
     format: str = ""
-    labels: Labels | Ranks = field(default_factory=Labels)
+    labels: Callable[[Any], int] = field(default_factory=Labels)
 
     def __post_init__(self) -> None:
         if not self.given:
@@ -117,6 +117,12 @@ class Inputs:
         from service.commands.fit import adapter, declared
         from service.commands.readers import open_rows
 
+        if self.learner is None:
+            raise ReadError(
+                f"{path}: what a cell of {format} means is told by the learner's document, which takes a key with the "
+                "scope read; JSON goes without"
+            )
+        assert isinstance(self.labels, Labels | Ranks)  # `labels_said` is for others
         features = self.learner["config"]["features"]
         given = None if format == "npz" and path != _STDIN else stream
         labelled = self.kind == "update"
@@ -190,6 +196,26 @@ class Inputs:
                 yield event
         except (csv.Error, ValueError) as error:
             raise ReadError(f"{path}, line {reader.line_num:,}: {error}") from None
+
+
+def labels_said(columns: Columns) -> Callable[[Any], int]:
+    """What labels mean to a learner of which nothing is known: what the options say, else numbers as they are."""
+    if columns.ranks:
+        return Ranks(columns.ranks)
+    return Labels(columns.positive) if columns.positive else _as_given
+
+
+def _as_given(label: Any) -> int:
+    try:
+        number = float(label)
+        if number.is_integer():
+            return int(number)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ValueError(
+        f"the label is {str(label)[:60]!r}; expected a number as the API takes it, or --positive or --ranks, since the "
+        "key may not read what the learner's labels are"
+    )
 
 
 def _unlabelled(event: Event) -> Event:

@@ -302,13 +302,26 @@ def _sending(
 ) -> Iterator[_Sending]:
     """What is to be sent, and the service that it goes to."""
     from service.commands.fit import labels_for
-    from service.commands.inputs import Inputs, chunks
+    from service.commands.inputs import Inputs, chunks, labels_said
 
     notes = console(stderr=True)
     sending = _Sending(notes)
     with connected(url, key, patience=patience, wait=sending.wait, notice=notes.print) as api:
-        document = api.learner(name)
-        inputs = Inputs(tuple(events or ()), kind, document, columns, format, labels_for(columns, document))
+        document = _document(api, name)
+        labels = labels_said(columns) if document is None else labels_for(columns, document)
+        inputs = Inputs(tuple(events or ()), kind, document, columns, format, labels)
         sending.api = api
         sending.chunks = chunks(inputs.events(), batch)
         yield sending
+
+
+def _document(api: Api, name: str) -> dict[str, Any] | None:
+    """The learner's document; None where the key may not read, as it need not for events that say all themselves."""
+    from service.commands.api import ApiError
+
+    try:
+        return api.learner(name)
+    except ApiError as error:
+        if error.code != "forbidden":
+            raise
+        return None

@@ -185,9 +185,10 @@ class Watched:
         """The figure now, its curve as wide as there is room, and from where to where that goes."""
         from service.commands.live import sparkline
 
-        known = [one for one in self._curve if one is not None]
+        course = [*self._curve, self.metrics["window"][self._axis]]  # the newest point is some events old
+        known = [one for one in course if one is not None]
         ends = f"{_number(min(known))} to {_number(max(known))}" if known else ""
-        return _Curve(now, lambda width: sparkline(list(self._curve), width, plain=self._plain), ends)
+        return _Curve(now, lambda width: sparkline(course, width, plain=self._plain), ends)
 
 
 class _Curve:

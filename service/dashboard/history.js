@@ -1,7 +1,7 @@
 /* A learner's figures over time: charts that share an axis, the drift alarms on it, and the part that is shown. */
 
 import { Chart, colour, drawnAs, line, veil, widened } from "./charts.js";
-import { el, put } from "./dom.js";
+import { el, put, write } from "./dom.js";
 import { count, fixed, local, NOTHING, servedOf, share, unitOf } from "./format.js";
 import { chartsOf } from "./history_charts.js";
 
@@ -28,6 +28,7 @@ export class Histories {
   #by = null;
   #place;
   #size;
+  #note = el("p", { class: "trouble", role: "status" });
 
   /** `size` is that of the window; `place` keeps the range and the axis in the address. */
   constructor(ranks, size, place, signal) {
@@ -261,9 +262,31 @@ export class Histories {
   }
 
   #bound(end) {
+    const at = this.#given(end);
+    if (!Number.isFinite(at)) return null;
+    return this.#by === "clock" ? local(at) : at;
+  }
+
+  /** A bound of the address: epoch seconds or ISO 8601, or a number of events; null: none, NaN: unreadable. */
+  #given(end) {
     const text = this.#place.query.get(end);
-    if (text === null || !Number.isFinite(Number(text))) return null;
-    return this.#by === "clock" ? local(Number(text)) : Number(text);
+    if (text === null) return null;
+    const number = text.trim() === "" ? NaN : Number(text);
+    return Number.isNaN(number) && this.#by === "clock" ? Date.parse(text) / 1000 : number;
+  }
+
+  /** What of the address is not followed, and why. */
+  #unread() {
+    const { query } = this.#place;
+    const [by, from, to] = [query.get("by"), this.#given("from"), this.#given("to")];
+    const parts = [];
+    if (by !== null && by !== this.#by) parts.push(`there is no axis “${by}” here`);
+    for (const [end, at] of Object.entries({ from, to })) {
+      const kind = this.#by === "clock" ? "time (epoch seconds, or ISO 8601)" : "number of events";
+      if (at !== null && !Number.isFinite(at)) parts.push(`“${query.get(end)}” (${end}) is no ${kind}`);
+    }
+    if (from !== null && to !== null && from >= to) parts.push("“from” has to be before “to”");
+    return parts.join("; ");
   }
 
   #build(clocked) {
@@ -280,6 +303,7 @@ export class Histories {
       el("label", {}, "from ", this.inputs[0]),
       el("label", {}, "to ", this.inputs[1]),
       el("button", { type: "button", text: "All", on: { click: () => this.#chosen(null) } }),
+      this.#note,
     );
     this.#showRange();
   }
@@ -297,6 +321,12 @@ export class Histories {
       put(input, "step", this.#by === "clock" ? "1" : "any");
       input.value = this.#bound(input.name) ?? "";
     });
+    this.#tell();
+  }
+
+  #tell() {
+    const unread = this.#unread();
+    write(this.#note, unread && `Not followed: ${unread}.`);
   }
 
   /** The reader typed a bound. */
@@ -308,6 +338,7 @@ export class Histories {
       kept[input.name] = input.value === "" || !Number.isFinite(at) ? null : at;
     }
     this.#place.keep(kept);
+    this.#tell();
     this.draw();
   }
 

@@ -1,5 +1,6 @@
 /* One learner: its figures live, its curves, its weights; a form to score an event; what can be done to it. */
 
+import { access, withheld } from "./access.js";
 import { Away, get, learnerPath, reasonOf, Refused } from "./api.js";
 import { Actions } from "./actions.js";
 import { Confusion, Curves } from "./curves.js";
@@ -28,6 +29,13 @@ export async function show(main, place, signal) {
     title,
   );
   main.append(header, waiting);
+  withheld("read", signal, (reason) => {
+    if (reason === null) return;
+    write(
+      waiting,
+      `The page cannot be shown: ${reason}. A key that may predict has events scored by rarestream predict, or over HTTP.`,
+    );
+  });
   let page = null;
   let ends = null; // of the page, where the learner goes and perhaps comes again
   const gone = (why) => {
@@ -53,7 +61,9 @@ export async function show(main, place, signal) {
         gone(error.message);
         return RARELY;
       }
-      if (page === null && !(error instanceof Away)) write(waiting, `No figures: ${reasonOf(error)}`);
+      if (page === null && !(error instanceof Away) && access.lacks("read") === null) {
+        write(waiting, `No figures: ${reasonOf(error)}`);
+      }
       return null;
     },
   );

@@ -4,6 +4,7 @@
  * are listed and not woken. Groups stand above the table, their learners side by side.
  */
 
+import { withheld } from "./access.js";
 import { get } from "./api.js";
 import { announce } from "./dialogs.js";
 import { arrange, el, put, write } from "./dom.js";
@@ -71,7 +72,9 @@ class Overview {
       el("label", { class: "narrow" }, "sorted by ", this.order),
       this.found,
     );
-    this.listed = el("div", { class: "listed", hidden: true }, this.tools, this.table);
+    const clear = el("button", { type: "button", text: "Show all", on: { click: () => this.#cleared() } });
+    this.none = el("p", { class: "message", hidden: true }, "No learner matches what is entered above. ", clear);
+    this.listed = el("div", { class: "listed", hidden: true }, this.tools, this.table, this.none);
     this.empty = empty();
     this.empty.hidden = true;
     main.append(
@@ -92,6 +95,9 @@ class Overview {
       this.#sorted(sort, order === "down");
     });
     this.#showSort();
+    withheld("read", this.signal, (reason) => {
+      if (reason !== null && this.#told === null) write(this.waiting, `No learner can be shown: ${reason}.`);
+    });
     this.wanted = this.place.query.get("algorithm") ?? "";
     const { signal } = this;
     const tell = {
@@ -199,6 +205,8 @@ class Overview {
     }
     const shown = this.#ordered(all.filter((row) => this.#matches(row)));
     write(this.found, foundWords(all, shown));
+    this.table.hidden = shown.length === 0;
+    this.none.hidden = shown.length > 0;
     arrange(this.table.tBodies[0], shown, (row) => row.name, makeRow, updateRow);
     this.groups.show(this.#rows);
   }
@@ -230,6 +238,13 @@ class Overview {
       state: this.state.value === "all" ? null : this.state.value,
     });
     this.#show();
+  }
+
+  #cleared() {
+    this.search.value = this.algorithm.value = "";
+    this.state.value = "all";
+    this.#filtered();
+    this.search.focus();
   }
 
   #sorted(sort, down) {

@@ -16,7 +16,11 @@ function typed(schema) {
   ];
 }
 
-const shown = (value) => (value === null ? "none" : Array.isArray(value) ? value.join(", ") || "none" : String(value));
+const NONE = "none"; // what null is called, here and where it is entered
+
+const shown = (value) => (value === null ? NONE : Array.isArray(value) ? value.join(", ") || NONE : String(value));
+
+const isNumeric = ({ type }) => type === "number" || type === "integer";
 
 function range({ minimum, maximum, exclusiveMinimum: above, exclusiveMaximum: below }) {
   const parts = [];
@@ -41,12 +45,19 @@ function matters(name, { description = "" }, values, properties) {
 /** The words before the colon of a clause. */
 const before = (clause) => /^([^:]*):/.exec(clause)?.[1].split(/[ ,]+/) ?? [];
 
-/** A description without the choices that it begins with, where it is about them all: it is shown with these alone. */
-function told(name, { description = "" }, properties) {
-  const choices = Object.entries(properties).flatMap(([chooser, { enum: all = [] }]) => (chooser === name ? [] : all));
-  const [first, ...more] = description.split("; ");
-  const isFor = (clause) => before(clause).some((word) => choices.includes(word));
-  return isFor(first) && !more.some(isFor) ? description.slice(description.indexOf(":") + 1).trim() : description;
+/** What a description says where these values are entered: of the clauses that are for choices those that are for the
+ * ones made, without the choices that they begin with. */
+function told(name, { description = "" }, values, properties) {
+  const choosers = Object.entries(properties).filter(([chooser, { enum: all }]) => all !== undefined && chooser !== name);
+  const clauses = [];
+  for (const clause of description.split("; ")) {
+    const named = before(clause);
+    const own = choosers.filter(([, { enum: all }]) => named.some((word) => all.includes(word)));
+    if (own.length === 0) clauses.push(clause);
+    else if (own.every(([chooser]) => named.includes(values[chooser])))
+      clauses.push(clause.slice(clause.indexOf(":") + 1).trim());
+  }
+  return clauses.join("; ").replace(/\bnull\b/g, NONE);
 }
 
 /** Settings of an object. `values`: what is there now; `defaults`: in place of the schema's; `whole`: give
@@ -87,7 +98,8 @@ export class SchemaForm {
     const out = {};
     for (const { name, read, element, schema } of this.#settings) {
       if (element.hidden && schema.const === undefined) continue;
-      const value = read() ?? (this.whole ? schema.default : undefined);
+      const entered = read();
+      const value = entered === undefined && this.whole ? schema.default : entered;
       if (value !== undefined) out[name] = value;
     }
     return out;
@@ -154,7 +166,8 @@ export class SchemaForm {
       const { about } = this.#settings.find((one) => one.name === name);
       write(about, texts[entered[name]] ?? "");
     }
-    for (const { name, element, schema } of this.#settings) {
+    for (const { name, element, schema, about } of this.#settings) {
+      if (about && this.#choices[name] === undefined) write(about, told(name, schema, entered, this.schema.properties));
       element.hidden = schema.const !== undefined || !matters(name, schema, entered, this.schema.properties);
     }
   }
@@ -174,16 +187,18 @@ export class SchemaForm {
       whole: this.whole,
       changed: () => this.#moved(),
     });
+    const open = nullable && isNumeric(one) && usual !== null && usual !== undefined;
+    // that of a choice is marked in the list of choices; what its description calls required has none
+    const hasDefault = usual !== undefined && !this.#choices[name] && !/\brequired\b/.test(schema.description);
     const facts = [
-      range(one),
+      range(one) + (open ? `, or ${NONE}` : ""),
       present === undefined || JSON.stringify(present) === JSON.stringify(usual) ? "" : `now: ${shown(present)}`,
-      needed ? "required" : usual === undefined ? "" : `default: ${shown(usual)}`,
+      needed ? "required" : hasDefault ? `default: ${shown(usual)}` : "",
     ]
       .filter(Boolean)
       .join("; ");
     const trouble = el("p", { class: "trouble", role: "alert" });
-    const text = this.#choices[name] === undefined ? told(name, schema, this.schema.properties) : "";
-    const about = el("span", { text });
+    const about = el("span"); // what is written there depends on the choices
     const help = el(
       "p",
       { id: described, class: "help" },
@@ -233,7 +248,7 @@ function controlOf(schema, nullable, { id, described, usual, present, needed, wh
   }
   if (schema.type === "array" && schema.items.type === "object") return rowsOf(schema.items, present ?? [], changed);
   const list = schema.type === "array";
-  const numeric = schema.type === "number" || schema.type === "integer";
+  const numeric = isNumeric(schema);
   const input = el("input", {
     ...about,
     autocomplete: "off",
@@ -241,11 +256,12 @@ function controlOf(schema, nullable, { id, described, usual, present, needed, wh
     inputmode: numeric ? "decimal" : null,
     placeholder: list ? "names, with commas between them" : usual === undefined ? null : shown(usual),
   });
-  const enter = (value) => (input.value = list ? value.join(", ") : String(value));
-  if (differs && present !== null) enter(present);
+  const enter = (value) => (input.value = list ? value.join(", ") : shown(value));
+  if (differs && (present !== null || numeric)) enter(present);
   const read = () => {
     const text = input.value.trim();
-    if (text === "") return differs && present !== null && nullable ? null : undefined;
+    if (text === "") return differs && present !== null && nullable ? (usual ?? null) : undefined;
+    if (nullable && numeric && text.toLowerCase() === NONE) return null;
     if (list)
       return text
         .split(",")

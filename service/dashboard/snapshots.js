@@ -9,6 +9,9 @@ import { rounds } from "./live.js";
 
 const PERIOD = 30; // seconds between looks, where nothing is heard of a new one
 
+/* One may be taken anew at the position of another. */
+const keyOf = (snapshot) => (snapshot ? `${snapshot.position} ${snapshot.time}` : null);
+
 export class Snapshots {
   #newest = null;
 
@@ -49,7 +52,7 @@ export class Snapshots {
   }
 
   take({ snapshot }) {
-    const newest = snapshot?.position ?? null;
+    const newest = keyOf(snapshot);
     if (newest !== this.#newest) this.look();
     this.#newest = newest;
   }
@@ -61,7 +64,7 @@ export class Snapshots {
     arrange(
       this.list,
       snapshots,
-      ({ position }) => position,
+      keyOf,
       (one) =>
         el(
           "tr",

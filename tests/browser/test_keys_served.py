@@ -19,6 +19,7 @@ def ring(tmp_path_factory: pytest.TempPathFactory) -> Keyring:
     found = Keyring(tmp_path_factory.mktemp("keys"))
     found.make("root", "admin")
     found.make("some", "read", pattern="fraud*")
+    found.make("scores", "predict")
     return found
 
 
@@ -67,6 +68,15 @@ async def test_everything_goes_with_a_key_and_nothing_without(keyed: Serving, vi
     assert await taken.failure() is None
     assert taken.suggested_filename.endswith(".rarestream")
     assert not any(ring.secret("root") in one for one in visit.requests)
+
+
+async def test_a_key_that_may_not_read_is_told_so(keyed: Serving, visit: Opener, ring: Keyring) -> None:
+    visit.expected = ("401", "403")
+    page = await visit(keyed.url)
+    await enter(page, ring.secret("scores"))
+    await expect(page.get_by_text("No learner can be shown: the key scores lacks the scope read.")).to_be_visible()
+    await page.evaluate("location.hash = '#/learners/fraud'")
+    await expect(page.get_by_text("The page cannot be shown: the key scores lacks the scope read.")).to_be_visible()
 
 
 async def test_a_key_for_some_learners_sees_these(keyed: Serving, visit: Opener, ring: Keyring) -> None:

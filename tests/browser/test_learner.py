@@ -301,6 +301,18 @@ async def test_a_zoom_stands_in_the_address(service: Serving, visit: Opener) -> 
 
     by_clock = await visit(service.url, f"#/learners/fraud?from={T0 + 6000:.0f}&to={T0 + 9000:.0f}")
     await expect(by_clock.get_by_label("from (of the axis)")).to_have_value("2026-01-01T10:40")  # in the reader's zone
+    note = by_clock.locator(".range").get_by_role("status")
+    await expect(note).to_have_text("")
+
+    written = await visit(service.url, "#/learners/fraud?from=2026-01-01T01:40:00Z")
+    await expect(written.get_by_label("from (of the axis)")).to_have_value("2026-01-01T10:40")
+    odd = await visit(service.url, "#/learners/fraud?by=bogus&from=yesterday&to=")
+    await expect(odd.locator(".range").get_by_role("status")).to_have_text(
+        "Not followed: there is no axis “bogus” here; “yesterday” (from) is no time (epoch seconds, or ISO 8601); "
+        "“” (to) is no time (epoch seconds, or ISO 8601)."
+    )
+    turned = await visit(service.url, "#/learners/fraud?by=events&from=700&to=500")
+    await expect(turned.locator(".range").get_by_role("status")).to_contain_text("“from” has to be before “to”")
 
 
 async def test_threshold_is_changed_after_a_question(service: Serving, opened: Page, visit: Opener) -> None:
@@ -309,13 +321,28 @@ async def test_threshold_is_changed_after_a_question(service: Serving, opened: P
     await expect(dialog.get_by_label("objective")).to_have_value("f1-window")
     await expect(dialog.get_by_label("objective").locator("option:checked")).to_have_text("f1-window (default)")
     about = dialog.locator(".setting").first.locator(".help")
-    await expect(about).to_have_text(re.compile(r"^The largest F1 .* \(default: f1-window\)$"))
+    await expect(about).to_have_text(re.compile(r"^The largest F1 [^(]*$"))
+    memory = dialog.locator(".setting", has=opened.get_by_label("memory")).locator(".help")
+    await expect(memory).to_have_text(
+        re.compile("^events after .*; none: all count alike .*at most 1000000000, or none; default: 30000")
+    )
+    await dialog.get_by_label("memory").fill("None")
+    await dialog.get_by_role("button", name="Change it").click()
+    await expect(dialog).to_have_count(0)
+    assert service.http.get("/learners/fraud").json()["config"]["threshold"]["memory"] is None
+    await opened.get_by_role("button", name="Threshold …").click()
+    await expect(dialog.get_by_label("memory")).to_have_value("none")
+    await dialog.get_by_label("memory").fill("")  # the default again
     await dialog.get_by_label("objective").select_option("budget")
-    await expect(about).to_have_text(re.compile(r"^So many alerts .* \(default: f1-window\)$"))
+    await expect(about).to_have_text(re.compile(r"^So many alerts [^(]*$"))
+    alerts = dialog.locator(".setting", has=opened.get_by_label("alerts")).locator(".help")
+    await expect(alerts).to_have_text(re.compile(r"at most; required, or else rate \(at least 1, at most [^;]*\)$"))
     await expect(dialog.get_by_text("length of the unit of time")).to_be_visible()
     await expect(dialog.get_by_label("target")).to_be_hidden()  # of other objectives
     await dialog.get_by_label("objective").select_option("precision")
     await expect(dialog.get_by_label("memory")).to_be_visible()
+    target = dialog.locator(".setting", has=opened.get_by_label("target")).locator(".help")
+    await expect(target).to_have_text("least share of alerts that are right; required (more than 0, at most 1)")
     visit.expected = ("422",)
     await dialog.get_by_label("target").fill("2")
     await dialog.get_by_role("button", name="Change it").click()
@@ -326,7 +353,7 @@ async def test_threshold_is_changed_after_a_question(service: Serving, opened: P
     await expect(dialog).to_have_count(0)
     await said(opened, "The threshold of fraud follows precision now")
     threshold = service.http.get("/learners/fraud").json()["config"]["threshold"]
-    assert (threshold["objective"], threshold["target"]) == ("precision", 0.8)
+    assert (threshold["objective"], threshold["target"], threshold["memory"]) == ("precision", 0.8, 30_000)
 
 
 async def test_snapshot_is_taken_and_restored(service: Serving, opened: Page) -> None:
@@ -334,6 +361,16 @@ async def test_snapshot_is_taken_and_restored(service: Serving, opened: Page) ->
     await opened.get_by_role("button", name="Take it").click()
     await said(opened, "Snapshot of fraud: position")
     position = service.http.get("/learners/fraud/snapshots").json()["snapshots"][0]["position"]
+    row = opened.get_by_role("row").filter(
+        has=opened.get_by_role("button", name=f"Restore the snapshot at position {position}")
+    )
+    taken = row.locator("td").first
+    before = await taken.text_content()
+    assert before
+    await opened.wait_for_timeout(1100)  # times are shown to the second
+    await opened.get_by_role("button", name="Snapshot …").click()
+    await opened.get_by_role("button", name="Take it").click()
+    await expect(taken).not_to_have_text(before)  # another at the same position
     events = service.http.get("/learners/fraud").json()["events"]
     service.feed("learners/fraud", 100)
     await opened.get_by_role("button", name=f"Restore the snapshot at position {position}").click()

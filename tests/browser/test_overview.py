@@ -109,6 +109,13 @@ async def test_sort_and_filter_stand_in_the_address(learners: Serving, visit: Op
     await expect(page.locator(".overview tbody tr")).to_have_count(1)
     await expect(head).to_have_attribute("aria-sort", "descending")
 
+    await page.get_by_label("Filter by name").fill("no such thing")
+    await expect(page.get_by_text("No learner matches what is entered above.")).to_be_visible()
+    await expect(head).to_be_hidden()
+    await page.get_by_role("button", name="Show all").click()
+    await expect(page.locator(".overview tbody tr")).to_have_count(5)
+    assert page.url.endswith("#/?sort=positives&order=down")
+
 
 async def test_it_is_one_stream_however_many_learners(learners: Serving, visit: Opener) -> None:
     made = [f"many-{i}" for i in range(MANY)]

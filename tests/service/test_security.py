@@ -178,6 +178,43 @@ def test_keys_through_the_clients_and_the_log_says_no_secret(tmp_path: Path, ser
     assert re.search(r"GET /v1/learners 401 .* code=unauthorized ", told)
 
 
+def test_commands_need_no_scope_but_their_own_for_json(served: Process, ring: Keyring, tmp_path: Path) -> None:
+    ring.make("scores", "predict")
+    ring.make("learns", "update")
+    with Client(served.url, key=ring.secret("root")) as service:
+        service.create("cards", algorithm="cbr-diag", features={"kind": "named"})
+        service.create("severity", algorithm="npsvor", features={"kind": "named"}, params={"ranks": 3})
+    scores = {"RARESTREAM_URL": served.url, "RARESTREAM_KEY": ring.secret("scores")}
+    learns = {"RARESTREAM_URL": served.url, "RARESTREAM_KEY": ring.secret("learns")}
+    flat = '{"id": "tx-%d", "amount": 12.5, "kind": "a", "label": %s}'
+
+    scored = command("predict", "cards", flat % (1, 0), "--id", "id", "--json", **scores)
+    assert (scored.returncode, scored.stderr) == (0, "")
+    assert json.loads(scored.stdout)["id"] == "tx-1"
+    for given in (
+        ["update", "cards", flat % (2, 1), flat % (3, 0), "--id", "id"],
+        ["update", "cards", flat % (4, '"fraud"'), "--id", "id", "--positive", "fraud"],
+        ["labels", "cards", "tx-1=1"],
+        ["update", "severity", flat % (1, 2)],
+        ["update", "severity", flat % (2, '"high"'), "--ranks", "low,medium,high"],
+    ):
+        done = command(*given, **learns)
+        assert done.returncode == 0, (given, done.stderr)
+    for name, counts in (("cards", {"negative": 1, "positive": 3}), ("severity", {"1": 0, "2": 1, "3": 1})):
+        found = httpx.get(f"{served.url}/v1/learners/{name}", headers=ring["root"], trust_env=False).json()
+        assert found["class_counts"] == counts
+
+    unknown = command("update", "cards", flat % (5, '"fraud"'), **learns)
+    assert unknown.returncode == 2
+    assert re.search("the label is 'fraud'; .*--positive", unknown.stderr)
+    table = tmp_path / "cards.csv"
+    table.write_text("amount,kind,label\n12.5,7,1\n")  # whether 7 is a number, or a name, only the learner knows
+    refused = command("update", "cards", str(table), **learns)
+    assert (refused.returncode, "takes a key with the scope read" in refused.stderr) == (2, True)
+    other = command("predict", "cards", flat % (6, 0), **learns)
+    assert (other.returncode, "this needs the scope predict" in other.stderr) == (5, True)
+
+
 def test_a_key_that_is_revoked_by_the_command_is_over_within_a_second_or_so(served: Process, ring: Keyring) -> None:
     made = command("keys", "create", "--keys", str(ring.path), "--name", "new", "--scope", "read").stdout.strip()
 

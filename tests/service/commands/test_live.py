@@ -134,7 +134,7 @@ def test_a_frame_fits_its_terminal(width: int) -> None:
     assert "0.8750" in text
     if width > 40:
         assert "100 scored without" in text
-        assert "0.5000 to 0.7500" in text
+        assert "0.5000 to 0.8750" in text  # with the present
         assert "the AUC fell from 0.9000 to 0.7000" in text
 
 
