@@ -73,7 +73,8 @@ class Overview {
       this.found,
     );
     const clear = el("button", { type: "button", text: "Show all", on: { click: () => this.#cleared() } });
-    this.none = el("p", { class: "message", hidden: true }, "No learner matches what is entered above. ", clear);
+    const none = el("p", { text: "No learner matches what is entered above." });
+    this.none = el("section", { class: "message", hidden: true }, none, el("p", {}, clear));
     this.listed = el("div", { class: "listed", hidden: true }, this.tools, this.table, this.none);
     this.empty = empty();
     this.empty.hidden = true;
