@@ -9,7 +9,7 @@ from service.commands.cells import Columns, Labels, Ranks
 from service.commands.failure import WrongUsage
 from service.commands.rows import Event, Shape
 
-__all__ = ["Misfit", "adapter", "declared", "labels_for", "suitable"]
+__all__ = ["Misfit", "adapter", "declared", "labels_for", "labels_said", "suitable"]
 
 _LISTED = 8  # columns that a message names
 
@@ -45,6 +45,26 @@ def labels_for(columns: Columns, learner: Mapping[str, Any]) -> Labels | Ranks:
         return Ranks(columns.ranks or tuple(classes))
     except ValueError as error:
         raise Misfit(f"--ranks: {error}") from None
+
+
+def labels_said(columns: Columns) -> Callable[[Any], int]:
+    """What labels mean to a learner of which nothing is known: what the options say, else numbers as they are."""
+    if columns.ranks:
+        return Ranks(columns.ranks)
+    return Labels(columns.positive) if columns.positive else _as_given
+
+
+def _as_given(label: Any) -> int:
+    try:
+        number = float(label)
+        if number.is_integer():
+            return int(number)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ValueError(
+        f"the label is {str(label)[:60]!r}; expected a number as the API takes it, or --positive or --ranks, since the "
+        "key may not read what the learner's labels are"
+    )
 
 
 def adapter(shape: Shape, features: Mapping[str, Any]) -> Callable[[Event], Event] | None:

@@ -26,7 +26,7 @@ from service.commands.cells import Columns, Labels, Ranks
 from service.commands.failure import WrongUsage
 from service.commands.rows import GZIP, Event, ReadError, standard_input
 
-__all__ = ["Chunk", "Inputs", "chunks", "labels_said"]
+__all__ = ["Chunk", "Inputs", "chunks"]
 
 _MAX_BODY = 4 * 2**20  # bytes after which a chunk ends, however few its events
 _LABEL_COLUMNS = ("id", "label", "time", "weight")
@@ -196,26 +196,6 @@ class Inputs:
                 yield event
         except (csv.Error, ValueError) as error:
             raise ReadError(f"{path}, line {reader.line_num:,}: {error}") from None
-
-
-def labels_said(columns: Columns) -> Callable[[Any], int]:
-    """What labels mean to a learner of which nothing is known: what the options say, else numbers as they are."""
-    if columns.ranks:
-        return Ranks(columns.ranks)
-    return Labels(columns.positive) if columns.positive else _as_given
-
-
-def _as_given(label: Any) -> int:
-    try:
-        number = float(label)
-        if number.is_integer():
-            return int(number)
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise ValueError(
-        f"the label is {str(label)[:60]!r}; expected a number as the API takes it, or --positive or --ranks, since the "
-        "key may not read what the learner's labels are"
-    )
 
 
 def _unlabelled(event: Event) -> Event:

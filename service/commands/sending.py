@@ -301,8 +301,8 @@ def _sending(
     patience: float,
 ) -> Iterator[_Sending]:
     """What is to be sent, and the service that it goes to."""
-    from service.commands.fit import labels_for
-    from service.commands.inputs import Inputs, chunks, labels_said
+    from service.commands.fit import labels_for, labels_said
+    from service.commands.inputs import Inputs, chunks
 
     notes = console(stderr=True)
     sending = _Sending(notes)

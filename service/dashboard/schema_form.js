@@ -143,9 +143,10 @@ export class SchemaForm {
   /** Enter what was entered in a form before this one, of the same settings by name, whose defaults may be others. */
   adopt(before) {
     for (const { name, read, kept } of before.#settings) {
-      const value = read() ?? kept;
+      const entered = read();
+      const value = entered === undefined ? kept : entered; // null is entered, too
       const setting = this.#settings.find((one) => one.name === name);
-      if (value === undefined || value === null || setting?.enter === undefined) continue;
+      if (value === undefined || setting?.enter === undefined) continue;
       setting.enter(value);
       setting.kept = value; // for the form after this one, even if it is the default here
       setting.element.addEventListener("input", () => delete setting.kept, { once: true });
@@ -191,7 +192,7 @@ export class SchemaForm {
     // that of a choice is marked in the list of choices; what its description calls required has none
     const hasDefault = usual !== undefined && !this.#choices[name] && !/\brequired\b/.test(schema.description);
     const facts = [
-      range(one) + (open ? `, or ${NONE}` : ""),
+      [range(one), open ? `or ${NONE}` : ""].filter(Boolean).join(", "),
       present === undefined || JSON.stringify(present) === JSON.stringify(usual) ? "" : `now: ${shown(present)}`,
       needed ? "required" : hasDefault ? `default: ${shown(usual)}` : "",
     ]

@@ -240,6 +240,7 @@ async def test_another_kind_of_features_leaves_what_was_entered(service: Serving
     await page.get_by_text("Threshold what alerts are for").click()
     await threshold.get_by_label("objective").select_option("budget")
     await threshold.get_by_label("alerts", exact=True).fill("25")
+    await threshold.get_by_label("memory", exact=True).fill("none")
     await page.locator("summary", has_text="Scaling of the features").click()
     await scaling.get_by_label("kind").select_option("maxabs")
     await page.locator("summary", has_text="The learner as a whole").click()
@@ -248,6 +249,7 @@ async def test_another_kind_of_features_leaves_what_was_entered(service: Serving
         await kind.select_option(other)
         await expect(threshold.get_by_label("objective")).to_have_value("budget")
         await expect(threshold.get_by_label("alerts", exact=True)).to_have_value("25")  # and it is unfolded as it was
+        await expect(threshold.get_by_label("memory", exact=True)).to_have_value("none")
         await expect(scaling.get_by_label("kind")).to_have_value("maxabs")
         await expect(page.get_by_label("window", exact=True)).to_have_value("500")
     await expect(page.get_by_label("bits")).to_have_value("12")

@@ -163,11 +163,12 @@ def test_show_an_ordinal_one_and_one_behind_an_embedding(server: Process) -> Non
 @pytest.mark.parametrize("command", [["show"], ["watch"], ["export", "-"], ["update", "[]"]], ids=" ".join)
 def test_a_name_that_is_nearly_one_of_a_learner(server: Process, command: list[str]) -> None:
     put(server, "misspelt", NAMED)
-    error = run(server, command[0], "mispelt", *command[1:], status=4).stderr
-    assert error.splitlines() == [
-        "error: there is no learner named mispelt",
-        "Did you mean misspelt? `rarestream list` shows all.",
-    ]
+    for name in ("mispelt", "MISSPELT"):
+        error = run(server, command[0], name, *command[1:], status=4).stderr
+        assert error.splitlines() == [
+            f"error: there is no learner named {name}",
+            "Did you mean misspelt? `rarestream list` shows all.",
+        ]
 
 
 @pytest.mark.parametrize(
