@@ -41,7 +41,7 @@ CALLS = {
     "compare": ["g"],
     "consume": ["redis://localhost:1/0", "--stream", "s", "--learner", "a"],
 }
-LOCAL = {"serve", "demo", "warm", "keys"}
+LOCAL = ("serve", "demo", "warm", "keys")
 
 
 @pytest.fixture
