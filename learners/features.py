@@ -196,7 +196,8 @@ class Dense(Features):
         numbers = values.dtype.kind in "fiu" if isinstance(values, np.ndarray) else typed
         if numbers:
             try:
-                X = np.array(values, dtype=np.float64, order="C", ndmin=2)
+                with np.errstate(invalid="ignore"):  # a float32 NaN that signals: refused below like every NaN
+                    X = np.array(values, dtype=np.float64, order="C", ndmin=2)
             except (TypeError, ValueError, OverflowError):  # ragged, or a number beyond float64
                 X = np.empty((0, 0))
             if X.shape == (len(values), self.dim):

@@ -160,7 +160,8 @@ def _narrow(values: NDArray[np.float64]) -> NDArray[np.floating[Any]]:
 
 def _wide(array: _Array, what: str) -> NDArray[Any]:
     """What `_narrow` was given."""
-    return _numpy(array, what, _WITH_SINGLES).astype(np.float64, copy=False)
+    with np.errstate(invalid="ignore"):  # NaNs that signal, in what another wrote
+        return _numpy(array, what, _WITH_SINGLES).astype(np.float64, copy=False)
 
 
 def _numpy(array: _Array, what: str, dtypes: Set[str] = _DTYPES) -> NDArray[Any]:

@@ -269,7 +269,8 @@ class _Body(Members):
             return None
         # copies: what kernels take is aligned and writable
         indptr, indices = (np.array(one, dtype=np.int64) for one in found[:2])
-        data = np.array(found[2], dtype=np.float64)
+        with np.errstate(invalid="ignore"):  # a NaN that signals is refused as every NaN is
+            data = np.array(found[2], dtype=np.float64)
         if len(indices) != len(data):
             self.note("/csr/values", f"has {len(data)} numbers for {len(indices)} indices")
         elif not len(indptr) or indptr[0] != 0:

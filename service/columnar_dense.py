@@ -79,9 +79,11 @@ def _rows(x: Array, dim: int) -> Matrix | None:
     n = x.shape[0] if x.shape else 0
     if not 0 < n <= MAX_EVENTS or not _fits(x, FLOATS, n, dim):
         return None
-    numbers = np.frombuffer(x.data, DTYPES[x.dtype]).astype(np.float64)  # a copy: aligned, and to be written to
-    # then none is NaN or too large; where it does not hold they may still be good
-    return numbers.reshape(n, dim) if numbers.dot(numbers) <= LARGEST**2 else None
+    with np.errstate(invalid="ignore"):  # NaNs that signal
+        numbers = np.frombuffer(x.data, DTYPES[x.dtype]).astype(np.float64)  # a copy: aligned, and to be written to
+        # then none is NaN or too large; where it does not hold they may still be good
+        good = numbers.dot(numbers) <= LARGEST**2
+    return numbers.reshape(n, dim) if good else None
 
 
 def _labels(labels: Array, n: int, config: Config) -> Vector | None:

@@ -83,7 +83,9 @@ class Members:
         if column is None:
             return None
         if not isinstance(column, list):
-            return column.astype(np.float64)
+            with np.errstate(invalid="ignore"):
+                quiet: Vector = np.multiply(column, 1.0, dtype=np.float64)  # NaNs that signal become those that do not
+            return quiet
         if set(map(type, column)) == {type(None)}:
             return None
         for i, one in enumerate(column):

@@ -385,6 +385,36 @@ def test_refused_with_a_pointer_to_each_fault(kind, members, pointers):
     assert all(one.detail for one in refused.value.problems)
 
 
+def signalling(values: list[Any], dtype: str) -> dict[str, Any]:
+    """An ARRAY whose NaNs are those that signal: arithmetic with them, and a cast, raise the invalid flag."""
+    bits, word = ("<u4", 0x7FA00000) if dtype == "float32" else ("<u8", 0x7FF4000000000000)
+    made = array(values, dtype)
+    words = np.frombuffer(made["data"], bits).copy()
+    words[np.isnan(np.array(values)).ravel()] = word
+    return {**made, "data": words.tobytes()}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+async def test_nans_that_signal_are_nans_and_no_warning(dtype):
+    async with client() as http:
+        await http.put("/v1/learners/a", json=DENSE)
+        await http.put("/v1/learners/s", json=LEARNERS["sparse"])
+        bad = [
+            ("a", {**GOOD, "x": signalling([[1, 2, math.nan], [4, 5, 6]], dtype)}, "/x/0/2"),
+            ("a", {**GOOD, "weights": signalling([1, math.nan], dtype)}, "/weights/1"),
+            ("a", {**GOOD, "labels": signalling([1, math.nan], dtype)}, "/labels/1"),
+            ("s", csr(values=signalling([1, math.nan, 2], dtype)), "/csr/values/1"),
+        ]
+        for name, members, pointer in bad:
+            reply = await http.post(f"/v1/learners/{name}/update", content=body(members), headers=HEADERS)
+            assert reply.status_code == 422, reply.content
+            assert [one["pointer"] for one in reply.json()["errors"]] == [pointer]
+        timed = {**GOOD, "times": signalling([math.nan, 5.0], dtype)}
+        reply = await http.post("/v1/learners/a/update", content=body(timed), headers=HEADERS)
+        assert reply.status_code == 200, reply.content
+        assert (await http.get("/v1/learners/a")).json()["events"] == 2
+
+
 @pytest.mark.parametrize(
     ("kind", "members", "said"),
     [
