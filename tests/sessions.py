@@ -213,7 +213,7 @@ def programs(folder: Path) -> Path:
         "rarestream": f'if [ -d "{own}" ]; then {extended}from service.cli import main; main()" "$@"; fi\n'
         f'exec "{sys.executable}" -m service "$@"',
         "pytest": f'cd "{ROOT}"; {extended}import pytest; '
-        'sys.exit(pytest.main(sys.argv[1:]))" -p no:cacheprovider "$@"',
+        'sys.exit(pytest.main(sys.argv[1:]))" -n 0 -p no:cacheprovider "$@"',
         "curl": 'case "$1" in -sf) ;; *) set -- --fail-with-body -sS "$@" ;; esac\n'
         f'PATH="{os.environ["PATH"]}" exec curl --noproxy "*" "$@"',
     }

@@ -105,6 +105,7 @@ def test_a_daily_budget_is_kept_and_used_on_nearly_the_best_events(name: str) ->
         assert np.mean(first > 0.5) > 0.2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by", [-4.6, -2.3, 2.3, 4.6])
 @pytest.mark.parametrize(("events", "alerts", "wave"), [(9500, 100, 0.9), (4000, 40, 0.0), (2000, 200, 0.9)])
 def test_a_budget_recovers_from_a_change_of_all_probabilities(events: int, alerts: int, wave: float, by: float) -> None:
@@ -214,6 +215,7 @@ def test_never_more_than_a_share_of_all_events_and_a_slack(steps: list[tuple[flo
     assert (np.cumsum(decisions) <= rate * np.arange(1, len(p) + 1) + SLACK + 1e-9).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rate", [0.003, 0.05, 0.5, 1.0])
 @pytest.mark.parametrize("digits", [15, 2])
 def test_a_share_of_all_events_is_met(rate: float, digits: int) -> None:

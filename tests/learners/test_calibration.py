@@ -66,6 +66,7 @@ def test_histograms_are_the_same_as_the_definitions(
     np.testing.assert_allclose(probabilities, slow.binned(scores, y, memory, kind == "isotonic"), rtol=1e-8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [HISTOGRAM, ISOTONIC])
 @pytest.mark.parametrize("shape", ["linear", "cubed", "saturated", "two lumps"])
 def test_histograms_are_calibrated_whatever_the_shape_of_scores(options: Calibration, shape: str) -> None:

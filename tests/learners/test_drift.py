@@ -120,6 +120,7 @@ def same(a: Drift, b: Drift) -> bool:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("digits", [9, 0])
 def test_alarms_are_those_of_the_definition(digits: int) -> None:
     random = np.random.default_rng(1)
@@ -206,6 +207,7 @@ def test_negatives_of_any_order_fit_in() -> None:
         assert values(one._negatives).tolist() == np.sort(scores[-KEPT:]).tolist()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("before", "after", "share"), [(0.95, 0.85, 1.0), (0.9, 0.8, 0.98), (0.85, 0.75, 0.93)])
 def test_a_fall_of_ten_points_is_found_within_150_positives(before: float, after: float, share: float) -> None:
     random = np.random.default_rng(11)
@@ -219,12 +221,14 @@ def test_a_fall_of_ten_points_is_found_within_150_positives(before: float, after
     assert found >= 200 * share
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("auc", [0.6, 0.9, 0.99])
 def test_hardly_a_false_alarm_on_a_stationary_stream(auc: float) -> None:
     """Half an alarm in 50,000 positives is expected; six or more come by chance less than once in 10,000 times."""
     assert learn(placed(auc, 50_000, np.random.default_rng(5))).count[0] <= 5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("auc", [0.6, 0.75, 0.9])
 def test_hardly_a_false_alarm_where_many_scores_are_alike(auc: float) -> None:
     """Six different scores or so: none of them may move all its positives to other ranks at once."""
@@ -270,6 +274,7 @@ def test_constant_scores_of_positives(value: float) -> None:
     assert one.count[0] == (value in (0.5, 1.0))
 
 
+@pytest.mark.long
 def test_all_scores_alike_are_no_alarm() -> None:
     y = np.where(np.arange(20_000) % 2, 1.0, -1.0)
     for value in (0.0, np.inf, -np.inf, np.nan):

@@ -299,6 +299,7 @@ def test_finite_at_the_extremes(algorithm: Any, made: Any, precision: Precision,
     assert _finite(algorithm, params, made(X), y, weight, precision)
 
 
+@pytest.mark.long
 @PRECISIONS
 @ONLINE
 @pytest.mark.parametrize(
@@ -346,6 +347,7 @@ def test_nothing_is_fitted_to_one_class(algorithm: Any, made: Any) -> None:
             algorithm.fit(algorithm.Params(), made(X), 4, labels, weight, 0)
 
 
+@pytest.mark.long
 @PRECISIONS
 @BATCH
 @pytest.mark.parametrize("size", [5e-324, 1e-160, 1e-30, 1e10, 1e30])

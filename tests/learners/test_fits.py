@@ -71,6 +71,7 @@ def logged(pipeline: Pipeline, n: int, late: int) -> tuple[Learner, list[Any]]:
     return learner, log
 
 
+@pytest.mark.long
 @EACH
 @pytest.mark.parametrize("late", [0, 2])
 def test_a_log_with_fits_gives_the_same_bits_again(pipeline: Pipeline, late: int) -> None:
@@ -131,6 +132,7 @@ def test_a_fit_that_is_not_of_such_a_learner_is_refused(pipeline: Pipeline) -> N
         assert learner.digest() == digest
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", EMBEDDED)
 def test_an_embedding_learns_what_no_linear_model_can(name: str) -> None:
     X, y = rings(3000, seed=0)
@@ -142,6 +144,7 @@ def test_an_embedding_learns_what_no_linear_model_can(name: str) -> None:
     assert auc(linear.learn(X, y)[1000:], y[1000:]) < 0.7
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["nystroem", "fourier"])
 @pytest.mark.parametrize("name", ["cbr", "fofo", "loam-ilsc", "oam", "npsvor"])
 def test_any_algorithm_stands_behind_an_embedding(name: str, kind: str) -> None:

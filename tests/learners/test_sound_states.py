@@ -21,6 +21,8 @@ from learners.recent import MAX_SOURCES, Sources
 from learners.soundness import check_values
 from tests.learners.pipelines import EVERY, PIPELINES, Pipeline, batch, copied, events, stream
 
+pytestmark = pytest.mark.long  # and only compiled code would go beyond an array's end
+
 # unsigned: random state, hashes of ids (0 is refused), and bytes of names (what is not UTF-8 is refused)
 FREE = ("algorithm.rng", "ids.ring", "metrics.traffic_ids", "sources.names")
 # of floats: what may be NaN, and what may be infinite; `UNUSED` also where nothing has been kept so far
