@@ -5,7 +5,7 @@ import { ask, Away, get, learnerPath, reasonOf, reasonsOf, send } from "./api.js
 import { announce, dialog } from "./dialogs.js";
 import { el, freshId, write } from "./dom.js";
 import { thresholdOf } from "./figures.js";
-import { bytes, count, moment, short } from "./format.js";
+import { bytes, count, counted, moment, short } from "./format.js";
 import { OBJECTIVES } from "./objectives.js";
 import { SchemaForm } from "./schema_form.js";
 
@@ -137,7 +137,7 @@ export class Actions {
       dangerous: true,
       body: [
         el("p", {
-          text: `Its log, its snapshots and all that it learnt from ${count(events)} events are gone then, for good.`,
+          text: `Its log, its snapshots and all that it learnt from ${counted(events, "event")} are gone then, for good.`,
         }),
         el("label", { for: id, text: `Type ${name} to confirm` }),
         input,

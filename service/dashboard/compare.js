@@ -4,7 +4,7 @@ import { ask, get, groupPath, learnerPath, reasonOf, reasonsOf, Refused } from "
 import { Chart, drawnAs, legend, line, placeOf, plain, widened } from "./charts.js";
 import { announce, dialog } from "./dialogs.js";
 import { arrange, el, freshId, put, write } from "./dom.js";
-import { between, count, figure, fixed, local, NOTHING, signed, wholeMoment } from "./format.js";
+import { between, count, counted, figure, fixed, local, NOTHING, signed, wholeMoment } from "./format.js";
 import { follow, RARELY, rounds } from "./live.js";
 import { drawWhisker, whisker } from "./sketches.js";
 import { odds, verdictsOf } from "./verdicts.js";
@@ -72,7 +72,7 @@ class List {
         ),
       (item, { config, events, failed }) => {
         write(item.children[1], config.learners.join(", "));
-        write(item.children[2], failed ?? `${count(events)} events compared`);
+        write(item.children[2], failed ?? `${counted(events, "event")} compared`);
       },
     );
   }
@@ -260,10 +260,11 @@ class Group {
       },
     );
     const { negative, positive } = window.class_counts;
+    const last = window.events > 0 ? `the last ${count(window.events)}` : "none";
     write(
       this.facts,
       [
-        `${count(events)} events compared, the last ${count(window.events)} of them in the window`,
+        `${counted(events, "event")} compared, ${last} of them in the window`,
         `(${count(negative)} negative, ${count(positive)} positive).`,
         `A verdict on two equal learners comes with a probability of at most ${alpha}, however often one looks.`,
         gone.length > 0 ? `No longer there: ${gone.join(", ")}; nothing more can be compared.` : "",

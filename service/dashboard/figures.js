@@ -4,6 +4,7 @@ import { arrange, el, put, write } from "./dom.js";
 import {
   between,
   count,
+  counted,
   duration,
   figure,
   fixed,
@@ -191,7 +192,7 @@ export class FigureTable {
       this.#told,
       [
         clock === null ? "The events have no times." : `The learner's clock is at ${wholeMoment(clock)}.`,
-        `${count(duplicates)} duplicates, ${count(corrections)} corrected labels.`,
+        `${counted(duplicates, "duplicate")}, ${counted(corrections, "corrected label")}.`,
         `${count(servedOf(metrics))} events served` +
           (Number.isFinite(served.labelled) ? `, ${count(served.labelled)} of them labelled.` : "."),
       ].join(" "),

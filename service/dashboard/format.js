@@ -8,6 +8,7 @@ const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", y
 const full = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
 
 export const count = (n) => grouped.format(n);
+export const counted = (n, thing) => `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
 export const fixed = (digits) => (x) => x.toFixed(digits);
 export const short = (x) => String(Number(x.toPrecision(3)));
 export const share = (x) => `${short(100 * x)} %`;

@@ -1,7 +1,7 @@
 /* The groups above the overview: the learners of each side by side by the AUC of their windows, and which is better. */
 
 import { arrange, el, put, write } from "./dom.js";
-import { between, count, fixed, NOTHING } from "./format.js";
+import { between, counted, fixed, NOTHING } from "./format.js";
 import { drawWhisker, whisker } from "./sketches.js";
 import { summaryOf } from "./verdicts.js";
 
@@ -48,7 +48,7 @@ function makeGroup({ name }) {
 }
 
 function updateGroup(card, { name, config, events, failed, tests }, rows) {
-  write(card.querySelector("small"), failed ?? `${count(events)} events compared`);
+  write(card.querySelector("small"), failed ?? `${counted(events, "event")} compared`);
   const { verdict, more, state } = summaryOf(name, events, tests, config.alpha);
   const told = card.querySelector(".told");
   write(told.firstChild, verdict);

@@ -4,7 +4,7 @@ import { withheld } from "./access.js";
 import { ask, learnerPath, reasonsOf } from "./api.js";
 import { announce, dialog } from "./dialogs.js";
 import { el, freshId, write } from "./dom.js";
-import { bytes, count } from "./format.js";
+import { bytes, counted } from "./format.js";
 
 const PATIENCE = 600; // seconds: a file may be large, and the way to the service slow
 
@@ -59,7 +59,7 @@ async function chosen(input) {
       error instanceof RangeError ? error.message : reasonsOf(error, { "/name": "Name of the learner" }),
   });
   if (done === undefined) return;
-  announce(`${done.name} is imported: ${count(done.events)} events learnt.`);
+  announce(`${done.name} is imported: ${counted(done.events, "event")} learnt.`);
   location.hash = `#/learners/${encodeURIComponent(done.name)}`;
 }
 

@@ -6,7 +6,7 @@ import { Actions } from "./actions.js";
 import { Confusion, Curves } from "./curves.js";
 import { announce } from "./dialogs.js";
 import { arrange, el, put, write } from "./dom.js";
-import { bytes, count, duration, moment, wholeMoment } from "./format.js";
+import { bytes, count, counted, duration, moment, wholeMoment } from "./format.js";
 import { FigureTable, Tiles } from "./figures.js";
 import { alarmWords, Histories } from "./history.js";
 import { absent, connection, follow, RARELY, rounds } from "./live.js";
@@ -238,7 +238,7 @@ function factsOf({
 }) {
   const facts = [
     ["Algorithm", config.algorithm],
-    ["Features", `${config.features.kind}, ${count(columns)} columns`],
+    ["Features", `${config.features.kind}, ${counted(columns, "column")}`],
     ["Log position", count(position)],
     [
       "Snapshot",
@@ -248,7 +248,7 @@ function factsOf({
     ["Memory", bytes(size)],
   ];
   if (config.threshold !== null) facts.push(["Threshold by", config.threshold.objective]);
-  if (queued > 0) facts.push(["Queue", `${count(queued)} events`]);
+  if (queued > 0) facts.push(["Queue", `${counted(queued, "event")}`]);
   if (pending !== null && pending.events > 0)
     facts.push([
       "Remembered",
@@ -256,7 +256,7 @@ function factsOf({
       `for their labels, and for corrections; ${bytes(pending.bytes)} in the store`,
     ]);
   if (fit !== null) {
-    const done = fit.events > 0 ? `after ${count(fit.events)} events` : "none yet";
+    const done = fit.events > 0 ? `after ${counted(fit.events, "event")}` : "none yet";
     facts.push(["Last fit", fit.failed ? `failed: ${fit.failed}` : `${done}${fit.running ? "; one is running" : ""}`]);
   }
   return facts;

@@ -1,7 +1,20 @@
 /* The rows of the overview: what stands in each column, and how a row is brought up to date. */
 
 import { el, put, write } from "./dom.js";
-import { between, count, duration, figure, fixed, moment, NOTHING, rate, share, short, wholeMoment } from "./format.js";
+import {
+  between,
+  count,
+  counted,
+  duration,
+  figure,
+  fixed,
+  moment,
+  NOTHING,
+  rate,
+  share,
+  short,
+  wholeMoment,
+} from "./format.js";
 import { alarmWords } from "./history.js";
 import { drawSparkline, sparkline } from "./sketches.js";
 
@@ -177,7 +190,7 @@ export function updateRow(element, row) {
     "rate",
     row.rate === null ? NOTHING : rate(row.rate),
     "",
-    `${count(row.events)} events learnt, ${count(row.served)} served`,
+    `${counted(row.events, "event")} learnt, ${count(row.served)} served`,
   );
   const classes = Object.hasOwn(row.class_counts, "positive");
   if (classes) {
