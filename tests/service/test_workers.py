@@ -218,12 +218,12 @@ def test_a_worker_that_is_killed_is_there_again(service: Process, log: Path) -> 
 
 def test_workers_that_were_paused_together_go_on(redis: RedisServer, tmp_path: Path) -> None:
     """As a container is paused, or a machine sleeps: the supervisor stands still as well."""
-    with Process(redis.url, tmp_path / "log", workers=2, worker_seconds=5) as service:
+    with Process(redis.url, tmp_path / "log", workers=2, worker_seconds=12) as service:
         service.wait_for("rarestream is ready")
         all_of_them = [service.pid, *service.children()]
         for pid in all_of_them:
             os.kill(pid, signal.SIGSTOP)
-        time.sleep(8)
+        time.sleep(16)  # longer than a worker may be silent
         for pid in all_of_them:
             os.kill(pid, signal.SIGCONT)
         for _ in range(50):
