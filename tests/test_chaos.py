@@ -76,7 +76,7 @@ def test_an_acknowledged_event_that_is_not_in_the_log_is_found(tmp_path: Path) -
     report = reported("aof", 0, tmp_path)
     nodes = [(4, "same")]
     for broken in ({"lost": ["a"]}, {"twice": ["a"]}, {"changed": ["a"]}, {"foreign": ["a"]}, {"records": 3}, {}):
-        report.traffic.acknowledged["fast"] = {"a": Acknowledged(0.0, 2)}
+        report.traffic.acknowledged["fast"] = {"a": Acknowledged(0.0, 0.0, 2)}
         sound: dict[str, Any] = {"records": 4, "head": 4, "library": nodes[0], "nodes": nodes}
         report.verdicts = [Verdict("fast", **(sound | broken))]
         assert report.good is not bool(broken)
@@ -84,19 +84,28 @@ def test_an_acknowledged_event_that_is_not_in_the_log_is_found(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("name", "seconds", "good"), [("memory", 3.0, True), ("memory", 6.0, False), ("aof", 3.0, False)]
+    ("name", "sent", "kill", "good"),
+    [
+        ("memory", 99.5, 103.0, True),
+        ("memory", 99.5, 106.0, False),
+        ("memory", 89.0, 106.0, True),  # on its way when Redis was killed, at 90
+        ("memory", 91.0, 106.0, False),
+        ("aof", 99.5, 103.0, False),
+        ("aof", 89.0, 106.0, False),
+    ],
 )
 def test_what_a_killed_redis_had_not_written_may_be_lost_where_nobody_waited_for_that(
-    name: str, seconds: float, good: bool, tmp_path: Path
+    name: str, sent: float, kill: float, good: bool, tmp_path: Path
 ) -> None:
     report = reported(name, 0, tmp_path)
-    report.traffic.acknowledged["fast"] = {"a": Acknowledged(100.0, 2)}
-    report.faults.kills = [90.0, 100.0 + seconds]
+    report.traffic.acknowledged["fast"] = {"a": Acknowledged(sent, 100.0, 2)}
+    report.faults.kills = [90.0, kill]
     same = [(4, "same")]
     report.verdicts = [Verdict("fast", records=4, head=4, library=same[0], nodes=same, lost=["a"])]
     assert report.good is good
-    said = f"fast never learnt a, acknowledged inf s before a fail-over, {seconds:.2f} s before a kill"
-    assert said in "\n".join(report.lines())
+    before = (90.0 if sent < 90.0 else kill) - 100.0
+    said = f"fast never learnt a, acknowledged inf s before a fail-over, {before:.2f} s before a kill, "
+    assert said + f"{100.0 - sent:.2f} s after sending" in "\n".join(report.lines())
 
 
 def test_every_fault_belongs_to_a_course(tmp_path: Path) -> None:

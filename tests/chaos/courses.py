@@ -18,7 +18,7 @@ from tests.chaos.cluster import Cluster, Servers
 from tests.chaos.disk import Disk, small_disk
 from tests.chaos.faults import DISK_FULL, Faults
 from tests.chaos.jumps import Jumps
-from tests.chaos.traffic import Traffic
+from tests.chaos.traffic import Acknowledged, Traffic
 from tests.service.redis_server import REDIS, VALKEY
 
 __all__ = ["COURSES", "Course", "Report", "run"]
@@ -123,28 +123,31 @@ class Report:
     jumps: int = 0  # times that a node which ran on began again from a snapshot, the log being trimmed past it
     unmounted: str = ""  # why no disk could be filled, where none could
 
-    def _excused(self, at: float) -> bool:
-        """Whether the documents say that what was acknowledged at that time may be lost."""
-        fail_over, kill = self._next(self.faults.fail_overs, at), self._next(self.faults.kills, at)
+    def _excused(self, told: Acknowledged) -> bool:
+        """Whether the documents say that what was so acknowledged may be lost.
+
+        A reply may come after the end of the Redis that it tells of: from a node that was paused, over a slow link.
+        """
+        fail_over, kill = self._next(self.faults.fail_overs, told), self._next(self.faults.kills, told)
         return self.course.may_lose and (fail_over <= _BEFORE or kill <= _UNWRITTEN)
 
     @staticmethod
-    def _next(ends: list[float], at: float) -> float:
-        """Seconds from a time to the next of these."""
-        return min((end - at for end in ends if end >= at), default=math.inf)
+    def _next(ends: list[float], told: Acknowledged) -> float:
+        """Seconds from a reply to the next of these; negative, if that came while the request was under way."""
+        return min((end - told.at for end in ends if end >= told.sent), default=math.inf)
 
-    def _at(self, one: Verdict, id: str) -> float:
-        return self.traffic.acknowledged[one.name][id].at
+    def _told(self, one: Verdict, id: str) -> Acknowledged:
+        return self.traffic.acknowledged[one.name][id]
 
     @property
     def excused(self) -> list[str]:
         """Acknowledged, not there, as the documents say."""
-        return [id for one in self.verdicts for id in one.lost if self._excused(self._at(one, id))]
+        return [id for one in self.verdicts for id in one.lost if self._excused(self._told(one, id))]
 
     @property
     def lost(self) -> list[str]:
         """Acknowledged, not there, and not excused."""
-        return [id for one in self.verdicts for id in one.lost if not self._excused(self._at(one, id))]
+        return [id for one in self.verdicts for id in one.lost if not self._excused(self._told(one, id))]
 
     @property
     def long_enough(self) -> bool:
@@ -160,9 +163,9 @@ class Report:
     def good(self) -> bool:
         """Whether everything held, and was tried."""
         traffic = self.traffic
-        unknown = [id for id, at in traffic.unknown.items() if not self._excused(at)]
+        unknown = [id for id, told in traffic.unknown.items() if not self._excused(told)]
         odd = [odd for one in self.verdicts for odd in (*one.twice, *one.changed, *one.foreign)]
-        odd += [id for one in self.verdicts for id in one.beyond if not self._excused(self._at(one, id))]
+        odd += [id for one in self.verdicts for id in one.beyond if not self._excused(self._told(one, id))]
         agree = all(one.agree and one.whole for one in self.verdicts)
         untried = self.long_enough and (self.missing or (self.course.trims and not self.jumps))
         found = self.lost or odd or unknown or traffic.wrong or self.faults.stuck or untried
@@ -218,11 +221,11 @@ class Report:
             )
         for one in self.verdicts:
             for id in one.lost:
-                at = self._at(one, id)
+                told = self._told(one, id)
                 ends = (self.faults.fail_overs, self.faults.kills)
-                fail_over, kill = (f"{self._next(ends_, at):.2f} s" for ends_ in ends)
+                fail_over, kill = (f"{self._next(ends_, told):.2f} s" for ends_ in ends)
                 when = f"{fail_over} before a fail-over, {kill} before a kill"
-                yield f"  {one.name} never learnt {id}, acknowledged {when}"
+                yield f"  {one.name} never learnt {id}, acknowledged {when}, {told.at - told.sent:.2f} s after sending"
         for what, found in (("not served again", faults.stuck), ("wrong answers", traffic.wrong)):
             if found:
                 yield f"  {what}: {len(found)}: {'; '.join(found[:5])}"

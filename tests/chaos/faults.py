@@ -227,8 +227,8 @@ class Faults:
     async def _redis_failed_over(self) -> list[Node]:
         servers = self._servers
         await servers.linked()
-        self.fail_overs.append(time.monotonic())
         await asyncio.to_thread(servers.fail_over)
+        self.fail_overs.append(time.monotonic())
         await self._for(0, 2)
         self.cluster.aim()
         await self._for(0, 2)

@@ -9,6 +9,7 @@ import asyncio
 import random
 import time
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,7 +39,8 @@ _AGAIN = (429, 503)  # answers upon which the same is sent again
 class Acknowledged:
     """What a 200 said of an event."""
 
-    at: float  # on the monotonic clock
+    sent: float  # on the monotonic clock: when the request went out,
+    at: float  # and when its reply had come
     position: int
 
 
@@ -50,7 +52,7 @@ class Traffic:
     seed: int
     sent: dict[str, dict[str, Event]] = field(default_factory=lambda: {name: {} for name in CONFIGS})
     acknowledged: dict[str, dict[str, Acknowledged]] = field(default_factory=lambda: {name: {} for name in CONFIGS})
-    unknown: dict[str, float] = field(default_factory=dict)  # served ids that no node knew: when they were
+    unknown: dict[str, Acknowledged] = field(default_factory=dict)  # served, by ids that no node knew for a label
     retries: int = 0
     answers: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)  # answers that should not be
@@ -105,40 +107,41 @@ class Traffic:
 
     async def _update(self, http: httpx.AsyncClient, rng: random.Random, name: str, events: dict[str, Event]) -> None:
         body = [{"id": id, "x": x, "label": label} for id, (x, label) in events.items()]
-        self._learnt(name, await self._post(http, rng, f"{name}/update", body))
+        reply, sent = await self._post(http, rng, f"{name}/update", body)
+        self._learnt(name, reply, sent)
 
     async def _served_first(
         self, http: httpx.AsyncClient, rng: random.Random, name: str, events: dict[str, Event]
     ) -> None:
         body = [{"id": id, "x": x} for id, (x, _) in events.items()]
-        reply = await self._post(http, rng, f"{name}/predict", body)
+        reply, sent = await self._post(http, rng, f"{name}/predict", body)
         if reply["remembered"] != len(events):
             # the store was away: they were scored, and are not remembered, as the reply says
             await self._update(http, rng, name, events)
             return
-        served = time.monotonic()
+        served = Acknowledged(sent, time.monotonic(), reply["position"])
         labels = [{"id": id, "label": label} for id, (_, label) in events.items()]
-        reply = await self._post(http, rng, f"{name}/labels", labels)
+        reply, sent = await self._post(http, rng, f"{name}/labels", labels)
         unknown = {one["id"] for one in reply["results"] if one["status"] in ("unknown", "expired")}
         self.unknown.update(dict.fromkeys(unknown, served))
-        self._learnt(name, reply, unknown)
+        self._learnt(name, reply, sent, unknown)
         if unknown:
             await self._update(http, rng, name, {id: events[id] for id in unknown})
 
-    def _learnt(self, name: str, reply: dict[str, Any], but: set[str] = frozenset()) -> None:  # type: ignore[assignment]
+    def _learnt(self, name: str, reply: dict[str, Any], sent: float, but: Collection[str] = ()) -> None:
         now = time.monotonic()
         for one in reply["results"]:
             if one["id"] not in but:
-                self.acknowledged[name].setdefault(one["id"], Acknowledged(now, reply["position"]))
+                self.acknowledged[name].setdefault(one["id"], Acknowledged(sent, now, reply["position"]))
                 if one["status"] not in ("applied", "duplicate"):
                     self.wrong.append(f"{one['id']} of {name} is {one['status']}")
 
     async def _post(
         self, http: httpx.AsyncClient, rng: random.Random, path: str, events: list[dict[str, Any]]
-    ) -> dict[str, Any]:
-        """The reply of the first node that acknowledges it."""
+    ) -> tuple[dict[str, Any], float]:
+        """The reply of the first node that acknowledges it, and when it was sent to that one."""
         while True:
-            url = rng.choice(self.urls)
+            url, sent = rng.choice(self.urls), time.monotonic()
             try:
                 reply = await http.post(f"{url}/v1/learners/{path}", json={"events": events})
             except httpx.TransportError as error:  # what became of it is not known; the ids will tell
@@ -148,7 +151,7 @@ class Traffic:
                 if reply.status_code == 200:
                     self.answered[url] = time.monotonic()
                     answer: dict[str, Any] = reply.json()
-                    return answer
+                    return answer, sent
                 if reply.json().get("code") == "store-unavailable":
                     self.without_store[url] = time.monotonic(), reply.json()["detail"]
                 if reply.status_code not in _AGAIN:
