@@ -19,7 +19,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Self
 
 import msgspec
@@ -30,12 +29,12 @@ __all__ = ["ALIVE_EVERY", "Start", "Supervised", "Word", "show_stacks"]
 
 logger = logging.getLogger("rarestream.workers")
 
-# Before anything is imported that could hang; without it the signal would end the process.
+# Before anything is imported that could hang; without it the signal would end the process. Then comes what the
+# supervisor itself imports, from wherever: another copy that is installed would be other code, with kernels of its own.
 _PROGRAM = (
-    "import faulthandler, signal, sys; faulthandler.register(signal.SIGUSR2, file=int(sys.argv[2]));"
-    "sys.path.append(sys.argv[1]); from service.worker import main; main()"
+    "import faulthandler, signal, sys; faulthandler.register(signal.SIGUSR2, file=int(sys.argv[1]));"
+    "sys.path[:] = sys.argv[3:]; from service.worker import main; main()"
 )
-_ROOT = Path(__file__).parent.parent  # where the package is
 ALIVE_EVERY = 1.0  # seconds: how often a worker says that it is alive, and its supervisor looks whether it has
 _STACKS = signal.SIGUSR2
 _WRITING = 5.0  # seconds that it has for its stacks, and to be heard of again
@@ -113,7 +112,7 @@ class Supervised:
             channel.sendall(msgspec.json.encode(start) + b"\n")  # waits there until it is read
             channel.setblocking(False)
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-c", _PROGRAM, str(_ROOT), str(their_stacks), str(theirs.fileno())),
+                *(sys.executable, "-P", "-c", _PROGRAM, str(their_stacks), str(theirs.fileno()), *sys.path),
                 stdin=subprocess.DEVNULL,
                 pass_fds=(their_stacks, theirs.fileno(), listener.fileno()),
                 process_group=0,  # a terminal's Ctrl-C is for the supervisor

@@ -128,7 +128,11 @@ class Process:
         return process.wait(60)
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except RuntimeError:
+            self.kill()
+            raise
         return self
 
     def __exit__(

@@ -27,7 +27,9 @@ async def replied(app: Application, *requests: bytes) -> list[bytes]:
             writes.append(bytes(data))
             super().write(data)
 
-    config = Config(app, lifespan="off", http=HttpProtocol, ws="none", server_header=False, date_header=False)
+    config = Config(
+        app, lifespan="off", log_config=None, http=HttpProtocol, ws="none", server_header=False, date_header=False
+    )
     config.load()
     protocol = HttpProtocol(config, ServerState(), {})
     protocol.connection_made(Noting())
@@ -101,7 +103,7 @@ async def test_what_is_answered_at_once_puts_off_the_end_of_an_idle_connection()
 
     app: Any = Answering()
     settings: Any = {"interface": "asgi3", "access_log": False, "timeout_keep_alive": 1000}
-    config = Config(app, lifespan="off", http=HttpProtocol, ws="none", **settings)
+    config = Config(app, lifespan="off", log_config=None, http=HttpProtocol, ws="none", **settings)
     config.load()
     protocol, pipe = HttpProtocol(config, ServerState(), {}), Closing()
     protocol.connection_made(pipe)
@@ -127,7 +129,9 @@ class Slow:
     """A connection of a client that sends and reads as little as it likes."""
 
     def __init__(self, app: Application, seconds: float = 0.05) -> None:
-        config = Config(Patient(app, seconds), lifespan="off", http=HttpProtocol, ws="none", interface="asgi3")
+        config = Config(
+            Patient(app, seconds), lifespan="off", log_config=None, http=HttpProtocol, ws="none", interface="asgi3"
+        )
         config.load()
         self.pipe = Pipe()
         self.protocol = HttpProtocol(config, ServerState(), {})
@@ -246,7 +250,7 @@ async def test_a_client_that_reads_nothing_of_a_long_reply_is_dropped(monkeypatc
             await send({"type": "http.response.body", "body": bytes(2**16), "more_body": True})
         over.set()
 
-    config = Config(endless, lifespan="off", http=HttpProtocol, ws="none", interface="asgi3")
+    config = Config(endless, lifespan="off", log_config=None, http=HttpProtocol, ws="none", interface="asgi3")
     config.load()
     state: dict[str, Any] = {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import tempfile
@@ -230,6 +231,22 @@ def test_workers_that_were_paused_together_go_on(redis: RedisServer, tmp_path: P
             assert httpx.get(f"{service.url}/v1/health/live", timeout=60, trust_env=False).status_code == 200
             time.sleep(0.1)
         assert [service.pid, *service.children()] == all_of_them
+
+
+def test_workers_are_of_the_code_that_started_them(
+    redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not of another copy that is installed."""
+    here = Path(__file__).parents[2]
+    for package in ("learners", "service"):
+        shutil.copytree(here / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "service" / "__init__.py").write_text('__version__ = "0.0.0+copy"\n')
+    monkeypatch.chdir(tmp_path)
+    service = Process(redis.url, tmp_path / "log", workers=2)
+    service.environment["PYTHONPATH"] = str(here)  # there for all, behind the folder in which one starts
+    with service:
+        told = httpx.get(f"{service.url}/metrics", timeout=60, trust_env=False).text
+    assert 'version="0.0.0+copy"' in told
 
 
 @pytest.fixture
