@@ -229,18 +229,24 @@ class Guard:
     # The keys file
 
     async def watch(self) -> None:
-        """Read the keys file again whenever it has changed, for good. One that cannot be read changes nothing."""
+        """Read the keys file again whenever it has changed, for good. One that cannot be read changes nothing.
+
+        It is tried again, as that may pass, and told of once.
+        """
+        told = self._seen
         while self._path is not None:
             await asyncio.sleep(_LOOK_EVERY)
             stamp = _stamp(self._path)  # before it is read: what is written meanwhile shows next time
             if stamp == self._seen:
                 continue
-            self._seen = stamp
             try:
                 self._take(await asyncio.to_thread(load, self._path))
             except BadKeys as error:
-                logger.error("the keys stay what they were: %s", error)
+                if stamp != told:
+                    logger.error("the keys stay what they were: %s", error)
+                told = stamp
             else:
+                self._seen = stamp
                 logger.info("the keys file was read again: %d keys", len(self._grants))
 
     def _take(self, keys: list[Key]) -> None:

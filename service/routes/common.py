@@ -70,12 +70,14 @@ class Open(Declared):
     """Whoever asks may: a route that tells nothing of learners, and changes nothing."""
 
     def __init__(self, any_query: bool = False) -> None:
-        """`any_query`: links to it may add parameters of their own."""
+        """`any_query`: links to it may add parameters of their own, but no key."""
         self._any_query = any_query
 
     async def __call__(self, request: Request) -> None:
         """Look at the query. Raises `Invalid`."""
-        if not self._any_query:
+        if self._any_query:
+            check_no_key(request.query_params)
+        else:
             await known_parameters(request)
 
 

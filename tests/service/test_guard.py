@@ -282,6 +282,10 @@ async def test_a_key_in_a_url_is_refused_with_what_to_do(ring: Keyring, paramete
             assert "Authorization: Bearer" in reply.json()["errors"][0]["detail"]
             assert ring.secret("one") not in reply.text
             assert (await http.get(path, params={parameter: ring.secret("one")})).status_code == 401
+        for path in ("/", "/static/app.js"):  # open to whoever asks
+            assert (await http.get(f"http://rarestream{path}?whatever=1")).status_code == 200
+            reply = await http.get(f"http://rarestream{path}", params={parameter: ring.secret("one")})
+            assert (reply.status_code, ring.secret("one") in reply.text) == (422, False)
         assert (await http.get("http://rarestream/metrics?whatever=1", headers=key)).status_code == 200
         await made(http, key, "fraud-a")
         reply = await http.post(
