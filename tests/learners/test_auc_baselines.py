@@ -255,6 +255,7 @@ _EXTREMES = st.lists(
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "algorithm", [adaoam, loam_ilsc, oam, opauc, opaucr, opaucs, solam, uni_exp], ids=lambda one: one.__name__[9:]
 )

@@ -149,6 +149,7 @@ def test_a_score_that_is_not_a_number_counts_as_0() -> None:
     assert same(zero, nan)
 
 
+@pytest.mark.long
 @given(st.lists(st.integers(0, 15_000), max_size=6))
 @settings(max_examples=10, deadline=None, derandomize=True, database=None)
 def test_however_a_stream_is_cut(cuts: list[int]) -> None:

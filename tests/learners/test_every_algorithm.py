@@ -208,6 +208,7 @@ def test_grow(algorithm: Any, precision: Precision) -> None:
         assert np.concatenate([first, then]).tobytes() == scores.tobytes()
 
 
+@pytest.mark.long
 @ONLINE
 def test_beats_chance(algorithm: Any, made: Any) -> None:
     X, y = stream(1500, 8, seed=6, share=0.05, gap=1.5)
@@ -318,6 +319,7 @@ def test_finite_on_a_contradictory_stream(
         assert _finite(algorithm, params, made(X), y, weight, precision)
 
 
+@pytest.mark.long
 @BATCH
 def test_a_fit_beats_chance_repeats_and_leaves_its_arguments(algorithm: Any, made: Any) -> None:
     X, y = stream(400, 8, seed=6, share=0.15, gap=1.5)

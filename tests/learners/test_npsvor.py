@@ -253,6 +253,7 @@ def test_batch_same_as_naive(made: Any, options: dict[str, Any], dim: int, densi
     assert shrunk > 20
 
 
+@pytest.mark.long
 @KINDS
 @pytest.mark.parametrize("options", [{"C": 0.1}, {"C": 2.0}, {"bias": False}, {"eps": 0.0}, {"eps": 0.9}], ids=str)
 @pytest.mark.parametrize("missing", [None, 1.0, 3.0, 5.0])
@@ -282,6 +283,7 @@ def test_ranks_that_are_missing_are_still_told_apart_by_their_neighbours() -> No
     assert np.corrcoef(told[0].scores, told[1].scores)[0, 1] > 0.98
 
 
+@pytest.mark.long
 def test_a_tighter_tolerance_comes_nearer_to_the_optimum() -> None:
     X, y, _ = stream(200, 6, seed=13)
     best, loose, tight = (fit(X, y, dim=6, tolerance=share, sweeps=100_000) for share in (1e-13, 0.5, 1e-8))
@@ -384,6 +386,7 @@ _EVENTS = st.lists(
 )
 
 
+@pytest.mark.long
 @KINDS
 @given(
     events=_EVENTS, C=st.sampled_from([1e-300, 1.0, 2.0**20]), eps=st.sampled_from([0.0, 0.1, 1.0]), flag=st.booleans()

@@ -133,6 +133,7 @@ def _embedded(n: int, seed: int) -> tuple[Any, Vector]:
     return bumps / np.linalg.norm(bumps, axis=1)[:, None], y
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("system", "plain"), [(noam, oam), (nsolam, solam)], ids=["noam", "nsolam"])
 def test_a_system_is_its_algorithm_with_other_defaults(system: Any, plain: Any) -> None:
     params = system.Params()

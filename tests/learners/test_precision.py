@@ -90,6 +90,7 @@ def _labels(pipeline: Pipeline, y: Vector) -> Vector:
 # What is said
 
 
+@pytest.mark.long
 @ONLINE
 def test_scores_are_nearly_those_of_float64(algorithm: Any, made: Any) -> None:
     X, y = stream(1000, 12, seed=5, share=0.2, gap=0.5, density=0.8)
@@ -132,6 +133,7 @@ def test_the_precision_of_nearly_dependent_columns_is_what_float32_can_tell_apar
     assert auc(scores[500:], y[500:]) > 0.6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spread", [1.0, 1e-2, 1e-4])
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_the_bounds_of_cbr_are_bounds(spread: float, precision: Any) -> None:
