@@ -216,7 +216,7 @@ def _say(channel: socket.socket, word: Word) -> None:
 
 
 def main() -> NoReturn:
-    """Be a worker, as the other end of the socket says whose file descriptor is the last argument."""
+    """Be a worker, as the other end of the socket says whose file descriptor is the second argument."""
     channel = socket.socket(fileno=int(sys.argv[2]))
     with channel.makefile("rb") as told:
         line = told.readline()
