@@ -81,7 +81,7 @@ async def serve(store: Store, birth: bytes, batches: range, bounds: Bounds) -> t
     for number in batches:
         events = batch(number)
         began = time.perf_counter()
-        await store.serve(LEARNER, birth, (uuid.uuid4().bytes, b"served"), events, bounds)
+        await store.serve(LEARNER, birth, (uuid.uuid4().bytes, b"served"), 1, events, bounds)
         taken.append(1000 * (time.perf_counter() - began))
     return sum(taken) / 1000, taken
 

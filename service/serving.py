@@ -273,6 +273,7 @@ class Serving:
     ) -> None:
         owner = self._owner
         late = owner.learner.config.late
+        after = owner.position
         clock = np.fmax(owner.view.figures.clock, times.max())
         before = clock - late.label_ttl if late.unlabelled == "nothing" else -math.inf
 
@@ -285,8 +286,8 @@ class Serving:
 
         data, remembered = await asyncio.to_thread(pack) if len(ids) > _LARGE else pack()
         bounds = Bounds(late.max_events, late.max_bytes, before)
-        store = owner.node.store
-        self.pending = await owner.node.reached(store.serve(owner.name, owner.birth, (token, data), remembered, bounds))
+        serving = owner.node.store.serve(owner.name, owner.birth, (token, data), after, remembered, bounds)
+        self.pending = await owner.node.reached(serving)
 
     def applied(self, token: bytes) -> bool:
         """A record of the log has been applied; whether it is of what was served here."""

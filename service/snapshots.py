@@ -151,7 +151,7 @@ class Snapshots:
         self._saving = asyncio.create_task(write(), name=f"snapshot of {self._owner.name}")
 
     async def _look(self) -> None:
-        """Another node takes them: see how far it is, in case that nothing was heard of it."""
+        """Another node has taken them: see how far it is, in case that nothing was heard of it."""
         owner = self._owner
         retained = await owner.node.reached(owner.node.store.snapshots(owner.name, owner.birth))
         if retained:
@@ -188,7 +188,9 @@ class Snapshots:
         data = await owner.node.in_thread(pack)
         kept, trim = owner.node.settings.snapshots_kept, owner.node.settings.trim_log
         saving = owner.node.store.save(owner.name, owner.birth, position, data, kept, trim, token)
-        await owner.node.reached(saving)
+        if not await owner.node.reached(saving):
+            await self._look()
+            return
         info = SnapshotInfo(position, len(data), time.time())
         if self.newest is None or position >= self.newest.position:
             self._stands(info)

@@ -186,8 +186,10 @@ class Store(Protocol):
 
     async def save(
         self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool, known: bytes = b""
-    ) -> None:
+    ) -> bool:
         """Keep a snapshot of the state after `position`, durable on return, and forget all but the newest `keep`.
+
+        Whether it is kept: not where so many newer ones are, or the log that would lead on from it is trimmed.
 
         With `trim`, the log up to and including the oldest retained snapshot's position goes too, in the same
         atomic step: the log and the snapshots never leave a hole between them. `known`: the token of the record at
@@ -233,14 +235,15 @@ class Store(Protocol):
         learner: str,
         birth: bytes,
         record: tuple[bytes, bytes],
+        after: int,
         remembered: Sequence[Remembered],
         bounds: Bounds,
     ) -> Pending:
         """Append one (token, data) record and remember served events, in one atomic step, durable on return.
 
         Idempotent: where the token stands in the log, nothing is appended, remembered or dropped, so a call whose
-        outcome is unknown is repeated with the same token, before the log is trimmed past it. Whoever follows the log
-        reads the record there.
+        outcome is unknown is repeated with the same token and `after`, which is how far the caller has read. Where the
+        log was trimmed past that, `BehindLog` is raised as by `append`. Whoever follows the log reads the record there.
 
         An id that is remembered, or has a tombstone, is remembered anew: its latest data, in the latest place. Events
         are dropped in the order in which they were served, as long as the oldest one has expired or there are more

@@ -248,13 +248,13 @@ class MemoryStore:
 
     async def save(
         self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool, known: bytes = b""
-    ) -> None:
+    ) -> bool:
         log = self._log(learner, birth)
         if position > log.head:
             raise LostRecords(AHEAD.format(learner=learner, after=position, head=log.head))
         log.compare(learner, position, known)
         if position < log.trimmed:
-            return  # newer ones are retained, and the log that would lead on from this one is gone
+            return False  # newer ones are retained, and the log that would lead on from this one is gone
         log.snapshots[position] = (snapshot, time.time())
         for old in sorted(log.snapshots, reverse=True)[keep:]:
             del log.snapshots[old]
@@ -262,6 +262,7 @@ class MemoryStore:
             oldest = min(log.snapshots)
             del log.entries[: oldest - log.trimmed]
             log.trimmed = oldest
+        return position in log.snapshots
 
     async def load(self, learner: str, birth: bytes, position: int | None = None) -> tuple[int, bytes] | None:
         log = self._log(learner, birth)
@@ -305,12 +306,15 @@ class MemoryStore:
         learner: str,
         birth: bytes,
         record: tuple[bytes, bytes],
+        after: int,
         remembered: Sequence[Remembered],
         bounds: Bounds,
     ) -> Pending:
         log = self._log(learner, birth)
         token, data = record
         if not any(entry.token == token for entry in log.entries):
+            if after < log.trimmed:
+                raise BehindLog(BEHIND.format(learner=learner, after=after, trimmed=log.trimmed))
             log.head += 1
             log.entries.append(Entry(log.head, token, data))
             log.served.serve(remembered, bounds)

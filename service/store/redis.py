@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
@@ -120,6 +121,18 @@ class RedisStore(Calls):
         except NoScriptError:
             return await self._acked(keys[0], waited, "EVAL", script.text, len(keys), *keys, *args)
 
+    async def _repeated(self, script: Script, learner: str, *args: bytes | str | int) -> tuple[Any, bool]:
+        """As `_durably`, and again where the connection breaks; whether that was."""
+        attempts = 0
+
+        async def attempt() -> Any:
+            nonlocal attempts
+            attempts += 1
+            return await self._durably(script, learner, *args)
+
+        reply = await self._twice(attempt)
+        return reply, attempts > 1
+
     async def _list(self, listed: str) -> None:
         """Have a learner among those that there are."""
         if self._acks.waits:
@@ -142,23 +155,10 @@ class RedisStore(Calls):
         self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int, known: bytes = b""
     ) -> list[Entry]:
         flat = [part for record in records for part in record]
-        attempts = 0
-
-        async def attempt() -> Any:
-            nonlocal attempts
-            attempts += 1
-            return await self._durably(APPEND, learner, birth, after, known, REPLY_BYTES, *flat)
-
         async with self._call():
-            reply = await self._twice(attempt)
-        try:
+            reply, repeated = await self._repeated(APPEND, learner, birth, after, known, REPLY_BYTES, *flat)
+        with _sure(repeated):
             head, entries = _entries(reply, learner, after)
-        except BehindLog as behind:
-            if attempts == 1:
-                raise
-            raise StoreUnavailable(
-                behind.detail
-            ) from None  # the first may have been written before the log was trimmed
         if after > head:
             raise LostRecords(AHEAD.format(learner=learner, after=after, head=head))
         return entries
@@ -214,7 +214,7 @@ class RedisStore(Calls):
 
     async def save(
         self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool, known: bytes = b""
-    ) -> None:
+    ) -> bool:
         id = secrets.token_hex(8)
         prefix = _key(PART, learner)
         parts = {
@@ -235,6 +235,7 @@ class RedisStore(Calls):
             raise LostRecords(_lost(learner, position, head))
         if outcome == b"late":
             raise StoreUnavailable(f"a snapshot of {learner} took more than {STAGED_SECONDS} s to send to Redis")
+        return bool(outcome == b"retained")
 
     async def load(self, learner: str, birth: bytes, position: int | None = None) -> tuple[int, bytes] | None:
         missing = None
@@ -283,13 +284,18 @@ class RedisStore(Calls):
         learner: str,
         birth: bytes,
         record: tuple[bytes, bytes],
+        after: int,
         remembered: Sequence[Remembered],
         bounds: Bounds,
     ) -> Pending:
         packed = pack_events(remembered, bounds)
         async with self._call():
-            reply = await self._twice(lambda: self._durably(SERVE, learner, birth, *record, *packed))
-        return Pending(*_present(reply, learner))
+            reply, repeated = await self._repeated(SERVE, learner, birth, *record, after, *packed)
+        counts = _present(reply, learner)
+        if len(counts) == 1:
+            with _sure(repeated):
+                raise BehindLog(BEHIND.format(learner=learner, after=after, trimmed=counts[0]))
+        return Pending(*counts)
 
     async def recall(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[Remembered | bool | None]:
         found: list[Remembered | bool | None] = []
@@ -346,6 +352,17 @@ class RedisStore(Calls):
             id, parts, size, saved = snapshot.decode().split()
             found.append(_Retained(int(position), id, int(parts), int(size), float(saved)))
         return sorted(found, reverse=True)
+
+
+@contextmanager
+def _sure(repeated: bool) -> Iterator[None]:
+    """Around what may find the log trimmed: of a repeated call the first may have been written before it was."""
+    try:
+        yield
+    except BehindLog as behind:
+        if repeated:
+            raise StoreUnavailable(behind.detail) from None
+        raise
 
 
 def _key(key: str, learner: str) -> str:

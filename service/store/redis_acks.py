@@ -21,14 +21,20 @@ from redis.exceptions import RedisError, ResponseError
 from service.errors import StoreUnavailable
 from service.store import ACKS
 
-__all__ = ["Acks", "Command"]
+__all__ = ["SETTINGS", "Acks", "Command"]
 
 ACK_SECONDS = 3.0  # in which it has to come; `appendfsync everysec` takes up to two seconds while the disk is busy
 OF_REPLY = 0.6  # of the time that a command has on the connection, at most
 
 Command = tuple[str | bytes | int, ...]
 
+SETTINGS: Command = ("CONFIG", "GET", "*append*")  # what a server without WAITAOF is asked instead
+
 NO_AOF = "acks=aof, and this Redis has no append-only file: set `appendonly yes` there, or another acks here"
+NEVER = (
+    "acks=aof, and this Redis has `appendfsync no`, so that nobody asks the disk for what is written: set everysec or "
+    "always there, or another acks here"
+)
 SLOW_DISK = "acks=aof, and the write was not on the disk of Redis after {seconds:g} s"
 NOT_ALWAYS = (
     "acks=aof, and this Redis has no WAITAOF (it is older than 7.2) and not `appendonly yes`, `appendfsync always` and "
@@ -67,39 +73,48 @@ class Acks:
         milliseconds = int(1000 * self._seconds)
         if self.replicas:
             return ("WAIT", self.replicas, milliseconds)
-        return ("WAITAOF", 1, 0, milliseconds) if self._waitaof else ("CONFIG", "GET", "*append*")
+        return ("WAITAOF", 1, 0, milliseconds) if self._waitaof else SETTINGS
 
-    def turned(self, reply: Any) -> bool:
-        """Whether the reply to `command` says that the server lacks it: there is another one from now on."""
-        missing = self.aof and self._waitaof and isinstance(reply, ResponseError) and "unknown command" in str(reply)
-        self._waitaof = self._waitaof and not missing
-        return missing
+    def instead(self, command: Command, reply: Any) -> Command | None:
+        """What to send where the reply to `command` says that the server lacks it; None where it does not."""
+        if command[0] != "WAITAOF" or not (isinstance(reply, ResponseError) and "unknown command" in str(reply)):
+            return None
+        self._waitaof = False
+        return SETTINGS
 
-    def amiss(self, reply: Any) -> str | None:
-        """What the reply to `command` says is missing, if anything is. Raises an error that is no answer."""
-        if isinstance(reply, ResponseError):
-            if not self._waitaof:
-                self._waitaof = True
-                return FORBIDDEN.format(error=reply)
-            if self.aof and "appendonly" in str(reply):
-                return NO_AOF
+    def amiss(self, command: Command, reply: Any) -> str | None:
+        """What `reply`, to `command`, says is missing, if anything is. Raises an error that is no answer.
+
+        By the command that was sent, not by the one that would be sent now: several are under way at once.
+        """
+        if command[0] == "WAITAOF" and isinstance(reply, ResponseError) and "appendonly" in str(reply):
+            return NO_AOF
+        if command == SETTINGS and isinstance(reply, ResponseError):
+            self._waitaof = True
+            return FORBIDDEN.format(error=reply)
         if isinstance(reply, RedisError):
             raise reply
-        if self.replicas:
+        if command[0] == "WAIT":
             few = NO_REPLICA.format(asked=self.asked, got=reply, n=self.replicas, seconds=self._seconds)
             return None if reply >= self.replicas else few
-        if self._waitaof:
+        if command[0] == "WAITAOF":
             return None if reply[0] else SLOW_DISK.format(seconds=self._seconds)
-        told = dict(zip(reply[::2], reply[1::2], strict=True))
         wanted = {b"appendonly": b"yes", b"appendfsync": b"always", b"no-appendfsync-on-rewrite": b"no"}
-        if wanted.items() <= told.items():
+        if wanted.items() <= _told(reply).items():
             return None
         self._waitaof = True  # asked anew the next time: this server may be replaced by one that has it
         return NOT_ALWAYS
 
-    def check(self, reply: Any) -> None:
-        """Raise `StoreUnavailable` where the write behind which this was the reply is not acknowledged."""
-        why = self.amiss(reply)
+    def amiss_at_start(self, command: Command, reply: Any, settings: Any) -> str | None:
+        """As `amiss`, before there is a write to wait for: by the reply to SETTINGS, too, where the server tells."""
+        if self.instead(command, reply):
+            return self.amiss(SETTINGS, settings)
+        never = not isinstance(settings, RedisError) and _told(settings).get(b"appendfsync") == b"no"
+        return self.amiss(command, reply) or (NEVER if never else None)
+
+    def check(self, command: Command, reply: Any) -> None:
+        """Raise `StoreUnavailable` where the write behind which `command` went is not acknowledged by `reply`."""
+        why = self.amiss(command, reply)
         if why is not None:
             raise StoreUnavailable(why + UNKNOWN)
 
@@ -114,3 +129,8 @@ class Acks:
             few = min((info["connected_slaves"] for info in told), default=self.replicas)
             return FEW.format(asked=self.asked, got=few) if few < self.replicas else None
         return LOSSES if not self.aof and any(info.get("aof_enabled") == 0 for info in told) else None
+
+
+def _told(reply: Sequence[bytes]) -> dict[bytes, bytes]:
+    """The settings in a reply to CONFIG GET."""
+    return dict(zip(reply[::2], reply[1::2], strict=True))

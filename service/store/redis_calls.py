@@ -17,7 +17,7 @@ from redis.exceptions import ConnectionError, RedisClusterException, RedisError,
 
 from service.errors import Damaged, StoreUnavailable
 from service.store import CLOSED
-from service.store.redis_acks import Acks, Command
+from service.store.redis_acks import SETTINGS, Acks, Command
 from service.store.redis_bell import LISTEN_SECONDS
 from service.store.redis_servers import CONNECTIONS, REPLY_SECONDS, servers_of
 
@@ -144,10 +144,9 @@ class Calls:
         """Why the servers cannot give what `acks` asks for, if they cannot; of replicas `caution` tells."""
         if not self._acks.aof:
             return None
-        replies = await self._servers.everywhere(self._acks.command())
-        if any(self._acks.turned(reply) for (reply,) in replies):
-            replies = await self._servers.everywhere(self._acks.command())
-        return next((why for (reply,) in replies if (why := self._acks.amiss(reply)) is not None), None)
+        command = self._acks.command()
+        replies = await self._servers.everywhere(command, SETTINGS)
+        return next((why for found in replies if (why := self._acks.amiss_at_start(command, *found)) is not None), None)
 
     async def _look(self) -> None:
         """See what operators should know of the servers, now and then; a change is logged."""
@@ -166,14 +165,16 @@ class Calls:
         everything there, writes nothing itself, and an acknowledgement is of what was written up to then.
         """
         again: Command = ("SET", waited, b"", "EX", WAITED_SECONDS)
-        reply, wrote, acked = await self._servers.together(key, command, again, self._acks.command())
+        wait = self._acks.command()
+        reply, wrote, acked = await self._servers.together(key, command, again, wait)
         if isinstance(reply, Exception):
             raise reply
-        if self._acks.turned(acked):
-            wrote, acked = await self._servers.together(key, again, self._acks.command())
+        if instead := self._acks.instead(wait, acked):
+            wait = instead
+            wrote, acked = await self._servers.together(key, again, wait)
         if isinstance(wrote, Exception):
             raise wrote
-        self._acks.check(acked)
+        self._acks.check(wait, acked)
         return reply
 
 

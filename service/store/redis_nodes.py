@@ -14,21 +14,33 @@ IDS = "rarestream:nodes:{nodes}"  # set of the ids; some may be gone
 NODE = "rarestream:node:{nodes}:"  # then the id: the node's address
 KEY = "rarestream:nodes:{nodes}:key"  # what nodes mark their requests to each other with
 
+# node, address or '', milliseconds -> id and address of each that is alive. At once: a node that comes back while
+# another looks is not taken from the set.
+MEET = """
+if ARGV[2] ~= '' then
+  redis.call('SET', KEYS[2] .. ARGV[1], ARGV[2], 'PX', ARGV[3])
+  redis.call('SADD', KEYS[1], ARGV[1])
+end
+local alive = {}
+for _, id in ipairs(redis.call('SMEMBERS', KEYS[1])) do
+  local address = redis.call('GET', KEYS[2] .. id)
+  if address then
+    alive[#alive + 1] = id
+    alive[#alive + 1] = address
+  else
+    redis.call('SREM', KEYS[1], id)
+  end
+end
+return alive
+"""
+
 
 async def meet(redis: Redis | RedisCluster, node: str, address: str | None, seconds: float) -> dict[str, str]:
-    """See `SharedStore.meet`. Two round trips, and one more where a node is gone."""
-    async with redis.pipeline(transaction=False) as pipe:
-        if address is not None:
-            pipe.set(NODE + node, address, px=max(1, int(seconds * 1000)))
-            pipe.sadd(IDS, node)
-        pipe.smembers(IDS)
-        members = (await pipe.execute())[-1]
-    ids = sorted(member.decode() for member in members)
-    found = await redis.mget([NODE + id for id in ids]) if ids else []
-    alive = {id: told.decode() for id, told in zip(ids, found, strict=True) if isinstance(told, bytes)}
-    if gone := [id for id in ids if id not in alive]:
-        await redis.srem(IDS, *gone)
-    return alive
+    """See `SharedStore.meet`. One round trip."""
+    milliseconds = max(1, int(seconds * 1000))
+    found = await redis.eval(MEET, 2, IDS, NODE, node, "" if address is None else address, milliseconds)
+    flat = [part.decode() for part in found]
+    return dict(sorted(zip(flat[::2], flat[1::2], strict=True)))
 
 
 async def leave(redis: Redis | RedisCluster, node: str) -> None:

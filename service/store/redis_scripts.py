@@ -188,7 +188,8 @@ if ARGV[4] == '1' and #positions > 0 and positions[1] > trimmed then
   redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', number(positions[1]))
   redis.call('HSET', KEYS[1], 'trimmed', number(positions[1]))
 end
-return {'retained', head}
+local kept = redis.call('HGET', KEYS[4], number(position)) == ARGV[6]
+return {kept and 'retained' or 'behind', head}
 """,
 )
 

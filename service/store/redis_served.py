@@ -72,7 +72,8 @@ end
 # birth -> events, bytes, expired, evicted
 PENDING = Script(PRESENT, _COUNTS, "return pending()")
 
-# birth, token, record, (bounds, drops at most, ids, times, sizes), data -> as PENDING
+# birth, token, record, after, (bounds, drops at most, ids, times, sizes), data
+#   -> as PENDING, or only how far the log is trimmed, where that is past `after`
 SERVE = Script(
     PRESENT,
     NUMBER,
@@ -80,11 +81,12 @@ SERVE = Script(
     _CHANGES,
     """
 if redis.call('ZSCORE', KEYS[3], ARGV[2]) then return pending() end
+if tonumber(ARGV[4]) < trimmed then return {trimmed} end
 head = head + 1
 redis.call('XADD', KEYS[2], number(head) .. '-0', 't', ARGV[2], 'd', ARGV[3])
 redis.call('ZADD', KEYS[3], number(head), ARGV[2])
 redis.call('HSET', KEYS[1], 'head', number(head))
-local bounds, most, ids, times, sizes = unpack(cmsgpack.unpack(ARGV[4]))
+local bounds, most, ids, times, sizes = unpack(cmsgpack.unpack(ARGV[5]))
 local room, room_bytes, before = unpack(bounds)
 
 local from = 1
@@ -98,7 +100,7 @@ for first = 1, #ids, CHUNK do
     if known then take(known) end
     served = served + 1
     redis.call('XADD', KEYS[5], number(served) .. '-0',
-      'i', id, 'd', struct.pack('<d', times[i]) .. string.sub(ARGV[5], from, till - 1))
+      'i', id, 'd', struct.pack('<d', times[i]) .. string.sub(ARGV[6], from, till - 1))
     bytes, from = bytes + #id + sizes[i], till
     places[#places + 1] = id
     places[#places + 1] = number(served)

@@ -202,7 +202,7 @@ class SqliteStore:
 
     async def save(
         self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool, known: bytes = b""
-    ) -> None:
+    ) -> bool:
         def begin(db: sqlite3.Connection) -> int:
             log = log_of(db, learner, birth)
             now = time.time()
@@ -222,9 +222,9 @@ class SqliteStore:
 
             return work
 
-        def finish(id: int) -> Work[None]:
-            def work(db: sqlite3.Connection) -> None:
-                retain(db, learner, birth, id, position, keep, trim, known)
+        def finish(id: int) -> Work[bool]:
+            def work(db: sqlite3.Connection) -> bool:
+                return retain(db, learner, birth, id, position, keep, trim, known)
 
             return work
 
@@ -239,7 +239,7 @@ class SqliteStore:
             try:
                 for number in range(-(-len(snapshot) // SNAPSHOT_PART)):
                     await self._write(part(id, number))
-                await self._write(finish(id))
+                return await self._write(finish(id))
             except StoreError:
                 with suppress(StoreError):  # else it goes when it is stale
                     await self._write(forget(id))
@@ -306,6 +306,7 @@ class SqliteStore:
         learner: str,
         birth: bytes,
         record: tuple[bytes, bytes],
+        after: int,
         remembered: Sequence[Remembered],
         bounds: Bounds,
     ) -> Pending:
@@ -315,6 +316,7 @@ class SqliteStore:
             stands = db.execute("SELECT 1 FROM entry WHERE learner = ? AND token = ?", (log.id, token)).fetchone()
             if stands:
                 return served.pending(db, log.id)
+            reaching(db, learner, birth, after, b"")
             db.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (log.id, log.head + 1, token, data))
             db.execute("UPDATE learner SET head = ? WHERE id = ?", (log.head + 1, log.id))
             return served.remember(db, log.id, remembered, bounds)

@@ -75,15 +75,15 @@ def carried(entries: Iterable[Entry]) -> list[Entry]:
 
 def retain(
     db: sqlite3.Connection, learner: str, birth: bytes, id: int, position: int, keep: int, trim: bool, known: bytes
-) -> None:
-    """The atomic step of `save`: the snapshot counts, older ones and the log below them go."""
+) -> bool:
+    """The atomic step of `save`: the snapshot counts, older ones and the log below them go; whether it is kept."""
     log = log_of(db, learner, birth)
     if position > log.head:
         raise LostRecords(AHEAD.format(learner=learner, after=position, head=log.head))
     compare(db, log, learner, position, known)
     if position < log.trimmed:  # newer ones are retained, and the log that would lead on from this one is gone
         db.execute("DELETE FROM snapshot WHERE id = ?", (id,))
-        return
+        return False
     db.execute("DELETE FROM snapshot WHERE learner = ? AND position = ? AND whole", (log.id, position))
     db.execute("UPDATE snapshot SET whole = 1 WHERE id = ?", (id,))
     db.execute(
@@ -95,3 +95,4 @@ def retain(
     if trim and oldest is not None:
         db.execute("DELETE FROM entry WHERE learner = ? AND position <= ?", (log.id, oldest))
         db.execute("UPDATE learner SET trimmed = ? WHERE id = ?", (oldest, log.id))
+    return bool(db.execute("SELECT count(*) FROM snapshot WHERE id = ?", (id,)).fetchone()[0])

@@ -71,4 +71,4 @@ def events(start: int, stop: int) -> list[Remembered]:
 async def served(store: Store, remembered: Sequence[Remembered], learner: str = "a") -> None:
     """Create a learner, and serve these events in its second record."""
     await store.create(learner, BIRTH, b"created")
-    await store.serve(learner, BIRTH, record(2), remembered, UNBOUNDED)
+    await store.serve(learner, BIRTH, record(2), 1, remembered, UNBOUNDED)

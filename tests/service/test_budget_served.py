@@ -138,11 +138,11 @@ class Away(MemoryStore):
     before = after = False
 
     async def serve(
-        self, learner: str, birth: bytes, record: tuple[bytes, bytes], remembered: Any, bounds: Bounds
+        self, learner: str, birth: bytes, record: tuple[bytes, bytes], after: int, remembered: Any, bounds: Bounds
     ) -> Pending:
         if self.before:
             raise StoreUnavailable("away")
-        found = await super().serve(learner, birth, record, remembered, bounds)
+        found = await super().serve(learner, birth, record, after, remembered, bounds)
         if self.after:
             raise StoreUnavailable("the answer was lost")
         return found

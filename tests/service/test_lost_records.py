@@ -12,6 +12,7 @@ import pytest
 from service.engine import Engine
 from service.errors import BehindLog, LostRecords
 from service.store import Entry, Store, open_store
+from service.store.memory import MemoryStore
 from service.store.redis import RedisStore
 from tests.service.logs import BIRTH, filled, record, token, whole_log
 from tests.service.nodes import T0, digest, posted, replayed, serving
@@ -281,3 +282,30 @@ async def test_a_fail_over_that_loses_records_is_survived_without_a_restart() ->
             assert node.node.timings.rewound == 1
         await first.close()
         await second.close()
+
+
+async def test_a_snapshot_that_another_node_has_overtaken_is_not_told_as_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It falls behind while it is written: the one that stands is told."""
+    store = MemoryStore()
+    kept: dict[str, Any] = {"snapshots_kept": 1, "trim_log": True}
+    async with serving(store, **kept) as (http, _), serving(store, **kept) as (other, _):
+        assert (await http.put("/learners/a", json=DENSE)).status_code == 201
+        await posted(http, URL, events(0, 20))
+        save = store.save
+        overtaking: dict[str, Any] = {}
+
+        async def overtaken(*given: Any) -> bool:
+            monkeypatch.setattr(store, "save", save)
+            await posted(other, URL, events(20, 40))
+            overtaking.update((await other.post("/learners/a/snapshots")).json())
+            return await save(*given)
+
+        async def unheard(*_: Any) -> None:
+            """No node is told of the other's snapshot: nobody may rely on that."""
+
+        monkeypatch.setattr(store, "ring", unheard)
+        monkeypatch.setattr(store, "save", overtaken)
+        reply = await http.post("/learners/a/snapshots")
+        assert reply.status_code == 201
+        listed = (await other.get("/learners/a/snapshots")).json()["snapshots"]
+        assert [one["position"] for one in listed] == [overtaking["position"]] == [reply.json()["position"]] == [3]

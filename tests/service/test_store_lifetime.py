@@ -52,7 +52,7 @@ async def test_a_closed_store_is_unavailable(store: Store) -> None:
         store.save("a", BIRTH, 1, b"", 1, trim=False),
         store.load("a", BIRTH),
         store.snapshots("a", BIRTH),
-        store.serve("a", BIRTH, record(3), [], UNBOUNDED),
+        store.serve("a", BIRTH, record(3), 1, [], UNBOUNDED),
         store.recall("a", BIRTH, ["1"]),
         store.expired("a", BIRTH, 0.0, 10),
         store.settle("a", BIRTH, 1),

@@ -54,8 +54,8 @@ step = st.one_of(
     st.tuples(st.just("load"), learners, births, st.none() | relative),
     st.tuples(st.just("snapshots"), learners, births),
     st.tuples(st.just("delete"), learners, births),
-    st.tuples(st.just("serve"), learners, births, st.tuples(tokens, data), served, bounds),
-    st.tuples(st.just("serve"), learners, births, st.tuples(tokens, data), served, bounds),
+    st.tuples(st.just("serve"), learners, births, st.tuples(tokens, data), relative, served, bounds),
+    st.tuples(st.just("serve"), learners, births, st.tuples(tokens, data), st.integers(-1, 0), served, bounds),
     st.tuples(st.just("recall"), learners, births, ids),
     st.tuples(st.just("expired"), learners, births, times, st.integers(0, 5)),
     st.tuples(st.just("settle"), learners, births, times, st.lists(st.integers(0, 5), max_size=3)),
@@ -91,8 +91,8 @@ async def compare(url: str, steps: list[tuple[Any, ...]]) -> None:
                 head = (await model.heads()).get(learner, ABSENT)
                 present = arguments.pop(0)
                 birth = head.birth if present else token(98)
-                if name in ("append", "read", "save", "load"):
-                    at = 1 if name == "append" else 0
+                if name in ("append", "serve", "read", "save", "load"):
+                    at = 1 if name in ("append", "serve") else 0
                     if arguments[at] is not None:
                         arguments[at] = max(head.position + arguments[at], 0)
                 arguments.insert(0, birth)

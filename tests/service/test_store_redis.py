@@ -142,9 +142,9 @@ async def test_a_serve_whose_reply_is_lost_lands_once(lost: int, store: RedisSto
         try:
             if lost > 1:  # one loss is made good unseen
                 with pytest.raises(StoreUnavailable):
-                    await unsure.serve("a", BIRTH, record(4), events(0, 3), UNBOUNDED)
+                    await unsure.serve("a", BIRTH, record(4), 1, events(0, 3), UNBOUNDED)
             within = Bounds(2, 99, -math.inf)
-            assert await unsure.serve("a", BIRTH, record(4), events(0, 3), within) == Pending(
+            assert await unsure.serve("a", BIRTH, record(4), 1, events(0, 3), within) == Pending(
                 *((3, 33, 0, 0) if lost > 1 else (2, 22, 0, 1))
             )
         finally:
@@ -172,6 +172,26 @@ async def test_a_repeated_append_that_finds_the_log_trimmed_is_not_sure(
         finally:
             await unsure.close()
     assert await store.heads() == {"a": Head(BIRTH, 4)}
+
+
+async def test_a_repeated_serve_that_finds_the_log_trimmed_lands_once(
+    store: RedisStore, redis_server: RedisServer
+) -> None:
+    await filled(store, 3)
+
+    async def trim() -> None:
+        await store.save("a", BIRTH, 4, b"four", 1, trim=True)
+
+    async with losing_replies(redis_server, 1, meanwhile=trim) as url:
+        unsure = RedisStore(url)
+        try:
+            with pytest.raises(StoreUnavailable, match="trimmed up to 4") as caught:
+                await unsure.serve("a", BIRTH, record(4), 3, events(0, 3), UNBOUNDED)
+            assert not isinstance(caught.value, BehindLog)
+        finally:
+            await unsure.close()
+    assert await store.heads() == {"a": Head(BIRTH, 4)}
+    assert await store.pending("a", BIRTH) == Pending(3, 33, 0, 0)
 
 
 async def test_a_delete_whose_reply_is_lost_is_not_taken_for_anothers(
@@ -227,7 +247,7 @@ async def assert_refused(store: RedisStore, reason: str) -> None:
     with pytest.raises(StoreUnavailable, match=f"Redis: .*{reason}"):
         await store.create("b", token(9), b"")
     with pytest.raises(StoreUnavailable, match=f"Redis: .*{reason}"):
-        await store.serve("a", BIRTH, record(9), events(0, 9), UNBOUNDED)
+        await store.serve("a", BIRTH, record(9), 1, events(0, 9), UNBOUNDED)
     assert await store.recall("a", BIRTH, ["0"]) == [None]
     assert await whole_log(store) == before
 

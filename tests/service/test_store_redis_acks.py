@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 import redis
 from pydantic import ValidationError
+from redis.exceptions import ResponseError
 
 from service.errors import LearnerGone, StoreUnavailable
 from service.settings import Settings
 from service.store import Entry, Head, Store, open_store
+from service.store.redis_acks import SETTINGS, Acks
 from tests.service.logs import BIRTH, UNBOUNDED, events, filled, record, whole_log
 from tests.service.nodes import serving
 from tests.service.redis_fleet import linked, soon, watched
@@ -102,8 +104,9 @@ async def test_without_an_append_only_file_operators_are_told(caplog: pytest.Log
         (REDIS, {"appendfsync": "everysec"}, "appendfsync always"),
         (REDIS, {"no_appendfsync_on_rewrite": "yes"}, "no-appendfsync-on-rewrite no"),
         (VALKEY, {"appendonly": "no"}, "no append-only file: set `appendonly yes`"),
+        (VALKEY, {"appendfsync": "no"}, "nobody asks the disk"),
     ],
-    ids=["no file", "everysec", "no fsync on rewrite", "no file, with WAITAOF"],
+    ids=["no file", "everysec", "no fsync on rewrite", "no file, with WAITAOF", "no fsync, with WAITAOF"],
 )
 async def test_a_server_that_cannot_promise_the_disk_is_refused_at_the_start(
     binary: str, options: dict[str, str], why: str
@@ -132,7 +135,7 @@ async def test_everything_that_is_durable_on_return_is_waited_for(binary: str, c
             def durable(name: str) -> list[Callable[[], Awaitable[Any]]]:
                 return [
                     lambda: store.append(name, BIRTH, [record(2), record(3)], 1),
-                    lambda: store.serve(name, BIRTH, record(4), events(0, 3), UNBOUNDED),
+                    lambda: store.serve(name, BIRTH, record(4), 1, events(0, 3), UNBOUNDED),
                     lambda: store.settle(name, BIRTH, 2),
                     lambda: store.reopen(name, BIRTH),
                     lambda: store.labelled(name, BIRTH, ["1"]),
@@ -184,6 +187,38 @@ async def test_settings_that_change_are_found_out_by_the_next_write() -> None:
                 server.command("CONFIG", "SET", name, good)
                 assert await store.append("a", BIRTH, [record(4)], 3) == [Entry(4, *record(4))]
                 assert await store.heads() == {"a": Head(BIRTH, 4)}
+
+
+def test_a_reply_is_read_by_the_command_that_it_answers() -> None:
+    """Two writes of a node are under way while the servers, that lack WAITAOF, are set up otherwise."""
+    acks = Acks("aof", 5.0)
+    assert acks.instead(acks.command(), ResponseError("unknown command 'WAITAOF'")) == SETTINGS
+    settings = [b"appendonly", b"yes", b"no-appendfsync-on-rewrite", b"no", b"appendfsync"]
+    first, second = acks.command(), acks.command()
+    assert first == second == SETTINGS
+    acks.check(first, [*settings, b"always"])
+    for sent in (first, second):
+        with pytest.raises(StoreUnavailable, match="appendfsync always"):
+            acks.check(sent, [*settings, b"everysec"])
+        with pytest.raises(StoreUnavailable, match="allow CONFIG GET there"):
+            acks.check(sent, ResponseError("no permissions"))
+    assert acks.command()[0] == "WAITAOF"  # the next server may have it
+    acks.check(acks.command(), [1, 0])
+    with pytest.raises(StoreUnavailable, match="not on the disk"):
+        acks.check(acks.command(), [0, 0])
+
+
+async def test_several_writes_at_once_are_each_held_to_the_setting() -> None:
+    with RedisServer() as server:
+        async with opened(server.url, "aof") as store:
+            await filled(store, 3)
+            server.command("CONFIG", "SET", "appendfsync", "everysec")
+            for start in (4, 44):
+                outcomes = await asyncio.gather(
+                    *(store.append("a", BIRTH, [record(number)], 3) for number in range(start, start + 40)),
+                    return_exceptions=True,
+                )
+                assert [type(outcome) for outcome in outcomes] == [StoreUnavailable] * 40
 
 
 @pytest.mark.parametrize("fsync", ["always", "everysec"])

@@ -40,7 +40,7 @@ async def test_learners_are_spread_and_everything_works_everywhere(store: Store,
     assert {running.home(meta(name)) for name in NAMES} == {0, 1, 2}
     for name in NAMES:
         await filled(store, 3, name)
-        await store.serve(name, BIRTH, record(4), events(0, 5), UNBOUNDED)
+        await store.serve(name, BIRTH, record(4), 1, events(0, 5), UNBOUNDED)
         await store.labelled(name, BIRTH, ["1"])
         await store.settle(name, BIRTH, 2)
         await store.reopen(name, BIRTH)

@@ -32,7 +32,7 @@ async def test_all_keys_of_a_learner_are_in_one_slot(
     for name in ("fraud-EU_2.v1", "a}b{c"):
         await filled(store, 5, name)
         await store.save(name, BIRTH, 4, b"in parts", 2, trim=False)
-        await store.serve(name, BIRTH, record(6), events(0, 5), Bounds(3, 99, -math.inf))
+        await store.serve(name, BIRTH, record(6), 1, events(0, 5), Bounds(3, 99, -math.inf))
         await store.labelled(name, BIRTH, ["4"])
         own = redis_server.key_names() - {LEARNERS}
         assert len(own) == 8 + 3
@@ -65,12 +65,12 @@ async def test_what_is_forgotten_leaves_no_key(
 async def test_what_has_no_tombstone_takes_no_memory(store: RedisStore, redis_server: RedisServer) -> None:
     await store.create("a", BIRTH, b"")
     for number in range(100):
-        await store.serve("a", BIRTH, record(number + 2), events(number, number + 3), Bounds(5, 999, -math.inf))
+        await store.serve("a", BIRTH, record(number + 2), 1, events(number, number + 3), Bounds(5, 999, -math.inf))
     held = [("XLEN", "served"), ("HLEN", "ids"), ("LLEN", "dropped"), ("SCARD", "labels")]
     assert [redis_server.command(command, f"rarestream:{{a}}:{key}") for command, key in held] == [5, 10, 5, 0]
     await store.labelled("a", BIRTH, [str(number) for number in range(102)])
     assert redis_server.command("SCARD", "rarestream:{a}:labels") == 5
-    await store.serve("a", BIRTH, record(200), [], Bounds(0, 999, -math.inf))
+    await store.serve("a", BIRTH, record(200), 1, [], Bounds(0, 999, -math.inf))
     assert [redis_server.command(command, f"rarestream:{{a}}:{key}") for command, key in held] == [0, 0, 0, 0]
 
 
@@ -79,7 +79,7 @@ async def test_what_an_older_release_left_of_a_deleted_learner_is_not_a_new_ones
 ) -> None:
     await served(store, events(0, 5))
     await store.labelled("a", BIRTH, ["1"])
-    await store.serve("a", BIRTH, record(9), [], Bounds(4, 999, -math.inf))
+    await store.serve("a", BIRTH, record(9), 1, [], Bounds(4, 999, -math.inf))
     redis_server.command("DEL", *(f"rarestream:{{a}}:{key}" for key in ("meta", "log", "tokens", "snapshots")))
     await served(store, events(3, 6))
     assert await store.recall("a", BIRTH, ["0", "1", "5"]) == [None, None, event(5)]

@@ -23,7 +23,7 @@ def bounds(events: int = 2**53, bytes: int = 2**53, before: float = -math.inf) -
 
 
 async def serve(store: Store, number: int, remembered: list[Remembered], within: Bounds = UNBOUNDED) -> Pending:
-    return await store.serve("a", BIRTH, record(number), remembered, within)
+    return await store.serve("a", BIRTH, record(number), 1, remembered, within)
 
 
 async def test_serve_appends_a_record_and_remembers_events(store: Store) -> None:
@@ -306,7 +306,7 @@ async def test_a_learner_created_anew_remembers_nothing(store: Store) -> None:
     assert (await store.expired("a", anew, 99.0, 9)).events == []
     with pytest.raises(LearnerGone):
         await store.recall("a", BIRTH, ["0"])
-    assert await store.serve("a", anew, record(2), events(3, 5), UNBOUNDED) == Pending(2, 22, 0, 0)
+    assert await store.serve("a", anew, record(2), 1, events(3, 5), UNBOUNDED) == Pending(2, 22, 0, 0)
     assert await store.recall("a", anew, ids(0, 5)) == [None, None, None, event(3), event(4)]
     assert (await store.expired("a", anew, 99.0, 9)).events == events(3, 5)
 
@@ -325,7 +325,7 @@ async def test_snapshots_and_trimming_leave_what_is_remembered(store: Store) -> 
     await served(store, events(0, 3))
     await store.save("a", BIRTH, 2, b"snapshot", 1, trim=True)
     assert await store.recall("a", BIRTH, ids(0, 3)) == events(0, 3)
-    assert await serve(store, 3, events(3, 4)) == Pending(4, 44, 0, 0)
+    assert await store.serve("a", BIRTH, record(3), 2, events(3, 4), UNBOUNDED) == Pending(4, 44, 0, 0)
     assert await store.read("a", BIRTH, 2, 9) == [Entry(3, *record(3))]
 
 

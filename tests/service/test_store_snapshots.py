@@ -10,7 +10,7 @@ import pytest
 from service.errors import BehindLog, StoreUnavailable
 from service.store import SNAPSHOT_PART, Entry, Head, Store
 from tests.service.conftest import Opener
-from tests.service.logs import BIRTH, EVERY_BYTE, filled, log_after, record, whole_log
+from tests.service.logs import BIRTH, EVERY_BYTE, UNBOUNDED, events, filled, log_after, record, whole_log
 
 
 async def test_save_and_load(store: Store) -> None:
@@ -72,9 +72,10 @@ async def test_without_trim_the_log_stays(store: Store) -> None:
 
 async def test_a_snapshot_older_than_those_retained_is_not_kept(store: Store) -> None:
     await filled(store, 9)
-    await store.save("a", BIRTH, 7, b"seven", 2, trim=False)
-    await store.save("a", BIRTH, 8, b"eight", 2, trim=True)
-    await store.save("a", BIRTH, 3, b"three", 2, trim=True)
+    assert await store.save("a", BIRTH, 7, b"seven", 2, trim=False)
+    assert await store.save("a", BIRTH, 8, b"eight", 2, trim=True)
+    assert not await store.save("a", BIRTH, 3, b"three", 2, trim=True)
+    assert not await store.save("a", BIRTH, 3, b"three", 2, trim=False)
     assert [snapshot.position for snapshot in await store.snapshots("a", BIRTH)] == [8, 7]
     assert [entry.position for entry in await log_after(store, 7)] == [8, 9]
 
@@ -82,8 +83,8 @@ async def test_a_snapshot_older_than_those_retained_is_not_kept(store: Store) ->
 async def test_a_snapshot_from_before_the_trimmed_log_is_not_kept(store: Store) -> None:
     """Between it and the log would be a hole, however many snapshots there is room for."""
     await filled(store, 9)
-    await store.save("a", BIRTH, 6, b"six", 3, trim=True)
-    await store.save("a", BIRTH, 5, b"five", 3, trim=True)
+    assert await store.save("a", BIRTH, 6, b"six", 3, trim=True)
+    assert not await store.save("a", BIRTH, 5, b"five", 3, trim=True)
     assert [snapshot.position for snapshot in await store.snapshots("a", BIRTH)] == [6]
     assert await store.load("a", BIRTH) == (6, b"six")
     assert [entry.position for entry in await log_after(store, 6)] == [7, 8, 9]
@@ -108,6 +109,9 @@ async def test_who_stands_behind_the_trimmed_log_is_told(store: Store) -> None:
         for number in (3, 9):
             with pytest.raises(BehindLog, match=f"position {after} .* behind its log, which was trimmed up to 4"):
                 await store.append("a", BIRTH, [record(number)], after)
+            with pytest.raises(BehindLog, match=f"position {after} .* behind its log, which was trimmed up to 4"):
+                await store.serve("a", BIRTH, record(number), after, events(0, 3), UNBOUNDED)
+    assert (await store.pending("a", BIRTH)).events == 0
     assert await store.append("a", BIRTH, [record(5)], 4) == [Entry(5, *record(5))]
     assert await store.heads() == {"a": Head(BIRTH, 5)}
 

@@ -180,7 +180,7 @@ async def test_what_was_served_goes_in_steps_and_leaves_no_row(
     await served(store, events(0, 15), "a")
     await served(store, events(0, 5), "b")
     await store.labelled("a", BIRTH, ["3", "7"])
-    await store.serve("a", BIRTH, record(99), [], Bounds(13, 2**53, -math.inf))
+    await store.serve("a", BIRTH, record(99), 1, [], Bounds(13, 2**53, -math.inf))
     statements: list[str] = []
     await store._write(lambda db: db.set_trace_callback(statements.append))
     await store.delete("a", BIRTH)
@@ -206,7 +206,7 @@ async def test_what_a_crash_left_of_a_deleted_learner_goes_with_the_next(store: 
 async def test_what_has_no_tombstone_has_no_row(store: SqliteStore, path: Path) -> None:
     await store.create("a", BIRTH, b"")
     for number in range(100):
-        await store.serve("a", BIRTH, record(number + 2), events(number, number + 3), Bounds(5, 999, -math.inf))
+        await store.serve("a", BIRTH, record(number + 2), 1, events(number, number + 3), Bounds(5, 999, -math.inf))
     with other_process(path) as other:
         query = "SELECT count(*), count(data), count(dropped) FROM served"
         assert other.execute(query).fetchone() == (10, 5, 5)
@@ -348,7 +348,7 @@ async def test_a_file_of_the_second_version_keeps_what_it_remembers(path: Path) 
         await store.labelled("a", BIRTH, ["2"])
         assert (await store.expired("a", BIRTH, 99.0, 9)).labelled == [False, True, False]
         bounds = Bounds(events=1, bytes=2**53, before=-math.inf)
-        assert await store.serve("a", BIRTH, record(3), [], bounds) == Pending(1, 11, 1, 2)
+        assert await store.serve("a", BIRTH, record(3), 1, [], bounds) == Pending(1, 11, 1, 2)
         assert await store.recall("a", BIRTH, ["0", "1", "2", "3"]) == [None, None, True, event(3)]
     finally:
         await store.close()
@@ -366,8 +366,8 @@ async def test_a_file_of_the_first_version_is_brought_up_to_date(path: Path) -> 
     try:
         assert await whole_log(stores[0]) == [Entry(1, BIRTH, b"created"), Entry(2, *record(2))]
         for number, store in enumerate(stores):
-            assert (await store.serve("a", BIRTH, record(2), [event(1)], UNBOUNDED)).events == number  # stands
-            remembered = await store.serve("a", BIRTH, record(number + 3), [event(number)], UNBOUNDED)
+            assert (await store.serve("a", BIRTH, record(2), 1, [event(1)], UNBOUNDED)).events == number  # stands
+            remembered = await store.serve("a", BIRTH, record(number + 3), 1, [event(number)], UNBOUNDED)
             assert remembered.events == number + 1
         assert (await stores[0].expired("a", BIRTH, 99.0, 9)).events == events(0, 4)
     finally:
