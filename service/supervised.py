@@ -11,6 +11,7 @@ Either shows its stacks and has some seconds to write them; unless it has been h
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import signal
@@ -18,7 +19,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Self
 
 import msgspec
@@ -103,23 +104,31 @@ class Supervised:
     async def started(
         cls, start: Start, listener: socket.socket, patience: tuple[float, float], show: Callable[[int, str], None]
     ) -> Self:
-        """Start the process; `patience` and `show` as above."""
-        channel, theirs = socket.socketpair()
-        stacks, their_stacks = os.pipe()
-        os.set_blocking(stacks, False)
-        os.set_blocking(their_stacks, False)  # what is more than fits is lost: nobody waits in a signal's handler
-        try:
+        """Start the process; `patience` and `show` as above.
+
+        Raises `OSError` where the system has no process, thread or descriptor to give, or cannot execute it.
+        """
+        with ExitStack() as handed, ExitStack() as kept:
+            channel, theirs = socket.socketpair()
+            kept.callback(channel.close)  # at which one that has been started after all leaves
+            handed.callback(theirs.close)
+            stacks, their_stacks = os.pipe()
+            kept.callback(os.close, stacks)
+            handed.callback(os.close, their_stacks)
+            os.set_blocking(stacks, False)
+            os.set_blocking(their_stacks, False)  # what is more than fits is lost: nobody waits in a signal's handler
             channel.sendall(msgspec.json.encode(start) + b"\n")  # waits there until it is read
             channel.setblocking(False)
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-c", _PROGRAM, str(their_stacks), str(theirs.fileno()), *sys.path),
-                stdin=subprocess.DEVNULL,
-                pass_fds=(their_stacks, theirs.fileno(), listener.fileno()),
-                process_group=0,  # a terminal's Ctrl-C is for the supervisor
-            )
-        finally:
-            theirs.close()
-            os.close(their_stacks)
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-P", "-c", _PROGRAM, str(their_stacks), str(theirs.fileno()), *sys.path),
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=(their_stacks, theirs.fileno(), listener.fileno()),
+                    process_group=0,  # a terminal's Ctrl-C is for the supervisor
+                )
+            except RuntimeError as error:  # Python 3.11 waits for it in a thread, and no more can be started
+                raise OSError(errno.EAGAIN, str(error)) from error
+            kept.pop_all()
         return cls(start.number, process, channel, stacks, patience, show)
 
     async def until_ready(self) -> bool:

@@ -6,10 +6,10 @@
         ...
 
 The supervisor serves nothing itself. It starts the first worker, and the others once that is ready: what keeps one from
-starting is said once, and kernels are compiled once. A worker that ends unasked is started again; SIGHUP has each
-replaced by a new one, which is ready before the old one is asked to leave. The socket stays open meanwhile, so that
-connections which nobody has accepted yet wait, and are lost with nobody. One that hangs, or gets no further with its
-start, shows its stacks, is killed, and started again: `supervised.py`.
+starting is said once, and kernels are compiled once. A worker that ends unasked is started again, as soon as the system
+has a process to give; SIGHUP has each replaced by a new one, which is ready before the old one is asked to leave. The
+socket stays open meanwhile, so that connections which nobody has accepted yet wait, and are lost with nobody. One that
+hangs, or gets no further with its start, shows its stacks, is killed, and started again: `supervised.py`.
 
     the shared directory      NUMBER.GENERATION   the socket on which this process tells of its figures (`siblings.py`)
                               open                how many connections each process has
@@ -47,6 +47,7 @@ NOBODY = 2**62  # as many connections has a process that accepts none
 _SETTLED = 10.0  # seconds after which a worker's death is no longer one in a row with the one before
 _MOST = 5  # deaths in a row after which a worker is started again
 _FIRST, _LONGEST = 0.1, 10.0  # seconds until it is, after the first and at most
+_GIVEN_UP = "the restart is given up, the others stay"
 _LEAVE = 120.0  # seconds in which they leave at a stop: their last snapshots
 
 
@@ -197,7 +198,11 @@ class Supervisor:
 
     async def _begun(self, numbers: Sequence[int]) -> bool:
         """Start the workers of these numbers; whether all of them are ready."""
-        started = [await self._started(number) for number in numbers]
+        try:
+            started = [await self._started(number) for number in numbers]
+        except OSError as error:
+            self._fail(f"a worker cannot be started: {error}")
+            return False
         ready = await asyncio.gather(*(one.until_ready() for one in started))
         for one, well in zip(started, ready, strict=True):
             self._current[one.number] = one
@@ -207,6 +212,7 @@ class Supervisor:
         return not self._stopping.is_set()
 
     async def _started(self, number: int) -> Supervised:
+        """Raises `OSError` where the system does not let it."""
         self._generation += 1
         settings = self._settings
         told = Start(
@@ -249,8 +255,13 @@ class Supervisor:
                 self._counts[number - 1] = NOBODY
                 delay = min(_FIRST * 2 ** (deaths - 1), _LONGEST)
                 logger.error("worker %d ended unasked, %s: it is started again in %.1f s", number, one.end, delay)
-                if not await self._stopped(delay):
-                    self._current[number] = await self._started(number)
+                while not await self._stopped(delay):
+                    try:
+                        self._current[number] = await self._started(number)
+                        break
+                    except OSError as error:  # of the machine, not of the worker: the others stay, however long
+                        delay = min(2 * delay, _LONGEST)
+                        logger.error("worker %d cannot be started: %s; again in %.1f s", number, error, delay)
             if not self._stopping.is_set() and await self._current[number].until_ready():
                 logger.info("worker %d is ready again", number)
 
@@ -277,11 +288,15 @@ class Supervisor:
             async with placing:
                 if self._stopping.is_set():
                     return
-                successor = await self._started(number)
+                try:
+                    successor = await self._started(number)
+                except OSError as error:
+                    logger.error("the next worker %d cannot be started: %s: %s", number, error, _GIVEN_UP)
+                    return
                 if not await successor.until_ready():
                     if not self._stopping.is_set():
                         why = f"the next worker {number} ended {successor.end} before it was ready"
-                        logger.error("%s: the restart is given up, the others stay", why)
+                        logger.error("%s: %s", why, _GIVEN_UP)
                     return
                 predecessor, self._current[number] = self._current[number], successor
                 await predecessor.leave()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -276,6 +279,43 @@ def test_a_replacement_that_does_not_start_leaves_the_old_one(
     assert said.count(f"error: the workers' directory {shared} cannot be used") == 6
     assert re.search(r"^error: worker \d ended 6 times in a row, the last time with status 1$", said, re.MULTILINE)
     until(lambda: all(map(gone, before)))
+
+
+@contextmanager
+def no_descriptors(pid: int) -> Iterator[None]:
+    """A process that has none to spare, so that nothing can be started by it."""
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    taken = {int(one.name) for one in Path(f"/proc/{pid}/fd").iterdir()}
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(set(range(limits[1])) - taken), limits[1]))
+    yield
+    assert {int(one.name) for one in Path(f"/proc/{pid}/fd").iterdir()} <= taken
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+
+
+def test_where_the_system_gives_no_process_the_others_stay(redis: RedisServer, tmp_path: Path) -> None:
+    with Process(redis.url, tmp_path / "log", workers=2) as service:
+        service.wait_for("rarestream is ready")
+        before = service.children()
+        with no_descriptors(service.pid):
+            service.hang_up()
+            service.wait_for("cannot be started: [Errno 24] Too many open files: the restart is given up")
+            assert service.children() == before
+            os.kill(before[0], signal.SIGKILL)
+            service.wait_for("cannot be started: [Errno 24] Too many open files; again in 0.4 s")
+            assert service.children() == before[1:]
+            assert httpx.get(f"{service.url}/v1/health/live", timeout=60, trust_env=False).status_code == 200
+        service.wait_for("is ready again")
+        assert len(service.children()) == 2
+        assert service.stop() == -signal.SIGTERM
+
+
+def test_where_none_can_be_started_the_service_ends(redis: RedisServer) -> None:
+    program = "import sys; sys.executable = '/nowhere/python'; from service.cli import main; main()"
+    command = [sys.executable, "-c", program, "serve", "--port", "0", "--workers", "2", "--store", redis.url]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert ended.returncode == 1
+    assert "error: a worker cannot be started: [Errno 2] No such file or directory: '/nowhere/python'" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 def test_a_supervisor_that_is_killed_leaves_nobody_behind(redis: RedisServer, tmp_path: Path, temporary: Path) -> None:
