@@ -67,6 +67,8 @@ class Guard:
         self._grants: dict[str, Grant] = {}
         self._failures: OrderedDict[str, Bucket] = OrderedDict()
         self._hosts = None if settings.hosts is None else _listed(settings.hosts.lower())
+        own = urlsplit(settings.advertise or "//localhost").hostname or "localhost"  # by which other nodes ask
+        self._own_hosts = ("localhost", own.rstrip("."))
         self._good_hosts: set[bytes] = set()
         self.origins = _listed(settings.cors_origins or "")
         self._seen: tuple[int, int, int] | None = None  # of the file
@@ -207,7 +209,8 @@ class Guard:
     def _check_host(self, given: bytes) -> None:
         """Raise `ForeignHost` where this node is not known by the name. An address leads nowhere else."""
         host = _host_of(given)
-        known = not given or host == "localhost" or host.endswith(".localhost") or _address(host) is not None
+        own = host in self._own_hosts or host.endswith(".localhost")
+        known = not given or own or _address(host) is not None
         if not known and not any(re.fullmatch(translate(one), host) for one in self._hosts or ()):
             told = host[:100] or "none that can be read"
             raise ForeignHost(

@@ -20,6 +20,7 @@ from hashlib import blake2b
 
 from service.errors import StoreUnavailable
 from service.node import Node
+from service.settings import node_address
 from service.store import SharedStore
 
 __all__ = ["Placement"]
@@ -88,7 +89,7 @@ class Placement:
         if self._lenient_until == math.inf:
             self._lenient_until = now + self._seconds
         kept = self.addresses if now < self._lenient_until else ()
-        addresses = tuple(sorted({*nodes.values(), *kept}))
+        addresses = tuple(sorted({*filter(_readable, nodes.values()), *kept}))
         if addresses == self.addresses:
             return False
         logger.info("nodes are alive at %s", ", ".join(addresses))
@@ -125,6 +126,14 @@ class Placement:
     def here(self, name: str) -> bool:
         """Whether a learner is to be hosted here."""
         return self._store is None or not self.addresses or self.address in self.places(name)
+
+
+def _readable(address: str) -> bool:
+    """Whether a request can be sent there. A node of another release may have told what this one would refuse."""
+    try:
+        return node_address(address) == address
+    except ValueError:
+        return False
 
 
 def _weight(address: str, name: str) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Literal
 
@@ -10,7 +11,30 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from service.store import ACKS
 
-__all__ = ["Settings"]
+__all__ = ["Settings", "node_address"]
+
+
+def node_address(text: str) -> str:
+    """The address of a node, http://host:port, in one form: an IPv4 address that stands in brackets loses them.
+
+    So whoever knows an address of either kind, and not which, writes http://[address]:port. `ValueError` where it is
+    none: another scheme, a path, a host or a port that cannot be.
+    """
+    host_and_port = r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?))(?::([0-9]{1,5}))?"
+    found = re.fullmatch(f"(https?)://{host_and_port}", text)
+    try:
+        if found is None:
+            raise ValueError
+        scheme, number, name, port = found.groups()
+        if port is not None and not 0 < int(port) < 2**16:
+            raise ValueError
+        address = ipaddress.ip_address(number) if number else None
+    except ValueError:
+        raise ValueError(
+            f"is {text!r}; expected an address such as http://10.0.0.7:8000 or http://[fd00::7]:8000, without a path"
+        ) from None
+    host = name if address is None else f"[{address}]" if address.version == 6 else str(address)
+    return f"{scheme}://{host.lower()}" + (f":{int(port)}" if port else "")
 
 
 class Settings(BaseSettings):
@@ -36,7 +60,7 @@ class Settings(BaseSettings):
     tls_key: str | None = Field(default=None, description="PEM file of its private key, where it is a file of its own")
     hosts: str | None = Field(
         default=None,
-        description="names in Host headers that are taken, by commas; addresses and localhost always are",
+        description="names in Host headers that are taken, by commas; addresses, localhost and advertise's always are",
     )
     cors_origins: str | None = Field(
         default=None, description="origins whose pages may call, by commas; none but its own if not set"
@@ -125,9 +149,7 @@ class Settings(BaseSettings):
     @field_validator("advertise")
     @classmethod
     def _an_address(cls, advertise: str | None) -> str | None:
-        if advertise is not None and not re.fullmatch("https?://[^/?#@]+", advertise):
-            raise ValueError(f"is {advertise!r}; expected an address such as http://10.0.0.7:8000, without a path")
-        return advertise
+        return None if advertise is None else node_address(advertise)
 
     @field_validator("webhook")
     @classmethod

@@ -61,11 +61,11 @@ def test_every_setting_exists_and_its_value_is_taken(options: tuple[str, ...], m
     given = environment(node(*options)[2])
     own = {name: value for name, value in given.items() if name.startswith("RARESTREAM_") and isinstance(value, str)}
     for name, value in own.items():
-        monkeypatch.setenv(name, value.replace("$(POD_IP)", "10.0.0.7"))
+        monkeypatch.setenv(name, value.replace("$(POD_IP)", "fd00::7"))
     settings = Settings()
     for name, value in own.items():
         field = name.removeprefix("RARESTREAM_").lower()
-        assert str(getattr(settings, field)).lower() == value.replace("$(POD_IP)", "10.0.0.7")
+        assert str(getattr(settings, field)).lower() == value.replace("$(POD_IP)", "fd00::7")
 
 
 @with_helm
@@ -196,7 +196,7 @@ def test_certificates_and_addresses_of_nodes() -> None:
 
     spread = environment(node(*SPREAD)[2])
     names = list(spread)
-    assert spread["RARESTREAM_ADVERTISE"] == "http://$(POD_IP):8000"
+    assert spread["RARESTREAM_ADVERTISE"] == "http://[$(POD_IP)]:8000"
     assert names.index("POD_IP") < names.index("RARESTREAM_ADVERTISE")  # only what stands before it is put in
     assert spread["RARESTREAM_REPLICATION"] == "2"
     assert spread["RARESTREAM_ACKS"] == "aof"

@@ -336,13 +336,23 @@ HOSTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("host", HOSTS)
+ALSO = ("good.example", "x.wild.example", "node-7.nodes.example:8000")
+
+
+@pytest.mark.parametrize("host", [*HOSTS, ALSO[-1]])
 def test_on_loopback_no_foreign_name_leads_here(host: str) -> None:
     guard = Guard(Settings(store="memory:"))
     guard.listens("127.0.0.1")
-    named = Guard(Settings(store="memory:", insecure=True, hosts="good.example, *.wild.example"))
+    named = Guard(
+        Settings(
+            store="memory:",
+            insecure=True,
+            hosts="good.example, *.wild.example",
+            advertise="http://Node-7.nodes.example:8000",
+        )
+    )
     named.listens("0.0.0.0")
-    for one, taken in ((guard, HOSTS[host]), (named, HOSTS[host] or host in ("good.example", "x.wild.example"))):
+    for one, taken in ((guard, HOSTS.get(host, False)), (named, HOSTS.get(host) or host in ALSO)):
         headers = [(b"host", host.encode())] if host else []
         for _ in range(2):  # what was found good is remembered
             if taken:

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from websockets.sync.client import connect
+from yarl import URL
 
 from service.forwarding import _mark
 from service.node import Node
@@ -21,7 +22,7 @@ from service.placement import Placement
 from service.settings import Settings
 from service.store import open_store
 from service.store.memory import MemoryStore
-from service.store.redis_nodes import KEY
+from service.store.redis_nodes import IDS, KEY, NODE
 from tests.service.process import Process
 from tests.service.redis_server import RedisServer
 from tests.service.test_streams import Live
@@ -126,10 +127,43 @@ async def test_replication_needs_an_address(placed: Placed) -> None:
         await placed(None)
 
 
-@pytest.mark.parametrize("address", ["10.0.0.7:8000", "ftp://a", "http://a/v1", "http://u:p@a", "http://"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("10.0.0.7:8000", "ftp://a", "http://a/v1", "http://u:p@a", "http://", "http://:8000", "http://a b:80"),
+        *("http://a:b", "http://a:0", "http://a:99999", "http://a:", "http://fd00::7:8000", "http://[fd00::x]:80"),
+        *("http://[fd00::7", "http://[10.0.0.7.8]:80", "http://a..b", "http://ä:80", "http://a\n"),
+    ],
+)
 def test_an_address_is_one_of_a_node(address: str) -> None:
-    with pytest.raises(ValueError, match="advertise"):
+    with pytest.raises(ValueError, match=r"advertise\n.*expected an address such as"):
         Settings(advertise=address)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("http://10.0.0.7:8000", None),
+        ("https://Node-1.Example.:8443", "https://node-1.example.:8443"),
+        ("http://a_b", None),
+        ("http://[fd00::7]:8000", None),
+        ("http://[FD00:0::7]:08000", "http://[fd00::7]:8000"),
+        ("http://[10.0.0.7]:8000", "http://10.0.0.7:8000"),  # as the chart tells that of a pod
+    ],
+)
+def test_an_address_has_one_form(given: str, told: str | None) -> None:
+    assert Settings(advertise=given).advertise == (told or given)
+    assert str(URL((told or given) + "/v1", encoded=True)) == (told or given) + "/v1"
+
+
+async def test_an_address_that_cannot_be_called_is_no_node(placed: Placed, redis_server: RedisServer) -> None:
+    """It may stem from another release."""
+    one = await placed("http://10.0.0.0:8000")
+    for number, address in enumerate(("http://fd00::7:8000", "http://a:99999", "")):
+        redis_server.command("SET", f"{NODE}{number}", address)
+        redis_server.command("SADD", IDS, str(number))
+    await one.meet()
+    assert one.addresses == ("http://10.0.0.0:8000",)
 
 
 # Over real processes
