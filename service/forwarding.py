@@ -37,7 +37,7 @@ from service.engine import Engine
 from service.errors import HostUnavailable, ServiceError
 from service.grants import Grant
 from service.guard import Guard
-from service.passed_body import PassedBody, kept_of
+from service.passed_body import PassedBody, is_large, kept_of
 from service.placement import Placement
 from service.problems import problem_reply, request_id
 
@@ -131,7 +131,7 @@ class Forwarding:
         if guard.on:  # before anybody learns which learners there are, or has a body taken
             changes = scope["method"] not in ("GET", "HEAD")
             try:
-                guard.admit(given, None, scope["path_params"]["name"], client, changes=changes)
+                guard.admit(given, None, scope["path_params"]["name"], client, changes=changes, counts=False)
             except ServiceError as error:
                 await told(problem_reply(error, own_id))
                 return None
@@ -150,10 +150,11 @@ class Forwarding:
         names = {name for name, _ in scope["headers"]}
         has_any = b"content-length" in names or b"transfer-encoding" in names
         bodies: Bodies = self._state.bodies
-        keep = kept_of(heading_of(scope["headers"]).length) if again and has_any else 0
+        heading = heading_of(scope["headers"])
+        keep = kept_of(heading.length) if again and has_any else 0
         if bodies.bytes + keep > self._state.settings.max_buffered_bytes:  # then it is sent once
             keep = 0
-        body = PassedBody(receive, has_any=has_any, keep=keep)
+        body = PassedBody(receive, has_any=has_any, keep=keep, large=has_any and is_large(heading.length))
         bodies.bytes += keep
         placement: Placement = self._state.engine.placement
         try:
@@ -203,6 +204,10 @@ class Forwarding:
     ) -> aiohttp.ClientResponse:
         """The reply of a host, as soon as its head has come.
 
+        A body that does not fit into what the system holds of a connection is sent once the host asks for it: one that
+        refuses the request by its head alone closes the connection, and its reply would be lost with what it did not
+        read.
+
         Raises `TimeoutError` where it takes longer than `forward_seconds`, but for the time in which the client sends
         the body, or where the host is not alive any more; or aiohttp's `ClientError`.
         """
@@ -217,6 +222,7 @@ class Forwarding:
                     URL(host + target, encoded=True),
                     headers=[*headers, (FORWARDED.decode(), mark)],
                     data=body.pieces(),
+                    expect100=body.large,
                     allow_redirects=False,
                 )
             finally:

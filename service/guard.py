@@ -114,11 +114,13 @@ class Guard:
         client: Sequence[object] | None = None,
         *,
         changes: bool = True,
+        counts: bool = True,
     ) -> Grant:
         """The grant of a request with these headers that needs this scope, and is of this learner.
 
-        `client`: its address and port, as of ASGI. `changes`: whether it may change anything. Where `on` is False there
-        is no need to call it: everything is `FREE`. Raises `Unauthorized`, `TooManyFailures`, `RateLimited`,
+        `client`: its address and port, as of ASGI. `changes`: whether it may change anything. `counts`: not where
+        another node answers the request, which counts it. Where `on` is False there is no need to call it: everything
+        is `FREE`. Raises `Unauthorized`, `TooManyFailures`, `RateLimited`,
         `Forbidden`, `UnknownLearner`, `ForeignHost` or `ForeignOrigin`.
         """
         authorization = host = origin = site = b""
@@ -138,7 +140,8 @@ class Guard:
                 self._check_origin(host, origin, site)
             return FREE
         grant = self._known(authorization, client)
-        grant.count()
+        if counts:
+            grant.count()
         if scope is not None and scope not in grant.scopes:
             grant.need(scope)
         if learner is not None:

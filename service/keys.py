@@ -51,7 +51,7 @@ _LARGEST = 2**24  # bytes of a file that is read
 _ID = "abcdefghijklmnopqrstuvwxyz0123456789"
 _ID_LENGTH = 12
 
-_Rate = Annotated[float, Meta(gt=0, le=1e9)]
+_Rate = Annotated[float, Meta(ge=1e-6, le=1e9)]  # from one in eleven days on
 _Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 

@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator
 
 from starlette.types import Message, Receive
 
-__all__ = ["PassedBody", "kept_of"]
+__all__ = ["PassedBody", "is_large", "kept_of"]
 
+_HELD_BYTES = 2**15  # of what was sent and nobody has read, by any system
 _KEPT_BYTES = 2**20  # of a request's body, so that another host may be asked
 
 
@@ -21,11 +22,17 @@ def kept_of(length: bytes) -> int:
     return told if told <= _KEPT_BYTES else 0
 
 
+def is_large(length: bytes) -> bool:
+    """Whether a body that says it is so long may not fit into what a connection holds of it that nobody reads."""
+    return not (length.isdigit() and len(length) < 10 and int(length) <= _HELD_BYTES)
+
+
 class PassedBody:
     """One, piece by piece as it comes."""
 
-    def __init__(self, receive: Receive, *, has_any: bool, keep: int) -> None:
+    def __init__(self, receive: Receive, *, has_any: bool, keep: int, large: bool = False) -> None:
         """`keep`: of a body of so many bytes all are kept, so that it can be sent once more."""
+        self.large = large
         self._receive = receive
         self._has_any = has_any
         self._keep = keep

@@ -20,10 +20,12 @@ from starlette.types import Message
 from service.passed_body import PassedBody
 from service.placement import _weight
 from service.store.redis_nodes import IDS, NODE
+from tests.service.keyring import Keyring
 from tests.service.process import Process
 from tests.service.redis_server import RedisServer
 from tests.service.test_placement import CONFIG, event
 
+JSON = {"content-type": "application/json"}
 NAMES = [f"learner-{i}" for i in range(100)]
 
 
@@ -177,3 +179,75 @@ async def test_time_that_is_over_is_not_given_again(hurried: str) -> None:
 
     with pytest.raises(TimeoutError):
         await waited()
+
+
+@contextmanager
+def two_nodes(redis: RedisServer, folder: Path, **settings: object) -> Iterator[tuple[Process, Process]]:
+    """Nodes that know each other, each learner hosted by one of them."""
+    redis.flush()
+    nodes = [
+        Process(redis.url, folder / f"{i}.log", replication=1, follow_seconds=0.2, advertised=True, **settings)
+        for i in range(2)
+    ]
+    with nodes[0], nodes[1]:
+        for node in nodes:
+            node.wait_for("nodes are alive at http://127.0.0.1:", 2)
+        yield nodes[0], nodes[1]
+
+
+def test_what_the_host_refuses_by_the_head_of_a_request_is_told_as_it_says_it(
+    redis: RedisServer, tmp_path: Path
+) -> None:
+    """It closes the connection on a body that it does not want to read, of which more is on its way than fits."""
+    ring = Keyring(tmp_path)
+    admin = ring.make("admin", "admin")
+    narrow = ring.make("narrow", "predict", body_bytes=2**16)
+    with two_nodes(redis, tmp_path, keys=ring.path, max_body_bytes=2**20) as (here, there):
+        name = next(name for name in NAMES if _weight(there.url, name) > _weight(here.url, name))
+        learner = f"/learners/{name}"
+        with httpx.Client(base_url=f"{here.url}/v1", timeout=60, trust_env=False) as http:
+            assert http.put(learner, json=CONFIG, headers=admin).status_code == 201
+            until = time.monotonic() + 60
+            while f"learner={name}" not in (tmp_path / "1.log").read_text():
+                assert http.get(learner, headers=admin).status_code == 200
+                assert time.monotonic() < until  # it is answered there from now on
+                time.sleep(0.05)
+            events = json.dumps({"events": [{"x": [1, 2], "label": i % 2} for i in range(5000)]}).encode()
+            for _ in range(10):
+                for path, key, size, status, said in (
+                    ("update", admin, 2**25, 413, "at most 1048576 are taken"),
+                    ("update", narrow, 2**19, 403, "this needs the scope update"),
+                    ("predict", narrow, 2**19, 413, "at most 65536 are taken"),
+                    ("update", {}, 2**19, 401, "needs a key"),
+                ):
+                    reply = http.post(f"{learner}/{path}", content=bytes(size), headers=key)
+                    assert (reply.status_code, said in reply.json()["detail"]) == (status, True), reply.text
+            in_pieces = (events[start : start + 2**16] for start in range(0, len(events), 2**16))
+            for body in (events, in_pieces):
+                reply = http.post(f"{learner}/update", content=body, headers={**admin, **JSON})
+                assert reply.status_code == 200, reply.text
+                assert reply.json()["applied"] == 5000
+
+
+def test_a_request_is_counted_where_it_is_answered(redis: RedisServer, tmp_path: Path) -> None:
+    ring = Keyring(tmp_path)
+    admin = ring.make("admin", "admin")
+    rare = ring.make("rare", "predict", requests_per_second=0.001)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        gone = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    with two_nodes(redis, tmp_path, keys=ring.path) as (here, there):
+        others = (here.url, there.url)
+        name = next(name for name in NAMES if all(_weight(gone, name) > _weight(one, name) for one in others))
+        with httpx.Client(base_url=f"{here.url}/v1", timeout=60, trust_env=False) as http:
+            assert http.put(f"/learners/{name}", json=CONFIG, headers=admin).status_code == 201
+            redis.command("SET", f"{NODE}gone", gone)
+            redis.command("SADD", IDS, "gone")
+            here.wait_for(gone)
+            until = time.monotonic() + 60
+            while name not in http.get("/learners", headers=admin).json()["asleep"]:
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            predict = {"events": [{"x": [1, 2]}]}
+            said = http.post(f"/learners/{name}/predict", json=predict, headers=rare)
+            assert said.status_code == 200, said.text  # by this node, as nobody can be connected to there
+            assert http.post(f"/learners/{name}/predict", json=predict, headers=rare).status_code == 429
