@@ -8,7 +8,8 @@
         alerts = fraud.predict(X_new, ids=new_ids).labels == 1
 
 `AsyncClient` has the same methods, awaited. What is sent again after a failure, and what is not, stands in `calls.py`;
-errors in `errors.py`. It imports neither the service nor the library.
+errors in `errors.py`. It imports neither the service nor the library; where requests go on to, `service.elsewhere`, it
+shares with the commands.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from service.client.errors import Unanswered
 from service.client.origins import Source
 from service.client.replies import Document, Predicted, Updated
 from service.client.session import Pending, Session
+from service.elsewhere import HOPS, elsewhere
 
 __all__ = ["AsyncClient", "AsyncLearner", "AsyncReply", "AsyncStream"]
 
@@ -91,7 +92,12 @@ class AsyncClient:
 
     async def _send(self, request: Request) -> Response | Failure:
         try:
-            response = await self._http.request(**self._connection.arguments(request))
+            arguments = self._connection.arguments(request)
+            response = await self._http.request(**arguments)
+            for _ in range(HOPS):
+                if (there := elsewhere(response)) is None:
+                    break
+                response = await self._http.request(**{**arguments, "url": there})
         except httpx.RequestError as error:
             return failed(error)
         return Response(response.status_code, response.headers, response.content)

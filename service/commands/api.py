@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import quote, unquote, urlencode
 
 import httpx
@@ -29,6 +29,7 @@ import msgspec
 from service import __version__
 from service.commands.answers import ApiError, Document, decode, refused, unknown, unreachable
 from service.commands.failure import WrongUsage
+from service.elsewhere import HOPS, elsewhere
 
 __all__ = ["Api", "ApiError", "Document", "Stopped", "Updated", "UpdatedEach"]
 
@@ -201,10 +202,7 @@ class Api:
         timeout = httpx.Timeout(_SILENCE, connect=_CONNECT)
         with self._transported():
             path = _path(name, "metrics/stream")
-            with self._client.stream("GET", path, headers=headers, timeout=timeout) as response:
-                if not response.is_success:
-                    response.read()
-                    raise self._refused(response, path)
+            with self._streamed(path, headers=headers, timeout=timeout) as response:
                 yield response.iter_lines()
 
     # Groups
@@ -269,10 +267,7 @@ class Api:
         """Hand the learner's state to `take` piece by piece; its bytes. Raises `ApiError` where it breaks off."""
         size = 0
         path = _path(name, "export")
-        with self._transported(), self._client.stream("GET", path) as response:
-            if not response.is_success:
-                response.read()
-                raise self._refused(response, path)
+        with self._transported(), self._streamed(path) as response:
             for piece in response.iter_bytes():
                 take(piece)
                 size += len(piece)
@@ -346,9 +341,29 @@ class Api:
         headers = {"Content-Type": _JSON} if body is not None else None
         with self._transported(), self._watched(method):
             response = self._client.request(method, path, content=body, headers=headers)
+            for _ in range(HOPS):
+                if (there := elsewhere(response)) is None:
+                    break
+                response = self._client.request(method, there, content=body, headers=headers)
         if not response.is_success:
             raise self._refused(response, path)
         return response
+
+    @contextmanager
+    def _streamed(self, path: str, **options: Any) -> Iterator[httpx.Response]:
+        """The reply to a GET, which has begun and is no refusal."""
+        where = path
+        for left in range(HOPS, -1, -1):
+            with self._client.stream("GET", where, **options) as response:
+                there = elsewhere(response) if left else None
+                if there is not None:
+                    where = there
+                    continue
+                if not response.is_success:
+                    response.read()
+                    raise self._refused(response, path)
+                yield response
+                return
 
     @contextmanager
     def _watched(self, method: str) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections import Counter
@@ -16,13 +17,17 @@ import pytest
 from websockets.sync.client import connect
 from yarl import URL
 
+from service.client import AsyncClient, Client
+from service.commands.api import Api
+from service.elsewhere import elsewhere
 from service.forwarding import _mark
 from service.node import Node
-from service.placement import Placement
+from service.placement import Placement, _weight
 from service.settings import Settings
 from service.store import open_store
 from service.store.memory import MemoryStore
 from service.store.redis_nodes import IDS, KEY, NODE
+from tests.service.keyring import Keyring
 from tests.service.process import Process
 from tests.service.redis_server import RedisServer
 from tests.service.test_streams import Live
@@ -445,6 +450,63 @@ def test_a_host_that_stands_still_holds_nobody_up(spread: Spread) -> None:
     else:
         pytest.fail("it was noticed at once, five times")
     spread.agreed(name, range(3))
+
+
+def test_our_clients_follow_with_their_key(running_redis: RedisServer, tmp_path: Path) -> None:
+    """Where nodes do not pass requests on; others drop the key on their way to another address."""
+    running_redis.flush()
+    ring = Keyring(tmp_path)
+    admin = ring.make("admin", "admin")
+    key = ring.secret("admin")
+    both = {"replication": 1, "follow_seconds": 0.2, "elsewhere": "redirect", "keys": ring.path}
+    nodes = [Process(running_redis.url, tmp_path / f"{i}.log", advertised=True, **both) for i in range(2)]
+    with nodes[0], nodes[1], Client(nodes[0].url, key=key) as client, Api(nodes[0].url, key=key) as api:
+        name = next(name for name in NAMES if _weight(nodes[1].url, name) > _weight(nodes[0].url, name))
+        for node in nodes:
+            node.wait_for("nodes are alive at http://127.0.0.1:", 2)
+        learner = client.create(name, **CONFIG)
+        digest = f"{nodes[0].url}/v1/learners/{name}/digest"
+        until = time.monotonic() + 60
+        while httpx.get(digest, headers=admin, trust_env=False).status_code != 307:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert learner.update([[1.0, 2.0], [2.0, 1.0]], [0, 1], ids=["a", "b"]).applied == 2
+        assert len(learner.predict([[1.0, 2.0]]).scores) == 1
+        assert learner.digest() == asyncio.run(_digest(nodes[0].url, key, name))
+        assert api.metrics(name)["events"] == 2
+        with api.stream(name) as lines:
+            assert next(lines)
+        taken: list[bytes] = []
+        assert api.export(name, taken.append) == sum(map(len, taken)) > 0
+        assert httpx.get(digest, headers=admin, trust_env=False).status_code == 307  # it was no guest here meanwhile
+        assert httpx.get(digest, headers=admin, trust_env=False, follow_redirects=True).status_code == 401
+
+
+async def _digest(url: str, key: str, name: str) -> dict[str, Any]:
+    async with AsyncClient(url, key=key) as client:
+        return await client.learner(name).digest()
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "location", "followed"),
+    [
+        ("http://a:1/v1/learners/x?y=1", 307, "http://b:2/v1/learners/x?y=1", True),
+        ("https://proxy/fraud/v1/learners/x", 307, "https://b:2/v1/learners/x", True),
+        ("http://a:1/v1/learners/x", 307, "https://b:2/v1/learners/x", True),
+        ("https://a:1/v1/learners/x", 307, "http://b:2/v1/learners/x", False),  # the key would go out in the clear
+        ("http://a:1/v1/learners/x", 307, "http://b:2/v1/learners/y", False),
+        ("http://a:1/v1/learners/x", 307, "http://login.example/?to=/v1/learners/x", False),
+        ("http://a:1/v1/learners/x", 307, "/v1/learners/x", False),
+        ("http://a:1/v1/learners/x", 307, "ftp://b/v1/learners/x", False),
+        ("http://a:1/v1/learners/x", 307, "http://b:x/v1/learners/x", False),
+        ("http://a:1/v1/learners/x", 302, "http://b:2/v1/learners/x", False),
+        ("http://a:1/v1/learners/x", 307, None, False),
+    ],
+)
+def test_only_what_a_node_would_say_is_followed(asked: str, status: int, location: str | None, followed: bool) -> None:
+    headers = {} if location is None else {"location": location}
+    response = httpx.Response(status, headers=headers, request=httpx.Request("GET", asked))
+    assert elsewhere(response) == (location if followed else None)
 
 
 def test_redirects(running_redis: RedisServer, spread: Spread, tmp_path: Path) -> None:

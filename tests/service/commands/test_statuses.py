@@ -177,7 +177,11 @@ def test_wrong_usage(server: Process, command: str, said: str) -> None:
         ("BODY_SECONDS", "soon", "is 'soon'; expected a number"),
         ("TRIM_LOG", "maybe", "is 'maybe'; expected true or false"),
         ("ACKS", "all", "is 'all'; expected memory, aof or replicas:n, n from 1 to 99"),
-        ("ADVERTISE", "node-1", "is 'node-1'; expected an address such as http://10.0.0.7:8000, without a path"),
+        (
+            "ADVERTISE",
+            "node-1",
+            "is 'node-1'; expected an address such as http://10.0.0.7:8000 or http://[fd00::7]:8000, without a path",
+        ),
         ("CORS_ORIGINS", "https://a.example/b", "has 'https://a.example/b'; expected origins such as"),
         ("WEBHOOK", "hooks.example/secret", "is no address to post to; expected http://... or https://... "),
     ],
