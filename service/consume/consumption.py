@@ -29,7 +29,7 @@ import msgspec
 from service.commands.api import Api, ApiError
 from service.commands.failure import CommandFailed
 from service.consume.counts import Counts
-from service.consume.feed import Document, Feed, Message, Output, Partition
+from service.consume.feed import Document, Feed, Message, Output, Partition, Removed
 from service.consume.messages import BadMessage, Event, Reading, What
 
 __all__ = ["Consumption", "Plan", "Start"]
@@ -87,12 +87,17 @@ class Consumption:
         self._note = note
         self._learnt = 0  # every labelled message below this number is in the learner's log
         self._end: int | None = None
+        self._read = 0  # every message below this number has been read
 
     async def run(self) -> None:
         """Raises `CommandFailed`, or `Stopped`; nothing is lost by either."""
         await self._begin()
         while not self._stop.is_set():
-            messages = await self._gather()
+            try:
+                messages = await self._gather()
+            except Removed:
+                await self._behind()
+                continue
             if messages:
                 try:
                     await self._take(messages)
@@ -107,17 +112,14 @@ class Consumption:
 
     async def _begin(self) -> None:
         plan, partition = self._plan, self._partition
-        first, end = await partition.bounds()
+        first, end, ever = await partition.bounds()
         learnt = await self._known()
         committed = await partition.committed()
         chosen = {"earliest": first, "latest": end}.get(str(plan.start), plan.start)
         assert isinstance(chosen, int)
         known = [one for one in (None if plan.what == "predict" else learnt, committed) if one is not None]
-        if partition.counted and max(known, default=0) > end:
-            raise CommandFailed(
-                f"{partition.source} was read up to {max(known)} and ends at {end}: the topic was made anew, it seems. "
-                "Read it under another name, with --prefix and --group"
-            )
+        if (partition.counted or ever) and max(known, default=0) > ever:
+            raise self._anew(max(known), ever)
         match plan.what:
             case "update":
                 start = chosen if learnt is None else learnt
@@ -134,7 +136,28 @@ class Consumption:
         self.done = start if committed is None else max(start, committed)
         if plan.once and self._end is None:
             self._end = end
-        partition.seek(start)
+        self._go_on_from(start)
+
+    def _go_on_from(self, offset: int) -> None:
+        self._read = offset
+        self._partition.seek(offset)
+
+    def _anew(self, read: int, ever: int) -> CommandFailed:
+        """What has gone further than its partition ever went ends, or it would pass over what comes now."""
+        source, kind = self._partition.source, "topic" if self._partition.counted else "stream"
+        return CommandFailed(
+            f"{source} was read up to {read} and ends at {ever}: the {kind} was made anew, it seems, or has lost its "
+            "last messages. Read it under another name, with --prefix and --group"
+        )
+
+    async def _behind(self) -> None:
+        """What was to be read next is not there any more."""
+        first, _, ever = await self._partition.bounds()
+        if self._read > ever:
+            raise self._anew(self._read, ever)
+        if self._read < first:
+            self._lost(self._read, first)
+        self._go_on_from(max(self._read, first))
 
     async def _known(self) -> int | None:
         """The next labelled message by the learner's log; None: it knows nothing of this source."""
@@ -172,8 +195,13 @@ class Consumption:
         messages = await self._partition.read(self._plan.batch, _LOOK)
         until = time.monotonic() + self._plan.linger
         while messages and len(messages) < self._plan.batch and (left := until - time.monotonic()) > 0:
-            more = await self._partition.read(self._plan.batch - len(messages), left)
+            try:
+                more = await self._partition.read(self._plan.batch - len(messages), left)
+            except Removed:  # which the next read says again, when what is here has been dealt with
+                break
             messages += more
+        if messages:
+            self._read = messages[-1].offset + 1
         self._counts.read += len(messages)
         return messages
 

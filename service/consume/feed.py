@@ -11,13 +11,17 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from service.commands.failure import CommandFailed
 
-__all__ = ["Document", "Feed", "FeedError", "Message", "Output", "Partition"]
+__all__ = ["Bounds", "Document", "Feed", "FeedError", "Message", "Output", "Partition", "Removed"]
 
 Document = dict[str, Any]
 
 
 class FeedError(CommandFailed):
     """Messages cannot be had, or not be written; the text never has a password in it."""
+
+
+class Removed(FeedError):
+    """The next message of a partition was removed before it was read."""
 
 
 class Message(NamedTuple):
@@ -34,14 +38,22 @@ class Output(NamedTuple):
     value: bytes
 
 
+class Bounds(NamedTuple):
+    """Of the messages of a partition."""
+
+    first: int  # the number of the first that is still there
+    end: int  # one beyond the last
+    ever: int  # one beyond the last that there ever was, whether or not it is there; 0: there is no such thing
+
+
 class Partition(Protocol):
     """Messages in one order. One task reads them."""
 
     source: str  # its name in the learner's `sources`
     counted: bool  # numbers are given out one by one from 0: none lies beyond the end, and what is missing was removed
 
-    async def bounds(self) -> tuple[int, int]:
-        """The number of the first message that is still there, and one beyond the last."""
+    async def bounds(self) -> Bounds:
+        """Which numbers there are, and were."""
 
     async def committed(self) -> int | None:
         """The number that was committed last, by this process or one before it; None: none ever was."""
@@ -50,7 +62,10 @@ class Partition(Protocol):
         """Read on from the first message whose number is not less."""
 
     async def read(self, most: int, seconds: float) -> list[Message]:
-        """Up to `most` messages; waits at most so long, where there is none."""
+        """Up to `most` messages; waits at most so long, where there is none.
+
+        Raises `Removed` where the next one was removed before it was read, of what is `counted`.
+        """
 
     async def position(self) -> int:
         """Every message below this number has been read."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from service.consume.feed import Document, FeedError, Message, Output
+from service.consume.feed import Bounds, Document, FeedError, Message, Output, Removed
 from service.consume.reasons import reason_of
 
 if TYPE_CHECKING:
@@ -142,12 +142,12 @@ class KafkaPartition:
         self._consumer = consumer
         self._partition = partition
 
-    async def bounds(self) -> tuple[int, int]:
+    async def bounds(self) -> Bounds:
         """As `Partition.bounds`."""
         async with told(self.source):
             first = await self._consumer.beginning_offsets([self._partition])
             end = await self._consumer.end_offsets([self._partition])
-            return first[self._partition], end[self._partition]
+        return Bounds(first[self._partition], end[self._partition], end[self._partition])
 
     async def committed(self) -> int | None:
         """As `Partition.committed`."""
@@ -161,8 +161,13 @@ class KafkaPartition:
 
     async def read(self, most: int, seconds: float) -> list[Message]:
         """As `Partition.read`."""
-        async with told(self.source):
-            found = await self._consumer.getmany(self._partition, timeout_ms=int(seconds * 1000), max_records=most)
+        from aiokafka.errors import OffsetOutOfRangeError
+
+        try:
+            async with told(self.source, OffsetOutOfRangeError):
+                found = await self._consumer.getmany(self._partition, timeout_ms=int(seconds * 1000), max_records=most)
+        except OffsetOutOfRangeError:
+            raise Removed(f"{self.source}: what is to be read next is not there any more") from None
         return [Message(one.offset, one.value) for one in found.get(self._partition, ())]
 
     async def position(self) -> int:
@@ -197,12 +202,14 @@ async def _started(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
 
 
 @asynccontextmanager
-async def told(what: str) -> AsyncIterator[None]:
-    """Raise what aiokafka does as `FeedError`."""
+async def told(what: str, *but: type[Exception]) -> AsyncIterator[None]:
+    """Raise what aiokafka does as `FeedError`, `but` for these."""
     from aiokafka.errors import KafkaConnectionError, KafkaError
 
     try:
         yield
+    except but:
+        raise
     except KafkaConnectionError:  # why, its log has told: `reasons.quiet`
         raise FeedError(f"{what}: no broker can be reached") from None
     except (KafkaError, TimeoutError, OSError) as error:

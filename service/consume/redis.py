@@ -26,7 +26,7 @@ from redis.exceptions import (
 )
 
 from service.commands.failure import WrongUsage
-from service.consume.feed import Document, FeedError, Message, Output
+from service.consume.feed import Bounds, Document, FeedError, Message, Output
 from service.consume.reasons import reason_of
 from service.store.redis_servers import Servers, servers_of
 
@@ -75,12 +75,11 @@ class RedisFeed:
         self.partitions: list[RedisPartition] = []
         self._keep = keep  # entries of an output, about; None: all
         self._patience = patience
-        self._note = note
+        self.note = note
         parts = urlsplit(url)
         places = parts.netloc.rpartition("@")[2]
         self._where = f"{parts.scheme}://{places}"
         self._servers: Servers | None = None  # where there are several
-        self._secrets: list[str] = []
         number = parts.path.strip("/")
         if number and not number.isdecimal():
             raise WrongUsage(f"{self._where} has no database {number!r}; expected redis://HOST:PORT/NUMBER")
@@ -93,14 +92,15 @@ class RedisFeed:
             except ValueError:
                 raise WrongUsage(f"{self._where} cannot be read, or one of its options; expected {_FORMS}") from None
             self._client = self._servers.client
-            self._secrets = [value for name, value in options.items() if name.endswith("password") and value]
         else:
             given = {"username": username, "password": password}
             try:
                 login_options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-                self._client = redis.from_url(url, decode_responses=False, **login_options)
+                self._client = redis.from_url(url, **{"protocol": 2, "decode_responses": False, **login_options})
             except ValueError as error:
                 raise WrongUsage(f"{self._where} is not the URL of a Redis server: {error}") from None
+            options = self._client.connection_pool.connection_kwargs
+        self._secrets = [value for name, value in options.items() if name.endswith("password") and value]
         self._partition = RedisPartition(self, stream, group, prefix, flat)
 
     async def __aenter__(self) -> Self:
@@ -137,7 +137,7 @@ class RedisFeed:
                 why = self._told(reason_of(error), " cannot be reached")
             if failing_since is None:
                 failing_since = time.monotonic()
-                self._note(f"{why}; trying again, for {self._patience:g} s in all")
+                self.note(f"{why}; trying again, for {self._patience:g} s in all")
             if time.monotonic() + _PAUSE > failing_since + self._patience:
                 raise FeedError(f"{why}\nGiven up after {self._patience:g} s (--retry-seconds)")
             await asyncio.sleep(_PAUSE)
@@ -170,14 +170,36 @@ class RedisPartition:
         self._group = group
         self._flat = flat
         self._next = 0
+        self._note = feed.note
+        self._ever = 0  # one beyond the last entry that there ever was, at the last look
+        self._went_back: int | None = None  # the same where it is before what was read
+        self._added: int | None = None  # entries that the stream ever had, up to what was read
 
-    async def bounds(self) -> tuple[int, int]:
+    async def bounds(self) -> Bounds:
         """As `Partition.bounds`; an empty stream begins and ends at 0."""
-        first = await self._ask(lambda client: client.xrange(self._stream, count=1))
-        last = await self._ask(lambda client: client.xrevrange(self._stream, count=1))
+        stream = await self._look()
+        if stream is None:
+            return Bounds(0, 0, 0)
+        first, last = stream["first-entry"], stream["last-entry"]
+        ever = number_of(stream["last-generated-id"].decode())
+        ever = ever + 1 if ever else 0  # of a stream that nothing was written to
         if not first or not last:
-            return 0, 0
-        return number_of(first[0][0].decode()), number_of(last[0][0].decode()) + 1
+            return Bounds(0, 0, ever)
+        return Bounds(number_of(first[0].decode()), number_of(last[0].decode()) + 1, ever)
+
+    async def _look(self) -> Document | None:
+        """What Redis says of the stream; None where there is none."""
+
+        async def look(client: Any) -> Document | None:
+            try:
+                found: Document = await client.xinfo_stream(self._stream)
+            except ResponseError as error:
+                if "no such key" not in str(error):
+                    raise
+                return None
+            return found
+
+        return await self._ask(look)
 
     async def committed(self) -> int | None:
         """As `Partition.committed`."""
@@ -199,16 +221,56 @@ class RedisPartition:
     def seek(self, offset: int) -> None:
         """As `Partition.seek`."""
         self._next = offset
+        self._ever, self._went_back, self._added = 0, None, None
 
     async def read(self, most: int, seconds: float) -> list[Message]:
         """As `Partition.read`."""
+        await self._check()
         after = id_of(max(0, self._next - 1))
         wait = max(1, int(seconds * 1000))
         found = await self._ask(lambda client: client.xread({self._stream: after}, count=most, block=wait))
         messages = [Message(number_of(id.decode()), self._value(fields)) for _, read in found for id, fields in read]
         if messages:
             self._next = messages[-1].offset + 1
+            if self._added is not None:
+                self._added += len(messages)
         return messages
+
+    async def _check(self) -> None:
+        """See whether entries were trimmed, or the stream made anew, since the last read; a warning, or `FeedError`.
+
+        How many were trimmed shows by the number of entries that the stream has ever had (Redis 7 and newer), from when
+        all of them have been read on. Before that, and of an older Redis, it shows that some were where one is gone
+        that was there to be read.
+        """
+        stream = await self._look()
+        if stream is None:
+            return
+        ever = number_of(stream["last-generated-id"].decode()) + 1
+        if ever < self._next:
+            if self._went_back not in (None, ever):
+                raise FeedError(
+                    f"stream {self._stream} was made anew, it seems: its entry {id_of(ever - 1)} came when reading had "
+                    f"got to {id_of(self._next - 1)}. Read it under another name, with --prefix and --group"
+                )
+            self._went_back = ever
+            return
+        self._went_back = None
+        first = number_of(stream["first-entry"][0].decode()) if stream["first-entry"] else ever
+        added: int | None = stream.get("entries-added")
+        gone = 0
+        if ever == self._next:  # all is read that is there
+            gone = 0 if added is None or self._added is None else added - self._added
+            self._added = added
+        elif first >= self._next and added is not None and self._added is not None:
+            gone = added - stream["length"] - self._added
+            self._added += gone
+        if gone > 0:
+            were = "entry was" if gone == 1 else "entries were"
+            self._note(f"{self.source}: {gone} {were} trimmed before being read")
+        elif self._added is None and self._next < self._ever < first:
+            self._note(f"{self.source}: entries before {id_of(first)} were trimmed before being read")
+        self._ever = ever
 
     async def position(self) -> int:
         """As `Partition.position`."""

@@ -83,7 +83,7 @@ async def _consume(
                     )
                     for partition in feed.partitions
                 ]
-                empty = [partition for partition in feed.partitions if await partition.bounds() == (0, 0)]
+                empty = [partition for partition in feed.partitions if (await partition.bounds()).end == 0]
                 note(f"reading {', '.join(partition.source for partition in feed.partitions)}")
                 for partition in empty:
                     note(f"{partition.source} is empty or does not exist yet: awaiting its first message")

@@ -15,13 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from aiokafka.errors import OffsetOutOfRangeError
 
 from service.commands.cells import Labels
 from service.commands.connection import connected
 from service.commands.failure import CommandFailed
 from service.consume.consumption import Consumption, Plan
 from service.consume.counts import Counts
-from service.consume.feed import FeedError
+from service.consume.feed import Bounds, FeedError, Message
 from service.consume.kafka import KafkaFeed, KafkaPartition, Security
 from service.consume.messages import Reading
 from tests.service.consumer import Consumer, Target, event, until
@@ -194,9 +195,8 @@ def test_a_malformed_message_stops_it_or_is_skipped(broker: KafkaBroker, target:
 class Shortened(KafkaPartition):
     """A partition whose first messages were removed, as it tells; the broker of the tests cannot do that."""
 
-    async def bounds(self) -> tuple[int, int]:
-        _, end = await super().bounds()
-        return 12, end
+    async def bounds(self) -> Bounds:
+        return (await super().bounds())._replace(first=12)
 
 
 def test_messages_that_were_removed_before_they_were_read(broker: KafkaBroker, target: Target, tmp_path: Path) -> None:
@@ -223,6 +223,69 @@ def test_messages_that_were_removed_before_they_were_read(broker: KafkaBroker, t
     assert notes == [said]
     assert target.learnt == 13
     assert target.get()["sources"] == {f"kafka:{target.name}/0": 20}
+
+
+class Overtaken(KafkaPartition):
+    """A partition whose messages up to 12 are removed when 5 were read, as it tells: the broker of the tests cannot.
+
+    aiokafka has the error from where it puts what brokers answer.
+    """
+
+    gone = False
+    ends: int | None = None  # where it ends then, if elsewhere
+
+    async def bounds(self) -> Bounds:
+        found = await super().bounds()
+        end = self.ends or found.end
+        return Bounds(12, end, end) if self.gone else found
+
+    async def read(self, most: int, seconds: float) -> list[Message]:
+        if not self.gone and (position := await self.position()) == 5:
+            self.gone = True
+            fetcher = self._consumer._fetcher
+            fetcher._records.pop(self._partition, None)
+            fetcher._set_error(self._partition, OffsetOutOfRangeError({self._partition: position}))
+        return await super().read(most, seconds)
+
+
+@pytest.mark.parametrize("course", ["stop", "skip", "anew"])
+def test_messages_that_are_removed_while_it_runs(
+    broker: KafkaBroker, target: Target, course: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.create(**{target.name: 1})
+    broker.produce(target.name, [(0, event(i)) for i in range(20)])
+    notes: list[str] = []
+    counts = Counts()
+
+    async def run() -> None:
+        plan = Plan(target.name, skip_lost=course != "stop", once=True, batch=5, linger=0.0)
+        with connected(target.url, None) as api, ThreadPoolExecutor(1) as threads:
+            async with KafkaFeed(broker.address, target.name, [], target.name, "kafka:", Security()) as feed:
+                (whole,) = feed.partitions
+                partition = Overtaken(whole._consumer, whole._partition, "kafka:")
+                partition.ends = 3 if course == "anew" else None
+                reading, stop = Reading("auto", Labels()), threading.Event()
+                await Consumption(plan, feed, partition, reading, api, threads, stop, counts, notes.append).run()
+
+    source = f"kafka:{target.name}/0"
+    said = f"{source}: 7 messages from 5 on were removed before they were read"
+    match course:
+        case "skip":
+            asyncio.run(run())
+            assert notes == [said]
+            assert (target.learnt, target.get()["sources"]) == (13, {source: 20})
+            assert (counts.read, counts.learnt["applied"]) == (13, 13)
+        case "stop":
+            with pytest.raises(CommandFailed, match=f"^{said}; --on-lost skip goes on without them$"):
+                asyncio.run(run())
+            assert (target.learnt, target.get()["sources"]) == (5, {source: 5})
+        case _:
+            with pytest.raises(
+                CommandFailed, match=f"{source} was read up to 5 and ends at 3: the topic was made anew"
+            ):
+                asyncio.run(run())
+            assert target.learnt == 5
+    assert "Traceback" not in caplog.text
 
 
 def test_a_topic_made_anew_is_not_taken_for_the_old_one(broker: KafkaBroker, target: Target, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import random
@@ -14,10 +15,11 @@ from typing import Any
 import pytest
 import redis
 
-from service.consume.redis import id_of, number_of
+from service.consume.feed import FeedError, Partition
+from service.consume.redis import RedisFeed, id_of, number_of
 from tests.service.consumer import CONFIG, Consumer, Target, event, until
 from tests.service.process import Process
-from tests.service.redis_server import RedisServer
+from tests.service.redis_server import REDIS, VALKEY, RedisServer
 
 
 @pytest.fixture(scope="module")
@@ -256,6 +258,64 @@ def test_what_a_stream_was_trimmed_of_is_warned_of(streams: RedisServer, target:
     assert f"and stream {target.name}, entry {id_of(kept[0])} was trimmed, if there was anything" in reading.said()
 
 
+@pytest.mark.parametrize("binary", [VALKEY, REDIS], ids=["counts its entries", "does not"])
+async def test_what_is_trimmed_past_one_that_runs_is_warned_of(binary: str) -> None:
+    """A Redis before 7 shows that entries are gone which it had shown before; a newer one counts them."""
+    counts, stream, notes = binary is VALKEY, "s", list[str]()
+    with RedisServer(binary) as streams:
+        async with RedisFeed(streams.url, stream, "group", "redis:", note=notes.append) as feed:
+            await trimmed(streams, feed.partitions[0], stream, notes, counts=counts)
+
+
+async def trimmed(streams: RedisServer, partition: Partition, stream: str, notes: list[str], *, counts: bool) -> None:
+    partition.seek(0)
+    add(streams, stream, *(event(i) for i in range(5)))
+    assert len(await partition.read(10, 0.1)) == 5
+    assert await partition.read(10, 0.1) == []
+    streams.command("XTRIM", stream, "MAXLEN", 0)  # of what has been read
+    assert await partition.read(10, 0.1) == []
+    add(streams, stream, event(5))
+    assert len(await partition.read(10, 0.1)) == 1
+    assert notes == []
+    add(streams, stream, *(event(i) for i in range(6, 16)))
+    assert len(await partition.read(3, 0.1)) == 3
+    assert len(await partition.read(3, 0.1)) == 3
+    kept = add(streams, stream, event(16), event(17))[0]
+    streams.command("XTRIM", stream, "MAXLEN", 2)  # four are gone that were there at the last look
+    assert [one.offset for one in await partition.read(10, 0.1)][:1] == [kept]
+    assert await partition.read(10, 0.1) == []
+    last = "4 entries were trimmed" if counts else f"entries before {id_of(kept)} were trimmed"
+    assert notes == [f"redis:{stream}: {last} before being read"]
+    add(streams, stream, event(18))
+    streams.command("XTRIM", stream, "MAXLEN", 0)
+    assert await partition.read(10, 0.1) == []
+    assert notes[1:] == [f"redis:{stream}: 1 entry was trimmed before being read"] * counts
+
+
+def test_a_stream_made_anew_is_not_taken_for_the_old_one(streams: RedisServer, target: Target, tmp_path: Path) -> None:
+    """Its new entries come before those that were read: they would be passed over."""
+    add(streams, target.name, event(0), event(1))
+    reading = consumer(streams, target, tmp_path)
+    assert reading.run()["applied"] == 2
+    streams.command("DEL", target.name)
+    assert reading.run()["read"] == 0  # there is none at the moment
+    streams.command("DEL", target.name)  # with the group that it left
+    reading.start()
+    until(lambda: reading.said().count("awaiting its first message") == 2)
+    streams.command("XADD", target.name, "5-0", "event", event(2))
+    time.sleep(2)  # that is seen first
+    streams.command("XADD", target.name, "6-0", "event", event(3))
+    assert reading.wait() == 1
+    said = f"stream {target.name} was made anew, it seems: its entry 6-0 came when"
+    assert said in reading.said()
+    status, told = reading.fail()
+    assert status == 1
+    assert "the stream was made anew, it seems, or has lost its last messages" in told
+    assert target.learnt == 2
+    add(streams, target.name, event(4))  # by the clock
+    assert reading.run()["applied"] == 1
+
+
 def test_an_id_beyond_what_a_number_holds_is_refused(streams: RedisServer, target: Target, tmp_path: Path) -> None:
     streams.command("XADD", target.name, "7-4096", "event", event(1))
     status, told = consumer(streams, target, tmp_path).fail()
@@ -267,6 +327,21 @@ def test_an_id_beyond_what_a_number_holds_is_refused(streams: RedisServer, targe
 def test_ids_and_numbers_are_the_same(id: str) -> None:
     assert id_of(number_of(id)) == id
     assert number_of(id) < 2**53
+
+
+async def test_a_password_that_the_server_repeats_is_in_no_message() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(b"-ERR unknown command `AUTH`, with args beginning with: `a b/c`\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        at = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        for url, given in ((f"redis://:a%20b%2Fc@{at}", None), (f"redis://{at}", "a b/c")):
+            async with RedisFeed(url, "s", "group", "redis:", password=given, patience=0.0, note=print) as feed:
+                with pytest.raises(FeedError, match=r"unknown command `AUTH`.*\*\*\*") as caught:
+                    await feed.partitions[0].bounds()
+            assert "a b/c" not in str(caught.value)
 
 
 def test_a_password_is_in_no_message(target: Target, tmp_path: Path) -> None:
