@@ -3,7 +3,7 @@
     python -m tests.service.rolling --seconds 20 --restarts 1 [--workers 4]
 
 Writers post batches of events with ids, predictors ask for scores; each sends a request once more where the connection
-fails, and no further. At the end nobody may have seen an error, every acknowledged event has to be in the log exactly
+fails, and no further. At the end nobody may have seen an error, every acknowledged event has to be learnt exactly
 once, and all workers have to agree with a library run over it.
 """
 
