@@ -197,7 +197,7 @@ class Engine:
                 if problems := config.objections(new=True):
                     raise Invalid("the configuration is refused; nothing was created", problems)
                 grant.check_config(config)
-                self.register.check_room(grant)
+                await self.register.check_new(grant)
                 await self.sleeping.space()
                 found, new = await self._created(name, config)
                 assert isinstance(found, Hosted)
@@ -225,7 +225,7 @@ class Engine:
         grant.check_config(config)
         async with self._made(name):
             self.check_free(name)
-            self.register.check_room(grant)
+            await self.register.check_new(grant)
             await self.sleeping.space()
             found, new = await self._created(name, config, state)
         assert isinstance(found, Hosted)
@@ -266,7 +266,7 @@ class Engine:
             group = self.groups.get(name)
             new = group is None
             if group is None:
-                self.register.check_room(grant)
+                await self.register.check_new(grant)
                 found, new = await self._created(GROUP + name, config)
                 assert isinstance(found, HostedGroup)
                 group = found

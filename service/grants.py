@@ -91,6 +91,11 @@ class Grant:
         return self._requests is None and self._events is None and self.body_bytes is None
 
     @property
+    def counts_learners(self) -> bool:
+        """Whether there may be only so many learners and groups: see `check_room`."""
+        return self._limits is not None and self._limits.learners is not None
+
+    @property
     def over(self) -> bool:
         """Whether the key was revoked or changed, or has expired: what still goes on by it has to end."""
         return self.revoked or (self._until < math.inf and time.time() >= self._until)

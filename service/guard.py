@@ -8,7 +8,7 @@ Without keys there is one grant, `FREE`, for everybody. Then a browser is what a
 other sites may change nothing (CSRF), and a node on loopback is not found by a foreign name (DNS rebinding).
 
 A key is found by its public id, and the hash of its secret compared in constant time; an id that is not known costs the
-same. No secret is kept anywhere. Limits are counted in each process by itself. 2 microseconds per request.
+same. No secret is kept anywhere. Rates are counted in each process by itself. 2 microseconds per request.
 """
 
 from __future__ import annotations

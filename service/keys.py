@@ -64,7 +64,7 @@ class Unwritable(CommandFailed):
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a key may use at most, in each process; None: as much as the node's settings allow."""
+    """What a key may use at most, of rates in each process; None: as much as the node's settings allow."""
 
     requests_per_second: _Rate | None = None  # requests, and messages of websockets
     events_per_second: _Rate | None = None  # events that are scored, learnt or labelled

@@ -8,10 +8,11 @@ with.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from learners.comparison import Comparison
 from service.errors import LimitReached, ServiceError
-from service.grants import FREE, Grant
+from service.grants import Grant
 from service.groups import HostedGroup
 from service.hosted import Hosted
 from service.node import Node
@@ -56,12 +57,29 @@ class Register:
         """Whether the learner whose log has this head sleeps, or is about to move."""
         return log in self.moving or self.asleep.get(log) == head.birth
 
-    def check_room(self, grant: Grant = FREE) -> None:
-        """That there may be one more. Raises `LimitReached`, or what the grant has against it."""
+    def check_room(self) -> None:
+        """That there may be one more here. Raises `LimitReached`."""
         if self.learners + len(self.groups) >= self.node.settings.max_learners:
             raise LimitReached(f"this node has {self.learners + len(self.groups)} learners and groups, its limit")
-        there = self.hosted.keys() | self.asleep.keys() | self.moving.keys()
-        grant.check_room(there, ((name, group.config.learners) for name, group in self.groups.items()))
+
+    async def check_new(self, grant: Grant) -> None:
+        """That there may be one more here, and by what is granted over the store: what other nodes have made counts
+        though this one has not heard of it. To be asked with `creating` held.
+
+        Raises `LimitReached`, or a `StoreError`.
+        """
+        self.check_room()
+        if not grant.counts_learners:
+            return
+        learners: list[str] = []
+        groups: list[tuple[str, Sequence[str]]] = []
+        for log in await self.node.reached(self.node.store.heads()):
+            if log.startswith(GROUP):
+                group = self.groups.get(log[1:])  # of one that is new here only the name is known, for a moment
+                groups.append((log[1:], () if group is None else group.config.learners))
+            else:
+                learners.append(log)
+        grant.check_room(learners, groups)
 
     async def host(self, log: str, birth: bytes) -> Hosted | HostedGroup:
         """What the log of this name is of, as its newest snapshot has it; nobody finds it yet."""

@@ -18,9 +18,11 @@ from service.grants import Bucket
 from service.guard import Guard
 from service.keys import BadKeys, Key, load
 from service.settings import Settings
+from service.store.memory import MemoryStore
 from service.streams import learner_news, stream
 from tests.service.apps import DENSE, events
 from tests.service.keyring import Clock, Keyring, authorization, bearer, keyed, made
+from tests.service.nodes import serving
 from tests.service.websocket import websocket
 
 
@@ -231,6 +233,32 @@ async def test_as_many_learners_as_a_key_may_have(ring: Keyring) -> None:
         assert (await http.delete("/groups/t-g", headers=key)).status_code == 204
         done = await asyncio.gather(*(http.put(f"/learners/t-{i}", json=DENSE, headers=key) for i in range(4, 9)))
         assert sorted(one.status_code for one in done) == [201, 409, 409, 409, 409]
+
+
+async def test_what_other_nodes_have_made_counts_too(ring: Keyring) -> None:
+    root = ring.make("root", "admin")
+    key = ring.make("team", "admin", pattern="t-*", learners=3)
+    store, keys = MemoryStore(), str(ring.path)
+    async with serving(store, keys=keys) as (one, _), serving(store, keys=keys) as (other, unaware):
+        await unaware.following.stop()  # it hears of nothing that the first one does
+        await made(one, root, "other-1", "other-2", "other-3")
+        for name in ("t-1", "t-2"):
+            assert (await one.put(f"/learners/{name}", json=DENSE, headers=key)).status_code == 201
+        assert (await one.put("/groups/t-g", json={"learners": ["t-1", "t-2"]}, headers=key)).status_code == 201
+        assert unaware.hosted == {}
+        full = [
+            await other.put("/learners/t-3", json=DENSE, headers=key),
+            await other.post("/learners/t-1/clone", json={"to": "t-3"}, headers=key),
+            await other.put("/groups/t-h", json={"learners": ["t-1", "t-2"]}, headers=key),
+        ]
+        for reply in full:
+            assert (reply.status_code, reply.json()["code"]) == (409, "limit-reached")
+            assert "there are 3 learners and groups that this key is for" in reply.json()["detail"]
+        assert sorted(await store.heads()) == ["@t-g", "other-1", "other-2", "other-3", "t-1", "t-2"]
+        assert (await other.put("/learners/t-1", json=DENSE, headers=key)).status_code == 200
+        assert (await one.delete("/groups/t-g", headers=key)).status_code == 204
+        assert (await other.put("/learners/t-3", json=DENSE, headers=key)).status_code == 201
+        assert (await one.put("/learners/t-4", json=DENSE, headers=key)).status_code == 409
 
 
 # Websockets
