@@ -3,8 +3,9 @@
     python -m tests.service.rolling --seconds 20 --restarts 1 [--workers 4]
 
 Writers post batches of events with ids, predictors ask for scores; each sends a request once more where the connection
-fails, and no further. At the end nobody may have seen an error, every acknowledged event has to be learnt exactly
-once, and all workers have to agree with a library run over it.
+fails, and no further. At the end nobody may have seen an error, every acknowledged event has to be in the log, every
+event there has to have been learnt exactly once, however often it stands in it, and all workers have to agree with a
+library run over it.
 """
 
 from __future__ import annotations
@@ -235,7 +236,7 @@ def campaign(process: Process, store_url: str, seconds: float, restarts: int, wo
         sent=len(sent),
         acknowledged=len(acknowledged),
         lost=sorted(acknowledged - set(ids)),
-        twice=[] if learnt == len(unique) else [f"{learnt} events learnt, {len(unique)} in the log"],
+        twice=[] if learnt == len(unique) else [f"{learnt} events learnt, {len(unique)} different ones in the log"],
         digests=digests(process.url, workers),
         library_digest=_library_digest(ids, sent),
     )
