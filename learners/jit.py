@@ -6,12 +6,14 @@ package (and of the numba that compiles them): an edit anywhere starts an empty 
 Kernels that stand in another folder have a directory named after that folder's sources too, which may call these.
 
 The directory lies in `NUMBA_CACHE_DIR` where that is set, else in the user's cache directory, else, where that cannot
-be written, in a private temporary directory (kernels then compile once per process).
+be written, in a private temporary directory (kernels then compile once per process). Processes read and write it one
+after the other, by a lock on a file in it.
 """
 
 from __future__ import annotations
 
 import atexit
+import fcntl
 import hashlib
 import os
 import re
@@ -19,12 +21,14 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
+from numba.core.caching import FunctionCache
 
 __all__ = ["bare_kernel", "cache_directory", "inlined", "kernel"]
 
@@ -86,16 +90,45 @@ def cache_directory(folder: Path = _HERE) -> Path:
     return _directories[folder]
 
 
+class _Cache(FunctionCache):
+    """numba's, for several processes at once.
+
+    Its own gives files the numbers that its index does not have: processes that save at the same moment, each for other
+    types of arguments, write the same one, and whoever loads it later runs the code for the wrong types.
+    """
+
+    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+        with self._alone(fcntl.LOCK_SH):
+            return super()._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+
+    def _save_overload(self, sig: Any, data: Any) -> None:
+        with self._alone(fcntl.LOCK_EX):
+            super()._save_overload(sig, data)  # type: ignore[no-untyped-call]
+
+    @contextmanager
+    def _alone(self, how: int) -> Iterator[None]:
+        Path(self.cache_path).mkdir(parents=True, exist_ok=True)  # whoever removes a cache need not stop anything
+        file = os.open(Path(self.cache_path, "lock"), os.O_RDONLY | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(file, how)
+            yield
+        finally:
+            os.close(file)  # which lets go of it, as does the end of the process
+
+
 def _compiled(function: Callable[..., Any], **options: bool) -> Callable[..., Any]:
     config: Any = numba.config
     previous = config.CACHE_DIR
     folder = Path(function.__code__.co_filename).parent
     config.CACHE_DIR = str(cache_directory(folder))  # read at decoration; other packages keep their own directory
     try:
-        compiled: Callable[..., Any] = _njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+        compiled: Any = _njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+        if compiled is not function:  # which it is where kernels are to run as plain Python
+            compiled._cache = _Cache(function)  # type: ignore[no-untyped-call]
     finally:
         config.CACHE_DIR = previous
-    return compiled
+    kernel: Callable[..., Any] = compiled
+    return kernel
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -72,3 +72,57 @@ def test_a_cache_that_cannot_be_written_is_replaced_by_a_private_one_that_goes_a
     directory = directory_of(blocked, Path(jit.__file__).parent.parent)
     assert "rarestream-kernels-" in directory
     assert not Path(directory).exists()
+
+
+RACE = """
+import itertools, sys, time
+from pathlib import Path
+import numpy as np
+from numba.core import caching
+from raced import total
+kind, after_reading, after_index, done = sys.argv[1:]
+load, save, reads = caching.IndexDataCacheFile._load_index, caching.IndexDataCacheFile._save_index, itertools.count()
+
+def step(names):  # "mine:theirs": say how far this one is, and wait for the other, which may be kept out
+    mine, _, theirs = names.partition(":")
+    Path(mine or "nothing").touch()
+    end = time.monotonic() + 4.0
+    while theirs and not Path(theirs).exists() and time.monotonic() < end:
+        time.sleep(0.01)
+
+def read(self):
+    found = load(self)
+    if next(reads) == 1:  # to save; the first was to load
+        step(after_reading)
+    return found
+
+def write(self, found):
+    save(self, found)
+    step(after_index)
+
+caching.IndexDataCacheFile._load_index, caching.IndexDataCacheFile._save_index = read, write
+print(total(np.arange(8, dtype=kind)))
+step(done)
+"""
+
+
+def test_processes_that_compile_for_different_types_do_not_take_each_others_code(tmp_path):
+    """Each has read the index before the other has written it: both would write the same file."""
+    (tmp_path / "raced.py").write_text(
+        "from learners.jit import kernel\n\n\n@kernel\ndef total(values):\n"
+        "    found = 0.0\n    for value in values:\n        found += value\n    return found\n"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_DISABLE_JIT": "0"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(Path(jit.__file__).parents[1])])
+
+    def started(kind, *steps):
+        command = [sys.executable, "-c", RACE, kind, *steps]
+        return subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+
+    racing = [
+        started("float64", "a-read:b-read", "a-index:b-done", ""),
+        started("float32", "b-read:a-index", "", "b-done"),
+    ]
+    assert [one.communicate(timeout=300)[0] for one in racing] == ["28.0\n", "28.0\n"]
+    after = [started(kind, "", "", "") for kind in ("float64", "float32")]
+    assert [one.communicate(timeout=300)[0] for one in after] == ["28.0\n", "28.0\n"]
