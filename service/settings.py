@@ -20,12 +20,15 @@ def node_address(text: str) -> str:
     So whoever knows an address of either kind, and not which, writes http://[address]:port. `ValueError` where it is
     none: another scheme, a path, a host or a port that cannot be.
     """
-    host_and_port = r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?))(?::([0-9]{1,5}))?"
+    label = "[A-Za-z0-9_-]{1,63}"
+    host_and_port = rf"(?:\[([0-9A-Fa-f:.]+)\]|({label}(?:\.{label})*\.?))(?::([0-9]{{1,5}}))?"
     found = re.fullmatch(f"(https?)://{host_and_port}", text)
     try:
         if found is None:
             raise ValueError
         scheme, number, name, port = found.groups()
+        if name and (len(name) > 253 or (re.fullmatch("[0-9.]+", name) and not ipaddress.IPv4Address(name))):
+            raise ValueError
         if port is not None and not 0 < int(port) < 2**16:
             raise ValueError
         address = ipaddress.ip_address(number) if number else None

@@ -129,8 +129,8 @@ class Consumption:
                 labelled = chosen if learnt is None else learnt
                 start = labelled if committed is None else min(labelled, committed)
         if start < first:
-            if known and max(known) < first:
-                self._lost(max(known), first)
+            if start in known:
+                self._lost(start, first)
             start = first
         self._learnt = start if learnt is None else learnt
         self.done = start if committed is None else max(start, committed)

@@ -199,11 +199,17 @@ class Shortened(KafkaPartition):
         return (await super().bounds())._replace(first=12)
 
 
-def test_messages_that_were_removed_before_they_were_read(broker: KafkaBroker, target: Target, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ahead", [False, True])
+def test_messages_that_were_removed_before_they_were_read(
+    ahead: bool, broker: KafkaBroker, target: Target, tmp_path: Path
+) -> None:
+    """`ahead`: the group has gone further than the learner, as after a roll-back."""
     broker.create(**{target.name: 1})
     broker.produce(target.name, [(0, event(i)) for i in range(5)])
     assert consumer(broker, target, tmp_path).run()["applied"] == 5
     broker.produce(target.name, [(0, event(i)) for i in range(5, 20)])
+    if ahead:
+        assert consumer(broker, target, tmp_path).run("--what", "predict")["scored"] == 15
     notes: list[str] = []
 
     async def run(skip: bool) -> None:
