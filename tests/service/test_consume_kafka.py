@@ -209,7 +209,7 @@ def test_messages_that_were_removed_before_they_were_read(
     assert consumer(broker, target, tmp_path).run()["applied"] == 5
     broker.produce(target.name, [(0, event(i)) for i in range(5, 20)])
     if ahead:
-        assert consumer(broker, target, tmp_path).run("--what", "predict")["scored"] == 15
+        assert consumer(broker, target, tmp_path, "--group", target.name).run("--what", "predict")["scored"] == 20
     notes: list[str] = []
 
     async def run(skip: bool) -> None:
