@@ -194,7 +194,8 @@ def _tellers(url: str, workers: int) -> dict[str, float]:
 def campaign(process: Process, store_url: str, seconds: float, restarts: int, workers: int) -> Result:
     """Load for so long, with restarts in the middle of it; the service runs, with so many workers, and goes on to."""
     stop = threading.Event()
-    httpx.put(f"{process.url}/v1/learners/{NAME}", json=CONFIG, trust_env=False, timeout=60).raise_for_status()
+    address = f"{process.url}/v1/learners/{NAME}"  # the first of its kind may have its kernels compiled
+    httpx.put(address, json=CONFIG, trust_env=False, timeout=600).raise_for_status()
     time.sleep(2.0)  # until every worker has it
     kinds = ["update", "update", "update", "predict", "predict", "predict", "socket"]
     clients = [Client(number, process.url, stop, kind) for number, kind in enumerate(kinds)]
