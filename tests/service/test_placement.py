@@ -453,34 +453,35 @@ def test_a_host_that_stands_still_holds_nobody_up(spread: Spread) -> None:
     spread.agreed(name, range(3))
 
 
-def test_our_clients_follow_with_their_key(running_redis: RedisServer, tmp_path: Path) -> None:
+def test_our_clients_follow_with_their_key(tmp_path: Path) -> None:
     """Where nodes do not pass requests on; others drop the key on their way to another address."""
-    running_redis.flush()
     ring = Keyring(tmp_path)
-    admin = ring.make("admin", "admin")
-    key = ring.secret("admin")
-    both = {"replication": 1, "follow_seconds": 0.2, "elsewhere": "redirect", "keys": ring.path}
-    nodes = [Process(running_redis.url, tmp_path / f"{i}.log", advertised=True, **both) for i in range(2)]
-    with nodes[0], nodes[1], Client(nodes[0].url, key=key) as client, Api(nodes[0].url, key=key) as api:
-        name = next(name for name in NAMES if _weight(nodes[1].url, name) > _weight(nodes[0].url, name))
-        for node in nodes:
+    admin, key = ring.make("admin", "admin"), ring.secret("admin")
+    settings = {"replication": 1, "follow_seconds": 0.2, "elsewhere": "redirect", "keys": ring.path}
+    with RedisServer() as own, ExitStack() as stack:
+        here, there = (
+            stack.enter_context(Process(own.url, tmp_path / f"{i}.log", advertised=True, **settings)) for i in range(2)
+        )
+        for node in (here, there):
             node.wait_for("nodes are alive at http://127.0.0.1:", 2)
+        client = stack.enter_context(Client(here.url, key=key))
+        api = stack.enter_context(Api(here.url, key=key))
+        name = next(name for name in NAMES if _weight(there.url, name) > _weight(here.url, name))
         learner = client.create(name, **CONFIG)
-        digest = f"{nodes[0].url}/v1/learners/{name}/digest"
+        digest = f"{here.url}/v1/learners/{name}/digest"
         until = time.monotonic() + 60
-        while httpx.get(digest, headers=admin, trust_env=False).status_code != 307:
+        while not (other := httpx.get(digest, headers=admin, trust_env=False, follow_redirects=True)).history:
             assert time.monotonic() < until
             time.sleep(0.05)
+        assert other.status_code == 401
         assert learner.update([[1.0, 2.0], [2.0, 1.0]], [0, 1], ids=["a", "b"]).applied == 2
         assert len(learner.predict([[1.0, 2.0]]).scores) == 1
-        assert learner.digest() == asyncio.run(_digest(nodes[0].url, key, name))
+        assert learner.digest() == asyncio.run(_digest(here.url, key, name))
         assert api.metrics(name)["events"] == 2
         with api.stream(name) as lines:
             assert next(lines)
         taken: list[bytes] = []
         assert api.export(name, taken.append) == sum(map(len, taken)) > 0
-        assert httpx.get(digest, headers=admin, trust_env=False).status_code == 307  # it was no guest here meanwhile
-        assert httpx.get(digest, headers=admin, trust_env=False, follow_redirects=True).status_code == 401
 
 
 async def _digest(url: str, key: str, name: str) -> dict[str, Any]:
