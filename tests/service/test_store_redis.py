@@ -152,8 +152,9 @@ async def test_a_serve_whose_reply_is_lost_lands_once(lost: int, store: RedisSto
     assert await store.heads() == {"a": Head(BIRTH, 4)}
 
 
-async def test_a_repeated_append_that_finds_the_log_trimmed_is_not_sure(
-    store: RedisStore, redis_server: RedisServer
+@pytest.mark.parametrize("call", ["append", "serve"])
+async def test_a_repeated_call_that_finds_the_log_trimmed_is_not_sure(
+    call: str, store: RedisStore, redis_server: RedisServer
 ) -> None:
     """`BehindLog` would say that nothing was written."""
     await filled(store, 3)
@@ -161,37 +162,24 @@ async def test_a_repeated_append_that_finds_the_log_trimmed_is_not_sure(
     async def trim() -> None:
         await store.save("a", BIRTH, 4, b"four", 1, trim=True)
 
-    async with losing_replies(redis_server, 1, meanwhile=trim) as url:
-        unsure = RedisStore(url)
-        try:
-            with pytest.raises(StoreUnavailable) as caught:
-                await unsure.append("a", BIRTH, [record(4)], 3)
-            assert not isinstance(caught.value, BehindLog)
-            with pytest.raises(BehindLog):
-                await unsure.append("a", BIRTH, [record(5)], 3)
-        finally:
-            await unsure.close()
-    assert await store.heads() == {"a": Head(BIRTH, 4)}
-
-
-async def test_a_repeated_serve_that_finds_the_log_trimmed_lands_once(
-    store: RedisStore, redis_server: RedisServer
-) -> None:
-    await filled(store, 3)
-
-    async def trim() -> None:
-        await store.save("a", BIRTH, 4, b"four", 1, trim=True)
+    async def sent(to: RedisStore, number: int) -> None:
+        if call == "append":
+            await to.append("a", BIRTH, [record(number)], 3)
+        else:
+            await to.serve("a", BIRTH, record(number), 3, events(0, 3), UNBOUNDED)
 
     async with losing_replies(redis_server, 1, meanwhile=trim) as url:
         unsure = RedisStore(url)
         try:
             with pytest.raises(StoreUnavailable, match="trimmed up to 4") as caught:
-                await unsure.serve("a", BIRTH, record(4), 3, events(0, 3), UNBOUNDED)
+                await sent(unsure, 4)
             assert not isinstance(caught.value, BehindLog)
+            with pytest.raises(BehindLog):
+                await sent(unsure, 5)
         finally:
             await unsure.close()
     assert await store.heads() == {"a": Head(BIRTH, 4)}
-    assert await store.pending("a", BIRTH) == Pending(3, 33, 0, 0)
+    assert await store.pending("a", BIRTH) == (Pending(0, 0, 0, 0) if call == "append" else Pending(3, 33, 0, 0))
 
 
 async def test_a_delete_whose_reply_is_lost_is_not_taken_for_anothers(
