@@ -31,7 +31,7 @@ class PassedBody:
     """One, piece by piece as it comes."""
 
     def __init__(self, receive: Receive, *, has_any: bool, keep: int, large: bool = False) -> None:
-        """`keep`: of a body of so many bytes all are kept, so that it can be sent once more; `large`: see `is_large`."""
+        """`keep`: of a body of so many bytes all are kept, to be sent once more; `large`: see `is_large`."""
         self.large = large
         self._receive = receive
         self._has_any = has_any
