@@ -432,4 +432,4 @@ def unpad(source, n, target):  # type: ignore[no-untyped-def]
     for i in range(0, whole, WIDTH):
         store(target, i, load(source, i))
     for i in range(whole, n, WIDTH):  # at most once
-        store_first(target, i, n - whole, load(source, i))
+        store_first(target, i, n - whole, load_first(source, i, n - whole))
