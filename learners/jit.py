@@ -7,7 +7,7 @@ Kernels that stand in another folder have a directory named after that folder's 
 
 The directory lies in `NUMBA_CACHE_DIR` where that is set, else in the user's cache directory, else, where that cannot
 be written, in a private temporary directory (kernels then compile once per process). Processes read and write it one
-after the other, by a lock on a file in it.
+after the other, by a lock on a file in it; of those that need the same kernel at once, one compiles it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core.caching import FunctionCache
+from numba.core.compiler_lock import global_compiler_lock
 
 __all__ = ["bare_kernel", "cache_directory", "inlined", "kernel"]
 
 _OURS = re.compile(r"kernels-[0-9a-f]{16}")
 _KEPT_DAYS = 30  # cache directories of older sources that nobody used for so long are removed
+_TURN = 60.0  # seconds to wait for another process that compiles the same: it may be stopped
 _HERE = Path(__file__).parent
 _njit: Any = numba.njit  # numba's types leave out the option that switches its counting of references off
 
@@ -94,16 +96,51 @@ class _Cache(FunctionCache):
     """numba's, for several processes at once.
 
     Its own gives files the numbers that its index does not have: processes that save at the same moment, each for other
-    types of arguments, write the same one, and whoever loads it later runs the code for the wrong types.
+    types of arguments, write the same one, and whoever loads it later runs the code for the wrong types. And each would
+    compile what another is compiling already: here they take turns, kernel by kernel, so that the next finds it done.
     """
 
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)  # type: ignore[no-untyped-call]
+        self._turn: tuple[int, Path] | None = None  # what is locked: the descriptor, and its file
+
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = self._loaded(sig, target_context)
+        if found is None and self._turn is None and self._take_turn(sig):
+            found = self._loaded(sig, target_context)  # whose turn it was has saved it
+        return found
+
+    def _loaded(self, sig: Any, target_context: Any) -> Any:
         with self._alone(fcntl.LOCK_SH):
             return super()._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
 
     def _save_overload(self, sig: Any, data: Any) -> None:
         with self._alone(fcntl.LOCK_EX):
             super()._save_overload(sig, data)  # type: ignore[no-untyped-call]
+
+    def _take_turn(self, sig: Any) -> bool:
+        """Whether this process is the one to compile for these types now, or another is for too long."""
+        digest = hashlib.blake2b(str(sig).encode(), digest_size=8).hexdigest()
+        path = Path(self.cache_path, f"{self._impl.filename_base}-{digest}.turn")
+        file = os.open(path, os.O_RDONLY | os.O_CREAT, 0o666)
+        end = time.monotonic() + _TURN
+        while time.monotonic() < end:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(0.02)
+            else:
+                self._turn = file, path
+                return True
+        os.close(file)
+        return False
+
+    def pass_on(self) -> None:
+        """Whoever waits for this process to compile need not any longer."""
+        if self._turn is not None:
+            (file, path), self._turn = self._turn, None
+            path.unlink(missing_ok=True)  # who waits has it open; others find what was saved, or take a turn anew
+            os.close(file)
 
     @contextmanager
     def _alone(self, how: int) -> Iterator[None]:
@@ -124,11 +161,25 @@ def _compiled(function: Callable[..., Any], **options: bool) -> Callable[..., An
     try:
         compiled: Any = _njit(cache=True, nogil=True, error_model="numpy", **options)(function)
         if compiled is not function:  # which it is where kernels are to run as plain Python
-            compiled._cache = _Cache(function)  # type: ignore[no-untyped-call]
+            _take_turns(compiled, _Cache(function))
     finally:
         config.CACHE_DIR = previous
     kernel: Callable[..., Any] = compiled
     return kernel
+
+
+def _take_turns(dispatcher: Any, cache: _Cache) -> None:
+    dispatcher._cache = cache
+    compile_for = dispatcher.compile
+
+    def compile_in_turn(sig: Any) -> Any:
+        with global_compiler_lock:  # numba's own, which any thread takes that compiles
+            try:
+                return compile_for(sig)
+            finally:
+                cache.pass_on()
+
+    dispatcher.compile = compile_in_turn
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -92,7 +93,7 @@ def step(names):  # "mine:theirs": say how far this one is, and wait for the oth
 
 def read(self):
     found = load(self)
-    if next(reads) == 1:  # to save; the first was to load
+    if next(reads) == 2:  # to save; those before were to load, before and after it was this one's turn
         step(after_reading)
     return found
 
@@ -126,3 +127,68 @@ def test_processes_that_compile_for_different_types_do_not_take_each_others_code
     assert [one.communicate(timeout=300)[0] for one in racing] == ["28.0\n", "28.0\n"]
     after = [started(kind, "", "", "") for kind in ("float64", "float32")]
     assert [one.communicate(timeout=300)[0] for one in after] == ["28.0\n", "28.0\n"]
+
+
+TURNS = """
+import sys
+import time
+from pathlib import Path
+import numpy as np
+from learners import jit
+from shared import inner, outer
+jit._TURN = float(sys.argv[1])
+Path(sys.argv[2]).touch()
+while len(list(Path().glob("ready-*"))) < 3:
+    time.sleep(0.001)
+print(outer(np.arange(4.0)), sum(sum(one.stats.cache_misses.values()) for one in (inner, outer)))
+"""
+SHARED = """
+from learners.jit import kernel
+
+@kernel
+def inner(x):
+    return x + 1.0
+
+@kernel
+def outer(values):
+    found = 0.0
+    for value in values:
+        found += inner(value)
+    return found
+"""
+
+
+def _sharing(tmp_path):
+    (tmp_path / "shared.py").write_text(SHARED)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_DISABLE_JIT": "0"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(Path(jit.__file__).parents[1])])
+
+    def started(*arguments):
+        command = [sys.executable, "-c", TURNS, *arguments]
+        return subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+
+    return started
+
+
+def test_of_processes_that_need_a_kernel_at_once_one_compiles_it(tmp_path):
+    started = _sharing(tmp_path)
+    said = [one.communicate(timeout=300)[0].split() for one in [started("300", f"ready-{i}") for i in range(3)]]
+    assert [total for total, _ in said] == ["10.0"] * 3
+    assert sorted(int(misses) for _, misses in said) == [0, 0, 2]
+    assert not list(tmp_path.rglob("*.turn"))
+
+
+def test_who_waits_for_a_process_that_stands_still_compiles_for_itself(tmp_path):
+    started = _sharing(tmp_path)
+    for i in range(3):
+        (tmp_path / f"ready-{i}").touch()
+    one = started("300", "ready-0")
+    while not (turns := list(tmp_path.rglob("*.turn"))):
+        assert one.poll() is None
+    os.kill(one.pid, signal.SIGSTOP)
+    try:
+        assert turns[0].exists()
+        assert started("0.5", "ready-1").communicate(timeout=300)[0] == "10.0 2\n"
+    finally:
+        os.kill(one.pid, signal.SIGCONT)
+    assert one.communicate(timeout=300)[0].startswith("10.0 ")
