@@ -200,6 +200,8 @@ def test_certificates_and_addresses_of_nodes() -> None:
     assert names.index("POD_IP") < names.index("RARESTREAM_ADVERTISE")  # only what stands before it is put in
     assert spread["RARESTREAM_REPLICATION"] == "2"
     assert spread["RARESTREAM_ACKS"] == "aof"
+    assert given["RARESTREAM_HOST"] == "0.0.0.0"
+    assert environment(node(*FULL, "--set-string", "listen=::")[2])["RARESTREAM_HOST"] == "::"
 
 
 @with_helm
