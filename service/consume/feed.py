@@ -90,5 +90,8 @@ class Feed(Protocol):
 
     async def __aexit__(self, *_: object) -> None: ...
 
+    def added(self) -> list[str]:
+        """Sources that came to what is read as a whole since it was opened, and are not read, as far as it knows."""
+
     async def produce(self, to: str, outputs: Sequence[Output]) -> None:
         """Write messages to a topic, or stream, in order; on return all of them are acknowledged."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KafkaFeed", "KafkaPartition", "Security"]
 
+_LOOK_SECONDS = 60.0  # from one look for new partitions to the next
 _MISSING = "Kafka needs a package that is not installed: pip install 'rarestream[kafka]'"
 
 
@@ -85,6 +86,7 @@ class KafkaFeed:
             enable_auto_commit=False,
             auto_offset_reset="none",  # an offset that is gone is told, not passed over
             isolation_level="read_committed",
+            metadata_max_age_ms=int(_LOOK_SECONDS * 1000),
             **self._options,
         )
         try:
@@ -108,6 +110,13 @@ class KafkaFeed:
         if self._producer is not None:
             await self._producer.stop()
         await self._consumer.stop()
+
+    def added(self) -> list[str]:
+        """As `Feed.added`: at most a minute old."""
+        there = set() if self._wanted else self._consumer.partitions_for_topic(self._topic) or set()
+        sources = [f"{self._prefix}{self._topic}/{number}" for number in sorted(there)]
+        known = {partition.source for partition in self.partitions}
+        return [source for source in sources if source not in known]
 
     async def produce(self, to: str, outputs: Sequence[Output]) -> None:
         """As `Feed.produce`: acknowledged by all replicas in sync."""

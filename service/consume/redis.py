@@ -110,6 +110,10 @@ class RedisFeed:
     async def __aexit__(self, *_: object) -> None:
         await (self._client.aclose() if self._servers is None else self._servers.close())
 
+    def added(self) -> list[str]:
+        """As `Feed.added`: a stream is one."""
+        return []
+
     async def produce(self, to: str, outputs: Sequence[Output]) -> None:
         """As `Feed.produce`: entries of one field, `event`."""
 

@@ -26,6 +26,7 @@ from service.consume.reasons import quiet
 __all__ = ["consume"]
 
 _TELL_EVERY = 10.0  # seconds between lines on progress
+_LOOK_EVERY = 10.0  # seconds between looks for what came to the feed
 _NOTICE = 0.1  # seconds between looks for a signal
 _GRACE = 10.0  # seconds that what is under way has after a stop; what is cut off then is read again, as after a kill
 _SOURCES = 64  # whose positions a learner keeps
@@ -55,7 +56,7 @@ async def _consume(
     interruption: Interruption,
 ) -> Document:
     stop, counts = threading.Event(), Counts()
-    watch = asyncio.create_task(_watch(interruption, stop, counts, note))
+    tasks = [asyncio.create_task(_watch(interruption, stop, counts, note))]
     try:
         with ExitStack() as stack:
             stack.enter_context(quiet("Kafka", "aiokafka", note))
@@ -87,6 +88,7 @@ async def _consume(
                 note(f"reading {', '.join(partition.source for partition in feed.partitions)}")
                 for partition in empty:
                     note(f"{partition.source} is empty or does not exist yet: awaiting its first message")
+                tasks.append(asyncio.create_task(_tell_added(feed, note)))
                 ends = await asyncio.gather(*(_until(one, stop) for one in consumptions), return_exceptions=True)
         for end in ends:
             if isinstance(end, BaseException):
@@ -94,7 +96,8 @@ async def _consume(
     except Stopped:  # before the first batch
         return counts.document() | {"positions": {}}
     finally:
-        watch.cancel()
+        for task in tasks:
+            task.cancel()
         if counts.read or sys.exc_info()[0] is None:  # where it never began, why is all there is to tell
             note(counts.line())
     positions = zip(feed.partitions, consumptions, strict=True)
@@ -136,3 +139,14 @@ async def _watch(
                 note(counts.line())
             last = line
         await asyncio.sleep(_NOTICE)
+
+
+async def _tell_added(feed: Feed, note: Callable[[str], None]) -> None:
+    """Whoever reads all that there is learns of what is not read."""
+    told: set[str] = set()
+    while True:
+        for source in feed.added():
+            if source not in told:
+                note(f"{source} is new and is not read: start again to read it, too")
+                told.add(source)
+        await asyncio.sleep(_LOOK_EVERY)

@@ -87,6 +87,20 @@ class KafkaBroker:
 
         asyncio.run(create())
 
+    def enlarge(self, topic: str, partitions: int) -> None:
+        """Let an empty topic have more partitions: it is made anew, as Tansu adds none."""
+
+        async def delete() -> None:
+            admin = AIOKafkaAdminClient(bootstrap_servers=self.address)
+            await admin.start()
+            try:
+                await admin.delete_topics([topic])
+            finally:
+                await admin.close()
+
+        asyncio.run(delete())
+        self.create(**{topic: partitions})
+
     def produce(self, topic: str, messages: Sequence[tuple[int, bytes | None]]) -> list[int]:
         """Values with their partitions, one by one; their offsets.
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -25,6 +26,7 @@ from service.consume.counts import Counts
 from service.consume.feed import Bounds, FeedError, Message
 from service.consume.kafka import KafkaFeed, KafkaPartition, Security
 from service.consume.messages import Reading
+from service.consume.run import consume
 from tests.service.consumer import Consumer, Target, event, until
 from tests.service.kafka_broker import KafkaBroker
 from tests.service.process import Process
@@ -175,6 +177,34 @@ def test_only_the_partitions_that_are_asked_for(broker: KafkaBroker, target: Tar
     status, told = reading.fail("--partition", "3")
     assert status == 1
     assert f"topic {target.name} has the partitions 0, 1, 2, not 3" in told
+
+
+@pytest.mark.parametrize("wanted", [[], [0]], ids=["all", "some"])
+def test_a_partition_that_comes_is_told(
+    broker: KafkaBroker, target: Target, wanted: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.consume.kafka._LOOK_SECONDS", 0.2)
+    monkeypatch.setattr("service.consume.run._LOOK_EVERY", 0.05)
+    broker.create(**{target.name: 1})
+    notes: list[str] = []
+
+    def note(text: str) -> None:
+        notes.append(text)
+        if "awaiting its first message" in text:
+            later.start()
+
+    def change_and_stop() -> None:
+        broker.enlarge(target.name, 3)
+        time.sleep(3.0)  # several looks
+        signal.raise_signal(signal.SIGINT)
+
+    later = threading.Thread(target=change_and_stop)
+    feed = KafkaFeed(broker.address, target.name, wanted, target.name, "kafka:", Security())
+    did = consume(Plan(target.name), feed, lambda wait: connected(target.url, None, wait=wait), note)
+    later.join()
+    assert did["positions"] == {f"kafka:{target.name}/0": 0}
+    said = [f"kafka:{target.name}/{i} is new and is not read: start again to read it, too" for i in (1, 2)]
+    assert [text for text in notes if "is new" in text] == (said if not wanted else [])  # once
 
 
 def test_a_malformed_message_stops_it_or_is_skipped(broker: KafkaBroker, target: Target, tmp_path: Path) -> None:
