@@ -79,6 +79,7 @@ function go() {
     put(link, "aria-current", link.dataset.page === page ? "page" : null);
   }
   const named = show === undefined ? undefined : decoded(match[1]);
+  byId("connection").hidden = named === undefined; // nothing is asked for there
   if (named === undefined) {
     main.append(missing(path));
     document.title = "Not found – rarestream";

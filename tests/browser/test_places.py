@@ -38,8 +38,10 @@ async def test_the_skip_link_leaves_the_address_as_it_is(service: Serving, visit
 async def test_an_address_of_no_page_is_said_to_be_none(service: Serving, visit: Opener, place: str) -> None:
     page = await visit(service.url, place)
     await expect(page.get_by_role("heading", name="There is no such page")).to_be_visible()
+    await expect(page.locator("#connection")).to_be_hidden()  # "connecting" would be for good
     await page.get_by_role("link", name="To the overview").click()
     await expect(page.get_by_role("row", name="fraud")).to_be_visible()
+    await expect(page.locator("#connection")).to_contain_text("live")
 
 
 async def test_the_way_back_leads_to_the_overview_as_it_was_left(service: Serving, visit: Opener) -> None:
