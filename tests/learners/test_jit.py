@@ -130,12 +130,25 @@ def test_processes_that_compile_for_different_types_do_not_take_each_others_code
 
 
 TURNS = """
+import os
+import signal
 import sys
 import time
 from pathlib import Path
 import numpy as np
+from numba.core import event
 from learners import jit
 from shared import inner, outer
+
+class Standing(event.Listener):
+    def on_start(self, event):
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def on_end(self, event):
+        pass
+
+if "stand" in sys.argv:  # still, as it compiles
+    event.register("numba:compile", Standing())
 jit._TURN = float(sys.argv[1])
 Path(sys.argv[2]).touch()
 while len(list(Path().glob("ready-*"))) < 3:
@@ -182,13 +195,16 @@ def test_who_waits_for_a_process_that_stands_still_compiles_for_itself(tmp_path)
     started = _sharing(tmp_path)
     for i in range(3):
         (tmp_path / f"ready-{i}").touch()
-    one = started("300", "ready-0")
-    while not (turns := list(tmp_path.rglob("*.turn"))):
-        assert one.poll() is None
-    os.kill(one.pid, signal.SIGSTOP)
-    try:
-        assert turns[0].exists()
-        assert started("0.5", "ready-1").communicate(timeout=300)[0] == "10.0 2\n"
-    finally:
-        os.kill(one.pid, signal.SIGCONT)
-    assert one.communicate(timeout=300)[0].startswith("10.0 ")
+    one = started("300", "ready-0", "stand")
+    while True:
+        _, status = os.waitpid(one.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        if list(tmp_path.rglob("*.turn")):
+            break
+        os.kill(one.pid, signal.SIGCONT)  # it compiled something of numba's own
+    assert started("0.5", "ready-1").communicate(timeout=300)[0] == "10.0 2\n"
+    one.kill()
+    one.communicate(timeout=300)
+    assert (
+        started("300", "ready-2").communicate(timeout=300)[0] == "10.0 0\n"
+    )  # what is left is in nobody's way
