@@ -205,6 +205,4 @@ def test_who_waits_for_a_process_that_stands_still_compiles_for_itself(tmp_path)
     assert started("0.5", "ready-1").communicate(timeout=300)[0] == "10.0 2\n"
     one.kill()
     one.communicate(timeout=300)
-    assert (
-        started("300", "ready-2").communicate(timeout=300)[0] == "10.0 0\n"
-    )  # what is left is in nobody's way
+    assert started("300", "ready-2").communicate(timeout=300)[0] == "10.0 0\n"  # what is left is in nobody's way
