@@ -3,11 +3,11 @@
 import { ask, get, groupPath, learnerPath, reasonOf, reasonsOf, Refused } from "./api.js";
 import { Chart, drawnAs, legend, line, placeOf, plain, widened } from "./charts.js";
 import { announce, dialog } from "./dialogs.js";
-import { arrange, el, freshId, put, write } from "./dom.js";
+import { arrange, el, freshId, write } from "./dom.js";
 import { between, count, counted, figure, fixed, local, NOTHING, signed, wholeMoment } from "./format.js";
 import { follow, RARELY, rounds } from "./live.js";
 import { drawWhisker, whisker } from "./sketches.js";
-import { odds, verdictsOf } from "./verdicts.js";
+import { odds, summaryOf, verdictsOf, writeVerdict } from "./verdicts.js";
 
 const NAMELESS = Symbol(); // thrown where a group is asked for without a name
 
@@ -44,8 +44,8 @@ class List {
       this.note,
       this.list,
     );
-    const tell = { groups: (told) => this.#show(told) };
-    follow("stream?learners=false", tell, async () => tell.groups(await get("groups", { signal })), signal);
+    const told = { groups: (all) => this.#show(all) };
+    follow("stream?learners=false", told, async () => told.groups(await get("groups?tests=true", { signal })), signal);
   }
 
   #show({ groups, unavailable }) {
@@ -54,6 +54,7 @@ class List {
       failed: why,
       config: { learners: [] },
       events: 0,
+      tests: null,
     }));
     const all = [...groups, ...left];
     this.note.hidden = all.length > 0;
@@ -69,10 +70,14 @@ class List {
           el("a", { href: `#/compare/${encodeURIComponent(name)}`, text: name }),
           el("span"),
           el("small"),
+          el("p", { class: "told" }, el("strong"), el("span")),
         ),
-      (item, { config, events, failed }) => {
-        write(item.children[1], config.learners.join(", "));
-        write(item.children[2], failed ?? `${counted(events, "event")} compared`);
+      (item, { name, config, events, failed, tests }) => {
+        const [, learners, state, told] = item.children;
+        write(learners, config.learners.join(", "));
+        write(state, failed ?? `${counted(events, "event")} compared`);
+        told.hidden = tests === null;
+        if (tests !== null) writeVerdict(told, summaryOf(name, events, tests, config.alpha));
       },
     );
   }
@@ -253,11 +258,7 @@ class Group {
       verdictsOf(told.name, events, tests, alpha),
       ({ key }) => key,
       () => el("li", {}, el("strong"), el("span")),
-      (item, { verdict, more, state }) => {
-        write(item.firstChild, verdict);
-        write(item.lastChild, more);
-        put(item, "data-state", state);
-      },
+      writeVerdict,
     );
     const { negative, positive } = window.class_counts;
     const last = window.events > 0 ? `the last ${count(window.events)}` : "none";

@@ -3,7 +3,7 @@
 import { arrange, el, put, write } from "./dom.js";
 import { between, counted, fixed, NOTHING } from "./format.js";
 import { drawWhisker, whisker } from "./sketches.js";
-import { summaryOf } from "./verdicts.js";
+import { summaryOf, writeVerdict } from "./verdicts.js";
 
 export class Groups {
   #groups = [];
@@ -49,11 +49,7 @@ function makeGroup({ name }) {
 
 function updateGroup(card, { name, config, events, failed, tests }, rows) {
   write(card.querySelector("small"), failed ?? `${counted(events, "event")} compared`);
-  const { verdict, more, state } = summaryOf(name, events, tests, config.alpha);
-  const told = card.querySelector(".told");
-  write(told.firstChild, verdict);
-  write(told.lastChild, more);
-  put(told, "data-state", state);
+  writeVerdict(card.querySelector(".told"), summaryOf(name, events, tests, config.alpha));
   const members = config.learners.map((name) => ({ name, window: rows.get(name)?.window }));
   const ends = members.flatMap(
     ({ window }) => window?.auc_interval ?? (Number.isFinite(window?.auc) ? [window.auc] : []),

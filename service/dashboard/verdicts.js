@@ -1,5 +1,6 @@
 /* The verdict on a pair of learners, or on a group, in words, from the evidence of either being better. */
 
+import { put, write } from "./dom.js";
 import { count, moment } from "./format.js";
 
 const MOST = 3; // pairs that are named in the summary of a group
@@ -11,7 +12,7 @@ export const odds = (log) =>
 /** How sure the evidence makes, in per cent, rounded down: 1 - 2 / evidence, as two hypotheses are tested. */
 function certainty(log) {
   const doubt = 200 * 10 ** -log;
-  return doubt < 0.01 ? "over 99.99 %" : `${Math.floor((100 - doubt) * 100) / 100} %`;
+  return doubt < 0.01 ? "over 99.99\u00a0%" : `${Math.floor((100 - doubt) * 100) / 100}\u00a0%`;
 }
 
 const sinceWords = (clock, events) =>
@@ -56,7 +57,9 @@ export function summaryOf(name, events, tests, alpha) {
     return {
       state: "open",
       verdict: `${told.join("; ")}${decided.length > MOST ? "; …" : ""}.`,
-      more: ` ${count(decided.length)} of ${count(tests.length)} pairs are decided, and not yet which learner is best.`,
+      more:
+        ` ${count(decided.length)} of ${count(tests.length)} pairs ${decided.length === 1 ? "is" : "are"} decided, ` +
+        "and not yet which learner is best.",
     };
   }
   const { a, b, evidence } = tests.reduce((one, other) => (strongest(other) > strongest(one) ? other : one));
@@ -75,6 +78,13 @@ const strongest = ({ evidence }) => Math.max(evidence.a_better, evidence.b_bette
 export function verdictsOf(name, events, tests, alpha) {
   if (events === 0) return [{ key: "", ...nothingYet(name) }];
   return tests.map((test) => ({ key: `${test.a} ${test.b}`, ...verdictOf(test, alpha) }));
+}
+
+/** Write a verdict into an element of two: its first words stand out. */
+export function writeVerdict(item, { verdict, more, state }) {
+  write(item.firstChild, verdict);
+  write(item.lastChild, more);
+  put(item, "data-state", state);
 }
 
 /** The verdict on a pair in words: {verdict, more, state}. */

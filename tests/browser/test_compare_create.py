@@ -48,7 +48,7 @@ async def test_a_group_is_made_and_compared_live(service: Serving, visit: Opener
     await expect(page.locator(".verdicts")).to_contain_text("Nothing is compared yet. Send events")
     with Stream(service, "groups/duel", batch=400, pause=0.05):
         await expect(page.locator(".verdicts")).to_contain_text(
-            re.compile(r"better is better than worse: .*\d %.* since .*\(event [\d,]+\); *keep watching"),
+            re.compile(r"better is better than worse: .*\d\s%.* since .*\(event [\d,]+\); *keep watching"),
             timeout=60_000,
         )
     told = service.http.get("/groups/duel/compare").json()
@@ -69,6 +69,9 @@ async def test_a_group_is_made_and_compared_live(service: Serving, visit: Opener
     overview = await visit(service.url)
     card = overview.locator(".group", has=overview.get_by_role("link", name="duel"))
     await expect(card.locator(".told[data-state=decided]")).to_have_text(verdict)  # in the same words
+    await overview.get_by_role("link", name="Compare").click()
+    group = overview.get_by_role("listitem").filter(has=overview.get_by_role("link", name="duel"))
+    await expect(group.locator(".told[data-state=decided]")).to_have_text(verdict)
 
 
 async def test_without_a_stream_a_comparison_is_polled(service: Serving, visit: Opener) -> None:
@@ -76,6 +79,8 @@ async def test_without_a_stream_a_comparison_is_polled(service: Serving, visit: 
     visit.replies["**/stream**"] = replying({"detail": "none", "code": "too-many-streams"}, status=429)
     visit.expected = ("429",)
     page = await visit(service.url, "#/compare")
+    group = page.get_by_role("listitem").filter(has=page.get_by_role("link", name="polled"))
+    await expect(group).to_contain_text("Nothing is compared yet.")
     await page.get_by_role("link", name="polled").click()
     await expect(page.locator("#connection[data-state=polling]")).to_contain_text("live, by polling")
     service.feed("groups/polled", 30)
@@ -110,7 +115,7 @@ async def test_the_card_of_a_group_says_which_is_best(service: Serving, visit: O
     await expect(told).to_have_text(re.compile(r"^None of 3 pairs is decided\. Keep watching: the nearest is "))
     with Stream(service, "groups/trio", batch=400, pause=0.05):
         await expect(told).to_have_text(
-            re.compile(r"^good is better than each of the others: .*\d % since .*\(event [\d,]+\); keep watching\.$"),
+            re.compile(r"^good is better than each of the others: .*\d\s% since .*\(event [\d,]+\); keep watching\.$"),
             timeout=120_000,
         )
     tests = service.http.get("/groups/trio/compare").json()["tests"]
@@ -133,11 +138,13 @@ async def test_a_group_of_which_some_pairs_are_decided_names_these(service: Serv
         "open one is better than three; two is better than three.  "
         "2 of 3 pairs are decided, and not yet which learner is best."
     )
+    told = await page.evaluate(say, [open_pair, pair("one", "three", "a", 3, 0), pair("two", "three", None, 0, 0)])
+    assert told.endswith("1 of 3 pairs is decided, and not yet which learner is best.")
     # what was decided once, and has too little evidence by now, is decided no longer
     told = await page.evaluate(say, [open_pair, pair("one", "three", "a", 1.5, 0.0), pair("two", "three", "b", 0, 1)])
     assert told.startswith("open None of 3 pairs is decided.  Keep watching: the nearest is one or three, evidence 32")
     told = await page.evaluate(say, [pair("one", "two", "b", 0.0, 3.0)])
-    assert told == "decided two is better than one:  99.8 % since event 10; keep watching."
+    assert told == "decided two is better than one:  99.8\N{NO-BREAK SPACE}% since event 10; keep watching."
 
 
 async def test_two_that_say_the_same_are_not_decided(service: Serving, visit: Opener) -> None:
