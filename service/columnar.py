@@ -33,12 +33,13 @@ from learners.config import Config
 from learners.features import MAX_NONZERO, MAX_PROBLEMS
 from learners.parameters import Refused, pointer, show
 from service.columnar_dense import are_ids, dense_events
-from service.columnar_members import DTYPES, FLOATS, Members
+from service.columnar_members import DTYPES, Members
 from service.columnar_replies import encode_learnt, encode_scores
 from service.errors import BadBody
 from service.hot import Coding
 from service.precise import good_id, segments_of, source_problems
 from service.scan.events import MAX_ID
+from service.scan.rows import FLOATS
 from service.serving import Events, Labelled
 from service.unpacking import glance, length, members, opened
 from service.wire import latest_time, with_clock

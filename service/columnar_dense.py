@@ -6,8 +6,7 @@ wrong with it. So nothing is refused here.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -15,11 +14,12 @@ import numpy as np
 
 from learners.arrays import Matrix, Vector
 from learners.config import Config
-from learners.features import LARGEST, Dense
+from learners.features import Dense
 from learners.parameters import Refused
-from service.columnar_members import DTYPES, FLOATS
+from service.columnar_members import DTYPES
 from service.precise import MAX_EVENTS
 from service.scan.events import MAX_ID
+from service.scan.rows import FLOATS, widened
 from service.unpacking import Array
 
 __all__ = ["DenseEvents", "are_ids", "dense_events"]
@@ -70,24 +70,22 @@ def are_ids(ids: Sequence[str]) -> bool:
     return 0 < min(map(len, ids)) <= max(map(len, ids)) <= MAX_ID and "".join(ids).isprintable()
 
 
-def _fits(array: Array, dtypes: Collection[str], *shape: int) -> bool:
-    size = math.prod(shape) * DTYPES[array.dtype].itemsize
-    return array.dtype in dtypes and array.shape == [*shape] and len(array.data) == size
+def _fits(array: Array, dtype: str, n: int) -> bool:
+    return array.dtype == dtype and array.shape == [n] and len(array.data) == n * DTYPES[dtype].itemsize
 
 
 def _rows(x: Array, dim: int) -> Matrix | None:
-    n = x.shape[0] if x.shape else 0
-    if not 0 < n <= MAX_EVENTS or not _fits(x, FLOATS, n, dim):
+    dtype, shape = FLOATS.get(x.dtype), x.shape
+    if dtype is None or len(shape) != 2 or shape[1] != dim:
         return None
-    with np.errstate(invalid="ignore"):  # NaNs that signal
-        numbers = np.frombuffer(x.data, DTYPES[x.dtype]).astype(np.float64)  # a copy: aligned, and to be written to
-        # then none is NaN or too large; where it does not hold they may still be good
-        good = numbers.dot(numbers) <= LARGEST**2
-    return numbers.reshape(n, dim) if good else None
+    n = shape[0]
+    if not 0 < n <= MAX_EVENTS or len(x.data) != n * dim * dtype.itemsize:
+        return None
+    return widened(x.data, dtype, dim)
 
 
 def _labels(labels: Array, n: int, config: Config) -> Vector | None:
-    if not _fits(labels, ("int8",), n):
+    if not _fits(labels, "int8", n):
         return None
     y = np.frombuffer(labels.data, np.int8).astype(np.float64)
     return config.labels.columns(y) if config.labels.good(y).all() else None
@@ -96,6 +94,6 @@ def _labels(labels: Array, n: int, config: Config) -> Vector | None:
 def _ids(ids: Array | list[str], n: int) -> tuple[str, ...] | None:
     if isinstance(ids, list):
         return tuple(ids) if len(ids) == n and are_ids(ids) else None
-    if not _fits(ids, ("uint64",), n):
+    if not _fits(ids, "uint64", n):
         return None
     return tuple(map(str, np.frombuffer(ids.data, DTYPES["uint64"]).tolist()))

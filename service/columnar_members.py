@@ -15,13 +15,13 @@ from learners.features import MAX_PROBLEMS
 from learners.parameters import Problem, pointer, show
 from service.errors import BadBody, Invalid
 from service.precise import MAX_EVENTS
+from service.scan.rows import FLOATS
 from service.unpacking import MAX_SIZE, NIL, Array, Cell, Entries, cells, glance, length, members, opened, scalars
 
-__all__ = ["DTYPES", "FLOATS", "WHOLE", "Members"]
+__all__ = ["DTYPES", "WHOLE", "Members"]
 
 DTYPES: dict[str, np.dtype[Any]] = {
-    "float32": np.dtype("<f4"),
-    "float64": np.dtype("<f8"),
+    **FLOATS,
     "bool": np.dtype("u1"),  # any byte but 0 is true, which NumPy's own type does not say
     "int8": np.dtype("i1"),
     "uint8": np.dtype("u1"),
@@ -29,7 +29,6 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "int64": np.dtype("<i8"),
     "uint64": np.dtype("<u8"),
 }
-FLOATS = ("float32", "float64")
 WHOLE = ("int8", "uint8", "int32", "int64", "uint64")
 _PARTS = ("dtype", "shape", "data")  # of an array
 _NUMBERS = (int, float, type(None))

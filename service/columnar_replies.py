@@ -13,7 +13,9 @@ has null there is NaN, or -128 among decisions, labels and ranks. O(events), wit
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -30,33 +32,8 @@ __all__ = ["NONE", "counted", "encode_learnt", "encode_scores", "learnt_in_parts
 
 NONE = -128  # a decision or a rank where there is none
 
-_DTYPES: dict[str, tuple[str, np.dtype[Any]]] = {  # to ask NumPy for a name takes longer than all the rest
-    "d": ("float64", np.dtype("<f8")),
-    "b": ("int8", np.dtype("i1")),
-}
+_DTYPES = {"d": "float64", "b": "int8"}
 _encode = msgspec.msgpack.Encoder().encode
-
-
-class _Array(msgspec.Struct):
-    """An ARRAY."""
-
-    dtype: str
-    shape: tuple[int]
-    data: bytes
-
-
-class _Ranks(Head):
-    scores: _Array
-    ranks: _Array
-
-
-class _Scored(Head):
-    scores: _Array
-    probabilities: _Array
-    thresholds: _Array
-    labels: _Array
-    explanations: list[Any] | msgspec.UnsetType = msgspec.UNSET
-
 
 _PLACE = np.full(len(Status), NONE, dtype=np.int8)  # of each status in STATUSES; BEYOND never reaches a reply
 for _one, _name in {
@@ -66,8 +43,9 @@ for _one, _name in {
     Status.UNKNOWN: "unknown",
 }.items():
     _PLACE[_one] = STATUSES.index(_name)
-_MAP16 = 0xDE  # how MessagePack begins a map of up to 2^16 members; those of up to 15 begin with one byte
-_SEQ = _encode("seq")
+_MAPS = [bytes([0x80 + members]) for members in range(16)]  # what MessagePack begins a map with
+_SEQ, _EXPLANATIONS = _encode("seq"), _encode("explanations")
+_OF_HEAD = len(msgspec.structs.fields(Head))
 # the counts of one event, by its place in STATUSES: the members of a map without its first byte
 _SINGLE = [_encode({name: int(name == one) for name in STATUSES})[1:] for one in STATUSES]
 _APPLIED, _RELABELLED, _UNKNOWN, _EXPIRED = map(STATUSES.index, ("applied", "relabelled", "unknown", "expired"))
@@ -95,7 +73,7 @@ def encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes: 
         "class_counts": learnt.class_counts,
         "statuses": STATUSES,
     }
-    return _encode({**reply, **{name: _array_of(column) for name, column in columns.items()}})
+    return b"".join([_MAPS[len(reply) + len(columns)], _encode(reply)[1:], *_members(columns)])
 
 
 def learnt_in_parts(learnt: Learnt, parts: Sequence[tuple[int | None, int]]) -> list[bytes]:
@@ -103,9 +81,8 @@ def learnt_in_parts(learnt: Learnt, parts: Sequence[tuple[int | None, int]]) -> 
     columns = _columns(learnt)
     alike = {"position": learnt.position, "class_counts": learnt.class_counts, "statuses": STATUSES}
     shared = _encode(alike)[1:]
-    size = 1 + len(STATUSES) + len(alike) + len(columns)
-    head = bytes([_MAP16, 0, size])
-    numbers = [(column.itemsize, column.tobytes()) for column in columns.values()]
+    head = _MAPS[1 + len(STATUSES) + len(alike) + len(columns)]
+    numbers = [(column.itemsize, _numbers(column)) for column in columns.values()]
     begins: dict[int, list[bytes]] = {}  # of each column of so many events, up to its numbers
     status = columns["status"]
     replies = []
@@ -128,9 +105,31 @@ def learnt_in_parts(learnt: Learnt, parts: Sequence[tuple[int | None, int]]) -> 
     return replies
 
 
+def _members(columns: dict[str, NDArray[Any]]) -> list[bytes]:
+    """The members of a map that are ARRAYs."""
+    return [part for name, column in columns.items() for part in (_begin(name, column), _numbers(column))]
+
+
 def _begin(name: str, column: NDArray[Any]) -> bytes:
     """A member that is an ARRAY as long as this one, up to its numbers."""
-    return _encode(name) + _encode(_array_of(column))[: -column.nbytes]
+    numbers = bytes(column.nbytes)
+    array = _encode({"dtype": _DTYPES[column.dtype.char], "shape": column.shape, "data": numbers})
+    return _encode(name) + array[: len(array) - len(numbers)]
+
+
+def _swapped(column: NDArray[Any]) -> bytes:
+    return column.byteswap().tobytes()
+
+
+_numbers = np.ndarray.tobytes if sys.byteorder == "little" else _swapped
+
+
+@lru_cache(256)
+def _begins(n: int, said: int) -> tuple[bytes, ...]:
+    """Of each column of a reply to n events to score, as `_begin`: so many of numbers, and what follows from them."""
+    numbers, whole = np.empty(n), np.empty(n, dtype=np.int8)
+    begins = [_begin(name, numbers) for name in ("scores", "probabilities", "thresholds")[:said]]
+    return *begins, _begin("ranks" if said == 1 else "labels", whole)
 
 
 def _columns(learnt: Learnt) -> dict[str, NDArray[Any]]:
@@ -156,17 +155,14 @@ def encode_scores(
     """The reply to a predict, in the order of its events, after the members of `head`. O(events)."""
     # before both classes have been seen there is nothing to decide by
     decisions = scores.decisions if head.ready else np.full(len(scores.scores), NONE)
-    said = _array_of(decisions.astype(np.int8))
-    told = (head.position, head.ready, head.remembered, head.stale_seconds, _array_of(scores.scores))
-    if scores.probabilities is None or scores.thresholds is None:
-        return _encode(_Ranks(*told, said))
-    why: list[Any] | msgspec.UnsetType = msgspec.UNSET if explained is None else [explanation(one) for one in explained]
-    return _encode(_Scored(*told, _array_of(scores.probabilities), _array_of(scores.thresholds), said, why))
-
-
-def _array_of(values: NDArray[Any]) -> _Array:
-    """An ARRAY of what is a vector of float64 or int8."""
-    name, dtype = _DTYPES[values.dtype.char]
-    if values.dtype is not dtype:
-        values = values.astype(dtype)  # of the other byte order
-    return _Array(name, (len(values),), values.tobytes())
+    said = decisions.astype(np.int8)
+    columns: list[NDArray[Any]] = [scores.scores]
+    if scores.probabilities is not None and scores.thresholds is not None:
+        columns += (scores.probabilities, scores.thresholds)
+    parts = [_MAPS[_OF_HEAD + len(columns) + 1 + (explained is not None)], _encode(head)[1:]]
+    begins = _begins(len(said), len(columns))
+    for begin, column in zip(begins, (*columns, said), strict=True):
+        parts += (begin, _numbers(column))
+    if explained is not None:
+        parts += (_EXPLANATIONS, _encode([explanation(one) for one in explained]))
+    return b"".join(parts)
