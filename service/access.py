@@ -6,9 +6,9 @@
 
 The route is its template, never the path: so there are as many series as there are routes, whatever clients ask for.
 
-Of the lines so many a second are written as the settings allow: of hot requests, of others, and of those that fail,
-so that none of them crowds out the rest. What is left out is counted, and told by a line once a second. The lines of
-probes and scrapes that succeed are for debugging.
+Of the lines so many a second are written as the settings allow: of hot requests, spread over the second, of others,
+and of those that fail, so that none of them crowds out the rest. What is left out is counted, and told once a second.
+The lines of probes and scrapes that succeed are for debugging.
 """
 
 from __future__ import annotations
@@ -37,35 +37,42 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _QUIET = frozenset({"/metrics", "/v1/health/live", "/v1/health/ready"})
 _LONGEST = 100  # characters of a name that is shown: as many as a learner's may have
 _SECOND = 1.0
+_HOT_AT_ONCE = 0.1  # seconds: of so long the lines of hot requests may be written at once
 
 logger = logging.getLogger("rarestream.requests")
 
 
 class _Allowance:
-    """So many lines in each second."""
+    """So many lines a second, at once no more than in `at_once` seconds, or one (the generic cell rate algorithm).
 
-    __slots__ = ("_left", "_most", "_until", "left_out", "untold")
+    Where all were written at once, whoever asks at the beginning of a second would wait for a thousand lines to be
+    made, and they would be no sample of the second.
+    """
 
-    def __init__(self, most: int) -> None:
+    __slots__ = ("_ahead", "_apart", "_due", "_from", "_tell_at", "left_out", "untold")
+
+    def __init__(self, most: int, at_once: float) -> None:
         self.left_out = 0  # ever
         self.untold = 0  # of those, what no line has told yet
-        self._most = most
-        self._left = most
-        self._until = 0.0
+        self._apart = _SECOND / most
+        self._ahead = max(0.0, at_once - self._apart)
+        self._due = 0.0  # when the next line is due, were they evenly apart; by `perf_counter()`, as the others
+        self._from = 0.0  # when the next may be written
+        self._tell_at = 0.0
 
     def take(self, now: float) -> bool:
         """Whether one more may be written at that `perf_counter()`."""
-        if now >= self._until:
-            if self.untold:
-                logger.warning("%d requests before this one were not logged: too many in a second", self.untold)
-                self.untold = 0
-            self._until, self._left = now + _SECOND, self._most
-        if self._left:
-            self._left -= 1
-            return True
-        self.left_out += 1
-        self.untold += 1
-        return False
+        if now < self._from:
+            self.left_out += 1
+            self.untold += 1
+            return False
+        if self.untold and now >= self._tell_at:
+            logger.warning("%d requests before this one were not logged: too many in a second", self.untold)
+            self.untold = 0
+            self._tell_at = now + _SECOND
+        self._due = max(self._due, now) + self._apart
+        self._from = self._due - self._ahead
+        return True
 
 
 class Access:
@@ -82,7 +89,8 @@ class Access:
         self._least = max(least, logging.WARNING) if settings.log_requests == "errors" else least
         if lines is None:
             self._least = logging.CRITICAL + 1
-        self._hot, self._plain, self._errors = (_Allowance(settings.log_lines_per_second) for _ in range(3))
+        self._hot = _Allowance(settings.log_lines_per_second, _HOT_AT_ONCE)
+        self._plain, self._errors = (_Allowance(settings.log_lines_per_second, _SECOND) for _ in range(2))
 
     @property
     def left_out(self) -> int:

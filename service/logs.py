@@ -20,7 +20,8 @@ import traceback
 from collections import deque
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
+from operator import attrgetter
 from time import sleep
 from typing import Literal, Protocol
 
@@ -71,7 +72,9 @@ _LEVELS = {
     logging.ERROR: "error",
     logging.CRITICAL: "critical",
 }
+_SHOUTED = {level: f"{name.upper():<7}" for level, name in _LEVELS.items()}
 _FIELDS = ("learner", "group", "events", "messages", "refused", "bytes", "code", "key", "client", "request_id")
+_fields = attrgetter(*_FIELDS)
 _LOGGER = "rarestream.requests"
 
 
@@ -89,21 +92,20 @@ def in_json(entry: Entry, worker: int | None = None) -> bytes:
         "status": entry.status,
         "milliseconds": round(entry.seconds * 1e3, 3),
     }
-    for name in _FIELDS:
-        value = getattr(entry, name)
-        if value is not None:
-            document[name] = value
+    document |= {name: value for name, value in zip(_FIELDS, _fields(entry), strict=True) if value is not None}
     return _line(document)
 
 
 def in_text(entry: Entry, worker: int | None = None) -> bytes:
-    """The line of a request for people; `worker` as for `in_json`."""
-    parts = [
-        f"{_iso(entry.time)} {_LEVELS[entry.level].upper():<7} {_marked(worker)}{entry.method} {entry.route}",
-        f"{entry.status} {entry.seconds * 1e3:.3f}ms",
-    ]
-    parts += [f"{name}={_shown(value)}" for name in _FIELDS if (value := getattr(entry, name)) is not None]
-    return " ".join(parts).encode() + b"\n"
+    """The line of a request for people; `worker` as for `in_json`. Some 3 us."""
+    line = (
+        f"{_iso(entry.time)} {_SHOUTED[entry.level]} {_marked(worker)}{entry.method} {entry.route}"
+        f" {entry.status} {entry.seconds * 1e3:.3f}ms"
+    )
+    for name, value in zip(_FIELDS, _fields(entry), strict=True):
+        if value is not None:
+            line += f" {name}={value if type(value) is int else _shown(value)}"
+    return line.encode() + b"\n"
 
 
 def _of_worker(worker: int | None) -> dict[str, object]:
@@ -115,7 +117,13 @@ def _marked(worker: int | None) -> str:
 
 
 def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    whole, micro = divmod(round(seconds * 1e6), 1_000_000)
+    return f"{_second(whole)}.{micro // 1000:03}Z"
+
+
+@lru_cache(8)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _shown(value: object) -> str:
@@ -196,7 +204,7 @@ class LineWriter:
         self.written = 0
         self._stream = stream
         self._encode = partial(in_json if form == "json" else in_text, worker=worker)
-        self._waiting: deque[Entry | bytes] = deque()
+        self._waiting: deque[bytes] = deque()
         self._wake = threading.Event()
         self._awake = False
         self._starting = threading.Lock()
@@ -204,11 +212,14 @@ class LineWriter:
         self._thread: threading.Thread | None = None
 
     def put(self, line: Entry | bytes) -> None:
-        """Have a line written: one that is made by the thread, or one that is ready. From any thread."""
+        """Have a line written. From any thread.
+
+        It is made here: the thread would take the interpreter from the requests for all lines that wait, a millisecond.
+        """
         if len(self._waiting) >= _WAITING or self._closing:
             self.dropped += 1
             return
-        self._waiting.append(line)
+        self._waiting.append(self._encode(line) if isinstance(line, Entry) else line)
         if not self._awake:
             self._awake = True
             with self._starting:
@@ -239,8 +250,7 @@ class LineWriter:
         while self._waiting:
             items = [self._waiting.popleft() for _ in range(min(len(self._waiting), 1000))]
             try:
-                lines = b"".join([one if type(one) is bytes else self._encode(one) for one in items])  # type: ignore[arg-type]
-                self._stream.write(_KEY.sub(rb"\1***", lines))
+                self._stream.write(_KEY.sub(rb"\1***", b"".join(items)))
                 self._stream.flush()
             except (OSError, ValueError):  # nobody reads any more; or the stream is closed
                 self.dropped += len(items)

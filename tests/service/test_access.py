@@ -246,15 +246,48 @@ async def test_more_requests_in_a_second_than_have_lines_are_counted(monkeypatch
         asked()
     for _ in range(3):
         asked(422)  # of which as many are logged, whatever else there is
-    assert one.left_out == 3 + 1
+    assert one.left_out == 4 + 1  # hot requests are spread over the second: one each half of it
+    now += 0.25
+    asked()
+    assert (one.left_out, told) == (6, [])
+    now += 0.25
+    asked()
+    asked()
+    first = "5 requests before this one were not logged: too many in a second"
+    assert (one.left_out, told) == (7, [first])
     now += 0.5
     asked()
-    assert (one.left_out, told) == (5, [])
     now += 0.5
     asked()
-    assert (one.left_out, told) == (5, ["4 requests before this one were not logged: too many in a second"])
-    assert [line["status"] for line in sink.lines()] == [200, 200, 422, 422, 200]
-    assert sum(histogram.count for histogram in one.requests.values()) == 10
+    second = "1 requests before this one were not logged: too many in a second"
+    assert told == [first, second]  # once a second
+    assert [line["status"] for line in sink.lines()] == [200, 422, 422, 200, 200, 200]
+    assert sum(histogram.count for histogram in one.requests.values()) == 13
+
+
+async def test_of_the_hot_requests_of_a_second_a_tenth_have_their_lines_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(access, "perf_counter", lambda: now)
+    sink = Sink()
+    one = Access(Settings(store="memory:", log_lines_per_second=100), sink.writer)
+    scope = scope_of(f"{URL}/predict")
+    lines: list[int] = []  # after each request
+    for count in range(1, 2001):  # of two seconds
+        one.hot("predict", 200, now, scope, "id", "fraud", 10, 1)
+        lines.append(count - one.left_out)
+        now += 0.001
+    assert lines[9] == 10  # at once
+    in_a_tenth = [later - earlier for earlier, later in zip(lines[10:], lines[110:], strict=False)]
+    assert 9 <= min(in_a_tenth) <= max(in_a_tenth) <= 11  # then evenly
+    assert 109 <= lines[999] <= 111
+    assert 209 <= lines[1999] <= 211
+
+    failed = Access(Settings(store="memory:", log_lines_per_second=100), sink.writer)
+    for _ in range(150):
+        failed.hot("predict", 422, now, scope, "id", "fraud", 10, 1)
+    assert failed.left_out in (50, 51)  # what fails has all of a second at once
 
 
 async def test_a_forged_name_and_id_over_http() -> None:
