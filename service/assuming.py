@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
@@ -82,7 +83,7 @@ class Assuming:
 
     def __init__(self, owner: Owner, step: Callable[[], int]) -> None:
         """`step`: events of one record whose rows are held in memory together."""
-        self._owner = owner
+        self._owner: Owner = weakref.proxy(owner)
         self._step = step
         self._assuming: asyncio.Future[None] | None = None
         self._upto = 0  # what was served up to this number has been seen to: assumed, or labelled before

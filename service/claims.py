@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+import weakref
 from typing import Protocol
 
 from service.node import Node
@@ -31,7 +32,7 @@ class Claim:
     """This node's claim on one machine, if it has it."""
 
     def __init__(self, owner: Owner) -> None:
-        self._owner = owner
+        self._owner: Owner = weakref.proxy(owner)
         self._held = False  # perhaps
         self._sure_until = -math.inf  # on the monotonic clock: till then nobody need be asked
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import weakref
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Protocol
@@ -65,7 +66,7 @@ class Fits:
     """At most one fit at a time."""
 
     def __init__(self, owner: Owner) -> None:
-        self._owner = owner
+        self._owner: Owner = weakref.proxy(owner)
         self._asked = False  # one is to be begun next
         self._started = False  # its turn has come: a node makes one background fit at a time
         self._task: asyncio.Task[Fitted] | None = None

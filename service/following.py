@@ -120,12 +120,20 @@ class Following:
                 if failures != self._node.timings.failures:
                     # another server may have taken over, that lacks records: each compares, though none is new
                     failures = self._node.timings.failures
-                    for hosted in self._register.all():
-                        hosted.follow()
-            for hosted in self._register.all():
-                hosted.tick()
+                    self._all_follow()
+            self._all_tick()
             self._sleeping.rest()
             self._looked = time.monotonic() - began
+
+    # Loops in functions of their own: the last one of a loop in `_follow` would stay in memory until the next look.
+
+    def _all_follow(self) -> None:
+        for hosted in self._register.all():
+            hosted.follow()
+
+    def _all_tick(self) -> None:
+        for hosted in self._register.all():
+            hosted.tick()
 
     async def _live(self) -> None:
         """Say that this node is alive, and see who else is, however long anything else takes."""

@@ -94,8 +94,8 @@ class Hosted(Logged[Learner, View]):
         self._alarms = machine.metrics.alarm_count
         super().__init__(name, birth, machine, position, node, gone, snapshot)
         self.fits = Fits(self)
-        self.serving = Serving(self)
-        self.assuming = Assuming(self, lambda: self.serving.step)
+        self.serving = serving = Serving(self)
+        self.assuming = Assuming(self, lambda: serving.step)
 
     @property
     def learner(self) -> Learner:

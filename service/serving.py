@@ -15,6 +15,7 @@ import logging
 import math
 import time
 import uuid
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
@@ -127,7 +128,7 @@ class Serving:
     """Serves the events of one learner."""
 
     def __init__(self, owner: Owner) -> None:
-        self._owner = owner
+        self._owner: Owner = weakref.proxy(owner)
         self.pending: Pending | None = None  # what the store remembers, as it last said
         self._under_way: dict[bytes, tuple[Scores, Vector, bool]] = {}  # not applied yet, in order
         # tokens of what was served here and is not applied yet: the how manieth of all that stood in the log, 0 before

@@ -21,7 +21,8 @@ __all__ = ["Sleeping"]
 
 _GUEST = 10.0  # times `follow_seconds`: so long after its last use a learner stays here that other nodes host
 _SPARE = 32  # room is made for a part of all that may be in memory, one in so many
-_ABREAST = 8  # learners that fall asleep side by side: the store commits their snapshots together
+_ABREAST = 8  # learners that fall asleep side by side: the store commits their snapshots together,
+_CALMLY = 2  # but so few while nobody waits for room, nor soon will: who wakes one meanwhile is held up by each of them
 
 
 class Sleeping:
@@ -113,17 +114,21 @@ class Sleeping:
                 if hosted.used < since and not self._placement.here(hosted.name):
                     yield hosted
 
+    @property
+    def _most_over(self) -> int:
+        """How many more than may be in memory are there before who needs room has to wait."""
+        return self._register.node.settings.max_resident // 16 + _ABREAST
+
     async def space(self) -> None:
         """Until one more may come into memory, if any that are there can go.
 
         It is not the end of a round that is waited for: a round goes on for as long as others come.
         """
-        most = self._register.node.settings.max_resident // 16 + _ABREAST
-        if self._over >= most:
+        if self._over >= self._most_over:
             self.rest()
             round_ = self.resting
             assert round_ is not None
-            while self._over >= most and not round_.done():
+            while self._over >= self._most_over and not round_.done():
                 await self._fewer.wait()
 
     async def _let_sleep(self) -> None:
@@ -137,8 +142,10 @@ class Sleeping:
             tired += [hosted for hosted in self._guests() if hosted not in tired and self._may_sleep(hosted)]
             if not tired:
                 return
-            for start in range(0, len(tired), _ABREAST):
-                await asyncio.gather(*(self.put_to_sleep(one) for one in tired[start : start + _ABREAST]))
+            while tired:
+                abreast = _ABREAST if self._over > self._most_over // 2 else _CALMLY
+                await asyncio.gather(*(self.put_to_sleep(one) for one in tired[:abreast]))
+                del tired[:abreast]
 
     async def put_to_sleep(self, hosted: Hosted) -> None:
         """Have a learner fall asleep, unless it is wanted."""

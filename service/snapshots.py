@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
@@ -61,7 +62,7 @@ class Snapshots:
     """At most one is written at a time behind the machine's back."""
 
     def __init__(self, owner: Owner, newest: SnapshotInfo | None) -> None:
-        self._owner = owner
+        self._owner: Owner = weakref.proxy(owner)
         self.newest = newest
         self._events = 0  # that were learnt here, and other records,
         self._saved = 0  # and how many of these are in the newest one

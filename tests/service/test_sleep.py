@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
+import weakref
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -303,3 +306,53 @@ async def test_nobody_waits_for_the_slowest_that_falls_asleep() -> None:
             go_on.set()
             await engine.sleeping.resting
         assert set(engine.hosted) == {"l11"}
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Without the collector of cycles, which comes when it likes."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+async def gone(one: weakref.ref[Any]) -> None:
+    """Until nothing refers to it: the answer to a request comes before the last line that handles it."""
+    async with asyncio.timeout(10):
+        while one() is not None:  # noqa: ASYNC110 (nothing tells of it)
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.usefixtures("uncollected")
+async def test_who_falls_asleep_or_is_deleted_leaves_the_memory_at_once(store: Store) -> None:
+    nystroem = {**CONFIG, "algorithm": "nsauc", "embedding": {"components": 4, "warmup": 30}}
+    async with serving(store, max_resident=2) as (http, engine):
+        for name, config in zip(NAMES[:2], (CONFIG, nystroem), strict=True):
+            assert (await http.put(f"/learners/{name}", json=config)).status_code == 201
+            for start in range(0, 400, 50):
+                await posted(http, f"/learners/{name}/update", events(name, start, start + 50))
+            await posted(http, f"/learners/{name}/predict", unlabelled(name, 400, 410))
+            late = [{key: one[key] for key in ("id", "label", "time")} for one in events(name, 400, 410)]
+            await posted(http, f"/learners/{name}/labels", late)
+            assert (await http.post(f"/learners/{name}/snapshots")).status_code in (200, 201)
+            assert (await http.get(f"/learners/{name}")).status_code == 200
+        group = {"learners": NAMES[:2]}
+        assert (await http.put("/groups/both", json=group)).status_code == 201
+        await posted(http, "/groups/both/update", events("l0", 500, 520))
+
+        awake = {name: weakref.ref(engine.hosted[name].machine) for name in NAMES[:2]}
+        compared = weakref.ref(engine.groups["both"].machine)
+        assert (await http.delete("/groups/both")).status_code == 204
+        await gone(compared)
+        await engine.sleeping.put_to_sleep(engine.get("l0"))
+        await gone(awake["l0"])
+        assert awake["l1"]() is not None
+        assert (await http.delete("/learners/l1")).status_code == 204
+        await gone(awake["l1"])
+        await posted(http, "/learners/l0/update", events("l0", 600, 610))  # awake again
+        again = weakref.ref(engine.hosted["l0"].machine)
+        assert (await http.delete("/learners/l0")).status_code == 204
+        await gone(again)
