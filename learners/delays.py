@@ -11,9 +11,8 @@ import math
 
 import numpy as np
 
-from learners.arrays import Counts
+from learners.arrays import Counts, Vector
 from learners.jit import kernel
-from learners.ordered import Ordered, select
 
 __all__ = ["DELAY_BINS", "DELAY_ERROR", "MAX_DELAY", "bounded", "delay_bin", "histogram_quantile", "quantile"]
 
@@ -54,13 +53,13 @@ def _between(a: float, b: float, share: float) -> float:
     return a + (b - a) * share if share < 0.5 else b - (b - a) * (1.0 - share)
 
 
-def quantile(delays: Ordered, members: int, tenths: int) -> float:
-    """The quantile at so many tenths (0 to 9) of an ordered multiset; NaN of none. O(members / 512)."""
-    if not members:
+def quantile(ascending: Vector, tenths: int) -> float:
+    """The quantile at so many tenths (0 to 9) of some delays; NaN of none. O(1)."""
+    if not len(ascending):
         return math.nan
-    rank, rest = divmod((members - 1) * tenths, 10)
-    below = float(select(delays, rank))
-    return _between(below, float(select(delays, rank + 1)), rest / 10) if rest else below
+    rank, rest = divmod((len(ascending) - 1) * tenths, 10)
+    below = float(ascending[rank])
+    return _between(below, float(ascending[rank + 1]), rest / 10) if rest else below
 
 
 def histogram_quantile(histogram: Counts, tenths: int) -> float:

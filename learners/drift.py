@@ -41,10 +41,9 @@ begins within a block shows in two of them, or more. The reference moves along w
 within some thousand events is no alarm. Infinite scores are larger than any. The first 10,240 served events make the
 first 16 distances, and none of them an alarm.
 
-After an alarm the reference starts anew, of the kind that was found; the negatives stay. A labelled event costs O(512)
-by itself; of many in one call, negatives wait and are worked in together, some 0.05 microseconds for each, while a
-positive, which is counted among those that wait too, takes about 0.4. A served score costs O(1), and two sorts of 2560
-numbers in all after every 512.
+After an alarm the reference starts anew, of the kind that was found; the negatives stay. A negative waits to be worked
+in together with others, some 0.05 microseconds for each; a positive, which is counted among those that wait too, takes
+about 0.4. A served score costs O(1), and two sorts of 2560 numbers in all after every 512.
 
 References
 ----------
@@ -64,20 +63,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.arrays import Counts, Matrix, Vector, log
+from learners.figures import ordinary
 from learners.jit import bare_kernel, inlined, kernel
-from learners.ordered import (
-    AT_ONCE,
-    FEW,
-    Ordered,
-    awaited,
-    counts,
-    enter,
-    leave,
-    opened,
-    packed,
-    reserved,
-    settled,
-)
+from learners.ordered import WAITING, Ordered, counts, enter, leave, ordered, reserved
 from learners.ranges import MAX_COUNT, Issues, counters, not_finite, outside
 
 __all__ = ["KINDS", "Drift", "DriftState", "DriftView"]
@@ -86,7 +74,6 @@ KINDS = ("auc", "scores")  # of alarms
 
 _KEPT = 8192  # negatives that placements are taken among
 _LEAST = 64  # slots for them at first
-_TOGETHER = 1024  # labelled events whose negatives are worked in by one pass
 _NEGATIVES = 100  # before the first placement that counts
 _BINS = 256  # of the reference of placements
 _DELAY = 128  # positives until a placement enters the reference
@@ -216,22 +203,20 @@ def _place(state, low, high, number, clock):  # type: ignore[no-untyped-def]
 
 
 @bare_kernel
-def _learn(state, negatives, waiting, scores, y, events, clocks):  # type: ignore[no-untyped-def]
+def _learn(state, negatives, scores, y, events, clocks):  # type: ignore[no-untyped-def]
     for i in range(y.shape[0]):
-        score = 0.0 if math.isnan(scores[i]) else scores[i]
+        score = ordinary(scores[i])
         met = state.negatives[0]
         if y[i] > 0.0:
             if met >= _NEGATIVES:
                 below, upto = counts(negatives, score)
-                more_below, more_upto = awaited(waiting, score)
                 held = min(met, _KEPT)
-                low, high = (below + more_below) / held, (upto + more_upto) / held
-                _place(state, low, high, events + i + 1, clocks[i])
+                _place(state, below / held, upto / held, events + i + 1, clocks[i])
             continue
         slot = met % _KEPT
         if met >= _KEPT:
-            leave(negatives, waiting, state.scores[slot])
-        enter(negatives, waiting, score)
+            leave(negatives, state.scores[slot])
+        enter(negatives, score)
         state.scores[slot] = score
         state.negatives[0] = met + 1
 
@@ -267,7 +252,7 @@ def _furthest(state):  # type: ignore[no-untyped-def]
 def _serve(state, scores, events, clocks):  # type: ignore[no-untyped-def]
     for i in range(scores.shape[0]):
         slot = state.serves[0] % _RING
-        state.served[slot] = 0.0 if math.isnan(scores[i]) else scores[i]
+        state.served[slot] = ordinary(scores[i])
         state.serves[0] += 1
         if state.serves[0] < _RING or state.serves[0] % _BLOCK != 0:
             continue
@@ -314,7 +299,7 @@ class Drift:
 
     def _rebuild(self) -> None:
         held = min(int(self.arrays.negatives[0]), _KEPT)
-        self._negatives: Ordered = packed(np.sort(self.arrays.scores[:held]))
+        self._negatives: Ordered = ordered(np.sort(self.arrays.scores[:held]))
 
     def _reserve(self, negatives: int) -> None:
         """Room for so many negatives since the start, so that the ring's length follows from that number alone."""
@@ -333,17 +318,10 @@ class Drift:
         """
         if len(self.arrays.scores) < _KEPT:
             self._reserve(int(self.arrays.negatives[0]) + len(y) - int(np.count_nonzero(y > 0)))
-        n = len(y)
-        if n <= FEW:
-            self._negatives = reserved(self._negatives, n)
-            _learn(self.arrays, self._negatives, AT_ONCE, scores, y, events, clocks)
-            return
-        for start in range(0, n, _TOGETHER):
-            cut = slice(start, start + _TOGETHER)
-            some = len(y[cut])
-            negatives, waiting = opened(self._negatives, some, some)
-            _learn(self.arrays, negatives, waiting, scores[cut], y[cut], events + start, clocks[cut])
-            self._negatives = settled(negatives, waiting)
+        for start in range(0, len(y), WAITING):
+            part = slice(start, start + WAITING)
+            self._negatives = reserved(self._negatives, len(self.arrays.scores), len(y[part]))
+            _learn(self.arrays, self._negatives, scores[part], y[part], events + start, clocks[part])
 
     def serve(self, scores: Vector, events: int, clocks: Vector) -> None:
         """Look at n served events in order: `scores` (n,), NaN counts as 0; `events` labelled so far; `clocks` (n,)."""

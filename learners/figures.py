@@ -24,32 +24,39 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from learners.arrays import log
-from learners.jit import kernel
+from learners.jit import bare_kernel, inlined
 from learners.parameters import Parameters, param
 
 __all__ = [
     "CONFIDENCE_95",
+    "CONFUSION",
     "EPSILON",
     "FIGURES",
     "LARGEST_LOSS",
     "NO_SPREAD",
+    "PROBABILITY",
     "RELIABILITY_BINS",
     "Figures",
     "Undefined",
     "auc_interval",
     "brier",
     "confusion_figures",
+    "confusion_values",
+    "distances",
     "in_order",
     "interval_reason",
     "log_loss",
     "missing_class",
+    "ordinary",
+    "parted",
     "probability_bin",
     "probability_figures",
+    "probability_values",
     "standardised",
     "tallied",
+    "tallies",
     "tally",
 ]
 
@@ -120,35 +127,74 @@ class Undefined(NamedTuple):
         return None
 
 
-@kernel
+@inlined
+def ordinary(score):  # type: ignore[no-untyped-def]
+    """A score as it counts: weights near overflow may say NaN, which has no place in an order, and counts as 0."""
+    return 0.0 if math.isnan(score) else score
+
+
+@inlined
 def log_loss(probability, label):  # type: ignore[no-untyped-def]
     """-ln of the probability that was given to the label (0 or 1): from 2.2e-16 to 36.05."""
     given = probability if label == 1 else 1.0 - probability
     return -log(min(max(given, EPSILON), 1.0 - EPSILON))
 
 
-@kernel
+@inlined
 def brier(probability, label):  # type: ignore[no-untyped-def]
     """The squared distance of a probability from the label (0 or 1)."""
     return (probability - label) * (probability - label)
 
 
-@kernel
+@inlined
 def probability_bin(probability):  # type: ignore[no-untyped-def]
     """Which of the RELIABILITY_BINS of equal width; each is closed below, the last one at both ends."""
     return min(int(probability * RELIABILITY_BINS), RELIABILITY_BINS - 1)
 
 
-@kernel
-def tally(sums, x, sign):  # type: ignore[no-untyped-def]
-    """Add x in [0, 64), rounded down to a multiple of 2^-60, to a sum (`sign` 1), or take it away again (-1).
+@inlined
+def parted(x):  # type: ignore[no-untyped-def]
+    """(high, low) of x in [0, 64) rounded down to a multiple of 2^-60: high 2^-30 + low 2^-60, whole numbers."""
+    scaled = x * 2.0**_STEP
+    high = math.floor(scaled)
+    return np.int64(high), np.int64((scaled - high) * 2.0**_STEP)
+
+
+@inlined
+def tally(sums, part, sign):  # type: ignore[no-untyped-def]
+    """Add a number that is `parted` to a sum (`sign` 1), or take it away again (-1).
 
     `sums` (2,) int64: a sum is sums[0] 2^-30 + sums[1] 2^-60. Exact for up to 2^27 numbers.
     """
-    scaled = x * 2.0**_STEP
-    high = math.floor(scaled)
-    sums[0] += sign * np.int64(high)
-    sums[1] += sign * np.int64((scaled - high) * 2.0**_STEP)
+    sums[0] += sign * part[0]
+    sums[1] += sign * part[1]
+
+
+@bare_kernel
+def distances(bins, mass):  # type: ignore[no-untyped-def]
+    """How far the sums of the bins' probabilities are from their positives, added up: a sum as of `tally`, (high, low).
+
+    `bins` (2, RELIABILITY_BINS) events by class; `mass` (RELIABILITY_BINS, 2) sums.
+    """
+    high = low = 0
+    for i in range(bins.shape[1]):
+        below = -mass[i, 1]
+        apart = (bins[1, i] << _STEP) - mass[i, 0] + (below >> _STEP)
+        rest = below & ((1 << _STEP) - 1)
+        high += apart if apart >= 0 else -apart
+        low += rest if apart >= 0 else -rest
+    return high, low
+
+
+@inlined
+def tallies(probability, label):  # type: ignore[no-untyped-def]
+    """What an event adds to the sums over probabilities: (bin, the probability, Brier's loss, log loss), `parted`."""
+    return (
+        probability_bin(probability),
+        parted(probability),
+        parted(brier(probability, label)),
+        parted(log_loss(probability, label)),
+    )
 
 
 def tallied(sums: Sequence[int]) -> int:
@@ -163,49 +209,75 @@ def missing_class(negatives: int, positives: int) -> str | None:
     return "no labelled events" if not negatives + positives else "no negatives" if positives else "no positives"
 
 
-def confusion_figures(confusion: Sequence[int], beta: float, undefined: Undefined) -> dict[str, float | None]:
-    """The figures f1 to alert_rate from the counts tn, fp, fn, tp; a null one has its reason put into `undefined`."""
-    tn, fp, fn, tp = (int(count) for count in confusion)
+CONFUSION = ("f1", "fbeta", "precision", "recall", "fpr", "accuracy", "mcc", "alert_rate")
+
+
+def confusion_values(confusion: Sequence[int], beta: float) -> tuple[float | None, ...]:
+    """The figures named in `CONFUSION` from the counts tn, fp, fn, tp; None where undefined."""
+    tn, fp, fn, tp = confusion
     negatives, positives, alerts, events = tn + fp, fn + tp, fp + tp, tn + fp + fn + tp
     b2 = beta * beta
-    some = 1 if positives else 0  # where none has come F is undefined: it is not 0 because of what nobody could find
-    ratios: dict[str, tuple[float, float, str]] = {
-        "f1": (2 * tp, some * (2 * tp + fp + fn), "no positive"),
-        "fbeta": ((1 + b2) * tp, some * ((1 + b2) * tp + b2 * fn + fp), "no positive"),
-        "precision": (tp, alerts, "no positive was predicted"),
-        "recall": (tp, positives, "no positive"),
-        "fpr": (fp, negatives, "no negative"),
-        "accuracy": (tp + tn, events, "no labelled events"),
-    }
-    out = {name: undefined.ratio(name, *ratio) for name, ratio in ratios.items()}
-    lacking = missing_class(negatives, positives)
-    if lacking is None and not (alerts and events - alerts):
-        lacking = "no negative was predicted" if alerts else "no positive was predicted"
-    if lacking is None:
+    some = positives > 0  # where none has come F is undefined: it is not 0 because of what nobody could find
+    mcc = None
+    if negatives and positives and alerts and events - alerts:
         # whole numbers under the root: at most 4 times 53 bits, and each factor is rounded once
         whole = math.sqrt(alerts * positives) * math.sqrt((events - alerts) * negatives)
-        out["mcc"] = (tp * tn - fp * fn) / whole
-    else:
-        undefined.of("mcc", lacking)
-        out["mcc"] = None
-    out["alert_rate"] = undefined.ratio("alert_rate", alerts, events, "no labelled events")
+        mcc = (tp * tn - fp * fn) / whole
+    return (
+        2 * tp / (2 * tp + fp + fn) if some else None,
+        (1 + b2) * tp / ((1 + b2) * tp + b2 * fn + fp) if some else None,
+        tp / alerts if alerts else None,
+        tp / positives if some else None,
+        fp / negatives if negatives else None,
+        (tp + tn) / events if events else None,
+        mcc,
+        alerts / events if events else None,
+    )
+
+
+def confusion_figures(confusion: Sequence[int], beta: float, undefined: Undefined) -> dict[str, float | None]:
+    """The same by name; a null one has its reason put into `undefined`."""
+    tn, fp, fn, tp = (int(count) for count in confusion)
+    out = dict(zip(CONFUSION, confusion_values((tn, fp, fn, tp), beta), strict=True))
+    lacking = missing_class(tn + fp, fn + tp) or ("no negative" if fp + tp else "no positive") + " was predicted"
+    reasons = {
+        "precision": "no positive was predicted",
+        "fpr": "no negative",
+        "accuracy": "no labelled events",
+        "mcc": lacking,
+        "alert_rate": "no labelled events",
+    }
+    for name, value in out.items():
+        if value is None:
+            undefined.of(name, reasons.get(name, "no positive"))
     return out
 
 
-def probability_figures(
-    events: int, losses: tuple[int, int], bins: NDArray[np.int64], mass: Sequence[int], undefined: Undefined
-) -> dict[str, float | None]:
-    """The figures brier, log_loss and calibration_error, which follow from probabilities.
+PROBABILITY = ("brier", "log_loss", "calibration_error")
 
-    `losses`: sums of Brier's and of log loss; `bins` (2, RELIABILITY_BINS) events by class; `mass` (RELIABILITY_BINS,)
-    sums of their probabilities. All sums are multiples of 2^-60. The calibration error is the distance of the mean
+
+def probability_values(events: int, brier: int, log_loss: int, apart: int) -> tuple[float | None, ...]:
+    """The figures named in `PROBABILITY` of so many events; None where undefined.
+
+    From sums, each a multiple of 2^-60: of Brier's losses, of log losses, and over the bins of how far the sum of their
+    probabilities is `apart` from the number of their positives. So the calibration error is the distance of the mean
     probability of a bin from its share of positives, on average over the events (Naeini et al.).
     """
-    apart = sum(abs((positives << 2 * _STEP) - total) for positives, total in zip(bins[1].tolist(), mass, strict=True))
-    sums = {"brier": losses[0], "log_loss": losses[1], "calibration_error": apart}
-    return {
-        name: undefined.ratio(name, total, events << 2 * _STEP, "no labelled events") for name, total in sums.items()
-    }
+    if not events:
+        return None, None, None
+    whole = events << 2 * _STEP
+    return brier / whole, log_loss / whole, apart / whole
+
+
+def probability_figures(
+    events: int, brier: int, log_loss: int, apart: int, undefined: Undefined
+) -> dict[str, float | None]:
+    """The same by name; a null one has its reason put into `undefined`."""
+    out = dict(zip(PROBABILITY, probability_values(events, brier, log_loss, apart), strict=True))
+    if not events:
+        for name in PROBABILITY:
+            undefined.of(name, "no labelled events")
+    return out
 
 
 def auc_interval(negatives: int, positives: int, pairs: int, squares: tuple[int, int]) -> list[float] | None:

@@ -19,16 +19,19 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from learners import sketch, traffic, window
 from learners.agreement import of_figures
 from learners.arrays import Counts, Vector, Words
 from learners.delays import MAX_DELAY
 from learners.drift import KINDS, Drift, DriftView
-from learners.figures import FIGURES, LARGEST_LOSS, Figures, Undefined, in_order
+from learners.figures import FIGURES, LARGEST_LOSS, Figures, Undefined, in_order, ordinary, tallies
 from learners.history import Axis, History, HistoryView
+from learners.jit import bare_kernel
+from learners.ordered import WAITING, Ordered
 from learners.ranges import Issues, counters
-from learners.sketch import BRIEF, Sketch, SketchView
-from learners.traffic import Scope, Traffic, TrafficView
-from learners.window import Window, WindowView
+from learners.sketch import BRIEF, Sketch, SketchState, SketchView
+from learners.traffic import Derived, Scope, Traffic, TrafficState, TrafficView
+from learners.window import Sums, Window, WindowState, WindowView
 
 __all__ = ["HISTORY_COLUMNS", "Metrics", "MetricsView", "history_stride"]
 
@@ -91,6 +94,25 @@ def history_stride(size: int) -> int:
     for each of them.
     """
     return 1 << (max(64, -(-size // 64)) - 1).bit_length()
+
+
+@bare_kernel
+def _take(parts, size, seconds, scores, probabilities, y, decisions, clocks, delays, hashes, late):  # type: ignore[no-untyped-def]
+    """Take labelled events into window, sketch and traffic, one after the other; see `Metrics.learn`.
+
+    `parts` as plain tuples, which a call takes in a third of the time of named ones.
+    """
+    ring, counts = WindowState(*parts[0]), SketchState(*parts[2])
+    negatives, positives, confusion, losses, bins, mass = parts[1]
+    sums = Sums(Ordered(*negatives), Ordered(*positives), confusion, losses, bins, mass)
+    flow, (known, table, flagged) = TrafficState(*parts[3]), parts[4]
+    derived = Derived(Ordered(*known), table, flagged)
+    for i in range(y.shape[0]):
+        label, decision, score = (1 if y[i] > 0.0 else 0), decisions[i], ordinary(scores[i])
+        told = tallies(probabilities[i], label)
+        window.take(ring, sums, size, seconds, score, probabilities[i], label, decision, clocks[i], told)
+        sketch.take(counts, label, score, decision, told, 1)
+        traffic.take(flow, derived, size, seconds, clocks[i], delays[i], hashes[i], late[i])
 
 
 class Metrics:
@@ -174,19 +196,35 @@ class Metrics:
         """
         self._view = None
         n, first = len(y), self.events
-        if np.isnan(scores).any():
-            scores = np.where(np.isnan(scores), 0.0, scores)
+        columns = scores, probabilities, y, decisions, clocks, delays, hashes, late
+        for start in range(0, n, WAITING):
+            stop = min(n, start + WAITING)
+            self._take(
+                *(columns if stop - start == n else (column[start:stop] for column in columns)), thresholds[start:stop]
+            )
+        self._drift.learn(scores, y, first, clocks)
+
+    def _take(self, *columns: Any) -> None:
+        """Take so many events that they may wait together, columns as of `learn`, the thresholds last."""
+        _, _, y, _, clocks, delays, _, _, thresholds = columns
+        n, positives = len(y), int(np.count_nonzero(y > 0.0))
+        self._window.reserve(n - positives, positives)
+        self._traffic.reserve(n, n - int(np.count_nonzero(np.isnan(delays))))
+        sums, derived = self._window.sums, self._traffic.derived
+        parts = (
+            tuple(self._window.arrays),
+            (tuple(sums.negatives), tuple(sums.positives), *sums[2:]),
+            tuple(self._sketch.arrays),
+            tuple(self._traffic.arrays),
+            (tuple(derived.delays), *derived[1:]),
+        )
         start = 0
         while start < n:
             stop = min(n, start + self._history.due(self.steps))
-            cut = slice(start, stop)
-            said = scores[cut], probabilities[cut], y[cut], decisions[cut]
-            self._window.learn(*said, clocks[cut])
-            self._sketch.learn(*said)
-            self._traffic.learn(clocks[cut], delays[cut], hashes[cut], late[cut])
+            part = columns[:-1] if stop - start == n else [column[start:stop] for column in columns[:-1]]
+            _take(parts, self.size, self._window.age, *part)
             self._note(float(thresholds[stop - 1]), float(clocks[stop - 1]))
             start = stop
-        self._drift.learn(scores, y, first, clocks)
 
     def _note(self, threshold: float, clock: float) -> None:
         """Add the row of the history that is due at this moment, if one is.
@@ -195,23 +233,16 @@ class Metrics:
         """
         if self._history.due(self.steps):
             return
-        window, _ = self._window.view().figures(self.settings)
         traffic_view = self._traffic.view()._replace(clock=clock)
-        traffic, _ = traffic_view.figures("window")
-        low, high = window["auc_interval"] or (None, None)
-        figures = {
-            **window,
-            **traffic,
-            "events": self.events,
-            "clock": clock,
-            "served": self._traffic.served,
-            "auc_low": low,
-            "auc_high": high,
-            "threshold": threshold,
-            "positives": window["class_counts"]["positive"],
-            "alerts": window["confusion"]["tp"] + window["confusion"]["fp"],
-        }
-        row = [*map(figures.__getitem__, _OF_WINDOW), *self._sketch.view().brief(), traffic_view.coverage]
+        _, fp, fn, tp = self._window.sums.confusion.tolist()
+        row = (
+            *(self.events, clock, self._traffic.served),
+            *self._window.values(self.settings),
+            *traffic_view.values(),
+            *(threshold, fn + tp, fp + tp),
+            *self._sketch.view().brief(),
+            traffic_view.coverage,
+        )
         self._history.add(np.array(row, dtype=np.float64))  # None is NaN then
 
     def serve(

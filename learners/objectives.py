@@ -83,14 +83,12 @@ def edges() -> Vector:
 
 @inlined
 def place(edges, p):  # type: ignore[no-untyped-def]
-    """The bin of a probability: the last edge at or below it."""
-    low, high = 0, edges.shape[0]  # it is in [low, high)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if edges[middle] <= p:
-            low = middle
-        else:
-            high = middle
+    """The bin of a probability: the last edge at or below it. BINS is a power of two."""
+    low = 0
+    half = BINS // 2
+    while half > 0:  # always as many steps, and no branch on what is compared
+        low += half if edges[low + half] <= p else 0
+        half //= 2
     return low
 
 

@@ -1,12 +1,10 @@
-"""A multiset of numbers that tells how many of its members are below a given one: what an exact windowed AUC counts.
+"""A multiset of numbers in order: what an exact windowed AUC, and a quantile, are counted from.
 
-Sorted blocks of at most `WIDTH` numbers, themselves in order. A block that is full is split in two; two neighbours that
-together fill less than half a block become one, so there are never more than 4 n / WIDTH + 1 of them. Adding, removing
-and counting cost a binary search, a shift within one block, and a sum over the block sizes: some hundred nanoseconds
-for ten thousand members, half as much again for a hundred thousand.
-
-Where many members come and go before anybody looks, they can wait (`Pending`), to be sorted by themselves and worked in
-by one pass over all members, one or two nanoseconds for each, into new blocks with some room.
+The members stand in one ascending array. What comes and what goes waits beside it, up to 1024 numbers of each, and is
+worked in together when there is no more room, or somebody needs the members themselves: the numbers that wait are
+sorted, and one pass copies the runs of members between them. So a number that comes or goes costs a few nanoseconds,
+and a pass some 10 microseconds for ten thousand members, or what it takes to copy them where there are many more.
+Readers (`values`, `counts`) count in what waits and change nothing, so they may look while others do.
 
 What is held follows from the numbers alone, however they came: -0.0 counts as 0.0.
 """
@@ -19,108 +17,152 @@ import numpy as np
 
 from learners.arrays import Counts, Matrix, Vector
 from learners.jit import bare_kernel, inlined
+from learners.lanes import WIDTH, load, store
 
-__all__ = [
-    "AT_ONCE",
-    "FEW",
-    "WIDTH",
-    "Ordered",
-    "Pending",
-    "add",
-    "awaited",
-    "counts",
-    "empty",
-    "enter",
-    "leave",
-    "opened",
-    "packed",
-    "remove",
-    "reserved",
-    "select",
-    "settled",
-    "values",
-]
+__all__ = ["WAITING", "Ordered", "counts", "enter", "leave", "ordered", "reserved", "settled", "values"]
 
-WIDTH = 512
-_FILLED = 384  # of a block that a pass over all members makes: room for some additions until it has to be split
-FEW = 64  # additions: as many or fewer are made at once, see `opened`
-_PER_MOVE = 120  # members that a pass goes over in the time of one addition or removal
-_PASS = 4000  # members: likewise, in the time that a pass takes whatever it goes over
+_LEAST = 64  # room for members and for what waits, at first
+WAITING = 1024  # numbers that wait, of either sort
+_BLOCK = 64  # members that a pass moves at once
+_GAPS = (701, 301, 132, 57, 23, 10, 4, 1)  # of a Shell sort (Ciura 2001)
 
-# Loops over many members have unsigned indices: a signed one may count from the end, and to allow for that the compiler
-# moves one number after the other, which takes up to six times as long.
-_NONE, _ONE = np.uint64(0), np.uint64(1)
+_MEMBERS, _COME, _GONE, _SIDE = range(4)  # places in `sizes`
 
 
 class Ordered(NamedTuple):
-    """The arrays of a multiset; `blocks[order[i], :sizes[i]]` ascend within each i < used[0], and from i to i + 1."""
+    """The arrays of a multiset; `sizes` counts what is in them, and says which side of `sides` the members are on."""
 
-    blocks: Matrix  # (capacity, WIDTH)
-    order: Counts  # (capacity,) a permutation: the blocks in use in order of their values, then the free ones
-    sizes: Counts  # (capacity,)
-    used: Counts  # (1,)
+    sides: Matrix  # (2, capacity): the members, ascending; the other one is where a pass writes
+    come: Vector  # (waiting,)
+    gone: Vector  # (waiting,) each a member, or among those that come
+    sizes: Counts  # (4,) members, of `come`, of `gone`, the side
 
 
-class Pending(NamedTuple):
-    """What comes to a multiset and goes from it, and has not been worked in yet; see `opened`.
+def ordered(ascending: Vector) -> Ordered:
+    """The multiset of some ascending numbers, without NaN. O(members)."""
+    held = _empty(len(ascending))
+    np.add(ascending, 0.0, out=held.sides[0, : len(ascending)])  # -0.0 becomes 0.0
+    held.sizes[_MEMBERS] = len(ascending)
+    return held
 
-    With no room at all, as in `AT_ONCE`, whatever comes or goes does so at once.
+
+def _empty(members: int) -> Ordered:
+    """No members, and room for so many."""
+    capacity = max(_LEAST, 1 << max(members - 1, 0).bit_length())
+    waiting = min(WAITING, capacity)
+    return Ordered(np.empty((2, capacity)), np.empty(waiting), np.empty(waiting), np.zeros(4, dtype=np.int64))
+
+
+def reserved(held: Ordered, members: int, moves: int) -> Ordered:
+    """The same multiset with room for so many members, and for so many that come or go, as far as may be.
+
+    O(1), or O(members) where what waits has to be worked in, or the room has to grow.
     """
-
-    come: Vector  # (most,)
-    gone: Vector  # (most,)
-    moves: Counts  # (2,) how many of `come`, of `gone`
-
-
-AT_ONCE = Pending(np.empty(0), np.empty(0), np.zeros(2, dtype=np.int64))
-
-
-def empty() -> Ordered:
-    """No members, and room for a few."""
-    return Ordered(np.empty((2, WIDTH)), np.arange(2), np.zeros(2, dtype=np.int64), np.zeros(1, dtype=np.int64))
+    _, come, gone, _ = held.sizes.tolist()
+    if members <= held.sides.shape[1]:
+        if max(come, gone) + moves > len(held.come):
+            settled(held)
+        return held
+    kept, larger = settled(held), _empty(members)
+    larger.sides[0, : len(kept)] = kept
+    larger.sizes[_MEMBERS] = len(kept)
+    return larger
 
 
-def reserved(ordered: Ordered, more: int) -> Ordered:
-    """The same multiset with room for `more` members to be added, whatever they are."""
-    held, used = len(ordered.sizes), int(ordered.used[0])
-    if used + more < held:
-        return ordered
-    # an addition opens one block at most; and any two neighbours hold more than half a block together
-    need = min(used + more, 4 * (int(ordered.sizes.sum()) + more) // WIDTH + 1) + 1
-    if need <= held:
-        return ordered
-    capacity = max(need, 2 * held)
-    blocks = np.empty((capacity, WIDTH))
-    blocks[:held] = ordered.blocks
-    sizes = np.zeros(capacity, dtype=np.int64)
-    sizes[:held] = ordered.sizes
-    order = np.arange(capacity)
-    order[:held] = ordered.order
-    return Ordered(blocks, order, sizes, ordered.used.copy())
+@bare_kernel
+def _sort(x, n):  # type: ignore[no-untyped-def]
+    """Sort x[:n], without NaN, in its place, by Shell's method."""
+    for gap in _GAPS:
+        for i in range(gap, n):
+            moved = x[i]
+            j = i
+            while j >= gap and x[j - gap] > moved:
+                x[j] = x[j - gap]
+                j -= gap
+            x[j] = moved
 
 
-@inlined
-def _block(ordered, x, upto):  # type: ignore[no-untyped-def]
-    """The first block whose last member is not below x (with `upto`: is above x); `used` if there is none."""
-    low, high = 0, ordered.used[0]
-    while low < high:
-        middle = (low + high) // 2
-        last = ordered.blocks[ordered.order[middle], ordered.sizes[middle] - 1]
-        if last < x or (upto and last == x):
-            low = middle + 1
+@bare_kernel
+def _pass(members, n, come, c, gone, g, out):  # type: ignore[no-untyped-def]
+    """Fill `out` with members[:n] and come[:c], but without gone[:g]; all ascend. How many those are."""
+    i = j = k = at = 0
+    while j < c or k < g:
+        if j < c and k < g and come[j] == gone[k]:
+            j += 1
+            k += 1
+            continue
+        goes = k < g and (j == c or gone[k] < come[j])
+        x = gone[k] if goes else come[j]
+        below = _BLOCK
+        while below == _BLOCK and i + _BLOCK <= n and at + _BLOCK <= out.shape[0]:
+            # all of a block are compared and moved: that takes less time than to find out where to stop
+            below = 0
+            for m in range(np.uint64(_BLOCK)):  # unsigned, so that several are compared at once
+                below += members[np.uint64(i) + m] < x
+            for m in range(0, _BLOCK, WIDTH):
+                store(out, at + m, load(members, i + m))
+            i += below
+            at += below
+        while i < n and members[i] < x:
+            out[at] = members[i]
+            i += 1
+            at += 1
+        if goes:
+            i += 1  # the member itself
+            k += 1
         else:
-            high = middle
-    return low
+            out[at] = x + 0.0  # -0.0 becomes 0.0
+            at += 1
+            j += 1
+    for m in range(np.uint64(n - i)):
+        out[np.uint64(at) + m] = members[np.uint64(i) + m]
+    return at + n - i
+
+
+@bare_kernel
+def _work_in(held):  # type: ignore[no-untyped-def]
+    """Work in what waits, which is in order by now."""
+    sizes = held.sizes
+    side = sizes[_SIDE]
+    sizes[_MEMBERS] = _pass(
+        held.sides[side], sizes[_MEMBERS], held.come, sizes[_COME], held.gone, sizes[_GONE], held.sides[1 - side]
+    )
+    sizes[_COME] = sizes[_GONE] = 0
+    sizes[_SIDE] = 1 - side
+
+
+@bare_kernel
+def _settle(held):  # type: ignore[no-untyped-def]
+    _sort(held.come, held.sizes[_COME])
+    _sort(held.gone, held.sizes[_GONE])
+    _work_in(held)
 
 
 @inlined
-def _within(ordered, at, x, upto):  # type: ignore[no-untyped-def]
-    """How many members of the block at place `at` are below x (with `upto`: are not above x)."""
-    block = ordered.order[at]
-    low, high = 0, ordered.sizes[at]
+def enter(held, x):  # type: ignore[no-untyped-def]
+    """Add x once, which is not NaN. There must be room; see `reserved`."""
+    if held.sizes[_COME] == held.come.shape[0]:
+        _settle(held)
+    held.come[held.sizes[_COME]] = x
+    held.sizes[_COME] += 1
+
+
+@inlined
+def leave(held, x):  # type: ignore[no-untyped-def]
+    """Take x out once, which has to be in it."""
+    if held.sizes[_GONE] == held.gone.shape[0]:
+        _settle(held)
+    held.gone[held.sizes[_GONE]] = x
+    held.sizes[_GONE] += 1
+
+
+@inlined
+def _below(ascending, n, x, upto):  # type: ignore[no-untyped-def]
+    """How many of ascending[:n] are below x (with `upto`: are not above x)."""
+    low, high = 0, n
     while low < high:
         middle = (low + high) // 2
-        member = ordered.blocks[block, middle]
+        member = ascending[middle]
         if member < x or (upto and member == x):
             low = middle + 1
         else:
@@ -128,268 +170,36 @@ def _within(ordered, at, x, upto):  # type: ignore[no-untyped-def]
     return low
 
 
-@inlined
-def _count(ordered, x, upto):  # type: ignore[no-untyped-def]
-    at = _block(ordered, x, upto)
-    total = 0
-    for i in range(at):
-        total += ordered.sizes[i]
-    if at < ordered.used[0]:
-        total += _within(ordered, at, x, upto)
-    return total
-
-
 @bare_kernel
-def counts(ordered, x):  # type: ignore[no-untyped-def]
-    """(how many members are below x, how many are not above x)."""
-    return _count(ordered, x, False), _count(ordered, x, True)
-
-
-@bare_kernel
-def select(ordered, rank):  # type: ignore[no-untyped-def]
-    """The member with `rank` members before it, from 0: the smallest; NaN where there are not so many. O(blocks)."""
-    if rank >= 0:
-        for i in range(ordered.used[0]):
-            if rank < ordered.sizes[i]:
-                return ordered.blocks[ordered.order[i], rank]
-            rank -= ordered.sizes[i]
-    return np.nan
-
-
-@bare_kernel
-def _open(ordered, at):  # type: ignore[no-untyped-def]
-    """Put a free, empty block at place `at`."""
-    used = ordered.used[0]
-    free = ordered.order[used]
-    for i in range(used, at, -1):
-        ordered.order[i] = ordered.order[i - 1]
-        ordered.sizes[i] = ordered.sizes[i - 1]
-    ordered.order[at] = free
-    ordered.sizes[at] = 0
-    ordered.used[0] = used + 1
-
-
-@bare_kernel
-def _close(ordered, at):  # type: ignore[no-untyped-def]
-    """Take the block at place `at` out of use."""
-    used = ordered.used[0]
-    free = ordered.order[at]
-    for i in range(at, used - 1):
-        ordered.order[i] = ordered.order[i + 1]
-        ordered.sizes[i] = ordered.sizes[i + 1]
-    ordered.order[used - 1] = free
-    ordered.sizes[used - 1] = 0
-    ordered.used[0] = used - 1
-
-
-@inlined
-def _shift_up(blocks, block, place, n):  # type: ignore[no-untyped-def]
-    """Move the members from `place` on, of n, one place up."""
-    i, first = np.uint64(n), np.uint64(place)
-    while i > first:
-        blocks[block, i] = blocks[block, i - _ONE]
-        i -= _ONE
-
-
-@inlined
-def _shift_down(blocks, block, place, n):  # type: ignore[no-untyped-def]
-    """Move the members behind `place`, of n, one place down, over the one there."""
-    for i in range(np.uint64(place + 1), np.uint64(n)):
-        blocks[block, i - _ONE] = blocks[block, i]
-
-
-@bare_kernel
-def add(ordered, x):  # type: ignore[no-untyped-def]
-    """Add x once. There must be room; see `reserved`."""
-    if ordered.used[0] == 0:
-        _open(ordered, 0)
-    at = min(_block(ordered, x, True), ordered.used[0] - 1)
-    if ordered.sizes[at] == WIDTH:
-        _open(ordered, at + 1)
-        half = WIDTH // 2
-        lower, upper = ordered.order[at], ordered.order[at + 1]
-        for i in range(half):
-            ordered.blocks[upper, i] = ordered.blocks[lower, half + i]
-        ordered.sizes[at] = half
-        ordered.sizes[at + 1] = half
-        if x >= ordered.blocks[upper, 0]:
-            at += 1
-    block, n = ordered.order[at], ordered.sizes[at]
-    place = _within(ordered, at, x, True)
-    _shift_up(ordered.blocks, block, place, n)
-    ordered.blocks[block, place] = x + 0.0  # -0.0 becomes 0.0
-    ordered.sizes[at] = n + 1
-
-
-@bare_kernel
-def _merge(ordered, at):  # type: ignore[no-untyped-def]
-    """Make one block of those at `at` and `at + 1` if both are there and half a block holds them."""
-    if at < 0 or at + 1 >= ordered.used[0] or ordered.sizes[at] + ordered.sizes[at + 1] > WIDTH // 2:
-        return
-    lower, upper = ordered.order[at], ordered.order[at + 1]
-    n = ordered.sizes[at]
-    for i in range(ordered.sizes[at + 1]):
-        ordered.blocks[lower, n + i] = ordered.blocks[upper, i]
-    ordered.sizes[at] = n + ordered.sizes[at + 1]
-    _close(ordered, at + 1)
-
-
-@bare_kernel
-def remove(ordered, x):  # type: ignore[no-untyped-def]
-    """Take x out once; it must be a member."""
-    at = _block(ordered, x, False)
-    block, n = ordered.order[at], ordered.sizes[at]
-    _shift_down(ordered.blocks, block, _within(ordered, at, x, False), n)
-    ordered.sizes[at] = n - 1
-    if n == 1:
-        _close(ordered, at)
-    else:
-        _merge(ordered, at)
-        _merge(ordered, at - 1)
-
-
-def opened(ordered: Ordered, come: int, gone: int) -> tuple[Ordered, Pending]:
-    """The same multiset, ready for up to `come` calls of `enter` and `gone` of `leave`, and what those are to be given.
-
-    A few of them act at once. More than that wait, until `settled` works them in: up to then what is held is what was.
-    """
-    if come <= FEW:
-        return reserved(ordered, come), AT_ONCE
-    return ordered, Pending(np.empty(come), np.empty(gone), np.zeros(2, dtype=np.int64))
-
-
-@inlined
-def enter(ordered, pending, x):  # type: ignore[no-untyped-def]
-    """Add x once, now or later."""
-    if pending.come.shape[0] == 0:
-        add(ordered, x)
-    else:
-        pending.come[pending.moves[0]] = x
-        pending.moves[0] += 1
-
-
-@inlined
-def leave(ordered, pending, x):  # type: ignore[no-untyped-def]
-    """Take x out once, now or later; it must be a member, or have entered and wait to become one."""
-    if pending.come.shape[0] == 0:
-        remove(ordered, x)
-    else:
-        pending.gone[pending.moves[1]] = x
-        pending.moves[1] += 1
-
-
-@bare_kernel
-def awaited(pending, x):  # type: ignore[no-untyped-def]
-    """What is to be added to `counts` of the multiset because of what waits. O(what waits), some 0.1 ns for each."""
-    below = upto = 0
-    for i in range(pending.moves[0]):
-        below += pending.come[i] < x
-        upto += pending.come[i] <= x
-    for i in range(pending.moves[1]):
-        below -= pending.gone[i] < x
-        upto -= pending.gone[i] <= x
+def counts(held, x):  # type: ignore[no-untyped-def]
+    """(how many are below x, how many are not above x). O(log members), and some 0.1 ns for each number that waits."""
+    n, side = held.sizes[_MEMBERS], held.sizes[_SIDE]
+    below, upto = _below(held.sides[side], n, x, False), _below(held.sides[side], n, x, True)
+    for i in range(held.sizes[_COME]):
+        below += held.come[i] < x
+        upto += held.come[i] <= x
+    for i in range(held.sizes[_GONE]):
+        below -= held.gone[i] < x
+        upto -= held.gone[i] <= x
     return below, upto
 
 
-@bare_kernel
-def _one_by_one(ordered, pending):  # type: ignore[no-untyped-def]
-    for i in range(pending.moves[0]):
-        add(ordered, pending.come[i])
-    for i in range(pending.moves[1]):
-        remove(ordered, pending.gone[i])
+def settled(held: Ordered) -> Vector:
+    """All members, ascending: a view, right until something comes or goes. O(members) where something waits."""
+    members, come, gone, side = held.sizes.tolist()
+    if come or gone:
+        held.come[:come].sort()
+        held.gone[:gone].sort()
+        _work_in(held)
+        members, _, _, side = held.sizes.tolist()
+    return held.sides[side, :members]
 
 
-@inlined
-def _put(blocks, block, at, x):  # type: ignore[no-untyped-def]
-    """Write x behind the last place written, (block, at - 1); the new one, likewise."""
-    if at == _FILLED:
-        block += _ONE
-        at = _NONE
-    blocks[block, at] = x
-    return block, at + _ONE
-
-
-@bare_kernel
-def _pass(ordered, come, gone, blocks):  # type: ignore[no-untyped-def]
-    """Fill blocks with the members and with `come`, but without `gone`; both of these ascend."""
-    # beyond the ends: infinity is below no member, and NaN equals none
-    coming = come[0] if come.shape[0] > 0 else np.inf
-    going = gone[0] if gone.shape[0] > 0 else np.nan
-    c = g = 0
-    block = at = _NONE
-    for i in range(ordered.used[0]):
-        row = ordered.order[i]
-        for j in range(np.uint64(ordered.sizes[i])):
-            x = ordered.blocks[row, j]
-            while coming < x:
-                if coming == going:
-                    g += 1
-                    going = gone[g] if g < gone.shape[0] else np.nan
-                else:
-                    block, at = _put(blocks, block, at, coming + 0.0)  # -0.0 becomes 0.0
-                c += 1
-                coming = come[c] if c < come.shape[0] else np.inf
-            if x == going:
-                g += 1
-                going = gone[g] if g < gone.shape[0] else np.nan
-            else:
-                block, at = _put(blocks, block, at, x)
-    for i in range(c, come.shape[0]):
-        if come[i] == going:
-            g += 1
-            going = gone[g] if g < gone.shape[0] else np.nan
-        else:
-            block, at = _put(blocks, block, at, come[i] + 0.0)
-
-
-def settled(ordered: Ordered, pending: Pending) -> Ordered:
-    """The multiset once what waited has come and gone. O(members) at most; `ordered` is not to be used any more.
-
-    What has gone needs to have been a member, or to have come.
-    """
-    came, went = pending.moves.tolist()
-    if not came and not went:
-        return ordered
-    members = int(ordered.sizes.sum())
-    if _PER_MOVE * (came + went) < members + _PASS:
-        ordered = reserved(ordered, came)
-        _one_by_one(ordered, pending)
-        return ordered
-    out = _blocks_of(members + came - went, _FILLED, len(ordered.sizes))
-    _pass(ordered, np.sort(pending.come[:came]), np.sort(pending.gone[:went]), out.blocks)
-    return out
-
-
-@bare_kernel
-def _copy_out(ordered, out):  # type: ignore[no-untyped-def]
-    at = _NONE
-    for i in range(ordered.used[0]):
-        block = ordered.order[i]
-        for j in range(np.uint64(ordered.sizes[i])):
-            out[at] = ordered.blocks[block, j]
-            at += _ONE
-
-
-def values(ordered: Ordered) -> Vector:
-    """All members, ascending, as an array of its own. O(members)."""
-    out = np.empty(int(ordered.sizes.sum()))
-    _copy_out(ordered, out)
-    return out
-
-
-def _blocks_of(members: int, filled: int, least: int = 0) -> Ordered:
-    """Blocks for so many members, `filled` in each but the last, to be written; `least` blocks, free ones counted."""
-    used = -(-members // filled)
-    capacity = max(used + 1, least)
-    sizes = np.zeros(capacity, dtype=np.int64)
-    sizes[:used] = filled
-    if members % filled:
-        sizes[used - 1] = members % filled
-    return Ordered(np.empty((capacity, WIDTH)), np.arange(capacity), sizes, np.array([used], dtype=np.int64))
-
-
-def packed(ascending: Vector) -> Ordered:
-    """The multiset of some ascending numbers, in full blocks, with room for no more. O(members)."""
-    out = _blocks_of(len(ascending), WIDTH)
-    np.add(ascending, 0.0, out=out.blocks.reshape(-1)[: len(ascending)])  # -0.0 becomes 0.0
-    return out
+def values(held: Ordered) -> Vector:
+    """All members, ascending, as an array of its own; nothing is changed. O(members)."""
+    members, come, gone, side = held.sizes.tolist()
+    if not (come or gone):
+        return held.sides[side, :members].copy()
+    out = np.empty(members + come)
+    n = _pass(held.sides[side], members, np.sort(held.come[:come]), come, np.sort(held.gone[:gone]), gone, out)
+    return out[:n]

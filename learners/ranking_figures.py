@@ -24,7 +24,7 @@ from learners.arrays import Vector
 from learners.figures import NO_SPREAD, Figures, Undefined, auc_interval, interval_reason, missing_class, standardised
 from learners.jit import kernel
 
-__all__ = ["ranking_figures"]
+__all__ = ["RANKING", "ranking_figures", "ranking_values"]
 
 _NEAR = 8  # members looked at one by one before galloping
 
@@ -133,44 +133,38 @@ def _sweep(negatives, positives, max_fpr, k, whole, real):  # type: ignore[no-un
     real[_TOP] = top
 
 
-def ranking_figures(negatives: Vector, positives: Vector, settings: Figures, undefined: Undefined) -> dict[str, Any]:
-    """The figures auc to precision_at_k from the scores of each class, ascending, without NaN.
+RANKING = ("auc", "average_precision", "partial_auc", "ks", "recall_at_fpr", "precision_at_k")
 
-    A null one has its reason put into `undefined`. O(positives + min(negatives, positives log negatives)).
+
+def ranking_values(
+    negatives: Vector, positives: Vector, settings: Figures
+) -> tuple[float | None, list[float] | None, tuple[float | None, ...]]:
+    """AUC, its interval, and the figures after AUC named in `RANKING`; None where undefined.
+
+    From the scores of each class, ascending, without NaN. O(positives + min(negatives, positives log negatives)).
     """
     n, m = len(negatives), len(positives)
-    whole, real = np.zeros(5, dtype=np.int64), np.zeros(3)
-    _sweep(negatives, positives, settings.max_fpr, settings.k, whole, real)
-    counts = whole.tolist()
-    pairs = counts[_PAIRS]
-    out: dict[str, Any] = {
-        "auc": None,
-        "auc_interval": None,
-        "average_precision": real[_PRECISIONS].item() / m if m else None,
-        "partial_auc": None,
-        "ks": None,
-        "recall_at_fpr": None,
-        "precision_at_k": real[_TOP].item() / settings.k if m and n + m >= settings.k else None,
-    }
+    filled, real = np.zeros(5, dtype=np.int64), np.zeros(3)
+    _sweep(negatives, positives, settings.max_fpr, settings.k, filled, real)
+    squares_negative, squares_positive, pairs, gap, recalled = filled.tolist()
+    precisions, area, top = real.tolist()
+    at_k = top / settings.k if m and n + m >= settings.k else None
+    if not (n and m):
+        return None, None, (precisions / m if m else None, None, None, None, at_k)
+    interval = auc_interval(n, m, pairs, (squares_negative, squares_positive)) if n > 1 and m > 1 else None
+    others = precisions / m, standardised(area / n / m, settings.max_fpr), gap / (n * m), recalled / m, at_k
+    return pairs / (2 * n * m), interval, others
+
+
+def ranking_figures(negatives: Vector, positives: Vector, settings: Figures, undefined: Undefined) -> dict[str, Any]:
+    """The same by name; a null one has its reason put into `undefined`."""
+    n, m = len(negatives), len(positives)
+    auc, interval, others = ranking_values(negatives, positives, settings)
+    out = {"auc": auc, "auc_interval": interval, **dict(zip(RANKING[1:], others, strict=True))}
     lacking = missing_class(n, m)
-    if lacking is None:
-        out["auc"] = pairs / (2 * n * m)
-        out["partial_auc"] = standardised(real[_AREA].item() / n / m, settings.max_fpr)
-        out["ks"] = counts[_GAP] / (n * m)
-        out["recall_at_fpr"] = counts[_RECALLED] / m
-    else:
-        for name in ("auc", "partial_auc", "ks", "recall_at_fpr"):
-            undefined.of(name, lacking)
-        if not m:
-            undefined.of("average_precision", lacking)
-    alone = interval_reason(n, m)
-    if alone is None:
-        squares = counts[_SQUARES_NEGATIVE], counts[_SQUARES_POSITIVE]
-        out["auc_interval"] = auc_interval(n, m, pairs, squares)
-        alone = NO_SPREAD if out["auc_interval"] is None else None
-    if alone is not None:
-        undefined.of("auc_interval", alone)
-    if out["precision_at_k"] is None:
-        few = f"fewer than {settings.k} labelled events"
-        undefined.of("precision_at_k", few if n + m < settings.k else "no positives")
+    reasons = {"auc_interval": interval_reason(n, m) or NO_SPREAD}
+    reasons["precision_at_k"] = f"fewer than {settings.k} labelled events" if n + m < settings.k else "no positives"
+    for name, value in out.items():
+        if value is None:
+            undefined.of(name, reasons.get(name) or lacking or "")
     return out

@@ -115,10 +115,11 @@ def learn(rule, state, edges, probabilities, y, decided, costs, clocks, threshol
     row = bins[2]
     steered = FPR <= rule.kind <= RECALL
     slot, until = present(clock[0], rule.unit)
+    step, reached = stages.step(radius, block), _reached(seen, called)
     for t in range(y.shape[0]):
         p = probabilities[t]
         b = place(edges, p)
-        if not clocks[t] < until:
+        if clocks[t] >= until:  # false for NaN, which moves no clock
             account = Account(clock, spent, opening, traffic, credit)
             slot, until = _move(rule, live, row, account, clocks[t])
         elif clocks[t] > clock[0]:
@@ -132,18 +133,20 @@ def learn(rule, state, edges, probabilities, y, decided, costs, clocks, threshol
                 account = Account(clock, spent, opening, traffic, credit)
                 _after(rule, live, row, count[0], account)
         positive = 1 if y[t] > 0.0 else 0
-        call = p >= _reached(seen, called)  # at 0 the first event is called positive
+        call = p >= reached  # at 0 the first event is called positive
         seen[positive] += 1
         if call:
             called[0] += 1
             called[1] += positive
-        stages.advance(seen, mean, theta, centre, radius, block, stage, p, rule.kappa)
+        reached = _reached(seen, called)
+        if stages.advance(seen, mean, theta, centre, radius, block, stage, step, p, rule.kappa):
+            step = stages.step(radius, block)
         bins[positive, b] += 1.0
         events = seen[0] + seen[1]
         if rule.kind == FOFO:
             live[0] = mean[0]
         elif rule.kind == OFO:
-            live[0] = _reached(seen, called)
+            live[0] = reached
         elif rule.kind <= ACCURACY:
             if steered:
                 aim[0] = led(rule.kind, aim[0], rule.aim, positive, decisions[t])
@@ -169,7 +172,7 @@ def decide(rule, state, edges, probabilities, costs, clocks, given, thresholds, 
     clock, spent, opening, traffic, credit = state[12:]
     slot, until = present(clock[0], rule.unit)
     for t in range(probabilities.shape[0]):
-        if not clocks[t] < until:
+        if clocks[t] >= until:  # false for NaN, which moves no clock
             account = Account(clock, spent, opening, traffic, credit)
             slot, until = _move(rule, live, row, account, clocks[t])
         elif clocks[t] > clock[0]:

@@ -26,22 +26,22 @@ from learners.figures import (
     RELIABILITY_BINS,
     Figures,
     Undefined,
-    brier,
     confusion_figures,
+    confusion_values,
     in_order,
     interval_reason,
-    log_loss,
     missing_class,
-    probability_bin,
+    ordinary,
     probability_figures,
     standardised,
     tallied,
+    tallies,
     tally,
 )
-from learners.jit import kernel
+from learners.jit import bare_kernel, inlined, kernel
 from learners.ranges import MAX_COUNT, Issues, counters, outside
 
-__all__ = ["BRIEF", "SCORE_BINS", "Sketch", "SketchState", "SketchView", "score_bin"]
+__all__ = ["BRIEF", "SCORE_BINS", "Sketch", "SketchState", "SketchView", "score_bin", "take"]
 
 _LOW, _HIGH = -24, 16  # exponents with bins of their own: 2^-24 <= |score| < 2^16
 _PER_OCTAVE = 16
@@ -66,7 +66,7 @@ class SketchState(NamedTuple):
     mass: NDArray[np.int64]  # (RELIABILITY_BINS, 3) sums of the probabilities
 
 
-@kernel
+@inlined
 def score_bin(score):  # type: ignore[no-untyped-def]
     """Which of the SCORE_BINS a score is in, ascending with it; not for NaN."""
     size = abs(score)
@@ -80,7 +80,7 @@ def score_bin(score):  # type: ignore[no-untyped-def]
     return _SIDE + step if score > 0.0 else _SIDE - step
 
 
-@kernel
+@inlined
 def _carry(words):  # type: ignore[no-untyped-def]
     """Bring a sum, words[0] 2^30 + words[1] 2^-30 + words[2] 2^-60, to its normal form: one for each sum.
 
@@ -93,28 +93,30 @@ def _carry(words):  # type: ignore[no-untyped-def]
     words[1] &= (1 << _HIGH_BITS) - 1
 
 
-@kernel
-def _count(state, label, score, probability, decision, sign):  # type: ignore[no-untyped-def]
-    """Take an event in (`sign` 1) or out (-1)."""
-    # weights near overflow may say NaN, which has no place in an order: it counts as 0
-    state.bins[label, score_bin(0.0 if np.isnan(score) else score)] += sign
+@inlined
+def _add(words, part, sign):  # type: ignore[no-untyped-def]
+    tally(words[1:], part, sign)
+    _carry(words)
+
+
+@inlined
+def take(state, label, score, decision, told, sign):  # type: ignore[no-untyped-def]
+    """Take an event in (`sign` 1) or out (-1); label and decision 0 or 1, of probabilities what `tallies` says."""
+    at, probability, brier, log_loss = told
+    state.bins[label, score_bin(score)] += sign
     state.counts[label] += sign
     state.confusion[2 * label + decision] += sign
-    place = probability_bin(probability)
-    state.reliability[label, place] += sign
-    for words, x in (
-        (state.mass[place], probability),
-        (state.losses[0], brier(probability, label)),
-        (state.losses[1], log_loss(probability, label)),
-    ):
-        tally(words[1:], x, sign)
-        _carry(words)
+    state.reliability[label, at] += sign
+    _add(state.mass[at], probability, sign)
+    _add(state.losses[0], brier, sign)
+    _add(state.losses[1], log_loss, sign)
 
 
-@kernel
+@bare_kernel
 def _learn(state, scores, probabilities, y, decisions, sign):  # type: ignore[no-untyped-def]
     for i in range(y.shape[0]):
-        _count(state, 1 if y[i] > 0.0 else 0, scores[i], probabilities[i], decisions[i], sign)
+        label = 1 if y[i] > 0.0 else 0
+        take(state, label, ordinary(scores[i]), decisions[i], tallies(probabilities[i], label), sign)
 
 
 @kernel
@@ -144,7 +146,10 @@ class Sketch:
         return int(self.arrays.counts.sum())
 
     def learn(self, scores: Vector, probabilities: Vector, y: Vector, decisions: NDArray[np.int64]) -> None:
-        """Count n events, columns of (n,): what was said of them, and their labels (-1, +1)."""
+        """Count n events, columns of (n,): what was said of them, and their labels (-1, +1).
+
+        `Metrics` takes events into all of its parts together instead, by `take`.
+        """
         _learn(self.arrays, scores, probabilities, y, decisions, 1)
 
     def correct(self, was: int, label: int, score: float, probability: float, decision: int) -> None:
@@ -229,7 +234,8 @@ class SketchView(NamedTuple):
         figures |= self._ranked(settings, undefined)
         figures |= confusion_figures(self.confusion.tolist(), settings.beta, undefined)
         losses, mass = ([_total(words) for words in sums.tolist()] for sums in (self.losses, self.mass))
-        figures |= probability_figures(negatives + positives, (losses[0], losses[1]), self.reliability, mass, undefined)
+        apart = sum(abs((hits << _HIGH_BITS) - x) for hits, x in zip(self.reliability[1].tolist(), mass, strict=True))
+        figures |= probability_figures(negatives + positives, losses[0], losses[1], apart, undefined)
         tn, fp, fn, tp = self.confusion.tolist()
         figures["confusion"] = {"tp": tp, "fp": fp, "tn": tn, "fn": fn}
         return in_order(figures), undefined.reasons
@@ -238,9 +244,8 @@ class SketchView(NamedTuple):
         """The figures named in `BRIEF` as `figures` gives them, without errors and reasons. O(bins): some 10 us."""
         n, m = self.counts.tolist()
         auc, precisions = mixed(self.bins, n, m)
-        decided = confusion_figures(self.confusion.tolist(), 1.0, Undefined("since_start", {}))
-        ranked = [auc if n and m else None, precisions / m if m else None]
-        return [*ranked, *(decided[name] for name in BRIEF[len(ranked) :])]
+        f1, _, precision, recall, _, _, _, alert_rate = confusion_values(self.confusion.tolist(), 1.0)
+        return [auc if n and m else None, precisions / m if m else None, f1, precision, recall, alert_rate]
 
     def _ranked(self, settings: Figures, undefined: Undefined) -> dict[str, Any]:
         """The figures that follow from the order of the scores, each with its error."""

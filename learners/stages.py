@@ -23,7 +23,7 @@ import math
 
 from learners.jit import inlined, kernel
 
-__all__ = ["advance", "stages"]
+__all__ = ["advance", "stages", "step"]
 
 
 @kernel
@@ -57,10 +57,18 @@ def stages(n):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def advance(seen, mean, theta, centre, radius, block, stage, p, kappa):  # type: ignore[no-untyped-def]
-    """A step of FOFO, after the event was counted in `seen`; `kappa` is 0 with a horizon."""
+def step(radius, block):  # type: ignore[no-untyped-def]
+    """gamma, which is the same for a whole stage."""
+    return radius[0] / math.sqrt(10.0 * block[2])
+
+
+@inlined
+def advance(seen, mean, theta, centre, radius, block, stage, gamma, p, kappa):  # type: ignore[no-untyped-def]
+    """A step of FOFO, after the event was counted in `seen`; whether another stage begins.
+
+    `gamma` is the present `step`; `kappa` is 0 with a horizon.
+    """
     pi = seen[1] / (seen[0] + seen[1])
-    gamma = radius[0] / math.sqrt(10.0 * block[2])
     g = pi * theta[0] - max(p - theta[0], 0.0)
     low = max(0.0, centre[0] - radius[0])
     high = min(0.5, centre[0] + radius[0])
@@ -79,7 +87,8 @@ def advance(seen, mean, theta, centre, radius, block, stage, p, kappa):  # type:
             stage[0] += 1
             radius[0] *= 0.5
     else:
-        return
+        return False
     stage[1] = 0
     theta[0] = mean[0]
     centre[0] = mean[0]
+    return True

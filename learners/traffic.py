@@ -26,10 +26,10 @@ from learners.delays import DELAY_BINS, DELAY_ERROR, MAX_DELAY, bounded, delay_b
 from learners.figures import Undefined
 from learners.ids import find, put, table_for
 from learners.jit import bare_kernel, inlined, kernel
-from learners.ordered import AT_ONCE, FEW, Ordered, enter, leave, opened, packed, settled
+from learners.ordered import Ordered, enter, leave, ordered, reserved, values
 from learners.ranges import Issues, counters, outside
 
-__all__ = ["Scope", "Traffic", "TrafficState", "TrafficView"]
+__all__ = ["Derived", "Scope", "Traffic", "TrafficState", "TrafficView", "take"]
 
 Scope = Literal["window", "since_start"]
 
@@ -54,11 +54,10 @@ class TrafficState(NamedTuple):
     flags: NDArray[np.int8]  # (capacity,)
 
 
-class _Derived(NamedTuple):
+class Derived(NamedTuple):
     """What is derived from the rings."""
 
     delays: Ordered  # those of the window that are known
-    known: Counts  # (1,) how many
     table: Counts  # which slot an id is in
     flagged: Counts  # (2,) of the served ring: called positive, labelled
 
@@ -72,29 +71,21 @@ def _tick(clock, times, clocks):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _enter(derived, waiting, delay):  # type: ignore[no-untyped-def]
-    if not np.isnan(delay):
-        enter(derived.delays, waiting, delay)
-        derived.known[0] += 1
-
-
-@inlined
-def _leave(state, derived, waiting, size):  # type: ignore[no-untyped-def]
+def _leave(state, derived, size):  # type: ignore[no-untyped-def]
     """The window's first event leaves."""
     delay = state.delays[state.span[0] % size]
     state.span[0] += 1
     if not np.isnan(delay):
-        leave(derived.delays, waiting, delay)
-        derived.known[0] -= 1
+        leave(derived.delays, delay)
 
 
 @bare_kernel
-def _expire(state, derived, waiting, size, seconds, clock):  # type: ignore[no-untyped-def]
+def _expire(state, derived, size, seconds, clock):  # type: ignore[no-untyped-def]
     """Events leave that are too old at `clock`, and with a clock known those from before there was one."""
     if np.isnan(clock) or seconds == np.inf:
         return
     while state.span[0] < state.span[1] and not state.clocks[state.span[0] % size] > clock - seconds:
-        _leave(state, derived, waiting, size)
+        _leave(state, derived, size)
 
 
 @bare_kernel
@@ -112,30 +103,36 @@ def _mark(state, derived, size, h):  # type: ignore[no-untyped-def]
         state.served[2] += 1
 
 
-@bare_kernel
-def _learn(state, derived, waiting, size, seconds, clocks, delays, hashes, late):  # type: ignore[no-untyped-def]
+@inlined
+def take(state, derived, size, seconds, clock, delay, h, late):  # type: ignore[no-untyped-def]
+    """Count a labelled event: its clock, its label's delay, and by the hash of its id whether it had been served."""
     aging = seconds < np.inf
+    if state.span[1] - state.span[0] == size:
+        _leave(state, derived, size)
+    if aging:
+        _expire(state, derived, size, seconds, clock)
+    delay = bounded(delay)
+    slot = state.span[1] % size
+    state.delays[slot] = delay
+    state.clocks[slot] = clock
+    state.span[1] += 1
+    if not np.isnan(delay):
+        enter(derived.delays, delay)
+        state.histogram[delay_bin(delay)] += 1
+    if not np.isnan(clock):
+        if state.timed[0] == 0:
+            state.start[0] = clock
+        state.timed[0] += 1
+    if late:
+        _mark(state, derived, size, h)
+    if aging:  # the clock may not resolve the seconds
+        _expire(state, derived, size, seconds, clock)
+
+
+@bare_kernel
+def _learn(state, derived, size, seconds, clocks, delays, hashes, late):  # type: ignore[no-untyped-def]
     for i in range(clocks.shape[0]):
-        if state.span[1] - state.span[0] == size:
-            _leave(state, derived, waiting, size)
-        if aging:
-            _expire(state, derived, waiting, size, seconds, clocks[i])
-        delay = bounded(delays[i])
-        slot = state.span[1] % size
-        state.delays[slot] = delay
-        state.clocks[slot] = clocks[i]
-        state.span[1] += 1
-        _enter(derived, waiting, delay)
-        if not np.isnan(delay):
-            state.histogram[delay_bin(delay)] += 1
-        if not np.isnan(clocks[i]):
-            if state.timed[0] == 0:
-                state.start[0] = clocks[i]
-            state.timed[0] += 1
-        if late[i]:
-            _mark(state, derived, size, hashes[i])
-        if aging:  # the clock may not resolve the seconds
-            _expire(state, derived, waiting, size, seconds, clocks[i])
+        take(state, derived, size, seconds, clocks[i], delays[i], hashes[i], late[i])
 
 
 @bare_kernel
@@ -210,9 +207,8 @@ class Traffic:
         delays = arrays.delays[np.arange(*arrays.span.tolist()) % self.size]
         known = np.sort(delays[~np.isnan(delays)])
         called, labelled = (np.count_nonzero(arrays.flags & flag) for flag in (_POSITIVE, _LABELLED))
-        self._derived = _Derived(
-            delays=packed(known),
-            known=np.array([len(known)], dtype=np.int64),
+        self.derived = Derived(
+            delays=ordered(known),
             table=table_for(arrays.ids, 0),
             flagged=np.array([called, labelled], dtype=np.int64),
         )
@@ -225,7 +221,7 @@ class Traffic:
 
     def advance(self, clock: float) -> None:
         """Labelled events that are too old at `clock` leave the window."""
-        _expire(self.arrays, self._derived, AT_ONCE, self.size, self.seconds, float(clock))
+        _expire(self.arrays, self.derived, self.size, self.seconds, float(clock))
 
     @property
     def served(self) -> int:
@@ -242,39 +238,42 @@ class Traffic:
         called = decisions.astype(np.int64, copy=False)
         until = _ANY if most is None else self.served + most
         done = 0
-        while (done := _serve(self.arrays, self._derived, self.size, hashes, called, done, until)) < len(hashes):
+        while (done := _serve(self.arrays, self.derived, self.size, hashes, called, done, until)) < len(hashes):
             if self.served == until:
                 break
             arrays = self.arrays
             more = _capacity(self.served + 1, self.size) - len(arrays.ids)
             self.arrays = arrays._replace(ids=_longer(arrays.ids, more), flags=_longer(arrays.flags, more))
-            self._derived = self._derived._replace(table=table_for(self.arrays.ids, 0))
+            self.derived = self.derived._replace(table=table_for(self.arrays.ids, 0))
         return done
+
+    def reserve(self, events: int, known: int) -> None:
+        """Room for so many labelled events to come, of so many a known delay."""
+        arrays = self.arrays
+        first, following = arrays.span.tolist()
+        more = _capacity(following + events, self.size) - len(arrays.delays)
+        if more:
+            self.arrays = arrays._replace(delays=_longer(arrays.delays, more), clocks=_longer(arrays.clocks, more))
+        if known:
+            room = reserved(self.derived.delays, min(following - first + known, self.size), known)
+            if room is not self.derived.delays:
+                self.derived = self.derived._replace(delays=room)
 
     def learn(self, clocks: Vector, delays: Vector, hashes: Words, late: NDArray[np.bool_]) -> None:
         """Count n labelled events; columns of (n,).
 
         `clocks` are those of `tick`, `delays` what each label took in seconds (NaN: unknown; below 0 counts as 0), and
-        `hashes` the ids (`hashes_of`) that those with a `late` label were served under.
+        `hashes` the ids (`hashes_of`) that those with a `late` label were served under. `Metrics` takes events into all
+        of its parts together instead, by `take`.
         """
-        n = len(clocks)
-        arrays = self.arrays
-        more = _capacity(int(arrays.span[1]) + n, self.size) - len(arrays.delays)
-        if more:
-            self.arrays = arrays._replace(delays=_longer(arrays.delays, more), clocks=_longer(arrays.clocks, more))
-        held = int(arrays.span[1] - arrays.span[0])
-        room, waiting = opened(self._derived.delays, n, n if math.isinf(self.seconds) else held + n)
-        if room is not self._derived.delays:
-            self._derived = self._derived._replace(delays=room)
-        _learn(self.arrays, self._derived, waiting, self.size, self.seconds, clocks, delays, hashes, late)
-        if n > FEW:
-            self._derived = self._derived._replace(delays=settled(room, waiting))
+        self.reserve(len(clocks), len(clocks) - int(np.count_nonzero(np.isnan(delays))))
+        _learn(self.arrays, self.derived, self.size, self.seconds, clocks, delays, hashes, late)
 
     def label(self, h: int) -> None:
         """The label of a served event has come after one that was assumed: it counts, where the id is still known."""
-        slot = find(self.arrays.ids, self._derived.table, np.uint64(h))
+        slot = find(self.arrays.ids, self.derived.table, np.uint64(h))
         if slot >= 0 and not self.arrays.flags[slot] & _LABELLED:
-            _mark(self.arrays, self._derived, self.size, np.uint64(h))
+            _mark(self.arrays, self.derived, self.size, np.uint64(h))
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """The arrays of the state."""
@@ -359,7 +358,7 @@ class Traffic:
 
     def view(self) -> TrafficView:
         """What is known as it stands: right until the next change, or for good once `frozen()`. O(1)."""
-        arrays, derived = self.arrays, self._derived
+        arrays, derived = self.arrays, self.derived
         first, following = arrays.span.tolist()
         timed = int(arrays.timed[0])
         from_ = max(first, following - timed)  # the first one in the window that has a clock: all after it have
@@ -368,7 +367,7 @@ class Traffic:
             self.clock,
             _Events(following - from_, since),
             _Events(timed, float(arrays.start[0])),
-            _Delays(derived.delays, int(derived.known[0])),
+            _Delays(derived.delays),
             arrays.histogram,
             (min(int(arrays.served[0]), self.size), *derived.flagged.tolist()),
             tuple(arrays.served.tolist()),
@@ -386,18 +385,18 @@ class _Delays(NamedTuple):
     """Those in the window that are known."""
 
     ordered: Ordered | None
-    known: int
     told: tuple[float, ...] = ()  # their quantiles, worked out already
 
     def quantiles(self) -> tuple[float, ...]:
-        """Median and 90th percentile; NaN where no delay is known. O(known / 512)."""
+        """Median and 90th percentile; NaN where no delay is known. O(known)."""
         if self.ordered is None:
             return self.told
-        return tuple(quantile(self.ordered, self.known, tenths) for tenths in _TENTHS)
+        known = values(self.ordered)
+        return tuple(quantile(known, tenths) for tenths in _TENTHS)
 
     def frozen(self) -> _Delays:
         """What stays as it is."""
-        return self if self.ordered is None else _Delays(None, self.known, self.quantiles())
+        return self if self.ordered is None else _Delays(None, self.quantiles())
 
 
 class TrafficView(NamedTuple):
@@ -412,7 +411,7 @@ class TrafficView(NamedTuple):
     served: tuple[int, ...]  # the same since the start
 
     def frozen(self) -> TrafficView:
-        """A copy that stays as it is: some 32 KB. O(size / 512)."""
+        """A copy that stays as it is: some 32 KB. O(size)."""
         return self._replace(histogram=self.histogram.copy(), delays=self.delays.frozen())
 
     @property
@@ -421,8 +420,17 @@ class TrafficView(NamedTuple):
         served, _, labelled = self.served
         return labelled / served if served else None
 
+    def values(self) -> tuple[float | None, ...]:
+        """The window's delays (NaN where undefined), label coverage, rate and alert rate (None); as `figures` has them.
+
+        O(size).
+        """
+        served, positive, labelled = self.served_window
+        ratios = (labelled / served, positive / served) if served else (None, None)
+        return *self.delays.quantiles(), ratios[0], self._rate(self.window), ratios[1]
+
     def figures(self, scope: Scope) -> tuple[dict[str, Any], dict[str, str]]:
-        """The figures of a scope, and by pointer why those that are None are undefined. O(size / 512)."""
+        """The figures of a scope, and by pointer why those that are None are undefined. O(size)."""
         undefined = Undefined(scope, {})
         within = scope == "window"
         figures: dict[str, Any] = {}
@@ -438,19 +446,19 @@ class TrafficView(NamedTuple):
                 undefined.of(name, "no label with a known delay")
         served, positive, labelled = self.served_window if within else self.served
         figures["label_coverage"] = undefined.ratio("label_coverage", labelled, served, "no served events")
-        figures["events_per_second"] = self._rate(self.window if within else self.since_start, undefined)
+        events = self.window if within else self.since_start
+        figures["events_per_second"] = self._rate(events)
+        if figures["events_per_second"] is None:
+            few = "fewer than two labelled events with a time"
+            undefined.of("events_per_second", few if events.events < 2 else "no time has passed")
         figures["served"] = served
         figures["served_alert_rate"] = undefined.ratio("served_alert_rate", positive, served, "no served events")
         return figures, undefined.reasons
 
-    def _rate(self, events: _Events, undefined: Undefined) -> float | None:
-        """Events after the first, by second of the clock, which may have gone on since the last one."""
+    def _rate(self, events: _Events) -> float | None:
+        """Events after the first, by second of the clock, which may have gone on since the last one; or None."""
         if events.events < 2:
-            undefined.of("events_per_second", "fewer than two labelled events with a time")
             return None
         seconds = self.clock - events.since
         rate = (events.events - 1) / seconds if seconds > 0.0 else math.inf
-        if not math.isfinite(rate):
-            undefined.of("events_per_second", "no time has passed")
-            return None
-        return rate
+        return rate if math.isfinite(rate) else None

@@ -3,7 +3,7 @@
 A ring holds what was said of each event before its label was known. Derived from it, and rebuilt on restore, are the
 scores of each class in order (`ordered.py`), the confusion matrix, and sums over the probabilities that lose nothing
 when an event leaves (`figures.tally`), so no figure drifts however many events come and go. An event that enters,
-leaves or changes its label costs O(log size); of many in one call, the scores are worked into the orders together.
+leaves or changes its label costs O(1); its score is worked into the order of its class together with others.
 
 An event is in the window while it is among the last `size` and, with `seconds`, while its clock is later than the
 present clock less `seconds`; events from before any clock was known leave as soon as one is.
@@ -22,21 +22,23 @@ from learners.figures import (
     RELIABILITY_BINS,
     Figures,
     Undefined,
-    brier,
     confusion_figures,
+    confusion_values,
+    distances,
     in_order,
-    log_loss,
-    probability_bin,
+    ordinary,
     probability_figures,
+    probability_values,
     tallied,
+    tallies,
     tally,
 )
 from learners.jit import bare_kernel, inlined
-from learners.ordered import AT_ONCE, FEW, Ordered, Pending, enter, leave, opened, packed, settled, values
+from learners.ordered import Ordered, enter, leave, ordered, reserved, settled, values
 from learners.ranges import MAX_COUNT, Issues, outside
-from learners.ranking_figures import ranking_figures
+from learners.ranking_figures import ranking_figures, ranking_values
 
-__all__ = ["Window", "WindowState", "WindowView"]
+__all__ = ["Sums", "Window", "WindowState", "WindowView", "take"]
 
 
 class WindowState(NamedTuple):
@@ -50,17 +52,7 @@ class WindowState(NamedTuple):
     span: Counts  # (2,) the number of the oldest event in the window, and the next number
 
 
-class _Waiting(NamedTuple):
-    """Scores that come to the order of each class, and go from it."""
-
-    negatives: Pending
-    positives: Pending
-
-
-_AT_ONCE = _Waiting(AT_ONCE, AT_ONCE)
-
-
-class _Sums(NamedTuple):
+class Sums(NamedTuple):
     """What is derived from the ring."""
 
     negatives: Ordered  # scores
@@ -72,38 +64,24 @@ class _Sums(NamedTuple):
 
 
 @inlined
-def _count(sums, label, probability, decision, sign):  # type: ignore[no-untyped-def]
-    # references to the rows are not counted: whoever calls holds the arrays
+def _count(sums, label, told, decision, sign):  # type: ignore[no-untyped-def]
+    at, probability, brier, log_loss = told
     sums.confusion[2 * label + decision] += sign
-    tally(sums.losses[0], brier(probability, label), sign)
-    tally(sums.losses[1], log_loss(probability, label), sign)
-    at = probability_bin(probability)
     sums.bins[label, at] += sign
+    tally(sums.losses[0], brier, sign)
+    tally(sums.losses[1], log_loss, sign)
     tally(sums.mass[at], probability, sign)
 
 
-@inlined
-def _enter(state, sums, waiting, slot):  # type: ignore[no-untyped-def]
+@bare_kernel
+def _leave(state, sums, slot):  # type: ignore[no-untyped-def]
     label = np.int64(state.labels[slot])
-    if label == 1:
-        enter(sums.positives, waiting.positives, state.scores[slot])
-    else:
-        enter(sums.negatives, waiting.negatives, state.scores[slot])
-    _count(sums, label, state.probabilities[slot], np.int64(state.decisions[slot]), 1)
-
-
-@inlined
-def _leave(state, sums, waiting, slot):  # type: ignore[no-untyped-def]
-    label = np.int64(state.labels[slot])
-    if label == 1:
-        leave(sums.positives, waiting.positives, state.scores[slot])
-    else:
-        leave(sums.negatives, waiting.negatives, state.scores[slot])
-    _count(sums, label, state.probabilities[slot], np.int64(state.decisions[slot]), -1)
+    leave(sums.positives if label == 1 else sums.negatives, state.scores[slot])
+    _count(sums, label, tallies(state.probabilities[slot], label), np.int64(state.decisions[slot]), -1)
 
 
 @bare_kernel
-def _advance(state, sums, waiting, size, seconds, clock):  # type: ignore[no-untyped-def]
+def _advance(state, sums, size, seconds, clock):  # type: ignore[no-untyped-def]
     """Events that are too old leave; `clock` is NaN while unknown."""
     if np.isnan(clock):
         return
@@ -112,39 +90,46 @@ def _advance(state, sums, waiting, size, seconds, clock):  # type: ignore[no-unt
         slot = state.span[0] % size
         if state.clocks[slot] > oldest:  # false for NaN
             break
-        _leave(state, sums, waiting, slot)
+        _leave(state, sums, slot)
         state.span[0] += 1
 
 
-@bare_kernel
-def _learn(state, sums, waiting, size, seconds, scores, probabilities, y, decisions, clocks):  # type: ignore[no-untyped-def]
+@inlined
+def take(state, sums, size, seconds, score, probability, label, decision, clock, told):  # type: ignore[no-untyped-def]
+    """Take a labelled event, label and decision 0 or 1, of which `told` is the `tallies`; there is room for it."""
     aging = seconds < np.inf
-    for i in range(y.shape[0]):
-        slot = state.span[1] % size
-        if state.span[1] - state.span[0] == size:
-            _leave(state, sums, waiting, slot)
-            state.span[0] += 1
-        if aging:
-            _advance(state, sums, waiting, size, seconds, clocks[i])
-        label = 1 if y[i] > 0.0 else 0
-        # weights near overflow may say NaN, which has no place in an order: it counts as 0
-        score = 0.0 if np.isnan(scores[i]) else scores[i]
-        state.scores[slot] = score
-        state.probabilities[slot] = probabilities[i]
-        state.labels[slot] = label
-        state.decisions[slot] = decisions[i]
-        state.clocks[slot] = clocks[i]
-        state.span[1] += 1
-        _enter(state, sums, waiting, slot)
-        if aging:  # the clock may not resolve the seconds: then the event leaves at once
-            _advance(state, sums, waiting, size, seconds, clocks[i])
+    slot = state.span[1] % size
+    if state.span[1] - state.span[0] == size:
+        _leave(state, sums, slot)
+        state.span[0] += 1
+    if aging:
+        _advance(state, sums, size, seconds, clock)
+    state.scores[slot] = score
+    state.probabilities[slot] = probability
+    state.labels[slot] = label
+    state.decisions[slot] = decision
+    state.clocks[slot] = clock
+    state.span[1] += 1
+    enter(sums.positives if label == 1 else sums.negatives, score)
+    _count(sums, label, told, decision, 1)
+    if aging:  # the clock may not resolve the seconds: then the event leaves at once
+        _advance(state, sums, size, seconds, clock)
 
 
 @bare_kernel
-def _relabel(state, sums, waiting, slot, label):  # type: ignore[no-untyped-def]
-    _leave(state, sums, waiting, slot)
+def _learn(state, sums, size, seconds, scores, probabilities, y, decisions, clocks):  # type: ignore[no-untyped-def]
+    for i in range(y.shape[0]):
+        label = 1 if y[i] > 0.0 else 0
+        told, score = tallies(probabilities[i], label), ordinary(scores[i])
+        take(state, sums, size, seconds, score, probabilities[i], label, decisions[i], clocks[i], told)
+
+
+@bare_kernel
+def _relabel(state, sums, slot, label):  # type: ignore[no-untyped-def]
+    _leave(state, sums, slot)
     state.labels[slot] = label
-    _enter(state, sums, waiting, slot)
+    enter(sums.positives if label == 1 else sums.negatives, state.scores[slot])
+    _count(sums, label, tallies(state.probabilities[slot], label), np.int64(state.decisions[slot]), 1)
 
 
 @bare_kernel
@@ -152,7 +137,7 @@ def _refill(state, sums, size):  # type: ignore[no-untyped-def]
     for number in range(state.span[0], state.span[1]):
         slot = number % size
         label = np.int64(state.labels[slot])
-        _count(sums, label, state.probabilities[slot], np.int64(state.decisions[slot]), 1)
+        _count(sums, label, tallies(state.probabilities[slot], label), np.int64(state.decisions[slot]), 1)
 
 
 class Window:
@@ -161,7 +146,7 @@ class Window:
     def __init__(self, size: int, seconds: float | None) -> None:
         self.size = size
         self.seconds = seconds
-        self._age = np.inf if seconds is None else float(seconds)
+        self.age = np.inf if seconds is None else float(seconds)
         room = self.capacity(0)
         self.arrays = WindowState(
             scores=np.zeros(room),
@@ -186,39 +171,35 @@ class Window:
         state = self.arrays
         slots = np.arange(state.span[0], state.span[1]) % self.size
         labels, scores = state.labels[slots], state.scores[slots]
-        self._sums = _Sums(
-            negatives=packed(np.sort(scores[labels == 0])),
-            positives=packed(np.sort(scores[labels == 1])),
+        self.sums = Sums(
+            negatives=ordered(np.sort(scores[labels == 0])),
+            positives=ordered(np.sort(scores[labels == 1])),
             confusion=np.zeros(4, dtype=np.int64),
             losses=np.zeros((2, 2), dtype=np.int64),
             bins=np.zeros((2, RELIABILITY_BINS), dtype=np.int64),
             mass=np.zeros((RELIABILITY_BINS, 2), dtype=np.int64),
         )
-        _refill(state, self._sums, self.size)
+        _refill(state, self.sums, self.size)
 
-    def reserve(self, number: int) -> None:
-        """Room in the ring until the next event's number is `number`, so that its length follows from that alone."""
+    def reserve(self, negatives: int, positives: int) -> None:
+        """Room for so many events of each class to come."""
+        number = self.events + negatives + positives
         held, capacity = len(self.arrays.scores), self.capacity(number)
-        if held >= capacity:
-            return
-        longer = {name: np.zeros(capacity, array.dtype) for name, array in self.arrays._asdict().items()}
-        longer["span"] = self.arrays.span
-        for name in ("scores", "probabilities", "labels", "decisions", "clocks"):
-            longer[name][:held] = getattr(self.arrays, name)
-        self.arrays = WindowState(**longer)
+        if held < capacity:
+            longer = {name: np.zeros(capacity, array.dtype) for name, array in self.arrays._asdict().items()}
+            longer["span"] = self.arrays.span
+            for name in ("scores", "probabilities", "labels", "decisions", "clocks"):
+                longer[name][:held] = getattr(self.arrays, name)
+            self.arrays = WindowState(**longer)
+        self._make_room(negatives, positives)
 
-    def _open(self, come: int, gone: int) -> _Waiting:
-        """Room in the order of either class for so many events to come and to go."""
-        negatives, first = opened(self._sums.negatives, come, gone)
-        positives, second = opened(self._sums.positives, come, gone)
-        if negatives is not self._sums.negatives or positives is not self._sums.positives:
-            self._sums = self._sums._replace(negatives=negatives, positives=positives)
-        return _Waiting(first, second)
-
-    def _settle(self, waiting: _Waiting) -> None:
-        negatives = settled(self._sums.negatives, waiting.negatives)
-        positives = settled(self._sums.positives, waiting.positives)
-        self._sums = self._sums._replace(negatives=negatives, positives=positives)
+    def _make_room(self, negatives: int, positives: int) -> None:
+        """In the orders alone."""
+        tn, fp, fn, tp = self.sums.confusion.tolist()
+        first = reserved(self.sums.negatives, min(tn + fp + negatives, self.size), negatives)
+        second = reserved(self.sums.positives, min(fn + tp + positives, self.size), positives)
+        if first is not self.sums.negatives or second is not self.sums.positives:
+            self.sums = self.sums._replace(negatives=first, positives=second)
 
     def learn(
         self,
@@ -230,28 +211,25 @@ class Window:
     ) -> None:
         """Take n labelled events (labels -1 and +1) with what was said of them before; columns of (n,).
 
-        `clocks` are those of the learner after each event, ascending, NaN while unknown.
+        A score that is NaN counts as 0. `clocks` are those of the learner after each event, ascending, NaN while
+        unknown. `Metrics` takes events into all of its parts together instead, by `take`.
         """
-        n = len(y)
-        held = self.events - int(self.arrays.span[0])
-        self.reserve(self.events + n)
-        waiting = self._open(n, n if self.seconds is None else held + n)
-        _learn(self.arrays, self._sums, waiting, self.size, self._age, scores, probabilities, y, decisions, clocks)
-        if n > FEW:
-            self._settle(waiting)
+        positives = int(np.count_nonzero(y > 0.0))
+        self.reserve(len(y) - positives, positives)
+        _learn(self.arrays, self.sums, self.size, self.age, scores, probabilities, y, decisions, clocks)
 
     def advance(self, clock: float) -> None:
         """The clock stands at `clock` (NaN: unknown): events that are too old leave."""
         if self.seconds is not None:
-            _advance(self.arrays, self._sums, _AT_ONCE, self.size, self._age, float(clock))
+            _advance(self.arrays, self.sums, self.size, self.age, float(clock))
 
     def correct(self, number: int, label: int) -> None:
         """The event of that number has the label 0 or 1, as if from the start. Nothing changes once it has left."""
         state = self.arrays
         slot = number % self.size
         if state.span[0] <= number < state.span[1] and state.labels[slot] != label:
-            waiting = self._open(1, 1)
-            _relabel(state, self._sums, waiting, slot, label)
+            self._make_room(1, 1)
+            _relabel(self.arrays, self.sums, slot, label)
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """The arrays of the state."""
@@ -299,7 +277,16 @@ class Window:
 
     def view(self) -> WindowView:
         """The window as it stands: right until it changes, or for good once `frozen()`."""
-        return WindowView(self.size, self.seconds, *self._sums)
+        return WindowView(self.size, self.seconds, *self.sums)
+
+    def values(self, settings: Figures) -> tuple[float | None, ...]:
+        """The figures of `WindowView.figures` from `auc` to `calibration_error`, the interval as two; None for null."""
+        sums = self.sums
+        negatives, positives = settled(sums.negatives), settled(sums.positives)
+        auc, interval, others = ranking_values(negatives, positives, settings)
+        confusion = confusion_values(sums.confusion.tolist(), settings.beta)
+        probability = probability_values(len(negatives) + len(positives), *_losses(sums))
+        return auc, *(interval or (None, None)), *others, *confusion, *probability
 
 
 class WindowView(NamedTuple):
@@ -317,8 +304,8 @@ class WindowView(NamedTuple):
     def frozen(self) -> WindowView:
         """A copy that stays as it is. O(events): 8 bytes for each."""
         return self._replace(
-            negatives=packed(values(self.negatives)),
-            positives=packed(values(self.positives)),
+            negatives=ordered(values(self.negatives)),
+            positives=ordered(values(self.positives)),
             confusion=self.confusion.copy(),
             losses=self.losses.copy(),
             bins=self.bins.copy(),
@@ -332,16 +319,13 @@ class WindowView(NamedTuple):
         most, some O(rarer class) where one is rare; nothing is sorted.
         """
         undefined = Undefined("window", {})
-        tn, fp, fn, tp = self.confusion.tolist()
-        negatives, positives = tn + fp, fn + tp
-        losses = tallied(self.losses[0].tolist()), tallied(self.losses[1].tolist())
-        mass = [tallied(sums) for sums in self.mass.tolist()]
+        tn, fp, fn, tp = confusion = self.confusion.tolist()
         figures = {
-            "events": negatives + positives,
-            "class_counts": {"negative": negatives, "positive": positives},
+            "events": tn + fp + fn + tp,
+            "class_counts": {"negative": tn + fp, "positive": fn + tp},
             **ranking_figures(values(self.negatives), values(self.positives), settings, undefined),
-            **confusion_figures((tn, fp, fn, tp), settings.beta, undefined),
-            **probability_figures(negatives + positives, losses, self.bins, mass, undefined),
+            **confusion_figures(confusion, settings.beta, undefined),
+            **probability_figures(tn + fp + fn + tp, *_losses(self), undefined),
             "confusion": {"tp": tp, "fp": fp, "tn": tn, "fn": fn},
         }
         return in_order(figures), undefined.reasons
@@ -350,3 +334,9 @@ class WindowView(NamedTuple):
         """The curves behind the figures, JSON-ready; see `curves.curves`. O(events points) at most."""
         mass = np.array([tallied(sums) / 2.0**60 for sums in self.mass.tolist()])
         return curves(values(self.negatives), values(self.positives), self.confusion, self.bins, mass, points)
+
+
+def _losses(sums: Sums | WindowView) -> tuple[int, int, int]:
+    """Sums of Brier's and of log loss, and of the bins' distances: multiples of 2^-60."""
+    brier, log_loss = sums.losses.tolist()
+    return tallied(brier), tallied(log_loss), tallied(distances(sums.bins, sums.mass))
