@@ -12,6 +12,7 @@ import math
 import struct
 import zlib
 from collections.abc import Set
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -92,7 +93,7 @@ class _FittedParts(msgspec.Struct, forbid_unknown_fields=True):
 
 class _SnapshotParts(msgspec.Struct, forbid_unknown_fields=True):
     position: int
-    config: dict[str, Any]
+    config: msgspec.Raw
     state: dict[str, _Array]
 
 
@@ -262,7 +263,7 @@ def pack_record(record: Record) -> bytes:
     """The bytes of a record. O(bytes)."""
     if isinstance(record, Created):
         if record.state is not None:
-            return _frame(_SNAPSHOT, _encoder.encode(_SnapshotParts(1, record.config, _state(record.state))))
+            return _snapshot(1, record.config, record.state)
         return _frame(_CREATED, _encoder.encode(record.config))
     if isinstance(record, Restored):
         restored = _RestoredParts(record.position, _state(record.state), record.parts)
@@ -289,7 +290,9 @@ def unpack_record(data: bytes, what: str) -> Record:
         if kind == _SNAPSHOT:
             copied = msgspec.msgpack.decode(body, type=_SnapshotParts)
             if copied.position == 1:  # any other snapshot has no place in a log
-                return Created(copied.config, _state_of(copied.state, what))
+                return Created(
+                    msgspec.msgpack.decode(copied.config, type=dict[str, Any]), _state_of(copied.state, what)
+                )
         if kind == _RESTORED:
             restored = msgspec.msgpack.decode(body, type=_RestoredParts)
             state = _state_of(restored.state, what)
@@ -321,7 +324,18 @@ def config_of(values: dict[str, Any]) -> Config | GroupConfig:
 
 def pack_snapshot(position: int, config: Config | GroupConfig, state: dict[str, NDArray[np.generic]]) -> bytes:
     """The bytes of a snapshot. O(bytes)."""
-    return _frame(_SNAPSHOT, _encoder.encode(_SnapshotParts(position, config.to_json(), _state(state))))
+    return _snapshot(position, config.to_json(), state)
+
+
+def _snapshot(position: int, config: dict[str, Any], state: dict[str, NDArray[np.generic]]) -> bytes:
+    return _frame(
+        _SNAPSHOT, _encoder.encode(_SnapshotParts(position, msgspec.Raw(_encoder.encode(config)), _state(state)))
+    )
+
+
+@lru_cache(maxsize=256)  # many learners have one configuration, which then takes time and memory once
+def _config(packed: bytes) -> Config | GroupConfig:
+    return config_of(msgspec.msgpack.decode(packed, type=dict[str, Any]))
 
 
 def unpack_snapshot(data: bytes, what: str) -> Snapshot:
@@ -331,7 +345,7 @@ def unpack_snapshot(data: bytes, what: str) -> Snapshot:
         raise Damaged(f"{what} is not a snapshot (kind {kind})")
     try:
         parts = msgspec.msgpack.decode(body, type=_SnapshotParts)
-        config = config_of(parts.config)
+        config = _config(bytes(parts.config))
     except (*NOT_READABLE, Refused) as error:
         raise Damaged(f"{what} is not readable: {error}") from error
     return Snapshot(parts.position, config, _state_of(parts.state, what))

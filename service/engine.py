@@ -302,7 +302,7 @@ class Engine:
             self.node.bell.moved(log, head.position)
         slow = asyncio.get_running_loop().call_later(_SLOW, logger.info, _COMPILING, log.removeprefix(GROUP))
         try:
-            found = await self.register.host(log, head.birth)
+            found, _ = await self.register.host(log, head.birth)
         finally:
             slow.cancel()
         self.register.take_in(found)

@@ -245,7 +245,7 @@ class Following:
                     if not here.ready or (await self._still(log, head.birth) and log not in here.hosted):
                         here.asleep[log] = head.birth
                     return
-                hosted = await here.host(log, head.birth)
+                hosted, _ = await here.host(log, head.birth)
                 here.take_in(hosted)
         hosted.follow()
 

@@ -313,12 +313,12 @@ class Logged(Turns, ABC, Generic[MachineT, ViewT]):
         """
         back, before = isinstance(error, LostRecords), self.position
         found = await self.node.recover(self.name, self.birth)
-        if not back and found[1] <= before:  # a newer one stood there before the log was trimmed: it is not readable
+        if not back and found.position <= before:  # a newer one stood there as the log was trimmed: it is not readable
             raise Damaged(f"{error.detail}, and no snapshot that can be read leads on") from None
-        machine, self.position, snapshot, self.token = found
-        self.machine = cast(MachineT, machine)  # of the same log, so of the same kind
+        self.machine = cast(MachineT, found.machine)  # of the same log, so of the same kind
+        self.position, self.token = found.position, found.token
         self._view = None
-        self.snapshots.jumped(snapshot)
+        self.snapshots.jumped(found.snapshot)
         if back:
             self.node.timings.rewound += 1
             logger.error(

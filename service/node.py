@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from numpy import generic
 from numpy.typing import NDArray
@@ -26,8 +26,9 @@ from service.codec import Created, Snapshot, config_of, unpack_record, unpack_sn
 from service.errors import BehindLog, Damaged, LostRecords, StoreUnavailable
 from service.scan.events import scan
 from service.settings import Settings
+from service.sound import Sound
 from service.soundness import check_scaling
-from service.store import Entry, SnapshotInfo, Store
+from service.store import Entry, Pending, SnapshotInfo, Store
 from service.store.checked import UNREADABLE, checked, damaged
 from service.timings import NodeTimings
 from service.webhooks import Webhook
@@ -41,6 +42,17 @@ logger = logging.getLogger("rarestream.node")
 Result = TypeVar("Result")
 
 
+class Recovered(NamedTuple):
+    """What a log has led to, as far as was read."""
+
+    machine: Learner | Comparison
+    position: int
+    snapshot: SnapshotInfo | None  # that it began with; None: at its creation
+    token: bytes  # of the record there
+    behind: bool  # whether the log may go on from there
+    pending: Pending | None  # what is remembered of it; None: not known
+
+
 class Node:
     """This process over one store."""
 
@@ -51,6 +63,7 @@ class Node:
         self.bell = Bell(store, self.id)
         self.webhook = Webhook(settings.webhook)
         self.timings = NodeTimings()
+        self.sound = Sound(settings.max_learners)
         self._reached = time.monotonic()
         self._unreachable: str | None = None
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="learn")
@@ -132,12 +145,30 @@ class Node:
         threading.Thread(target=run, name=BACKGROUND).start()
         return await outcome
 
-    async def recover(self, name: str, birth: bytes) -> tuple[Learner | Comparison, int, SnapshotInfo | None, bytes]:
-        """The learner, or a group's comparison, at its newest readable snapshot, or at its creation; the position, the
-        snapshot and the token of the record there.
+    async def recover(self, name: str, birth: bytes) -> Recovered:
+        """The learner, or a group's comparison, at its newest readable snapshot, or at its creation.
 
         Raises `Damaged` when there is neither.
         """
+        try:
+            kept = await self.reached(self.store.kept(name, birth))
+            if kept.snapshot is None:
+                position, token = 1, birth
+                machine = await self._begun(name, birth)
+            else:
+                position, token = kept.snapshot.position, kept.token
+                machine = await self._revived(name, birth, kept.data, position)
+            return Recovered(machine, position, kept.snapshot, token, kept.head > position, kept.pending)
+        except (
+            BehindLog,
+            Damaged,
+            LostRecords,
+        ) as error:  # it is told with all that is wrong, if there is nothing else
+            logger.debug("%s is not recovered at once: %s", name, error.detail)
+        return await self._recover_older(name, birth)
+
+    async def _recover_older(self, name: str, birth: bytes) -> Recovered:
+        """The same, step by step, through all that is kept."""
         while True:
             retained = await self.reached(self.store.snapshots(name, birth))
             reasons = []
@@ -151,22 +182,26 @@ class Node:
                     found = await self.reached(self.store.load(name, birth, info.position))
                     if found is None:
                         continue
-                    learner = await self.in_thread(functools.partial(self._revive, name, found[1], info.position))
+                    machine = await self._revived(name, birth, found[1], info.position)
                 except Damaged as error:
                     reasons.append(error.detail)
                     continue
                 self._passed_over(reasons)
-                return learner, info.position, info, token
+                return Recovered(machine, info.position, info, token, behind=True, pending=None)
             try:
-                first = await self.reached(self.store.read(name, birth, 0, 1))
+                machine = await self._begun(name, birth)
             except BehindLog:
                 if await self.reached(self.store.snapshots(name, birth)) != retained:
                     continue  # another node took a snapshot and trimmed the log in between
                 why = "; ".join(reasons) or "its log has no beginning"
                 raise Damaged(f"{name} cannot be recovered: {why}") from None
-            learner = await self.in_thread(functools.partial(self._created, name, first))
             self._passed_over(reasons)
-            return learner, 1, None, birth
+            return Recovered(machine, 1, None, birth, behind=True, pending=None)
+
+    async def _begun(self, name: str, birth: bytes) -> Learner | Comparison:
+        """The machine at its creation. Raises `Damaged`, or `BehindLog` where the log has no beginning."""
+        first = await self.reached(self.store.read(name, birth, 0, 1))
+        return await self.in_thread(functools.partial(self._created, name, first))
 
     def _created(self, name: str, first: list[Entry]) -> Learner | Comparison:
         record = unpack_record(first[0].data, f"record 1 of {name}") if first else None
@@ -178,7 +213,7 @@ class Node:
                 return Comparison(config)
             state = record.state
             if state is not None:  # a copy of another learner
-                return _primed(name, lambda: _restored(config, state))
+                return _primed(name, lambda: _restored(config, state, sound=False))
             return _primed(name, lambda: Learner(config))
         except Refused as error:
             raise Damaged(f"the creation of {name} is not one this release knows: {error}") from error
@@ -187,24 +222,34 @@ class Node:
         for reason in reasons:
             logger.error("%s; an older snapshot and the log are used instead", reason)
 
-    def _revive(self, name: str, data: bytes, position: int) -> Learner | Comparison:
+    async def _revived(self, name: str, birth: bytes, data: bytes, position: int) -> Learner | Comparison:
+        """The machine of a snapshot. Raises `Damaged`."""
+        machine, digest = await self.in_thread(functools.partial(self._revive, name, birth, data, position))
+        self.sound.tell(birth, digest)
+        return machine
+
+    def _revive(self, name: str, birth: bytes, data: bytes, position: int) -> tuple[Learner | Comparison, bytes]:
+        """The machine, and by what its snapshot is known to be sound from now on."""
         what = f"snapshot {position} of {name}"
+        digest = self.sound.digest(data)
+        sound = self.sound.knows(birth, digest)
         snapshot: Snapshot = unpack_snapshot(data, what)
         try:
             config = snapshot.config
             if isinstance(config, GroupConfig):
-                return Comparison.restored(config, snapshot.state)
-            return _primed(name, lambda: _restored(config, snapshot.state))
+                return Comparison.restored(config, snapshot.state), digest
+            return _primed(name, lambda: _restored(config, snapshot.state, sound)), digest
         except Refused as error:
             said = "; ".join(f"{pointer} {detail}" for pointer, detail in error.problems[:3])
             more = f"; and {len(error.problems) - 3} more" if len(error.problems) > 3 else ""
             raise Damaged(f"{what} is not one of this release, or damaged: {said}{more}") from error
 
 
-def _restored(config: Config, state: dict[str, NDArray[generic]]) -> Learner:
-    """The learner of a state. Raises `Refused`."""
-    learner = Learner.restored(config, state)
-    check_scaling(config, state)
+def _restored(config: Config, state: dict[str, NDArray[generic]], sound: bool) -> Learner:
+    """The learner of a state, which is looked at unless it is known to be `sound`. Raises `Refused`."""
+    learner = Learner.restored(config, state, sound=sound)
+    if not sound:
+        check_scaling(config, state)
     return learner
 
 

@@ -81,18 +81,19 @@ class Register:
                 learners.append(log)
         grant.check_room(learners, groups)
 
-    async def host(self, log: str, birth: bytes) -> Hosted | HostedGroup:
-        """What the log of this name is of, as its newest snapshot has it; nobody finds it yet."""
-        machine, position, snapshot, token = await self.node.recover(log, birth)
-        if isinstance(machine, Comparison):
-            group = HostedGroup(log, birth, machine, position, self.node, self.forget, snapshot)
-            group.token = token
-            return group
-        pending = await self.node.reached(self.node.store.pending(log, birth))
-        hosted = Hosted(log, birth, machine, position, self.node, self.forget, snapshot)
+    async def host(self, log: str, birth: bytes) -> tuple[Hosted | HostedGroup, bool]:
+        """What the log of this name is of, as its newest snapshot has it, and whether the log may go on behind that;
+        nobody finds it yet."""
+        found = await self.node.recover(log, birth)
+        if isinstance(found.machine, Comparison):
+            group = HostedGroup(log, birth, found.machine, found.position, self.node, self.forget, found.snapshot)
+            group.token = found.token
+            return group, found.behind
+        pending = found.pending or await self.node.reached(self.node.store.pending(log, birth))
+        hosted = Hosted(log, birth, found.machine, found.position, self.node, self.forget, found.snapshot)
         hosted.serving.pending = pending
-        hosted.token = token
-        return hosted
+        hosted.token = found.token
+        return hosted, found.behind
 
     def take_in(self, one: Hosted | HostedGroup) -> None:
         """From here on it is found by its name."""

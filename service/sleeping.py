@@ -60,12 +60,13 @@ class Sleeping:
         here = self._register
         await self.space()
         try:
-            hosted = await here.host(name, here.asleep[name])
-            try:
-                await hosted.catch_up()  # before anybody finds it: what is behind its snapshot has been acknowledged
-            except ServiceError:
-                await hosted.close(save=False)
-                raise
+            hosted, behind = await here.host(name, here.asleep[name])
+            if behind:
+                try:
+                    await hosted.catch_up()  # before anybody finds it: what is behind its snapshot was acknowledged
+                except ServiceError:
+                    await hosted.close(save=False)
+                    raise
         except LearnerGone:
             del here.asleep[name]
             return

@@ -186,12 +186,19 @@ class Snapshots:
 
     async def _write(self, position: int, token: bytes, pack: Callable[[], bytes]) -> None:
         owner = self._owner
-        data = await owner.node.in_thread(pack)
+        sound = owner.node.sound
+
+        def packed() -> tuple[bytes, bytes]:
+            data = pack()
+            return data, sound.digest(data)
+
+        data, digest = await owner.node.in_thread(packed)
         kept, trim = owner.node.settings.snapshots_kept, owner.node.settings.trim_log
         saving = owner.node.store.save(owner.name, owner.birth, position, data, kept, trim, token)
         if not await owner.node.reached(saving):
             await self._look()
             return
+        sound.tell(owner.birth, digest)
         info = SnapshotInfo(position, len(data), time.time())
         if self.newest is None or position >= self.newest.position:
             self._stands(info)

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from service.errors import LearnerGone
+
 __all__ = [
     "Bounds",
     "Entry",
     "Expired",
     "Head",
+    "Kept",
     "Moved",
     "Pending",
     "Remembered",
@@ -120,6 +123,16 @@ class Pending(NamedTuple):
     evicted: int  # dropped because there was no room
 
 
+class Kept(NamedTuple):
+    """What a node needs to host a learner: its newest snapshot, and what goes with it."""
+
+    head: int  # position of the newest record
+    snapshot: SnapshotInfo | None  # None where there is none
+    data: bytes  # the snapshot,
+    token: bytes  # and that of the record at its position, empty where it was trimmed
+    pending: Pending
+
+
 class Store(Protocol):
     """The log, the snapshots and the served events of every learner.
 
@@ -203,6 +216,14 @@ class Store(Protocol):
 
     async def snapshots(self, learner: str, birth: bytes) -> list[SnapshotInfo]:
         """The retained snapshots, newest first."""
+        ...
+
+    async def kept(self, learner: str, birth: bytes) -> Kept:
+        """What `head`, `snapshots`, `load`, `token` and `pending` give of the newest snapshot, and at once.
+
+        Of what was appended before the call the snapshot has all, or the head tells. Raises `LostRecords` where the log
+        ends before the snapshot.
+        """
         ...
 
     async def claim(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
@@ -327,6 +348,24 @@ class SharedStore(Store, Protocol):
         So a store that lost it has it back from whoever asks first.
         """
         ...
+
+
+async def gathered(store: Store, learner: str, birth: bytes) -> Kept:
+    """`Store.kept` of a store that has no quicker way: one call after the other."""
+    pending = await store.pending(learner, birth)
+    while True:
+        head = await store.head(learner)
+        if head is None or head.birth != birth:
+            raise LearnerGone(GONE.format(learner=learner))
+        retained = await store.snapshots(learner, birth)
+        if not retained:
+            return Kept(head.position, None, b"", b"", pending)
+        position = retained[0].position
+        # before the snapshot: should the log change in between, the token is that of the old one
+        token = await store.token(learner, birth, position)
+        found = await store.load(learner, birth, position)
+        if found is not None:  # else newer ones have pushed it out
+            return Kept(head.position, retained[0], found[1], token, pending)
 
 
 def together(told: Iterable[Mapping[str, Moved]]) -> dict[str, Moved]:

@@ -23,10 +23,12 @@ from service.store import (
     Entry,
     Expired,
     Head,
+    Kept,
     Moved,
     Pending,
     Remembered,
     SnapshotInfo,
+    gathered,
     latest,
     together,
 )
@@ -274,6 +276,9 @@ class MemoryStore:
     async def snapshots(self, learner: str, birth: bytes) -> list[SnapshotInfo]:
         kept = self._log(learner, birth).snapshots
         return [SnapshotInfo(position, len(kept[position][0]), kept[position][1]) for position in sorted(kept)[::-1]]
+
+    async def kept(self, learner: str, birth: bytes) -> Kept:
+        return await gathered(self, learner, birth)
 
     async def claim(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
         log = self._log(learner, birth)

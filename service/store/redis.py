@@ -41,10 +41,12 @@ from service.store import (
     Entry,
     Expired,
     Head,
+    Kept,
     Moved,
     Pending,
     Remembered,
     SnapshotInfo,
+    gathered,
     in_steps,
     redis_nodes,
 )
@@ -264,6 +266,9 @@ class RedisStore(Calls):
         async with self._call():
             retained = await self._retained(learner, birth)
         return [SnapshotInfo(snapshot.position, snapshot.size, snapshot.time) for snapshot in retained]
+
+    async def kept(self, learner: str, birth: bytes) -> Kept:
+        return await gathered(self, learner, birth)
 
     async def claim(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
         async with self._call():

@@ -38,6 +38,7 @@ from service.store import (
     Entry,
     Expired,
     Head,
+    Kept,
     Moved,
     Pending,
     Remembered,
@@ -47,7 +48,7 @@ from service.store import (
 from service.store import sqlite_served as served
 from service.store.sqlite_file import BUSY_SECONDS, connect
 from service.store.sqlite_groups import Work, Write, commit, consistent, deliver
-from service.store.sqlite_log import carried, entries_after, log_of, reaching, retain, token_at
+from service.store.sqlite_log import carried, entries_after, log_of, newest, reaching, retain, snapshot_data, token_at
 
 __all__ = ["SqliteStore"]
 
@@ -234,7 +235,14 @@ class SqliteStore:
 
             return work
 
+        def at_once(db: sqlite3.Connection) -> bool:
+            id = begin(db)
+            part(id, 0)(db)
+            return finish(id)(db)
+
         with self._call():
+            if len(snapshot) <= SNAPSHOT_PART:
+                return await self._write(at_once)
             id = await self._write(begin)
             try:
                 for number in range(-(-len(snapshot) // SNAPSHOT_PART)):
@@ -255,8 +263,7 @@ class SqliteStore:
             ).fetchone()
             if found is None:
                 return None
-            parts = db.execute("SELECT data FROM part WHERE snapshot = ? ORDER BY number", (found[0],))
-            return found[1], b"".join(data for (data,) in parts)
+            return found[1], snapshot_data(db, found[0])
 
         with self._call():
             return await self._read(work)
@@ -271,6 +278,10 @@ class SqliteStore:
 
         with self._call():
             return await self._read(work)
+
+    async def kept(self, learner: str, birth: bytes) -> Kept:
+        with self._call():
+            return await self._read(lambda db: newest(db, learner, birth))
 
     async def claim(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
         def work(db: sqlite3.Connection) -> bool:

@@ -11,9 +11,21 @@ from contextlib import closing
 from typing import NamedTuple
 
 from service.errors import BehindLog, LearnerGone, LostRecords
-from service.store import AHEAD, BEHIND, GONE, OTHER, REPLY_BYTES, Entry
+from service.store import AHEAD, BEHIND, GONE, OTHER, REPLY_BYTES, Entry, Kept, SnapshotInfo
+from service.store import sqlite_served as served
 
-__all__ = ["Log", "carried", "compare", "entries_after", "log_of", "reaching", "retain", "token_at"]
+__all__ = [
+    "Log",
+    "carried",
+    "compare",
+    "entries_after",
+    "log_of",
+    "newest",
+    "reaching",
+    "retain",
+    "snapshot_data",
+    "token_at",
+]
 
 
 class Log(NamedTuple):
@@ -71,6 +83,27 @@ def carried(entries: Iterable[Entry]) -> list[Entry]:
             break
         found.append(entry)
     return found
+
+
+def snapshot_data(db: sqlite3.Connection, id: int) -> bytes:
+    """The bytes of a snapshot."""
+    parts = db.execute("SELECT data FROM part WHERE snapshot = ? ORDER BY number", (id,))
+    return b"".join(data for (data,) in parts)
+
+
+def newest(db: sqlite3.Connection, learner: str, birth: bytes) -> Kept:
+    """The newest snapshot, and what goes with it."""
+    log = log_of(db, learner, birth)
+    found = db.execute(
+        "SELECT id, position, size, time FROM snapshot WHERE learner = ? AND whole ORDER BY position DESC LIMIT 1",
+        (log.id,),
+    ).fetchone()
+    pending = served.pending(db, log.id)
+    if found is None:
+        return Kept(log.head, None, b"", b"", pending)
+    info = SnapshotInfo(*found[1:])
+    token = token_at(db, log, learner, info.position)
+    return Kept(log.head, info, snapshot_data(db, found[0]), token, pending)
 
 
 def retain(

@@ -249,24 +249,30 @@ async def test_no_figures_of_a_state_that_is_read_back_are_worked_out_at_the_sta
         assert figures.memory != {}
 
 
-async def test_a_snapshot_taken_elsewhere_while_this_node_recovers(store):
-    """The list of snapshots is empty, then another node takes one and trims the log that was to be read instead."""
+@pytest.mark.parametrize("step", ["kept", "snapshots"])
+async def test_a_snapshot_taken_elsewhere_while_this_node_recovers(store, step):
+    """There is no snapshot yet, then another node takes one and trims the log that was to be read instead."""
     async with engine(store, follow_seconds=60) as ahead:
         there, _ = await ahead.create("a", Config.of(DENSE))
         await there.label(batch_of(10))
-        listed, listings = store.snapshots, []
+        asked, answers = getattr(store, step), []
 
         async def late(name: str, birth: bytes) -> Any:
-            found = await listed(name, birth)
-            listings.append(found)
-            if len(listings) == 1:
+            found = await asked(name, birth)
+            answers.append(found)
+            if len(answers) == 1:
                 await there.save()
             return found
 
-        store.snapshots = late
+        async def unreadable(*_: Any) -> Any:
+            raise Damaged("it is not read at once")
+
+        if step == "snapshots":
+            store.kept = unreadable
+        setattr(store, step, late)
         async with engine(store, follow_seconds=60) as behind:
             assert await behind.get("a").digest() == await there.digest()
-        assert listings[0] == []
+        assert answers[0] == [] if step == "snapshots" else answers[0].snapshot is None
 
 
 async def test_a_clean_stop_takes_a_last_snapshot(tmp_path):

@@ -86,6 +86,7 @@ async def assert_gone(store: Store, birth: bytes) -> None:
         store.load("a", birth),
         store.load("a", birth, 1),
         store.snapshots("a", birth),
+        store.kept("a", birth),
         store.serve("a", birth, record(9), 1, [], UNBOUNDED),
         store.recall("a", birth, ["1"]),
         store.recall("a", birth, []),

@@ -17,6 +17,7 @@ from service.store import (
     Bounds,
     Expired,
     Head,
+    Kept,
     Remembered,
     SnapshotInfo,
     Store,
@@ -53,6 +54,7 @@ step = st.one_of(
     st.tuples(st.just("save"), learners, births, relative, data, st.integers(0, 3), st.booleans()),
     st.tuples(st.just("load"), learners, births, st.none() | relative),
     st.tuples(st.just("snapshots"), learners, births),
+    st.tuples(st.just("kept"), learners, births),
     st.tuples(st.just("delete"), learners, births),
     st.tuples(st.just("serve"), learners, births, st.tuples(tokens, data), relative, served, bounds),
     st.tuples(st.just("serve"), learners, births, st.tuples(tokens, data), st.integers(-1, 0), served, bounds),
@@ -72,6 +74,8 @@ async def outcome(call: Awaitable[Any]) -> Any:
         return type(error), error.detail
     if isinstance(result, list) and result and isinstance(result[0], SnapshotInfo):
         return [(snapshot.position, snapshot.size) for snapshot in result]
+    if isinstance(result, Kept) and result.snapshot is not None:
+        return result._replace(snapshot=result.snapshot[:2])
     if isinstance(result, Expired):
         return result.events, result.labelled, result.more  # the numbers are each store's own
     return result

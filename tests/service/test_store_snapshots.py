@@ -8,7 +8,7 @@ import time
 import pytest
 
 from service.errors import BehindLog, StoreUnavailable
-from service.store import SNAPSHOT_PART, Entry, Head, Store
+from service.store import SNAPSHOT_PART, Entry, Head, Kept, Pending, Store
 from tests.service.conftest import Opener
 from tests.service.logs import BIRTH, EVERY_BYTE, UNBOUNDED, events, filled, log_after, record, whole_log
 
@@ -29,6 +29,21 @@ async def test_save_and_load(store: Store) -> None:
     assert [(snapshot.position, snapshot.size) for snapshot in retained] == [(9, 0), (6, 3), (3, len(EVERY_BYTE))]
     assert all(before - 1 <= snapshot.time <= time.time() + 1 for snapshot in retained)
     assert len(await whole_log(store)) == 9
+
+
+async def test_the_newest_and_what_goes_with_it(store: Store) -> None:
+    await filled(store, 9)
+    nothing = Pending(0, 0, 0, 0)
+    assert await store.kept("a", BIRTH) == Kept(9, None, b"", b"", nothing)
+    await store.save("a", BIRTH, 3, b"three", 5, trim=False)
+    await store.save("a", BIRTH, 6, EVERY_BYTE, 5, trim=False)
+    served = await store.serve("a", BIRTH, record(10), 9, events(0, 3), UNBOUNDED)
+    assert served.events == 3
+    (info, _) = await store.snapshots("a", BIRTH)
+    assert await store.kept("a", BIRTH) == Kept(10, info, EVERY_BYTE, record(6)[0], served)
+    await store.save("a", BIRTH, 10, b"", 1, trim=True)
+    (info,) = await store.snapshots("a", BIRTH)
+    assert await store.kept("a", BIRTH) == Kept(10, info, b"", await store.token("a", BIRTH, 10), served)
 
 
 async def test_a_snapshot_at_the_same_position_replaces_the_other(store: Store) -> None:

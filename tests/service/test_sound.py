@@ -1,0 +1,112 @@
+"""What is known to be sound is not looked at again when a learner awakes; everything else is, whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from learners import Config, learner
+from service.codec import pack_snapshot, unpack_snapshot
+from service.engine import Engine
+from service.errors import Damaged
+from service.sound import Sound
+from service.store import Store
+from service.wire import decode_update
+from tests.service.apps import DENSE, events
+from tests.service.nodes import node as engine
+
+CONFIG = Config.of(DENSE)
+
+
+def batch_of(count: int, start: int = 0) -> Any:
+    return decode_update(msgspec.json.encode({"events": events(count, start)}), CONFIG)[0]
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
+    """The configurations of states that were looked at."""
+    found: list[Config] = []
+    check = learner.check_state
+
+    def looked(config: Config, state: Any) -> None:
+        found.append(config)
+        check(config, state)
+
+    monkeypatch.setattr(learner, "check_state", looked)
+    return found
+
+
+async def slept(node: Engine) -> None:
+    await node.sleeping.put_to_sleep(node.get("a"))
+    assert "a" in node.asleep
+
+
+async def test_what_this_process_wrote_is_not_looked_at(store: Store, looks: list[Config]) -> None:
+    async with engine(store) as node:
+        hosted, _ = await node.create("a", CONFIG)
+        await hosted.label(batch_of(10))
+        before = await hosted.digest()
+        for _ in range(2):  # the second time nothing has changed, and nothing is written
+            await slept(node)
+            hosted = await node.wake("a")
+            assert await hosted.digest() == before
+        await hosted.label(batch_of(10, 10))
+        after = await hosted.digest()
+        await slept(node)
+        assert await (await node.wake("a")).digest() == after
+    assert looks == []
+
+
+async def test_what_another_process_wrote_is_looked_at_once(store: Store, looks: list[Config]) -> None:
+    async with engine(store) as node:
+        hosted, _ = await node.create("a", CONFIG)
+        await hosted.label(batch_of(10))
+        before = await hosted.digest()
+        await hosted.save()
+    async with engine(store) as node:
+        assert len(looks) == 1
+        await slept(node)
+        assert await (await node.wake("a")).digest() == before
+    assert len(looks) == 1
+
+
+@pytest.mark.parametrize("trim_log", [True, False])
+async def test_what_was_changed_while_it_slept_is_refused(
+    store: Store, caplog: pytest.LogCaptureFixture, trim_log: bool
+) -> None:
+    """Whole by its checksum, of the same names, dtypes and shapes, and no state that events lead to."""
+    async with engine(store, trim_log=trim_log, snapshots_kept=1) as node:
+        hosted, _ = await node.create("a", CONFIG)
+        await hosted.label(batch_of(10))
+        before, birth, position = await hosted.digest(), hosted.birth, hosted.position
+        await slept(node)
+        found = await store.load("a", birth)
+        assert found is not None
+        state = unpack_snapshot(found[1], "it").state
+        state["metrics.window_scores"][0] = np.nan
+        await store.save("a", birth, position, pack_snapshot(position, CONFIG, state), 1, trim_log)
+        if trim_log:
+            with pytest.raises(Damaged, match=r"a cannot be recovered: .*/metrics\.window_scores has NaN"):
+                await node.wake("a")
+        else:
+            assert await (await node.wake("a")).digest() == before
+            assert "/metrics.window_scores has NaN; an older snapshot and the log are used instead" in caplog.text
+
+
+def test_a_digest_is_of_the_process() -> None:
+    one, other = Sound(9), Sound(9)
+    assert one.digest(b"data") == one.digest(b"data") != one.digest(b"date")
+    assert one.digest(b"data") != other.digest(b"data")
+
+
+def test_it_remembers_the_last_snapshot_of_so_many_logs() -> None:
+    sound = Sound(2)
+    for birth, digest in [(b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"c", b"4")]:
+        assert not sound.knows(birth, digest)
+        sound.tell(birth, digest)
+        assert sound.knows(birth, digest)
+    known = [sound.knows(birth, digest) for birth, digest in [(b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"c", b"4")]]
+    assert known == [False, False, True, True]
