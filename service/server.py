@@ -22,6 +22,7 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 import uvicorn
 
 from service.app import Application, create_app
+from service.collector import set_aside
 from service.commands.failure import CommandFailed, WrongUsage
 from service.errors import ServiceError, WrongStore
 from service.guard import Guard
@@ -41,7 +42,6 @@ _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; uvicorn's default would 
 _CLOSE_SECONDS = 5.0  # that websockets get at a stop to close
 _LINGER = 1.0  # seconds in which what comes on open connections is answered: it was sent before the client could know
 _LOOK_IDLE = 0.02  # seconds
-_YOUNG_PER_FULL = 50  # collections of young objects between two of all; Python's own is 10
 
 
 def serve(settings: Settings, warnings: Sequence[str] = (), *, as_json: bool = False) -> None:
@@ -141,9 +141,7 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the app and accept connections."""
-        gc.freeze()  # what was imported stays: the collector need not walk it again and again while requests are served
-        # nor what is in memory so often: learners need no collector to go, and a thousand take it 0.1 s each time
-        gc.set_threshold(*gc.get_threshold()[:2], _YOUNG_PER_FULL)
+        self._running.enter_context(set_aside())
         try:
             await self._running.enter_async_context(self._app.router.lifespan_context(self._app))
         except WrongStore as error:
@@ -209,7 +207,5 @@ class Server(uvicorn.Server):
         """Call `ready` once every learner is here: at once, but for a store that is away when we start."""
         while not self._app.state.engine.ready:  # noqa: ASYNC110 (the engine has a flag, not an event)
             await asyncio.sleep(_LOOK_EVERY)
-        # what is loaded by now stays: walking through it would stop everything for 0.1 s at each full collection
-        gc.collect()
-        gc.freeze()
+        gc.collect()  # and set aside what is loaded by now, before the first request
         self._ready()

@@ -1,0 +1,80 @@
+"""The collector of cycles walks through what is new, and only now and then through all that there is."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from service import collector
+from service.collector import set_aside
+
+
+class Knot:
+    """Goes by the collector only."""
+
+    def __init__(self) -> None:
+        self.own = self
+
+
+@pytest.fixture(autouse=True)
+def by_hand() -> Iterator[None]:
+    """Collected when it is asked for."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.enable()
+
+
+def collected(knot: weakref.ref[Knot]) -> bool:
+    gc.collect()
+    return knot() is None
+
+
+def test_what_has_outlived_one_is_not_walked_through_by_the_next() -> None:
+    with set_aside():
+        knot = Knot()
+        seen = weakref.ref(knot)
+        assert not collected(seen)
+        assert not any(one is knot for one in gc.get_objects())
+        del knot
+        assert not collected(seen)
+        young = Knot()
+        seen_young = weakref.ref(young)
+        del young
+        assert collected(seen_young)
+
+
+def test_what_has_no_cycle_leaves_the_memory_at_once() -> None:
+    with set_aside():
+        plain = Knot()
+        del plain.own
+        seen = weakref.ref(plain)
+        gc.collect()
+        del plain
+        assert seen() is None
+
+
+def test_all_is_walked_through_when_much_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "_MORE", 0.01)
+    with set_aside():
+        knot = Knot()
+        seen = weakref.ref(knot)
+        assert not collected(seen)
+        del knot
+        many = [[i] for i in range(len(gc.get_objects()) + gc.get_freeze_count())]
+        assert not collected(seen)  # and these are set aside, too
+        assert collected(seen)
+        assert len(many) > 0
+        assert not any(one is many for one in gc.get_objects())  # nor is what is left walked through again
+
+
+def test_it_is_as_before_afterwards() -> None:
+    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
+    with set_aside():
+        assert gc.get_threshold() != thresholds
+    assert (gc.get_threshold(), gc.callbacks) == (thresholds, callbacks)
