@@ -8,9 +8,10 @@ One that is in somebody's hands stays awake. While one falls asleep or awakes, w
 from __future__ import annotations
 
 import asyncio
-import heapq
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from itertools import islice
+from operator import attrgetter
 
 from service.errors import LearnerGone, ServiceError, StoreUnavailable
 from service.hosted import Hosted
@@ -21,8 +22,7 @@ __all__ = ["Sleeping"]
 
 _GUEST = 10.0  # times `follow_seconds`: so long after its last use a learner stays here that other nodes host
 _SPARE = 32  # room is made for a part of all that may be in memory, one in so many
-_ABREAST = 8  # learners that fall asleep side by side: the store commits their snapshots together,
-_CALMLY = 2  # but so few while nobody waits for room, nor soon will: who wakes one meanwhile is held up by each of them
+_ABREAST = 8  # learners that fall asleep side by side where room is short: the store commits their snapshots together
 
 
 class Sleeping:
@@ -33,6 +33,8 @@ class Sleeping:
         self._placement = placement
         self.resting: asyncio.Task[None] | None = None  # the last round in which learners fell asleep
         self._fewer = asyncio.Event()  # set for a moment when one falls asleep, and at the end of a round
+        self._waking = 0  # learners that awake just now, for whom there is room
+        self._awoken = asyncio.Event()  # set for a moment when one has
 
     async def wake(self, name: str) -> None:
         """Have the learner of this name awake, if it sleeps or is about to. Raises `ServiceError`."""
@@ -57,8 +59,17 @@ class Sleeping:
             moving.set_result(None)
 
     async def _wake(self, name: str) -> None:
-        here = self._register
         await self.space()
+        self._waking += 1
+        try:
+            await self._wake_now(name)
+        finally:
+            self._waking -= 1
+            self._awoken.set()
+            self._awoken.clear()
+
+    async def _wake_now(self, name: str) -> None:
+        here = self._register
         try:
             hosted, behind = await here.host(name, here.asleep[name])
             if behind:
@@ -118,7 +129,7 @@ class Sleeping:
     @property
     def _most_over(self) -> int:
         """How many more than may be in memory are there before who needs room has to wait."""
-        return self._register.node.settings.max_resident // 16 + _ABREAST
+        return self._register.node.settings.max_resident // 8 + _ABREAST
 
     async def space(self) -> None:
         """Until one more may come into memory, if any that are there can go.
@@ -138,15 +149,26 @@ class Sleeping:
             over = self._over
             if over > 0:  # some more than that: to look at all of them takes longer than to put a few to sleep
                 over += self._register.node.settings.max_resident // _SPARE
-            idle = [hosted for hosted in self._register.hosted.values() if self._may_sleep(hosted)] if over > 0 else []
-            tired = heapq.nsmallest(over, idle, key=lambda hosted: hosted.used)
+            by_use = sorted(self._register.hosted.values(), key=attrgetter("used")) if over > 0 else []
+            tired = list(islice(filter(self._may_sleep, by_use), max(over, 0)))
             tired += [hosted for hosted in self._guests() if hosted not in tired and self._may_sleep(hosted)]
             if not tired:
                 return
             while tired:
-                abreast = _ABREAST if self._over > self._most_over // 2 else _CALMLY
+                abreast = await self._abreast()
                 await asyncio.gather(*(self.put_to_sleep(one) for one in tired[:abreast]))
                 del tired[:abreast]
+
+    async def _abreast(self) -> int:
+        """How many may fall asleep side by side: each of them holds up who wakes one meanwhile.
+
+        While there is room enough, one at a time, and none as long as others awake.
+        """
+        while self._over <= self._most_over // 4:
+            if not self._waking:
+                return 1
+            await self._awoken.wait()
+        return _ABREAST if self._over > self._most_over // 2 else 2
 
     async def put_to_sleep(self, hosted: Hosted) -> None:
         """Have a learner fall asleep, unless it is wanted."""
