@@ -32,6 +32,7 @@ from service.store import Entry, Pending, SnapshotInfo, Store
 from service.store.checked import UNREADABLE, checked, damaged
 from service.timings import NodeTimings
 from service.webhooks import Webhook
+from service.work import LARGE
 
 __all__ = ["BACKGROUND", "Node"]
 
@@ -110,6 +111,10 @@ class Node:
     async def in_thread(self, call: Callable[[], Result]) -> Result:
         """Run in one of the learning threads; kernels release the interpreter meanwhile."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    async def by_size(self, size: int, call: Callable[[], Result]) -> Result:
+        """Run what reads or writes about so many bytes: in a thread if they are many; few are done sooner here."""
+        return call() if size < LARGE else await self.in_thread(call)
 
     async def in_background(self, call: Callable[[], Result], *, urgent: bool) -> Result:
         """Run long work in a thread of its own; one call at a time of those that are urgent, and one of the others.
@@ -224,7 +229,8 @@ class Node:
 
     async def _revived(self, name: str, birth: bytes, data: bytes, position: int) -> Learner | Comparison:
         """The machine of a snapshot. Raises `Damaged`."""
-        machine, digest = await self.in_thread(functools.partial(self._revive, name, birth, data, position))
+        size = len(data) if self.sound.met(birth) else LARGE  # of one that is new here, kernels may have to be compiled
+        machine, digest = await self.by_size(size, functools.partial(self._revive, name, birth, data, position))
         self.sound.tell(birth, digest)
         return machine
 

@@ -22,7 +22,7 @@ __all__ = ["Sleeping"]
 
 _GUEST = 10.0  # times `follow_seconds`: so long after its last use a learner stays here that other nodes host
 _SPARE = 32  # room is made for a part of all that may be in memory, one in so many
-_ABREAST = 8  # learners that fall asleep side by side where room is short: the store commits their snapshots together
+_ABREAST = 4  # learners that fall asleep side by side where room is short: the store commits their snapshots together
 
 
 class Sleeping:

@@ -176,15 +176,16 @@ class Snapshots:
         self._not_before = self._due
         logger.warning("no snapshot of %s: %s", self._owner.name, error.detail)
 
-    async def _copy(self) -> tuple[int, bytes, Callable[[], bytes]]:
+    async def _copy(self) -> tuple[int, bytes, int, Callable[[], bytes]]:
         owner = self._owner
         position, token = owner.position, owner.token
         config, state = owner.machine.config, owner.machine.state()
-        copied = await owner.node.in_thread(lambda: {name: array.copy() for name, array in state.items()})
+        size = sum(array.nbytes for array in state.values())
+        copied = await owner.node.by_size(size, lambda: {name: array.copy() for name, array in state.items()})
         self._put_off(owner.node.settings.snapshot_seconds)
-        return position, token, lambda: pack_snapshot(position, config, copied)
+        return position, token, size, lambda: pack_snapshot(position, config, copied)
 
-    async def _write(self, position: int, token: bytes, pack: Callable[[], bytes]) -> None:
+    async def _write(self, position: int, token: bytes, size: int, pack: Callable[[], bytes]) -> None:
         owner = self._owner
         sound = owner.node.sound
 
@@ -192,7 +193,7 @@ class Snapshots:
             data = pack()
             return data, sound.digest(data)
 
-        data, digest = await owner.node.in_thread(packed)
+        data, digest = await owner.node.by_size(size, packed)
         kept, trim = owner.node.settings.snapshots_kept, owner.node.settings.trim_log
         saving = owner.node.store.save(owner.name, owner.birth, position, data, kept, trim, token)
         if not await owner.node.reached(saving):

@@ -33,6 +33,10 @@ class Sound:
         if len(self._digests) > self._most:
             del self._digests[next(iter(self._digests))]
 
+    def met(self, birth: bytes) -> bool:
+        """Whether a snapshot of this log was told of."""
+        return birth in self._digests
+
     def knows(self, birth: bytes, digest: bytes) -> bool:
         """Whether the snapshot of this digest is known to be sound."""
         return self._digests.get(birth) == digest

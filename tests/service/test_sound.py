@@ -108,5 +108,6 @@ def test_it_remembers_the_last_snapshot_of_so_many_logs() -> None:
         assert not sound.knows(birth, digest)
         sound.tell(birth, digest)
         assert sound.knows(birth, digest)
+    assert [sound.met(birth) for birth in (b"a", b"b", b"c")] == [True, False, True]
     known = [sound.knows(birth, digest) for birth, digest in [(b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"c", b"4")]]
     assert known == [False, False, True, True]
