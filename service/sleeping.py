@@ -154,10 +154,12 @@ class Sleeping:
             tired += [hosted for hosted in self._guests() if hosted not in tired and self._may_sleep(hosted)]
             if not tired:
                 return
-            while tired:
-                abreast = await self._abreast()
-                await asyncio.gather(*(self.put_to_sleep(one) for one in tired[:abreast]))
-                del tired[:abreast]
+            going: set[asyncio.Task[None]] = set()
+            async with asyncio.TaskGroup() as tasks:
+                for one in tired:
+                    while len(going) >= await self._abreast():
+                        _, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
+                    going.add(tasks.create_task(self.put_to_sleep(one)))
 
     async def _abreast(self) -> int:
         """How many may fall asleep side by side: each of them holds up who wakes one meanwhile.
