@@ -23,6 +23,7 @@ __all__ = ["Following"]
 logger = logging.getLogger("rarestream.following")
 
 _STRETCH = 1000  # logs that are looked at in one go, in about a millisecond
+_QUIET = 30.0  # times `follow_seconds`: so often is looked where the store tells for certain that others wrote
 _TELL_SECONDS = 60.0  # from one word that the store is away to the next
 
 
@@ -37,6 +38,7 @@ class Following:
         self.task: asyncio.Task[None] | None = None  # from `start` on
         self._look = asyncio.Event()  # set where what was heard asks for a look at all heads
         self._looked = 0.0  # seconds that the last look took
+        self._look_by = 0.0  # on the monotonic clock: when the next is due, whatever is heard
         self._told_again: float | None = None  # on the monotonic clock: when it is told next that the store is away
         self._moving_in = asyncio.Event()  # set where nodes came or went
 
@@ -86,13 +88,27 @@ class Following:
         if told is None:
             self._look.set()
 
-    async def _next_look(self) -> None:
-        """Wait until it is time for one. However much is heard, no more than a tenth of the time goes into looking."""
+    def _due(self, now: float) -> bool:
+        """Whether a look is due though nothing was heard: where others may not be heard, or something may be amiss.
+
+        And now and then in any case: what a request left half-done that was given up is seen then.
+        """
+        here = self._register
+        amiss = here.unavailable or not here.ready or self._node.unreachable is not None
+        return not self._node.store.certain or bool(amiss) or now >= self._look_by
+
+    async def _next_look(self) -> bool:
+        """Wait until it is time for one; whether what was heard asks for it.
+
+        However much is heard, no more than a tenth of the time goes into looking.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(self._node.settings.follow_seconds):
                 await asyncio.sleep(9 * self._looked)
                 await self._look.wait()
+        heard = self._look.is_set()
         self._look.clear()
+        return heard
 
     def _away(self, error: StoreUnavailable) -> None:
         """The store does not answer: that is told when it has been so for a while, and then now and then."""
@@ -107,13 +123,19 @@ class Following:
     async def _follow(self) -> None:
         failures = 0
         while True:
-            await self._next_look()
+            heard = await self._next_look()
             began = time.monotonic()
             try:
-                await self.look_around()
+                if heard or failures != self._node.timings.failures or self._due(began):
+                    await self.look_around()
+                    self._look_by = time.monotonic() + _QUIET * self._node.settings.follow_seconds
+                else:  # is it there?
+                    await self._node.reached(self._node.store.head(GROUP))
             except StoreUnavailable as error:
+                self._look_by = 0.0
                 self._away(error)
             except Damaged as error:  # of what is asked for all learners at once
+                self._look_by = 0.0
                 logger.error("other nodes cannot be followed: %s", error.detail)
             else:
                 self._told_again = None

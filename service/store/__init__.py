@@ -148,6 +148,7 @@ class Store(Protocol):
     """
 
     caution: str | None  # what is amiss with the store's durability, for operators
+    certain: bool  # whether `rung` tells of all that other nodes write, though they do not ring
 
     async def create(self, learner: str, token: bytes, data: bytes) -> Head:
         """Start a log with its creation record, durable on return; where the name exists, its present head instead.
@@ -238,7 +239,7 @@ class Store(Protocol):
     async def ring(self, node: bytes, moved: Mapping[str, Moved]) -> None:
         """Tell the other nodes what has moved, by the learners' names. Not durable, and nobody may rely on it.
 
-        A store that shows by itself that others have written does nothing here.
+        A store that shows by itself that others have written keeps nothing of it.
         """
         ...
 

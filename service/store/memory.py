@@ -183,6 +183,7 @@ class MemoryStore:
     """Keeps the promises of `Store` but the durable ones. `like` shares its data, as two nodes share one Redis."""
 
     caution: str | None = None
+    certain = False
 
     def __init__(self, like: MemoryStore | None = None) -> None:
         self._logs: dict[str, _Log] = {} if like is None else like._logs

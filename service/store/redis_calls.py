@@ -43,6 +43,7 @@ class Calls:
         self._acks = Acks(acks, options.get("socket_timeout") or REPLY_SECONDS)
         self._room = asyncio.Semaphore(options.get("max_connections", CONNECTIONS))
         self.caution: str | None = None
+        self.certain = False
         self._look_at = 0.0  # when to look at the servers again
         self._calls = 0
         self._idle = asyncio.Event()

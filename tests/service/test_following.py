@@ -98,6 +98,44 @@ async def test_what_nobody_tells_is_found_by_looking() -> None:
         await until(lambda: "a" in two.hosted and two.get("a").position == here.position)
 
 
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+async def test_over_sqlite_a_node_looks_when_another_process_has_written(
+    open_again: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_again()
+    looks = 0
+    heads, head = store.heads, store.head
+
+    async def counted() -> dict[str, Head]:
+        nonlocal looks
+        looks += 1
+        return await heads()
+
+    asked = asyncio.Event()
+
+    async def probed(name: str) -> Head | None:
+        asked.set()
+        return await head(name)
+
+    monkeypatch.setattr(store, "heads", counted)
+    monkeypatch.setattr(store, "head", probed)
+    async with node(store, follow_seconds=0.05) as one:
+        here, _ = await one.create("a", Config.of(DENSE))
+        for i in range(5):
+            await here.label(batch_of(1, i))
+        await until(lambda: looks >= 1)  # as at first nobody knows what others did
+        asked.clear()
+        await asyncio.wait_for(asked.wait(), 60)  # instead of looking it asks whether the store is there
+        async with node(await open_again(), **SLOW) as two:
+            before = looks
+            await two.create("b", Config.of(DENSE))
+            await until(lambda: "b" in one.hosted)
+            assert looks > before
+        monkeypatch.setattr(following, "_QUIET", 1.0)
+        before = looks
+        await until(lambda: looks > before + 1)  # and now and then in any case
+
+
 async def test_a_node_that_hears_nothing_for_a_while_goes_on_hearing() -> None:
     class Broken(MemoryStore):
         broken = 0
