@@ -3,7 +3,8 @@
 A full collection walks through everything that is in memory, in which nobody is answered: 0.1 s with a thousand
 learners. What has outlived one is set aside here, so that the next walks only through what has come since. Learners
 need no collector to go, and leave the memory from there, too; a cycle that dies there stays, until all is walked
-through once more: when there is more by a quarter than the last time, as with Python's own.
+through once more: when there is twice as much as the last time. Python's own does so when a quarter has come, whether
+or not as much has gone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 
 __all__ = ["set_aside"]
 
-_GROWN = 1.25
+_GROWN = 2
 _MIDDLE_PER_FULL = 2  # collections of what is neither young nor old between two full ones; Python's own is 10
 
 

@@ -58,7 +58,7 @@ def test_what_has_no_cycle_leaves_the_memory_at_once() -> None:
         assert seen() is None
 
 
-def test_all_is_walked_through_when_there_is_more_by_a_quarter() -> None:
+def test_all_is_walked_through_when_there_is_twice_as_much() -> None:
     with set_aside():
         there = gc.get_freeze_count()
         knot = Knot()
@@ -66,11 +66,11 @@ def test_all_is_walked_through_when_there_is_more_by_a_quarter() -> None:
         assert not collected(seen)
         del knot
         for _ in range(3):  # much comes, and goes
-            passing = [[i] for i in range(there)]
+            passing = [[i] for i in range(2 * there)]
             assert not collected(seen)
             del passing
         assert not collected(seen)
-        staying = [[i] for i in range(there // 2)]
+        staying = [[i] for i in range(2 * there)]
         assert not collected(seen)  # but these are set aside, too
         assert collected(seen)
         assert not any(one is staying for one in gc.get_objects())  # nor is what is left walked through by the next
