@@ -52,7 +52,7 @@ def create(
         typer.Option(help="See /v1/algorithms for all and their parameters.", autocompletion=algorithm_names),
     ] = None,
     features: Annotated[str | None, typer.Option(help="dense, sparse, named (hashed) or table (declared).")] = None,
-    dim: Annotated[int | None, typer.Option(help="dense, sparse: columns.")] = None,
+    dim: Annotated[int | None, typer.Option(help="dense, sparse: columns. By itself: dense.")] = None,
     bits: Annotated[int | None, typer.Option(help="named: hashed to 2^bits columns.")] = None,
     text: Annotated[list[str] | None, typer.Option(help="named: a field of words. Repeatable.")] = None,
     categorical: Annotated[list[str] | None, typer.Option(help="named: its numbers are names. Repeatable.")] = None,
@@ -118,7 +118,9 @@ def create(
             "extra": extra,
         }
         described = given(chosen)
-        if described and features is None:
+        if described.keys() == {"dim"} and "features" not in body:
+            described["kind"] = "dense"  # as in the library: `dim=8` is short for dense features
+        if described and "kind" not in described:
             said = "it is dense or sparse" if described.keys() == {"dim"} else "one of dense, sparse, named, table"
             option = next(iter(described)).replace("fields", "field")
             raise typer.BadParameter(f"missing beside --{option}; {said}", param_hint="--features")

@@ -178,7 +178,6 @@ def test_the_help_names_every_kind_of_a_part(command: str, option: str, kind: ty
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--dim", 4], "missing beside --dim; it is dense or sparse"),
         (["--bits", 4, "--log", "a"], "missing beside --bits; one of"),
         (["--field", "a:numeric"], "missing beside --field; one of"),
     ],
@@ -187,6 +186,18 @@ def test_features_that_are_described_but_not_named(server: Process, options: lis
     text = run(server, "create", "x", "--algorithm", "cbr", *options, status=2).stderr
     assert "--features" in text
     assert said in text
+
+
+def test_columns_by_themselves_are_dense(server: Process, tmp_path: Path) -> None:
+    """As `dim=4` is in the library; but what a file says of features is not guessed away."""
+    made = json.loads(run(server, "create", "by-dim", "--algorithm", "cbr", "--dim", 4, "--json").stdout)
+    assert made["config"]["features"] == {"kind": "dense", "dim": 4}
+    config = tmp_path / "config.json"
+    config.write_text('{"algorithm": "cbr"}')
+    run(server, "create", "by-dim-and-file", "--config", config, "--dim", 4)
+    config.write_text('{"algorithm": "cbr-diag", "features": {"kind": "sparse", "dim": 9}}')
+    said = run(server, "create", "x", "--config", config, "--dim", 4, status=2).stderr
+    assert "missing beside --dim; it is dense or sparse" in said
 
 
 @pytest.mark.parametrize(
