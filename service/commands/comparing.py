@@ -70,16 +70,19 @@ def compare(
         if not told["events"]:
             out.print(f"Nothing is compared yet: send events to /v1/groups/{group}/update, they go to each learner")
         else:
-            for test in told["tests"]:
-                out.print(verdict_of(test, told["alpha"]))
+            for test, late in zip(told["tests"], told["window"]["differences"], strict=True):
+                out.print(verdict_of(test, told["alpha"], late["difference"]))
         out.print(_compared(told))
         out.print(_areas(told["window"]))
         out.print()
         out.print(_differences(told["window"]))
 
 
-def verdict_of(test: Document, alpha: float) -> str:
-    """What a pair's test has found, in words; `alpha` is the risk of a verdict on two that are equal."""
+def verdict_of(test: Document, alpha: float, difference: float | None = None) -> str:
+    """What a pair's test has found, in words; `alpha` is the risk of a verdict on two that are equal.
+
+    A verdict is on all that was compared: where the window's `difference` points the other way, that is said.
+    """
     a, b, evidence = test["a"], test["b"], test["evidence"]
     decides = math.log10(2 / alpha)  # evidence is given by its log10
     if test["verdict"] is None:
@@ -92,9 +95,11 @@ def verdict_of(test: Document, alpha: float) -> str:
     since = f"event {test['since_events']:,}"
     if test["since_clock"] is not None:
         since = f"{datetime.fromtimestamp(test['since_clock']).astimezone().isoformat(' ', 'seconds')} ({since})"
+    behind = f"{(difference or 0) * (-1 if test['verdict'] == 'a' else 1):.4f}"
+    late = f"; in the window it is behind by {behind}" if float(behind) > 0 else ""
     if log >= decides:
-        return f"{better} is better than {other}: decided at {since}, evidence {_odds(log)}"
-    return f"{better} was better than {other}: decided at {since}, but the evidence is {_odds(log)} by now"
+        return f"{better} is better than {other}: decided at {since}, evidence {_odds(log)}{late}"
+    return f"{better} was better than {other}: decided at {since}, but the evidence is {_odds(log)} by now{late}"
 
 
 def _odds(log: float) -> str:

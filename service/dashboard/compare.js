@@ -255,7 +255,7 @@ class Group {
     const { window, tests, learners, alpha, events, gone, clock } = told;
     arrange(
       this.verdicts,
-      verdictsOf(told.name, events, tests, alpha),
+      verdictsOf(told.name, events, tests, alpha, window.differences),
       ({ key }) => key,
       () => el("li", {}, el("strong"), el("span")),
       writeVerdict,

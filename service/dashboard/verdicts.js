@@ -74,10 +74,13 @@ export function summaryOf(name, events, tests, alpha) {
 
 const strongest = ({ evidence }) => Math.max(evidence.a_better, evidence.b_better);
 
-/** The verdicts on all pairs of a group, each as `verdictOf` has it, with a key. */
-export function verdictsOf(name, events, tests, alpha) {
+/** The verdicts on all pairs of a group, each as `verdictOf` has it, with a key; `differences` are those of the window. */
+export function verdictsOf(name, events, tests, alpha, differences) {
   if (events === 0) return [{ key: "", ...nothingYet(name) }];
-  return tests.map((test) => ({ key: `${test.a} ${test.b}`, ...verdictOf(test, alpha) }));
+  return tests.map((test, i) => ({
+    key: `${test.a} ${test.b}`,
+    ...verdictOf(test, alpha, differences[i].difference),
+  }));
 }
 
 /** Write a verdict into an element of two: its first words stand out. */
@@ -87,8 +90,9 @@ export function writeVerdict(item, { verdict, more, state }) {
   put(item, "data-state", state);
 }
 
-/** The verdict on a pair in words: {verdict, more, state}. */
-function verdictOf({ a, b, verdict, evidence, since_clock: clock, since_events: events }, alpha) {
+/** The verdict on a pair in words: {verdict, more, state}. A verdict is on all that was compared: where the window's
+ * `difference` of a and b points the other way, that is said. */
+function verdictOf({ a, b, verdict, evidence, since_clock: clock, since_events: events }, alpha, difference = null) {
   const decides = Math.log10(2 / alpha);
   const [lead, log] = evidence.a_better >= evidence.b_better ? [a, evidence.a_better] : [b, evidence.b_better];
   if (verdict === null) {
@@ -101,16 +105,18 @@ function verdictOf({ a, b, verdict, evidence, since_clock: clock, since_events: 
   }
   const [better, other, present] = verdict === "a" ? [a, b, evidence.a_better] : [b, a, evidence.b_better];
   const since = sinceWords(clock, events);
+  const behind = ((verdict === "a" ? -1 : 1) * (difference ?? 0)).toFixed(4);
+  const late = behind > 0 ? `: in the window it is behind by ${behind}.` : ".";
   if (present >= decides) {
     return {
       state: "decided",
       verdict: `${better} is better than ${other}:`,
-      more: ` ${certainty(present)} since ${since}; keep watching.`,
+      more: ` ${certainty(present)} since ${since}; keep watching${late}`,
     };
   }
   return {
     state: "was",
     verdict: `${better} was better than ${other}:`,
-    more: ` decided at ${since}, but the evidence is ${odds(present)} to 1 by now; keep watching.`,
+    more: ` decided at ${since}, but the evidence is ${odds(present)} to 1 by now; keep watching${late}`,
   };
 }

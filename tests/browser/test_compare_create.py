@@ -147,6 +147,21 @@ async def test_a_group_of_which_some_pairs_are_decided_names_these(service: Serv
     assert told == "decided two is better than one:  99.8\N{NO-BREAK SPACE}% since event 10; keep watching."
 
 
+async def test_a_verdict_that_the_window_contradicts_says_so(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/compare")
+    say = """([verdict, present, difference]) => import('./static/verdicts.js').then(({verdictsOf}) => {
+        const evidence = {a_better: present, b_better: present};
+        const test = {a: "one", b: "two", verdict, evidence, since_events: 10, since_clock: null};
+        return verdictsOf("duel", 20, [test], 0.05, [{difference}])[0].more;
+    })"""
+    behind = "keep watching: in the window it is behind by 0.0123."
+    assert (await page.evaluate(say, ["a", 3, -0.0123])).endswith(behind)
+    assert (await page.evaluate(say, ["b", 3, 0.0123])).endswith(behind)
+    assert (await page.evaluate(say, ["a", 1, -0.0123])).endswith(f"to 1 by now; {behind}")
+    for ahead in (0.0123, 0, -1e-9, None):
+        assert (await page.evaluate(say, ["a", 3, ahead])).endswith("since event 10; keep watching.")
+
+
 async def test_two_that_say_the_same_are_not_decided(service: Serving, visit: Opener) -> None:
     service.create("other-twin")
     service.http.put("/groups/twins", json={"learners": ["twin", "other-twin"]}).raise_for_status()
