@@ -199,12 +199,12 @@ def _confirmed(yes: bool, question: Callable[[], str], why: str, otherwise: str)
 
 
 def size(count: int) -> str:
-    """Bytes for people: 512 B, 1.3 kB, 20 MB."""
+    """Bytes for people, as the dashboard has them: 512 B, 1.3 KiB, 20 MiB."""
     value, unit = float(count), "B"
-    for larger in ("kB", "MB", "GB"):
-        if value < 1000:
+    for larger in ("KiB", "MiB", "GiB"):
+        if value < 1024:
             break
-        value, unit = value / 1000, larger
+        value, unit = value / 1024, larger
     return f"{value:.0f} {unit}" if unit == "B" or value >= 10 else f"{value:.1f} {unit}"
 
 

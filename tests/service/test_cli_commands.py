@@ -692,7 +692,8 @@ def test_the_help_tells_the_statuses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "said"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (20_000_000, "20 MB"), (5 * 10**12, "5000 GB")]
+    ("count", "said"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (20 * 2**20, "20 MiB"), (5 * 2**42, "20480 GiB")],
 )
 def test_sizes_for_people(count: int, said: str) -> None:
     assert size(count) == said
