@@ -66,7 +66,7 @@ export const veil = (name, opacity) =>
 /** A line: its number names the colour --line-N; `dash` solid, dash, dot or dashdot. */
 export const line = (number, dash = "solid", width = 2) => ({ color: colour(`--line-${number}`), dash, width });
 
-/** A key to a chart's lines: [{text, number, dash}]. */
+/** A key to a chart's lines and marks: [{text, number, dash}]; the `dash` of a mark is "mark". */
 export function legend(entries) {
   return el(
     "ul",
@@ -75,15 +75,15 @@ export function legend(entries) {
   );
 }
 
-export const swatch = (number, dash = "solid") =>
+const swatch = (number, dash) =>
   svg(
     "svg",
     { class: "swatch", viewBox: "0 0 24 8", "aria-hidden": "true", data: { line: number, dash } },
-    svg("line", { x1: 0, y1: 4, x2: 24, y2: 4 }),
+    dash === "mark" ? svg("path", { d: "M12 0l4 4-4 4-4-4z" }) : svg("line", { x1: 0, y1: 4, x2: 24, y2: 4 }),
   );
 
 /** A chart with its title and key. `draw` it with a function that gives {traces, layout, words} or {nothing}; a `note`
- * in what it gives stands in place of the usual one. */
+ * in what it gives stands in place of the usual one, and of its key the entries whose texts are `absent` are hidden. */
 export class Chart {
   #specify = null;
   #seen = false;
@@ -146,11 +146,14 @@ export class Chart {
 
   async #now() {
     this.#due = false;
-    const { traces = [], layout = {}, words = "", nothing = null, note = this.usual } = this.#specify();
+    const { traces = [], layout = {}, words = "", nothing = null, note = this.usual, absent = [] } = this.#specify();
     write(this.note, note);
     this.nothing.hidden = nothing === null;
     this.plot.hidden = nothing !== null;
-    for (const key of this.element.querySelectorAll(".legend")) key.hidden = nothing !== null;
+    for (const key of this.element.querySelectorAll(".legend")) {
+      key.hidden = nothing !== null;
+      for (const entry of key.children) entry.hidden = absent.includes(entry.textContent);
+    }
     put(this.plot, "aria-label", `${this.title}. ${words}`);
     try {
       if (nothing !== null) {
@@ -228,7 +231,8 @@ function complete({ xaxis = {}, yaxis = {}, ...layout }, width) {
     xaxis: titled({
       spikecolor: quiet,
       spikethickness: 1,
-      nticks: Math.max(3, Math.floor(width / (xaxis.type === "date" ? 90 : 55))),
+      // of dates four at least: where days are too many for the ticks, Plotly takes months, and a month has one
+      nticks: xaxis.type === "date" ? Math.max(4, Math.floor(width / 90)) : Math.max(3, Math.floor(width / 55)),
       ...xaxis,
     }),
     yaxis: titled(yaxis),

@@ -9,8 +9,8 @@ const SQUARE = { range: [-0.02, 1.02] };
 export class Curves {
   constructor(signal) {
     const chart = (title, note, entries = []) => new Chart({ title, note, entries, signal });
-    const live = { text: "live decisions", number: 1 };
-    this.roc = chart("ROC", "true by false positive rate", [{ text: "every threshold", number: 0 }, live]);
+    const live = { text: "live decisions", number: 1, dash: "mark" };
+    this.roc = chart("ROC", "recall by false positive rate", [{ text: "every threshold", number: 0 }, live]);
     this.pr = chart("Precision and recall", null, [{ text: "every threshold", number: 0 }, live]);
     this.scores = chart("Scores by class", "share of each class", [
       { text: "negative", number: 0 },

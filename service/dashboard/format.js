@@ -10,7 +10,7 @@ const full = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: 
 export const count = (n) => grouped.format(n);
 export const counted = (n, thing) => `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
 export const fixed = (digits) => (x) => x.toFixed(digits);
-export const short = (x) => String(Number(x.toPrecision(3)));
+export const short = (x) => String(Number(x.toPrecision(3))).replace(/^-/, "−");
 export const share = (x) => `${short(100 * x)} %`;
 export const signed = (digits) => (x) => `${x < 0 ? "−" : "+"}${Math.abs(x).toFixed(digits)}`;
 
@@ -36,6 +36,12 @@ export function duration(seconds) {
   const [unit, size] = unitOf(seconds);
   if (size > 1) return `${short(seconds / size)} ${unit}`;
   return seconds >= 1 || seconds === 0 ? `${short(seconds)} s` : `${short(seconds * 1000)} ms`;
+}
+
+/** How long ago something was, in whole units: 45 s ago, 2 min ago. */
+export function ago(seconds) {
+  const [unit, size] = unitOf(seconds);
+  return `${Math.max(0, Math.round(seconds / size))} ${unit} ago`;
 }
 
 export function bytes(n) {

@@ -154,7 +154,8 @@ export class Histories {
     }
     const alarms = this.#alarms.filter((alarm) => this.#at(alarm) !== null);
     if (alarms.length > 0) words.push(`${alarms.length} drift alarms`);
-    return { traces, layout: this.#layout(kind, traces, alarms, unit), words: `Now: ${words.join(", ")}.` };
+    const absent = kind.lines.filter((one) => !drawn.includes(one)).flatMap(({ text }) => [text, `${text} ${SINCE}`]);
+    return { traces, layout: this.#layout(kind, traces, alarms, unit), words: `Now: ${words.join(", ")}.`, absent };
   }
 
   /** The interval, stretch by stretch: where it is null nothing is drawn. */

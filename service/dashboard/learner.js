@@ -6,7 +6,7 @@ import { Actions } from "./actions.js";
 import { Confusion, Curves } from "./curves.js";
 import { announce } from "./dialogs.js";
 import { arrange, el, put, write } from "./dom.js";
-import { bytes, count, counted, duration, moment, wholeMoment } from "./format.js";
+import { ago, bytes, count, counted, duration, moment, wholeMoment } from "./format.js";
 import { FigureTable, Tiles } from "./figures.js";
 import { alarmWords, Histories } from "./history.js";
 import { absent, connection, follow, RARELY, rounds } from "./live.js";
@@ -242,7 +242,7 @@ function factsOf({
     ["Log position", count(position)],
     [
       "Snapshot",
-      snapshot === null ? "none yet" : `${duration(Math.max(0, Math.round(Date.now() / 1000 - snapshot.time)))} ago`,
+      snapshot === null ? "none yet" : ago(Date.now() / 1000 - snapshot.time),
       snapshot === null ? null : `at position ${count(snapshot.position)}, ${wholeMoment(snapshot.time)}`,
     ],
     ["Memory", bytes(size)],

@@ -55,9 +55,9 @@ class Overview {
     this.order = el(
       "select",
       { "aria-label": "Sort by" },
-      COLUMNS.filter(({ of }) => of).flatMap(({ key, title }) => [
-        el("option", { value: `${key} up`, text: `${title}, smallest first` }),
-        el("option", { value: `${key} down`, text: `${title}, largest first` }),
+      COLUMNS.filter(({ of }) => of).flatMap(({ key, title, ends = ["smallest first", "largest first"] }) => [
+        el("option", { value: `${key} up`, text: `${title}, ${ends[0]}` }),
+        el("option", { value: `${key} down`, text: `${title}, ${ends[1]}` }),
       ]),
     );
     this.found = el("p", { class: "found", role: "status" });

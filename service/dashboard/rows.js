@@ -20,10 +20,13 @@ import { drawSparkline, sparkline } from "./sketches.js";
 
 const STALE = 5; // seconds without news from the store that are worth telling
 
-/* Columns: `of` gives what is sorted by (null sorts last), `rising` whether small values come first at first. */
+const LETTERS = ["A to Z", "Z to A"];
+
+/* Columns: `of` gives what is sorted by (null sorts last), `rising` whether small values come first at first; `ends` are
+ * the words for either order, where what is sorted are no amounts. */
 export const COLUMNS = [
-  { key: "name", title: "Learner", of: (row) => row.name, rising: true },
-  { key: "algorithm", title: "Algorithm", of: (row) => row.algorithm ?? null, rising: true },
+  { key: "name", title: "Learner", of: (row) => row.name, rising: true, ends: LETTERS },
+  { key: "algorithm", title: "Algorithm", of: (row) => row.algorithm ?? null, rising: true, ends: LETTERS },
   {
     key: "rate",
     title: "Events/s",
@@ -80,6 +83,7 @@ export const COLUMNS = [
     key: "drift",
     title: "Drift",
     of: (row) => row.last_alarm?.clock ?? row.last_alarm?.events ?? null,
+    ends: ["oldest first", "newest first"],
     help: "the newest drift alarm",
   },
 ];
@@ -220,7 +224,7 @@ export function updateRow(element, row) {
       (x) => `${x.toFixed(3)}`,
       () => "accuracy",
     );
-    for (const key of ["alerts", "threshold"]) say(key, NOTHING, "", "an ordinal learner gives ranks, no alerts");
+    for (const key of ["alerts", "threshold"]) say(key, NOTHING, "ranks", "an ordinal learner gives ranks, no alerts");
     drawSparkline(trend, row.trend, `mean absolute error, last ${row.trend.length} points`);
   }
   const delay = figure(row, "/window/label_delay_median");

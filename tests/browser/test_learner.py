@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,6 +147,41 @@ async def test_every_chart_says_in_words_what_it_shows(service: Serving, opened:
 
     await opened.get_by_text("All figures as a table").click()
     await expect(opened.get_by_role("row", name="Brier score")).to_contain_text("0.0")
+
+
+async def test_a_narrow_chart_of_weeks_tells_more_than_one_date(service: Serving, visit: Opener) -> None:
+    service.create("weeks")
+    rows = [{"x": [i % 7, 0, 0, 0], "label": int(i % 10 == 3), "time": T0 + 7800 * i} for i in range(600)]  # 54 days
+    for start in range(0, 600, 50):
+        body = {"events": rows[start : start + 50]}
+        service.http.post("/learners/weeks/update", json=body).raise_for_status()
+    for width in (1440, 390):
+        page = await visit(service.url, "#/learners/weeks", width=width)
+        narrow = chart(page, "Threshold")
+        await narrow.scroll_into_view_if_needed()
+        ticks = narrow.locator(".xaxislayer-above text")
+        await expect(ticks.first).to_be_visible()
+        texts = await ticks.all_text_contents()
+        assert len(texts) >= 3, texts
+        boxes = [box for tick in await ticks.all() if (box := await tick.bounding_box())]
+        assert all(one["x"] + one["width"] < other["x"] for one, other in pairwise(boxes)), texts
+
+
+async def test_the_key_of_a_chart_names_what_is_drawn(opened: Page) -> None:
+    """Nothing was served, so there is no line of alerts among what was; the live decisions are a mark, not a line."""
+    key = chart(opened, "Positives and alerts").locator(".legend li:not([hidden])")
+    await expect(key).to_have_text(["positive", "alerts", "alerts since the start"])
+    marks = chart(opened, "ROC").locator(".legend li")
+    await expect(marks.nth(0).locator("line")).to_have_count(1)
+    await expect(marks.nth(1).locator("path")).to_have_count(1)
+    await expect(marks.nth(1)).to_have_text("live decisions")
+
+
+async def test_the_age_of_a_snapshot_is_in_whole_units(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url)
+    say = "seconds => import('./static/format.js').then(({ago}) => seconds.map(ago))"
+    told = await page.evaluate(say, [-2, 0.4, 59, 61.8, 100, 5400, 90000])
+    assert told == ["0 s ago", "0 s ago", "59 s ago", "1 min ago", "2 min ago", "2 h ago", "1 d ago"]
 
 
 async def test_labels_that_have_come_are_told_of_the_window_and_since_the_start(

@@ -117,6 +117,16 @@ async def test_sort_and_filter_stand_in_the_address(learners: Serving, visit: Op
     assert page.url.endswith("#/?sort=positives&order=down")
 
 
+async def test_a_narrow_screen_sorts_by_words_that_fit_what_is_sorted(learners: Serving, visit: Opener) -> None:
+    page = await visit(learners.url, width=390)
+    order = page.get_by_label("Sort by")
+    await expect(order.locator("option:checked")).to_have_text("Learner, A to Z")
+    await expect(order.locator("option", has_text="Drift")).to_have_text(["Drift, oldest first", "Drift, newest first"])
+    await order.select_option("AUC, largest first")
+    assert page.url.endswith("#/?sort=auc&order=down")
+    await expect(cell(page, "ranks", "alerts")).to_have_text(f"{NOTHING}ranks")  # not without a reason
+
+
 async def test_it_is_one_stream_however_many_learners(learners: Serving, visit: Opener) -> None:
     made = [f"many-{i}" for i in range(MANY)]
     page = await visit(learners.url)
