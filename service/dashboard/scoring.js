@@ -4,7 +4,7 @@ import { withheld } from "./access.js";
 import { ask, labelled, learnerPath, pointed, reasonOf, Refused } from "./api.js";
 import { el, freshId, put, write } from "./dom.js";
 import { finite, short, signed } from "./format.js";
-import { bars } from "./weights.js";
+import { bars, barsTable } from "./weights.js";
 
 const TOP = 12; // contributions shown
 
@@ -227,25 +227,9 @@ export class Scoring {
           .map(({ name, contribution }) => [name, contribution]),
         ...(explanation.rest === 0 ? [] : [["all others together", explanation.rest]]),
       ]);
-      parts.push(
-        el(
-          "table",
-          { class: "bars" },
-          el("caption", {
-            text: `What each feature adds to the score, beside ${finite(explanation.intercept, signed(3))} of every event`,
-          }),
-          el(
-            "thead",
-            { class: "unseen" },
-            el(
-              "tr",
-              {},
-              ["Feature", "Contribution", ""].map((text) => el("th", { scope: "col", text })),
-            ),
-          ),
-          body,
-        ),
-      );
+      const intercept = finite(explanation.intercept, signed(3));
+      const caption = `What each feature adds to the score, beside ${intercept} of every event`;
+      parts.push(barsTable("Contribution", body, caption));
     }
     this.result.replaceChildren(...parts);
   }

@@ -31,20 +31,7 @@ export class Weights {
     this.names = names;
     this.list = el("tbody");
     this.note = el("p", { class: "quiet", text: "asking …" });
-    this.table = el(
-      "table",
-      { class: "bars" },
-      el(
-        "thead",
-        { class: "unseen" },
-        el(
-          "tr",
-          {},
-          ["Feature", "Weight", ""].map((text) => el("th", { scope: "col", text })),
-        ),
-      ),
-      this.list,
-    );
+    this.table = barsTable("Weight", this.list);
     this.element = el("section", { class: "panel" }, el("h3", { text: "Largest weights" }), this.note, this.table);
     this.#hurry = rounds(
       () => this.#look(signal),
@@ -86,6 +73,30 @@ export class Weights {
     );
     return true;
   }
+}
+
+/** A table for `bars` in `body`: of features and a number of each, which is called `what`. */
+export function barsTable(what, body, caption = null) {
+  return el(
+    "table",
+    { class: "bars" },
+    caption === null ? null : el("caption", { text: caption }),
+    el(
+      "colgroup",
+      {},
+      [0, 1, 2].map(() => el("col")),
+    ),
+    el(
+      "thead",
+      { class: "unseen" },
+      el(
+        "tr",
+        {},
+        ["Feature", what, ""].map((text) => el("th", { scope: "col", text })),
+      ),
+    ),
+    body,
+  );
 }
 
 /** Rows of a name, a number, and a bar from the middle to the left (against) or to the right (for).

@@ -97,3 +97,16 @@ async def test_the_charts_leave_no_hole(service: Serving, visit: Opener, name: s
     assert holes
     assert max(holes) <= 1, holes
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize(("width", "bar"), [(1440, 0.45), (390, 0.3)])
+async def test_names_of_weights_have_the_room_that_numbers_and_bars_leave(
+    service: Serving, visit: Opener, width: int, bar: float
+) -> None:
+    """The number has what the longest needs, -8.12e-11; on a telephone the bar is short, so that names have a line."""
+    page = await visit(service.url, "#/learners/few", width=width)
+    row = page.locator(".bars tbody tr").first
+    await expect(row).to_be_visible()
+    name, number, drawn = await row.evaluate("row => [...row.cells].map((one) => one.getBoundingClientRect().width)")
+    assert abs(number - 76) < 1
+    assert abs(drawn / (name + number + drawn) - bar) < 0.01
