@@ -41,6 +41,7 @@ _CONNECT = 5.0  # seconds
 _SLOW = 3.0  # seconds without the first answer before it is told
 _SILENCE = 45.0  # seconds without a word after which a stream is broken: the service sends one each 15
 _NAMES = 2000  # that are compared with one that is unknown
+_LISTS = {("learners", "unknown-learner"): "list", ("groups", "unknown-group"): "groups"}  # the commands that list all
 _JSON, _FILE = "application/json", "application/octet-stream"
 
 
@@ -323,18 +324,19 @@ class Api:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _refused(self, response: httpx.Response, path: str) -> ApiError:
-        """What a refusal says; of a learner that is not there, those of nearly its name that the key may see."""
+        """What a refusal says; of a learner or group that is not there, those of nearly its name."""
         error = refused(response, self.url)
         kind, _, rest = path.partition("/")
-        if error.code == "unknown-learner" and kind == "learners" and rest:
+        lists = _LISTS.get((kind, str(error.code)))
+        if lists is not None and rest:
             name = unquote(re.split("[/?]", rest)[0])
             with suppress(ApiError):  # the refusal says enough
-                found = decode(self._once("GET", "learners", None), Document)
-                names = {one["name"] for one in found["learners"]}.union(found["asleep"]) - {name}
+                found = decode(self._once("GET", kind, None), Document)
+                names = {one["name"] for one in found[kind]}.union(found.get("asleep", ())) - {name}
                 folded = {one.casefold(): one for one in sorted(names)[:_NAMES]}
                 near = [folded[one] for one in get_close_matches(name.casefold(), folded)]
                 if near:
-                    error.args = (f"{error}\nDid you mean {' or '.join(near)}? `rarestream list` shows all.",)
+                    error.args = (f"{error}\nDid you mean {' or '.join(near)}? `rarestream {lists}` shows all.",)
         return error
 
     def _once(self, method: str, path: str, body: bytes | None) -> httpx.Response:

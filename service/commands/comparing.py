@@ -16,6 +16,7 @@ from service.commands.connection import (
     Url,
     connected,
     console,
+    group_names,
     plain_table,
     print_json,
     reporting,
@@ -51,7 +52,9 @@ def groups(as_json: AsJson = False, url: Url = DEFAULT_URL, key: Key = None) -> 
 
 
 def compare(
-    group: Annotated[str, typer.Argument(help="The group's name; `rarestream groups` lists them.")],
+    group: Annotated[
+        str, typer.Argument(help="The group's name; `rarestream groups` lists them.", autocompletion=group_names)
+    ],
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
     key: Key = None,

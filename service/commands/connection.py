@@ -33,6 +33,7 @@ __all__ = [
     "algorithm_names",
     "connected",
     "console",
+    "group_names",
     "learner_names",
     "plain_table",
     "print_json",
@@ -69,6 +70,16 @@ def learner_names(context: typer.Context, incomplete: str) -> list[str]:
     def ask(api: Api) -> list[str]:
         found = api.learners()
         return sorted([one["name"] for one in found["learners"]] + found["asleep"])
+
+    return _asked(context, incomplete, ask)
+
+
+def group_names(context: typer.Context, incomplete: str) -> list[str]:
+    """The groups whose names begin like this."""
+
+    def ask(api: Api) -> list[str]:
+        found = api.groups()
+        return sorted([one["name"] for one in found["groups"]] + list(found["unavailable"]))
 
     return _asked(context, incomplete, ask)
 
@@ -198,7 +209,7 @@ def _remedies(error: CommandFailed) -> list[str]:
         return ["Is it running? `rarestream serve` starts one; --url or RARESTREAM_URL says where it is."]
     if code == "unknown-learner" and "\n" not in str(error):
         return ["`rarestream list` shows the learners."]
-    if code == "unknown-group":
+    if code == "unknown-group" and "\n" not in str(error):
         return ["`rarestream groups` shows the groups."]
     if code == "unknown-snapshot":
         return ["`rarestream snapshots NAME` shows those that are kept."]

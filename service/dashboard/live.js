@@ -29,6 +29,7 @@ class Connection extends EventTarget {
 
   failed(error, seconds) {
     this.reason = error instanceof Away ? "offline" : reasonOf(error);
+    if (error.status === 401) [this.reason] = this.reason.split(":"); // how to send a key is for those who write requests
     this.next = Date.now() + seconds * 1000;
     this.#turn("away");
   }

@@ -49,6 +49,7 @@ async def test_everything_goes_with_a_key_and_nothing_without(keyed: Serving, vi
         "This service shows itself to those with a key only."
     )
     await expect(page.get_by_role("row", name="fraud")).to_have_count(0)
+    await expect(page.locator("#state")).to_have_text("this service needs a key,")
     await enter(page, ring.secret("root"))
     await expect(page.get_by_role("row", name="spam")).to_be_visible()
 

@@ -636,6 +636,11 @@ def test_commands_and_names_are_completed(server: Process) -> None:
     assert completed("rarestream show complete", RARESTREAM_URL=server.url) == ["complete-me"]
     assert completed("rarestream replay f.csv --learner comp", RARESTREAM_URL=server.url) == ["complete-me"]
     assert completed("rarestream create new --algorithm cbr", RARESTREAM_URL=server.url) == ["cbr", "cbr-diag"]
+    put(server, "complete-me-too")
+    group = {"learners": ["complete-me", "complete-me-too"]}
+    httpx.put(f"{server.url}/v1/groups/completed", json=group, trust_env=False).raise_for_status()
+    assert completed("rarestream compare comp", RARESTREAM_URL=server.url) == ["completed"]
+    httpx.delete(f"{server.url}/v1/groups/completed", trust_env=False).raise_for_status()
     assert completed("rarestream threshold complete-me f1-") == ["f1-window", "f1-ofo"]
     assert run(server, "snapshot", "complete-me")
     assert completed("rarestream restore complete-me 1", RARESTREAM_URL=server.url) == ["1"]

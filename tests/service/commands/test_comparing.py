@@ -66,6 +66,8 @@ def test_groups_are_listed_and_compared(server: Process, http: httpx.Client) -> 
 def test_a_group_that_is_not_there(server: Process) -> None:
     said = run(server, "compare", "nobody", status=ExitStatus.NOT_FOUND)
     assert said == "error: there is no group named nobody\n`rarestream groups` shows the groups.\n"
+    said = run(server, "compare", "Duell", status=ExitStatus.NOT_FOUND)
+    assert said == "error: there is no group named Duell\nDid you mean duel? `rarestream groups` shows all.\n"
 
 
 def outcome(verdict: str | None, a: float, b: float) -> dict[str, Any]:
