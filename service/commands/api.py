@@ -212,6 +212,14 @@ class Api:
         """The documents of the groups; those that cannot be hosted, and why."""
         return self._get("groups")
 
+    def create_group(self, group: str, learners: list[str]) -> None:
+        """Compare these learners on what is sent to the group; no error where it is there with the same learners."""
+        self._call("PUT", f"groups/{quote(group, safe='')}", msgspec.json.encode({"learners": learners}))
+
+    def update_group(self, group: str, body: bytes) -> None:
+        """Send labelled events, already encoded, to each learner of a group; `body` has a source, or an id for each."""
+        self._call("POST", f"groups/{quote(group, safe='')}/update", body)
+
     def compare(self, group: str) -> Document:
         """The comparison of a group's learners."""
         return self._get(f"groups/{quote(group, safe='')}/compare")

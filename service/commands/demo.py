@@ -1,7 +1,8 @@
 """`rarestream demo`: the service on an embedded store, four learners, and one simulated stream of card fraud.
 
-The server runs in a thread of this process; the stream goes to it over HTTP like anyone's. Each learner goes on from
-its own offset in the stream, so a demo that was stopped, or killed, misses nothing and learns nothing twice.
+The server runs in a thread of this process; the stream goes to it over HTTP like anyone's, to a group that compares the
+four. Each learner goes on from its own offset in the stream, so a demo that was stopped, or killed, misses nothing and
+learns nothing twice.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Self
 
 from rich.console import Console
 
-from service.commands.api import Api, Document, Stopped
+from service.commands.api import Api, ApiError, Document, Stopped
 from service.commands.console import FiguresLines, LearnersDisplay
 from service.commands.failure import CommandFailed
 from service.commands.pacing import Interruption, Meter, Pace
@@ -29,11 +30,12 @@ from service.listening import CannotServe, listen, shown
 from service.server import Server
 from service.settings import Settings
 
-__all__ = ["LEARNERS", "SOURCE", "Standstill", "demo"]
+__all__ = ["GROUP", "LEARNERS", "SOURCE", "Standstill", "demo"]
 
 logger = logging.getLogger("rarestream")  # of which all that the service logs by are children
 
 SOURCE = "simulated-card-fraud"
+GROUP = "demo"
 
 _LOG = ["amount", "card_age_days", "seconds_since_last"]
 _TABLE: Document = {
@@ -191,7 +193,7 @@ class _Complaints(logging.Handler):
 
 
 class _Stream:
-    """One stream to all learners: each batch goes to the four at once, and the slowest sets the pace."""
+    """One stream to a group of all learners: each batch goes to the four at once, and the slowest sets the pace."""
 
     def __init__(self, url: str, events: int, interruption: Interruption, say: Callable[[str], None]) -> None:
         self._simulation = CardFraud(change=events // 2)
@@ -202,6 +204,7 @@ class _Stream:
             name: Api(url, timeout=_TIMEOUT, patience=_PATIENCE, wait=interruption.wait, notice=self._standstill.note)
             for name in LEARNERS
         }
+        self._any = next(iter(self._apis.values()))  # for what is asked for once
         self._threads = ThreadPoolExecutor(max_workers=len(LEARNERS))
         self._meter = Meter()
         self._next: dict[str, int] = {}  # by learner, the first event that it has not learnt
@@ -241,6 +244,7 @@ class _Stream:
         for name, reply in asked.items():
             document, _ = reply.result()
             self._next[name] = document["sources"].get(SOURCE, 0)
+        self._any.create_group(GROUP, list(LEARNERS))
         self._standstill.over()
 
     def _announce(self, at: int, console: Console) -> None:
@@ -270,8 +274,23 @@ class _Stream:
         return True
 
     def _send_batch(self, start: int, stop: int) -> None:
-        """The events to every learner that lacks them; after a kill one may be a batch ahead of another."""
+        """The events to the group, whose learners have as a rule met the same."""
         events = self._simulation.events(start, stop)
+        if set(self._next.values()) == {start}:
+            try:
+                self._any.update_group(GROUP, next(batches(events, SOURCE, start, len(events))).body)
+            except ApiError as error:
+                if error.code != "source-gap":
+                    raise
+                # some have learnt it at an attempt that failed for another
+                self._next = {name: api.learner(name)["sources"].get(SOURCE, 0) for name, api in self._apis.items()}
+            else:
+                self._next = dict.fromkeys(self._next, stop)
+        self._send_rest(events, start, stop)
+        self._standstill.over()
+
+    def _send_rest(self, events: list[Document], start: int, stop: int) -> None:
+        """The events to every learner that lacks them; after a kill one may be a batch ahead of another."""
         bodies: dict[int, bytes] = {}
         sent = []
         for name, api in self._apis.items():
@@ -284,7 +303,6 @@ class _Stream:
         for name, reply in sent:
             reply.result()
             self._next[name] = stop
-        self._standstill.over()
 
     def _figures(self) -> list[Document]:
         return [api.metrics(name) for name, api in self._apis.items()]

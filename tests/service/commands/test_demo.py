@@ -15,7 +15,7 @@ import httpx
 from rich.console import Console
 
 from service.commands.console import LearnersDisplay
-from service.commands.demo import LEARNERS, SOURCE, Standstill
+from service.commands.demo import GROUP, LEARNERS, SOURCE, Standstill
 from service.commands.simulation import CardFraud
 from tests.service.commands.test_api import Time
 from tests.service.test_cli import start
@@ -37,6 +37,13 @@ def until(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
 def learners(url: str) -> dict[str, dict[str, Any]]:
     found = httpx.get(f"{url}/v1/learners", trust_env=False, timeout=60).raise_for_status().json()["learners"]
     return {one["name"]: one for one in found}
+
+
+def compared(url: str) -> dict[str, Any]:
+    """What the group says of the four."""
+    told = httpx.get(f"{url}/v1/groups/{GROUP}/compare", trust_env=False, timeout=60).raise_for_status().json()
+    assert told["learners"] == list(LEARNERS)
+    return dict(told)
 
 
 def test_the_demo_streams_stops_and_goes_on(tmp_path: Path) -> None:
@@ -62,6 +69,7 @@ def test_the_demo_streams_stops_and_goes_on(tmp_path: Path) -> None:
     found = learners(url)
     assert {one["events"] for one in found.values()} == {3000}
     assert {one["sources"][SOURCE] for one in found.values()} == {3000}
+    assert compared(url)["events"] == 3000  # over the stop
     assert {one["class_counts"]["positive"] for one in found.values()} == {
         next(iter(found.values()))["class_counts"]["positive"]
     }
@@ -91,7 +99,8 @@ def test_the_demo_on_a_full_disk(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate()
     assert process.returncode == 0
-    assert re.search(r"^Stopped, but not cleanly:\n(  no snapshot of demo-\S+ at shutdown: SQLite: .+\n){4}", out, re.M)
+    complaint = r"  no snapshot of (?:@demo|demo-\S+) at shutdown: SQLite: .+\n"
+    assert re.search(rf"^Stopped, but not cleanly:\n({complaint}){{5}}What was learnt", out, re.M)
     assert "Stopped cleanly" not in out
 
 
@@ -134,6 +143,23 @@ def test_a_learner_that_is_ahead_of_the_others_gets_only_the_rest(tmp_path: Path
     assert {one["events"] for one in learners(url).values()} == {2000}
     process.send_signal(signal.SIGINT)
     process.communicate()
+
+
+def test_a_learner_that_somebody_else_teaches_does_not_stop_the_stream(tmp_path: Path) -> None:
+    """The group refuses then, as its learners have met different things: each gets what it lacks, and all are level."""
+    process = demo(f"sqlite:///{tmp_path / 'demo.db'}", "--events", 400, "--rate", 40)
+    url = until(process, r"dashboard +(http://\S+)/$")[1]
+    until(process, r"demo-fofo +[\d,]+ events")
+    at = learners(url)["demo-fofo"]["sources"][SOURCE]
+    assert at < 300
+    body = {"events": CardFraud(change=200).events(at, at + 50), "source": {"name": SOURCE, "offset": at}}
+    httpx.post(f"{url}/v1/learners/demo-fofo/update", json=body, trust_env=False).raise_for_status()
+    until(process, r"Still serving")
+    assert {one["events"] for one in learners(url).values()} == {400}
+    assert at <= compared(url)["events"] < 400
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 0
 
 
 def test_the_demo_where_it_cannot(tmp_path: Path) -> None:
