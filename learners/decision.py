@@ -6,6 +6,7 @@ ordinal      the planes' values -> the algorithm's own rule -> rank
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
@@ -130,9 +131,9 @@ class Labelling:
 
     def frozen(self) -> Labelling:
         """A copy that stays as it is."""
-        copy = Labelling(self._calibrated, self._objective)
-        copy.restore(self.state())
-        return copy
+        frozen = copy.copy(self)
+        frozen.restore(self.state())
+        return frozen
 
     def state(self) -> dict[str, Arrays]:
         """The arrays of the state by part."""

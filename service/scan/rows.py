@@ -1,4 +1,4 @@
-"""Numbers as they are in memory, single or double, to rows of float64, in one pass of compiled code.
+"""Numbers as they are in memory, single or double, to rows of float64 and back, in one pass of compiled code.
 
 NumPy warns of NaNs that signal where it converts them; to have it not do so takes longer than a small conversion.
 """
@@ -14,7 +14,9 @@ from learners.arrays import Matrix
 from learners.features import LARGEST
 from learners.jit import bare_kernel
 
-__all__ = ["FLOATS", "widened"]
+__all__ = ["FLOATS", "narrowed", "widened"]
+
+_FEW = 64  # numbers that are tried before all of them
 
 FLOATS: dict[str, np.dtype[Any]] = {  # by the names that bodies have for them
     "float32": np.dtype("<f4"),
@@ -31,6 +33,25 @@ def _widen(given, most, wide):  # type: ignore[no-untyped-def]
         wide[i] = x
         good &= abs(x) <= most
     return good
+
+
+@bare_kernel
+def _narrow(wide, single):  # type: ignore[no-untyped-def]
+    """Fill `single`; whether all numbers are the same there."""
+    same = True
+    for i in range(wide.shape[0]):
+        x = np.float32(wide[i])
+        single[i] = x
+        same &= np.float64(x) == wide[i]
+    return same
+
+
+def narrowed(wide: NDArray[np.float64]) -> NDArray[np.float32] | None:
+    """The same numbers as float32, signed zeros included; None where that is not exact, or one is NaN. O(numbers)."""
+    flat = wide.reshape(-1)
+    single = np.empty(len(flat), dtype=np.float32)
+    few = min(len(flat), _FEW)  # which tell most streams of decimal fractions apart
+    return single.reshape(wide.shape) if _narrow(flat[:few], single[:few]) and _narrow(flat, single) else None
 
 
 def widened(data: memoryview, dtype: np.dtype[Any], dim: int) -> Matrix | None:
