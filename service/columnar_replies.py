@@ -76,8 +76,8 @@ def encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes: 
     return b"".join([_MAPS[len(reply) + len(columns)], _encode(reply)[1:], *_members(columns)])
 
 
-def learnt_in_parts(learnt: Learnt, parts: Sequence[tuple[int | None, int]]) -> list[bytes]:
-    """The same for each of the parts that the events came in, (seq, events), with its `seq`."""
+def learnt_in_parts(learnt: Learnt, seqs: Sequence[int | None], counts: Sequence[int]) -> list[bytes]:
+    """The same for each of the parts that the events came in, with its `seq`; `counts`: the events of each."""
     columns = _columns(learnt)
     alike = {"position": learnt.position, "class_counts": learnt.class_counts, "statuses": STATUSES}
     shared = _encode(alike)[1:]
@@ -87,7 +87,7 @@ def learnt_in_parts(learnt: Learnt, parts: Sequence[tuple[int | None, int]]) -> 
     status = columns["status"]
     replies = []
     start = 0
-    for seq, n in parts:
+    for seq, n in zip(seqs, counts, strict=True):
         stop = start + n
         if n not in begins:
             begins[n] = [_begin(name, column[:n]) for name, column in columns.items()]

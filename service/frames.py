@@ -33,6 +33,7 @@ _HEAD = ("seq", "op", "learner", "explain", "at_least")
 _OF_PREDICT = {"explain": (MAX_FEATURES, str(MAX_FEATURES)), "at_least": (MAX_POSITION, "2^53")}  # and their bounds
 _GLANCE = 512  # bytes of a value of the head that is decoded whatever it is
 _MEMBERS = 100  # of a message in binary: a byte of them takes much memory
+_JOINED = 2**17  # bytes of messages that are made one body
 _ENTRY = 64  # bytes that an event in text, or an entry of a list in binary, takes beside what the message itself does
 _OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
@@ -137,36 +138,68 @@ BINARY = Form(MSGPACK, COLUMNS, "MessagePack", msgspec.msgpack, _headed_binary)
 
 
 class Request(msgspec.Struct):
-    """One message that asks for an operation; one that is refused already has the error instead."""
+    """What messages ask for: one of them, or neighbours of one make that came in one read.
+
+    Those that are refused already have the error instead.
+    """
 
     form: Form
     size: int  # bytes that it holds, about, with what was made of them
-    seq: int | None = None
+    seqs: list[int | None]  # of each message
     learner: str | None = None
     operation: Operation | None = None
-    make: Any = None  # those of the same make can be put together; None: it is carried out alone
-    count: int = 0  # its events, where it is not alone,
-    content: Any = None  # and these
+    make: Any = None  # those of the same make can be put together; None: it is of one message, carried out alone
+    counts: list[int] = []  # the events of each message, where it is not alone,
+    contents: list[Any] = []  # and these
     body: bytes = b""  # where it is
     explain: int | None = None
     at_least: int | None = None  # a position that the learner has to have come to
     error: ServiceError | None = None
+    came: list[tuple[float, int]] = []  # when, by `perf_counter()`, so many of the messages did
+
+    def __len__(self) -> int:
+        return len(self.seqs)
 
     def refused(self, error: ServiceError) -> None:
         """It is to be answered by an error, if not by another already."""
         self.error = self.error or error
-        self.make = self.content = None
+        self.make, self.counts, self.contents = None, [], []
 
-    def apart(self) -> Request:
-        """The same, to be carried out alone."""
-        body = joint([self])
-        return Request(self.form, self.size, self.seq, self.learner, self.operation, body=body, explain=self.explain)
+    def add(self, other: Request) -> bool:
+        """Have what came behind it carried out with it, where that is of the same make, and both are not too much."""
+        if self.make is None or other.make != self.make or self.size + other.size > _JOINED:
+            return False
+        self.size += other.size
+        self.seqs += other.seqs
+        self.counts += other.counts
+        self.contents += other.contents
+        self.came += other.came
+        return True
+
+    def part(self, start: int, stop: int) -> Request:
+        """The same for some of the messages, which came together."""
+        size = self.size * stop // len(self) - self.size * start // len(self)
+        seqs, counts, contents = self.seqs[start:stop], self.counts[start:stop], self.contents[start:stop]
+        came = [(when, stop - start) for when, _ in self.came[:1]]
+        return msgspec.structs.replace(self, size=size, seqs=seqs, counts=counts, contents=contents, came=came)
+
+    def each(self) -> list[Request]:
+        """The same for each of the messages, which came together."""
+        return [self.part(i, i + 1) for i in range(len(self))]
+
+    def apart(self) -> list[Request]:
+        """The same for each of the messages, to be carried out alone."""
+        times = [when for when, count in self.came for _ in range(count)]
+        alone = self.each()
+        for one, when in zip(alone, times, strict=True):
+            one.body, one.came = joint(one), [(when, 1)]
+            one.make, one.counts, one.contents = None, [], []
+        return alone
 
 
-def joint(requests: Sequence[Request]) -> bytes:
-    """One body of all; of one that is alone its own."""
-    first = requests[0]
-    return first.body if first.make is None else first.form.joining.body([one.content for one in requests])
+def joint(request: Request) -> bytes:
+    """One body of all messages; of one that is alone its own."""
+    return request.body if request.make is None else request.form.joining.body(request.contents)
 
 
 class _Text(msgspec.Struct, forbid_unknown_fields=True):
@@ -191,28 +224,52 @@ _binary = msgspec.msgpack.Decoder(_Binary).decode
 _UNUSUAL = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
-def read(message: str | bytes) -> Request:
-    """A message by its head. Its body is not looked at yet; what is wrong with the head is told as the `error`."""
+def read(messages: Sequence[str | bytes]) -> list[Request]:
+    """What messages ask for, by their heads, in order; neighbours of one make are one request.
+
+    Their bodies are not looked at yet; what is wrong with a head is told as the `error`.
+    """
+    requests: list[Request] = []
+    last: Request | None = None
+    for message in messages:
+        head = _head(message)
+        if head is None:
+            last = None
+            requests.append(_members(message))
+            continue
+        form, size, seq, learner, operation, make, count, content = head
+        if last is not None and make == last.make and learner == last.learner and last.size + size <= _JOINED:
+            last.size += size
+            last.seqs.append(seq)
+            last.counts.append(count)
+            last.contents.append(content)
+        else:
+            last = Request(form, size, [seq], learner, operation, make, [count], [content])
+            requests.append(last)
+    return requests
+
+
+def _head(message: str | bytes) -> tuple[Form, int, int, str | None, Operation, Any, int, Any] | None:
+    """The first members of a request for a message of the usual make; None: it is to be read with more patience."""
     try:
         if isinstance(message, str):
             text = _text(message)
             count = len(text.events)
-            size = len(message) + _ENTRY * count
-            return Request(TEXT, size, text.seq, text.learner, text.op, text.op, count, text.events)
+            return TEXT, len(message) + _ENTRY * count, text.seq, text.learner, text.op, text.op, count, text.events
         columns = _binary(message)
-        count, lists, make = columns.looked_at()
-        if count:
-            size = len(message) + _ENTRY * count * lists
-            make = (columns.op, *make)
-            return Request(BINARY, size, columns.seq, columns.learner, columns.op, make, count, columns)
-    except _UNUSUAL:  # read with more patience
-        pass
-    return _members(message, TEXT if isinstance(message, str) else BINARY)
+    except _UNUSUAL:
+        return None
+    count, lists, make = columns.looked_at()
+    if not count:
+        return None
+    size = len(message) + _ENTRY * count * lists
+    return BINARY, size, columns.seq, columns.learner, columns.op, (columns.op, *make), count, columns
 
 
-def _members(message: str | bytes, form: Form) -> Request:
+def _members(message: str | bytes) -> Request:
     """A message member by member; all but the head's make the body."""
-    request = Request(form, len(message))
+    form = TEXT if isinstance(message, str) else BINARY
+    request = Request(form, len(message), [None])
     try:
         head, body = form.opened(message)
     except BadBody as error:
@@ -221,7 +278,7 @@ def _members(message: str | bytes, form: Form) -> Request:
     problems = []
     seq, operation, learner, *_ = (head.get(name) for name in _HEAD)
     if type(seq) is int and 0 <= seq <= MAX_SEQ:
-        request.seq = seq
+        request.seqs = [seq]
     else:
         problems.append(Problem("/seq", f"is {_shown(head, 'seq')}; expected a whole number from 0 to 2^53"))
     if isinstance(operation, str) and operation in _OPERATIONS:

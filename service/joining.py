@@ -18,24 +18,24 @@ from service.hosted import Learnt
 from service.replies import STATUSES, became
 from service.unpacking import Entries
 
-__all__ = ["COLUMNS", "EVENTS", "Array", "Columns", "Joining", "Part"]
+__all__ = ["COLUMNS", "EVENTS", "Array", "Columns", "Joining", "Parts"]
 
 
-class Part(Protocol):
-    """What one message brings."""
+class Parts(Protocol):
+    """What several messages bring."""
 
     @property
-    def seq(self) -> int | None:
-        """Its number; there is one."""
+    def seqs(self) -> Sequence[int | None]:
+        """Their numbers; there are some."""
         ...
 
     @property
-    def count(self) -> int:
-        """Its events."""
+    def counts(self) -> Sequence[int]:
+        """The events of each."""
         ...
 
     @property
-    def content(self) -> Any:
+    def contents(self) -> Sequence[Any]:
         """What these are, as they came."""
         ...
 
@@ -47,11 +47,11 @@ class Joining(Protocol):
         """One body of them all."""
         ...
 
-    def labelled(self, parts: Sequence[Part], learnt: Learnt, ids: tuple[str | None, ...] | None) -> list[bytes]:
+    def labelled(self, parts: Parts, learnt: Learnt, ids: tuple[str | None, ...] | None) -> list[bytes]:
         """The replies to labelled events."""
         ...
 
-    def predicted(self, parts: Sequence[Part], reply: bytes, standing: Callable[[Any], int]) -> list[bytes]:
+    def predicted(self, parts: Parts, reply: bytes, standing: Callable[[Any], int]) -> list[bytes]:
         """The replies to predicts.
 
         `standing` tells how many events of a content are remembered. It is asked only where neither all of the events
@@ -64,14 +64,12 @@ class Joining(Protocol):
         ...
 
 
-def _remembered(
-    total: int, parts: Sequence[Part], named: Callable[[Any], int], standing: Callable[[Any], int]
-) -> list[int]:
+def _remembered(total: int, parts: Parts, named: Callable[[Any], int], standing: Callable[[Any], int]) -> list[int]:
     """How many events of each part are remembered, of a `total` that are."""
     if not total:
-        return [0] * len(parts)
-    counts = [named(part.content) for part in parts]
-    return counts if sum(counts) == total else [standing(part.content) for part in parts]
+        return [0] * len(parts.counts)
+    counts = list(map(named, parts.contents))
+    return counts if sum(counts) == total else list(map(standing, parts.contents))
 
 
 def _counted(statuses: Sequence[str]) -> dict[str, int]:
@@ -100,23 +98,23 @@ class _Events:
     def body(self, contents: Sequence[list[msgspec.Raw]]) -> bytes:
         return b'{"events":[%b]}' % b",".join([event for content in contents for event in content])
 
-    def labelled(self, parts: Sequence[Part], learnt: Learnt, ids: tuple[str | None, ...] | None) -> list[bytes]:
+    def labelled(self, parts: Parts, learnt: Learnt, ids: tuple[str | None, ...] | None) -> list[bytes]:
         statuses, results = became(learnt, ids)
         tail = _encode({"position": learnt.position, "class_counts": learnt.class_counts})[1:-1]
         replies = []
         start = 0
-        for part in parts:
-            if part.count == 1:
-                replies.append(_REPLY % (part.seq, _SINGLE[statuses[start]], tail, _encode(results[start])))
+        for seq, count in zip(parts.seqs, parts.counts, strict=True):
+            if count == 1:
+                replies.append(_REPLY % (seq, _SINGLE[statuses[start]], tail, _encode(results[start])))
                 start += 1
                 continue
-            stop = start + part.count
+            stop = start + count
             counts = _encode(_counted(statuses[start:stop]))[1:-1]
-            replies.append(_REPLY % (part.seq, counts, tail, _encode(results[start:stop])[1:-1]))
+            replies.append(_REPLY % (seq, counts, tail, _encode(results[start:stop])[1:-1]))
             start = stop
         return replies
 
-    def predicted(self, parts: Sequence[Part], reply: bytes, standing: Callable[[Any], int]) -> list[bytes]:
+    def predicted(self, parts: Parts, reply: bytes, standing: Callable[[Any], int]) -> list[bytes]:
         members = _members_of(reply)
         results = _list_of(members["results"])
         total = msgspec.json.decode(members["remembered"])
@@ -124,9 +122,9 @@ class _Events:
         tail = _shared(members, "remembered", "results")
         replies = []
         start = 0
-        for part, known in zip(parts, remembered, strict=True):
-            stop = start + part.count
-            replies.append(_REPLY % (part.seq, b'"remembered":%d' % known, tail, b",".join(results[start:stop])))
+        for seq, count, known in zip(parts.seqs, parts.counts, remembered, strict=True):
+            stop = start + count
+            replies.append(_REPLY % (seq, b'"remembered":%d' % known, tail, b",".join(results[start:stop])))
             start = stop
         return replies
 
@@ -227,17 +225,17 @@ class _Columns:
         labels, weights, times, ids = map(_together, zip(*[one.others for one in contents], strict=True))
         return _pack(Columns(x=rows, labels=labels, weights=weights, times=times, ids=ids))
 
-    def labelled(self, parts: Sequence[Part], learnt: Learnt, ids: tuple[str | None, ...] | None) -> list[bytes]:  # noqa: ARG002
-        return learnt_in_parts(learnt, [(part.seq, part.count) for part in parts])
+    def labelled(self, parts: Parts, learnt: Learnt, ids: tuple[str | None, ...] | None) -> list[bytes]:  # noqa: ARG002
+        return learnt_in_parts(learnt, parts.seqs, parts.counts)
 
-    def predicted(self, parts: Sequence[Part], reply: bytes, standing: Callable[[Any], int]) -> list[bytes]:
+    def predicted(self, parts: Parts, reply: bytes, standing: Callable[[Any], int]) -> list[bytes]:
         members = msgspec.msgpack.decode(reply)
         remembered = _remembered(members["remembered"], parts, lambda content: len(self.named(content)[0]), standing)
         replies = []
         start = 0
-        for part, known in zip(parts, remembered, strict=True):
-            stop = start + part.count
-            replies.append(_pack({"seq": part.seq, **_cut(members, start, stop), "remembered": known}))
+        for seq, count, known in zip(parts.seqs, parts.counts, remembered, strict=True):
+            stop = start + count
+            replies.append(_pack({"seq": seq, **_cut(members, start, stop), "remembered": known}))
             start = stop
         return replies
 

@@ -25,8 +25,6 @@ from service.serving import Labelled
 
 __all__ = ["Lane", "Owner"]
 
-_JOINED = 2**17  # bytes of messages that are made one body
-
 
 class Owner(Protocol):
     """What a lane needs of its connection."""
@@ -35,12 +33,12 @@ class Owner(Protocol):
         """The learner of this name, awake until it is let go of. Raises `ServiceError`."""
         ...
 
-    async def reply(self, requests: Sequence[Request], replies: Sequence[bytes]) -> None:
-        """Answer requests of one form."""
+    async def reply(self, request: Request, replies: Sequence[bytes]) -> None:
+        """Answer the messages of a request."""
         ...
 
-    async def refuse(self, requests: Sequence[Request], error: ServiceError) -> None:
-        """Answer requests of one form with an error."""
+    async def refuse(self, request: Request, error: ServiceError) -> None:
+        """Answer them with an error."""
         ...
 
     @property
@@ -64,7 +62,7 @@ class Lane:
         self._last: asyncio.Task[None] | None = None  # the update that was begun last; it ends after those before it
 
     def put(self, request: Request) -> None:
-        """Have a message carried out after those that are here."""
+        """Have messages carried out after those that are here."""
         self._waiting.append(request)
         if self._task is None or self._task.done():
             self._task = self._begun(self._run())
@@ -81,29 +79,18 @@ class Lane:
 
     async def _run(self) -> None:
         while self._waiting:
-            requests = self._neighbours()
+            request = self._waiting.popleft()
+            while self._waiting and request.add(self._waiting[0]):
+                self._waiting.popleft()
             try:
-                await self._carried_out(requests)
+                await self._carried_out(request)
             except ServiceError as error:
                 of_some = isinstance(error, (BadBody, Invalid, RateLimited))
-                if len(requests) > 1 and of_some:  # nothing was changed
-                    self._waiting.extendleft(one.apart() for one in reversed(requests))
+                if len(request) > 1 and of_some and request.error is None:  # nothing was changed
+                    self._waiting.extendleft(reversed(request.apart()))
                     continue
                 await self._landed()
-                await self._owner.refuse(requests, error)
-
-    def _neighbours(self) -> list[Request]:
-        """The messages that come next and can be made one."""
-        waiting = self._waiting
-        first = waiting.popleft()
-        requests = [first]
-        size = first.size
-        while waiting and first.make is not None and waiting[0].make == first.make:
-            size += waiting[0].size
-            if size > _JOINED:
-                break
-            requests.append(waiting.popleft())
-        return requests
+                await self._owner.refuse(request, error)
 
     async def _landed(self) -> None:
         """Until the updates that are under way have been answered."""
@@ -111,21 +98,20 @@ class Lane:
             await asyncio.wait([self._last])
             self._last = None
 
-    async def _carried_out(self, requests: Sequence[Request]) -> None:
-        first = requests[0]
-        if first.error is not None:
-            raise first.error
+    async def _carried_out(self, request: Request) -> None:
+        if request.error is not None:
+            raise request.error
         learner = await self._owner.hold(self._name)
         held = True
         try:
-            if first.operation == "predict":
+            if request.operation == "predict":
                 await self._landed()
-                await learner.at_least(first.at_least)
-                await self._owner.reply(requests, await _predicted(learner, requests, self._owner.spend))
+                await learner.at_least(request.at_least)
+                await self._owner.reply(request, await _predicted(learner, request, self._owner.spend))
                 return
-            assert first.operation is not None  # or there would be an error
-            body = joint(requests)
-            events = await labelled(learner, first.operation, body, first.form.coding)
+            assert request.operation is not None  # or there would be an error
+            body = joint(request)
+            events = await labelled(learner, request.operation, body, request.form.coding)
             if self._owner.spend is not None:
                 self._owner.spend(len(events.labels))
             plain = events.plain
@@ -135,14 +121,14 @@ class Lane:
         finally:
             if held:
                 learner.let_go()
-        self._last = self._begun(self._learnt(learner, requests, events, len(body), self._last))
+        self._last = self._begun(self._learnt(learner, request, events, len(body), self._last))
         if not plain:
             await self._landed()
 
     async def _learnt(
         self,
         learner: Hosted,
-        requests: Sequence[Request],
+        request: Request,
         events: Labelled,
         size: int,
         before: asyncio.Task[None] | None,
@@ -151,7 +137,7 @@ class Lane:
         failure, replies = None, []
         try:
             learnt = await learner.label(events)
-            replies = await self._told(learnt, requests, events, size)
+            replies = await self._told(learnt, request, events, size)
         except ServiceError as error:
             failure = error
         finally:
@@ -159,25 +145,25 @@ class Lane:
         if before is not None and not before.done():
             await asyncio.wait([before])
         if failure is not None:
-            await self._owner.refuse(requests, failure)
+            await self._owner.refuse(request, failure)
         else:
-            await self._owner.reply(requests, replies)
+            await self._owner.reply(request, replies)
 
     @staticmethod
-    async def _told(learnt: Learnt, requests: Sequence[Request], events: Labelled, size: int) -> list[bytes]:
-        form = requests[0].form
-        if len(requests) > 1:
-            return form.joining.labelled(requests, learnt, events.ids)
-        return [form.answered(requests[0].seq, await told(learnt, events, size, form.coding))]
+    async def _told(learnt: Learnt, request: Request, events: Labelled, size: int) -> list[bytes]:
+        form = request.form
+        if len(request) > 1:
+            return form.joining.labelled(request, learnt, events.ids)
+        return [form.answered(request.seqs[0], await told(learnt, events, size, form.coding))]
 
 
-async def _predicted(learner: Hosted, requests: Sequence[Request], spend: Callable[[int], None] | None) -> list[bytes]:
-    """The replies to neighbouring predicts."""
-    first = requests[0]
-    coding, joining = first.form.coding, first.form.joining
-    reply = await answer(learner, "predict", joint(requests), coding, coding, first.explain, spend=spend)
-    if len(requests) == 1:
-        return [first.form.answered(first.seq, reply)]
+async def _predicted(learner: Hosted, request: Request, spend: Callable[[int], None] | None) -> list[bytes]:
+    """The replies to the messages of a predict."""
+    form = request.form
+    coding, joining = form.coding, form.joining
+    reply = await answer(learner, "predict", joint(request), coding, coding, request.explain, spend=spend)
+    if len(request) == 1:
+        return [form.answered(request.seqs[0], reply)]
 
     def standing(content: Any) -> int:
         ids, times = joining.named(content)
@@ -185,4 +171,4 @@ async def _predicted(learner: Hosted, requests: Sequence[Request], spend: Callab
         given = np.array([now if one is None else one for one in times])
         return learner.serving.standing(ids, given) if ids else 0
 
-    return joining.predicted(requests, reply, standing)
+    return joining.predicted(request, reply, standing)

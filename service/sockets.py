@@ -12,8 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections import Counter
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from time import perf_counter
 from urllib.parse import parse_qsl
 
@@ -170,7 +169,7 @@ class Connection:
         self._write = self._write_each if self._transport is None else self._transport.write
         self._lanes: dict[str, Lane] = {}
         self._unanswered = 0  # messages
-        self._seqs: dict[int | None, float] = {}  # of those, with the `perf_counter()` when they came,
+        self._seqs: set[int | None] = set()  # of those,
         self._held = 0  # and their bytes
         self._answered = 0  # messages,
         self._refused = 0  # and of these with an error
@@ -198,10 +197,11 @@ class Connection:
             await self._written(self._write([msgspec.json.encode(hello)], False))
             while messages := await self._read():
                 came = perf_counter()
-                for message in messages:
+                for request in self._asked(messages):
                     if self._leaving:
                         break
-                    said = self._take(message, came)
+                    request.came = [(came, len(request))]
+                    said = self._take(request)
                     if said is not None:
                         await said
             self._over = self._leaving = True
@@ -258,22 +258,59 @@ class Connection:
 
     # Messages
 
-    def _take(self, message: str | bytes, came: float) -> Awaitable[None] | None:
-        """Hand a message that came at that `perf_counter()` to the lane of its learner; or what else is to be done."""
-        if self._unanswered == self._credit:
-            return self.close(_VIOLATION, f"more than {self._credit} messages are unanswered")
-        request = read(message)
-        if self._grant.key is not None:
-            if self._grant.over:
-                return self.close(_VIOLATION, "the key was revoked or changed, or has expired")
-            self._check(request, _bytes(message))
-        if request.seq in self._seqs and request.seq is not None:
-            return self.close(_VIOLATION, f"seq {request.seq} is that of a message that is not answered yet")
-        self._unanswered += 1
-        self._seqs[request.seq] = came
+    def _asked(self, messages: Sequence[str | bytes]) -> Iterator[Request]:
+        """What messages that were read ask for, those that may be carried out together as one request.
+
+        Of a key that counts or measures its messages each is one by itself. What the key does not allow is refused.
+        """
+        free = self._grant.free
+        for some in [messages] if free else zip(messages, strict=True):
+            for request in read(some):
+                if self._grant.key is not None:
+                    self._check(request, 0 if free else _bytes(some[0]))
+                yield request
+
+    def _take(self, request: Request) -> Awaitable[None] | None:
+        """Take messages that came together as far as they may be sent; what else is to be done."""
+        if self._grant.key is not None and self._grant.over:
+            return self.close(_VIOLATION, "the key was revoked or changed, or has expired")
+        room = self._credit - self._unanswered
+        fresh = self._fresh(request.seqs, room)
+        if fresh == len(request):
+            return self._hand(request)
+        reason = f"more than {self._credit} messages are unanswered"
+        if fresh < room:
+            reason = f"seq {request.seqs[fresh]} is that of a message that is not answered yet"
+        return self._take_last(request.part(0, fresh), reason)
+
+    def _fresh(self, seqs: Sequence[int | None], most: int) -> int:
+        """How many numbers there are, `most` at most, before one that a message has which is not answered yet."""
+        if len(seqs) <= most and len(set(seqs)) == len(seqs) and self._seqs.isdisjoint(seqs):
+            return len(seqs)
+        met = self._seqs - {None}
+        for i, seq in enumerate(seqs[:most]):
+            if seq in met:
+                return i
+            if seq is not None:
+                met.add(seq)
+        return min(most, len(seqs))
+
+    async def _take_last(self, request: Request, reason: str) -> None:
+        """Take messages, of which there may be none, and no others."""
+        said = self._hand(request) if len(request) else None
+        if said is not None:
+            await said
+        await self.close(_VIOLATION, reason)
+
+    def _hand(self, request: Request) -> Awaitable[None] | None:
+        """Hand messages to the lane of their learner; or what else is to be done."""
         if 0 < self._bodies.bytes > self._most_bytes - request.size:
+            if len(request) > 1:  # some of them may have room
+                return self._hand_each(request.each())
             request.refused(QueueFull("this node holds as many bytes of requests as it may; try again in a moment"))
             request.size, request.body = 0, b""
+        self._unanswered += len(request)
+        self._seqs.update(request.seqs)
         self._bodies.bytes += request.size
         self._held += request.size
         name = self._name
@@ -301,19 +338,25 @@ class Connection:
                 assert name is not None
                 return self._sought(name, request)
             except ServiceError as error:
-                return self.refuse([request], error)
+                return self.refuse(request, error)
             lane = self._lanes[name] = Lane(name, self)
         lane.put(request)
         return None
 
+    async def _hand_each(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            said = self._hand(request)
+            if said is not None:
+                await said
+
     async def _sought(self, name: str, request: Request) -> None:
-        """Hand a message to a learner that this node does not know: another one may have created it a moment ago."""
+        """Hand messages to a learner that this node does not know: another one may have created it a moment ago."""
         try:
             self._grant.find(name)
             await self._engine.seek(name)
             self._engine.check(name)
         except ServiceError as error:
-            await self.refuse([request], error)
+            await self.refuse(request, error)
             return
         lane = self._lanes.get(name)
         if lane is None:
@@ -321,7 +364,7 @@ class Connection:
         lane.put(request)
 
     def _check(self, request: Request, size: int) -> None:
-        """Refuse a message of so many bytes that the key does not allow; all of them count."""
+        """Refuse messages that the key does not allow; one that is counted has so many bytes."""
         try:
             self._grant.message(NEEDED[request.operation] if request.operation else None, size)
         except ServiceError as error:
@@ -333,17 +376,17 @@ class Connection:
         """The learner of this name, awake until it is let go of. Raises `ServiceError`."""
         return await self._engine.hold(name)
 
-    async def reply(self, requests: Sequence[Request], replies: Sequence[bytes], status: int = 200) -> None:
-        """Answer requests of one form and one operation, in their order."""
+    async def reply(self, request: Request, replies: Sequence[bytes], status: int = 200) -> None:
+        """Answer the messages of a request, in their order."""
         if not self._over:
-            await self._written(self._write(replies, requests[0].form is BINARY))
-        self._unanswered -= len(requests)
-        self._answered += len(requests)
-        timed, now = self._access.messages_of(requests[0].operation, status), perf_counter()
-        taken = self._seqs.pop
-        for came, count in Counter([taken(one.seq, now) for one in requests]).items():  # those of one read together
+            await self._written(self._write(replies, request.form is BINARY))
+        self._unanswered -= len(request)
+        self._answered += len(request)
+        self._seqs.difference_update(request.seqs)
+        timed, now = self._access.messages_of(request.operation, status), perf_counter()
+        for came, count in request.came:
             timed.observe(now - came, count)
-        self._release(sum([one.size for one in requests]))
+        self._release(request.size)
 
     def _release(self, size: int) -> None:
         """So many bytes of messages are done with: those that are held, of which there are none after the end."""
@@ -351,10 +394,10 @@ class Connection:
         self._held -= size
         self._bodies.bytes -= size
 
-    async def refuse(self, requests: Sequence[Request], error: ServiceError) -> None:
-        """Answer requests of one form with an error."""
-        self._refused += len(requests)
-        await self.reply(requests, [one.form.refused(one.seq, error) for one in requests], error.status)
+    async def refuse(self, request: Request, error: ServiceError) -> None:
+        """Answer them with an error."""
+        self._refused += len(request)
+        await self.reply(request, [request.form.refused(seq, error) for seq in request.seqs], error.status)
         if self._name is not None and isinstance(error, (UnknownLearner, LearnerGone)):
             await self.close(NO_LEARNER, error.detail)
 

@@ -173,10 +173,10 @@ def test_bodies(reader: str, kind: str, data: st.DataObject) -> None:
     | st.text(max_size=60)
 )
 def test_messages_of_the_websocket(message: str | bytes) -> None:
-    request = frames.read(message)
+    (request,) = frames.read([message])
     if request.error is None:
         assert request.operation in ("update", "predict", "labels")
-        assert request.seq is not None
+        assert request.seqs != [None]
     else:
         assert isinstance(request.error, (BadBody, Invalid))
         checked(request.error)

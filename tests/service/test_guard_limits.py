@@ -304,17 +304,21 @@ async def test_each_message_of_a_websocket_is_asked_for_by_itself(ring: Keyring)
         assert (await http.get("/learners/fraud-a/digest", headers=root)).json() == before
 
 
-async def test_limits_hold_over_a_websocket_message_by_message(ring: Keyring) -> None:
+@pytest.mark.parametrize("whole", [False, True])
+async def test_limits_hold_over_a_websocket_message_by_message(ring: Keyring, whole: bool) -> None:
     root = ring.make("root", "admin")
     slow = ring.make("slow", "update", requests_per_second=0.001)
+    small = ring.make("small", "update", body_bytes=200)
+    scorer = ring.make("scorer", "predict")
     few = ring.make("few", "update", "predict", events_per_second=0.001)
     async with keyed(ring) as (app, http):
         await made(http, root, "a")
-        async with websocket(app, "/v1/learners/a/ws", authorization(slow)) as socket:  # the handshake was the request
+        # the handshake was the request
+        async with websocket(app, "/v1/learners/a/ws", authorization(slow), whole=whole) as socket:
             socket.send({"seq": 1, "op": "update", "events": events(1, 50)})
             refused = await socket.reply()
             assert (refused["status"], refused["code"], refused["retry_after"] > 100) == (429, "rate-limited", True)
-        async with websocket(app, "/v1/learners/a/ws", authorization(few)) as socket:
+        async with websocket(app, "/v1/learners/a/ws", authorization(few), whole=whole) as socket:
             socket.send({"seq": 0, "op": "update", "events": events(1, 50)})
             assert (await socket.reply())["status"] == 200
             socket.send(*({"seq": i, "op": "update", "events": events(1, 50 + i)} for i in range(1, 20)))
@@ -322,7 +326,14 @@ async def test_limits_hold_over_a_websocket_message_by_message(ring: Keyring) ->
             assert [(one["seq"], one["status"]) for one in replies] == [(i, 429) for i in range(1, 20)]
             socket.send({"seq": 21, "op": "predict", "events": [{"x": [1, 2, 3]}], "explain": 1})
             assert (await socket.reply())["code"] == "rate-limited"
-        assert (await http.get("/learners/a", headers=root)).json()["events"] == 11
+        async with websocket(app, "/v1/learners/a/ws", authorization(small), whole=whole) as socket:
+            socket.send(*({"seq": i, "op": "update", "events": events(1 + 2 * (i == 2), 90 + i)} for i in range(4)))
+            assert [one["status"] for one in await socket.replies(4)] == [200, 200, 413, 200]
+        async with websocket(app, "/v1/learners/a/ws", authorization(scorer), whole=whole) as socket:
+            socket.send(*({"seq": i, "op": "update", "events": events(1, 50 + i)} for i in range(4)))
+            socket.send({"seq": 4, "op": "predict", "events": [{"x": [1, 2, 3]}]})
+            assert [one["status"] for one in await socket.replies(5)] == [403, 403, 403, 403, 200]
+        assert (await http.get("/learners/a", headers=root)).json()["events"] == 14
 
 
 # What changes while the server runs

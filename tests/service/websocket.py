@@ -12,6 +12,7 @@ import msgspec
 
 from service.store import Entry
 from service.store.memory import MemoryStore
+from service.ws_protocol import EXTENSION, Transport
 
 __all__ = ["Gated", "Websocket", "websocket"]
 
@@ -31,6 +32,24 @@ class Websocket:
             if isinstance(one, dict):
                 one = msgspec.msgpack.encode(one) if binary else json.dumps(one)
             self.to_server.put_nowait({"type": "websocket.receive", "bytes" if isinstance(one, bytes) else "text": one})
+
+    async def read(self) -> Sequence[str | bytes]:
+        """As `Transport.read`: what was sent by now, before the end."""
+        found: list[str | bytes] = []
+        while not found or not self.to_server.empty():
+            event = await self.to_server.get()
+            if event["type"] != "websocket.receive":
+                if found:
+                    self.leave()  # to be met once more
+                return found
+            found.append(event["bytes"] if "bytes" in event else event["text"])
+        return found
+
+    async def write(self, messages: Sequence[bytes], binary: bool) -> None:
+        """As `Transport.write`."""
+        for one in messages:
+            said: dict[str, Any] = {"bytes": one} if binary else {"text": one.decode()}
+            self.to_client.put_nowait({"type": "websocket.send", **said})
 
     def leave(self) -> None:
         """The connection ends, after what is on its way."""
@@ -75,8 +94,12 @@ async def websocket(
     root: str = "",
     extensions: Sequence[str] = (),
     greeted: bool = True,
+    whole: bool = False,
 ) -> AsyncIterator[Websocket]:
-    """A connection; what it is greeted with has been read, unless that is left to the test."""
+    """A connection; what it is greeted with has been read, unless that is left to the test.
+
+    `whole`: over a server that hands over all that was sent by then as one read.
+    """
     end = Websocket()
 
     async def send(message: dict[str, Any]) -> None:
@@ -87,6 +110,8 @@ async def websocket(
     scope = {"type": "websocket", "path": path, "raw_path": path.encode(), "query_string": query, "headers": headers}
     scope |= {"asgi": {"version": "3.0", "spec_version": "2.4"}, "subprotocols": [], "root_path": root}
     scope |= {"extensions": {name: {} for name in extensions}}
+    if whole:
+        scope["extensions"][EXTENSION] = Transport(end.read, end.write, lambda: None)
     serving = asyncio.create_task(app(scope, end.to_server.get, send))
     if greeted:
         assert (await end.event())["type"] == "websocket.accept"
