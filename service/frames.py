@@ -9,8 +9,9 @@ would be, by the same coding; nothing here knows what an event is.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, get_args
+from collections.abc import Callable, Iterable, Sequence, Set
+from itertools import groupby
+from typing import Annotated, Any, cast
 
 import msgspec
 
@@ -21,13 +22,12 @@ from service.errors import BadBody, Invalid, ServiceError
 from service.hot import JSON, Coding, Operation
 from service.joining import COLUMNS, EVENTS, Columns, Joining
 from service.precise import MAX_EVENTS
+from service.scan.messages import MAX_SEQ, OPERATIONS, heads
 from service.store import MAX_POSITION
 from service.unpacking import length
 from service.wire import decode_json
 
-__all__ = ["BINARY", "MAX_SEQ", "TEXT", "Form", "Request", "joint", "read"]
-
-MAX_SEQ = 2**53  # a whole number that every JSON parser reads exactly
+__all__ = ["BINARY", "MAX_SEQ", "TEXT", "Form", "Request", "joint", "new_seqs", "read"]
 
 _HEAD = ("seq", "op", "learner", "explain", "at_least")
 _OF_PREDICT = {"explain": (MAX_FEATURES, str(MAX_FEATURES)), "at_least": (MAX_POSITION, "2^53")}  # and their bounds
@@ -35,7 +35,7 @@ _GLANCE = 512  # bytes of a value of the head that is decoded whatever it is
 _MEMBERS = 100  # of a message in binary: a byte of them takes much memory
 _JOINED = 2**17  # bytes of messages that are made one body
 _ENTRY = 64  # bytes that an event in text, or an entry of a list in binary, takes beside what the message itself does
-_OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+_OPERATIONS = cast(tuple[Operation, ...], OPERATIONS)
 
 
 class Form:
@@ -197,18 +197,21 @@ class Request(msgspec.Struct):
         return alone
 
 
+def new_seqs(seqs: Sequence[int | None], unanswered: Set[int | None], most: int) -> int:
+    """How many numbers there are, at most `most`, before one that is another message's which is not answered yet."""
+    if len(seqs) <= most and len(set(seqs)) == len(seqs) and unanswered.isdisjoint(seqs):
+        return len(seqs)
+    met = set(unanswered)
+    for i, seq in enumerate(seqs[:most]):
+        if seq is not None and seq in met:
+            return i
+        met.add(seq)
+    return min(most, len(seqs))
+
+
 def joint(request: Request) -> bytes:
     """One body of all messages; of one that is alone its own."""
     return request.body if request.make is None else request.form.joining.body(request.contents)
-
-
-class _Text(msgspec.Struct, forbid_unknown_fields=True):
-    """The usual message: nothing but events beside what every message has."""
-
-    seq: Annotated[int, msgspec.Meta(ge=0, le=MAX_SEQ)]
-    op: Operation
-    events: Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1, max_length=MAX_EVENTS)]
-    learner: str | None = None
 
 
 class _Binary(Columns, forbid_unknown_fields=True):
@@ -219,7 +222,6 @@ class _Binary(Columns, forbid_unknown_fields=True):
     learner: str | None = None
 
 
-_text = msgspec.json.Decoder(_Text).decode
 _binary = msgspec.msgpack.Decoder(_Binary).decode
 _UNUSUAL = (msgspec.DecodeError, UnicodeError, RecursionError)
 
@@ -230,12 +232,20 @@ def read(messages: Sequence[str | bytes]) -> list[Request]:
     Their bodies are not looked at yet; what is wrong with a head is told as the `error`.
     """
     requests: list[Request] = []
+    for kind, some in groupby(messages, type):
+        these: list[Any] = list(some)
+        requests += _texts(these) if kind is str else _together(map(_binary_head, these))
+    return requests
+
+
+def _together(heads: Iterable[_Head | str | bytes]) -> list[Request]:
+    """The requests of messages, or of their heads where they are of the usual make."""
+    requests: list[Request] = []
     last: Request | None = None
-    for message in messages:
-        head = _head(message)
-        if head is None:
+    for head in heads:
+        if isinstance(head, (str, bytes)):
+            requests.append(_members(head))
             last = None
-            requests.append(_members(message))
             continue
         form, size, seq, learner, operation, make, count, content = head
         if last is not None and make == last.make and learner == last.learner and last.size + size <= _JOINED:
@@ -249,19 +259,42 @@ def read(messages: Sequence[str | bytes]) -> list[Request]:
     return requests
 
 
-def _head(message: str | bytes) -> tuple[Form, int, int, str | None, Operation, Any, int, Any] | None:
-    """The first members of a request for a message of the usual make; None: it is to be read with more patience."""
+_Head = tuple[Form, int, int, str | None, Operation, Any, int, Any]  # the first members of a request of one message
+
+
+def _texts(messages: Sequence[str]) -> list[Request]:
     try:
-        if isinstance(message, str):
-            text = _text(message)
-            count = len(text.events)
-            return TEXT, len(message) + _ENTRY * count, text.seq, text.learner, text.op, text.op, count, text.events
+        body, rows = heads(messages)
+    except UnicodeEncodeError:  # in one of them
+        return _together(messages)
+    counts, seqs, operations, starts, stops, learners, _ = rows.T.tolist()
+    size = len(body) + _ENTRY * sum(counts)
+    alike = min(counts) > 0 and max(learners) < 0 and min(operations) == max(operations)
+    if alike and size <= _JOINED:  # as nearly always: next to nothing is done for each of them
+        operation = _OPERATIONS[operations[0]]
+        contents = [body[start:stop] for start, stop in zip(starts, stops, strict=True)]
+        return [Request(TEXT, size, seqs, None, operation, operation, counts, contents)]
+    return _together(_text_head(message, body, row) for message, row in zip(messages, rows.tolist(), strict=True))
+
+
+def _text_head(message: str, body: bytes, row: Sequence[int]) -> _Head | str:
+    count, seq, number, start, stop, first, end = row
+    if not 0 < count <= MAX_EVENTS:
+        return message
+    learner = None if first < 0 else body[first:end].decode()
+    operation = _OPERATIONS[number]
+    size = len(message) + _ENTRY * count
+    return TEXT, size, seq, learner, operation, operation, count, body[start:stop]
+
+
+def _binary_head(message: bytes) -> _Head | bytes:
+    try:
         columns = _binary(message)
     except _UNUSUAL:
-        return None
+        return message
     count, lists, make = columns.looked_at()
     if not count:
-        return None
+        return message
     size = len(message) + _ENTRY * count * lists
     return BINARY, size, columns.seq, columns.learner, columns.op, (columns.op, *make), count, columns
 

@@ -76,7 +76,7 @@ def _counted(statuses: Sequence[str]) -> dict[str, int]:
     return {name: statuses.count(name) for name in STATUSES}
 
 
-# Text: a content is a list of events as they stand
+# Text: a content is events as they stand, with commas between them
 
 
 class _Named(msgspec.Struct):
@@ -95,8 +95,8 @@ _SINGLE = {name: _encode(_counted([name]))[1:-1] for name in STATUSES}
 class _Events:
     """Bodies in JSON."""
 
-    def body(self, contents: Sequence[list[msgspec.Raw]]) -> bytes:
-        return b'{"events":[%b]}' % b",".join([event for content in contents for event in content])
+    def body(self, contents: Sequence[bytes]) -> bytes:
+        return b'{"events":[%b]}' % b",".join(contents)
 
     def labelled(self, parts: Parts, learnt: Learnt, ids: tuple[str | None, ...] | None) -> list[bytes]:
         statuses, results = became(learnt, ids)
@@ -128,8 +128,8 @@ class _Events:
             start = stop
         return replies
 
-    def named(self, content: list[msgspec.Raw]) -> tuple[list[str], list[float | None]]:
-        found = [one for one in _named_of(b"[%b]" % b",".join(content)) if one.id is not None]
+    def named(self, content: bytes) -> tuple[list[str], list[float | None]]:
+        found = [one for one in _named_of(b"[%b]" % content) if one.id is not None]
         return [str(one.id) for one in found], [one.time for one in found]
 
 

@@ -34,7 +34,7 @@ from service.errors import (
     UnknownPath,
     UpgradeRequired,
 )
-from service.frames import BINARY, Request, read
+from service.frames import BINARY, Request, new_seqs, read
 from service.grants import FREE, NEEDED, Grant
 from service.guard import Guard
 from service.hosted import Hosted
@@ -275,25 +275,13 @@ class Connection:
         if self._grant.key is not None and self._grant.over:
             return self.close(_VIOLATION, "the key was revoked or changed, or has expired")
         room = self._credit - self._unanswered
-        fresh = self._fresh(request.seqs, room)
+        fresh = new_seqs(request.seqs, self._seqs, room)
         if fresh == len(request):
             return self._hand(request)
         reason = f"more than {self._credit} messages are unanswered"
         if fresh < room:
             reason = f"seq {request.seqs[fresh]} is that of a message that is not answered yet"
         return self._take_last(request.part(0, fresh), reason)
-
-    def _fresh(self, seqs: Sequence[int | None], most: int) -> int:
-        """How many numbers there are, `most` at most, before one that a message has which is not answered yet."""
-        if len(seqs) <= most and len(set(seqs)) == len(seqs) and self._seqs.isdisjoint(seqs):
-            return len(seqs)
-        met = self._seqs - {None}
-        for i, seq in enumerate(seqs[:most]):
-            if seq in met:
-                return i
-            if seq is not None:
-                met.add(seq)
-        return min(most, len(seqs))
 
     async def _take_last(self, request: Request, reason: str) -> None:
         """Take messages, of which there may be none, and no others."""

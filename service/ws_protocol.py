@@ -20,9 +20,11 @@ from typing import Any, NamedTuple, cast
 
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import CloseCode, apply_mask  # type: ignore[attr-defined]  # compiled, where that is there
+from websockets.frames import CloseCode
 from websockets.http11 import Request
 from websockets.protocol import State
+
+from service.scan.messages import BINARY, MASKED, TEXT, payloads
 
 __all__ = ["EXTENSION", "Transport", "WebSocketProtocol"]
 
@@ -84,34 +86,24 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     def _plain(self, data: bytes, at: int) -> int:
         """Deliver the messages that are there from `at` on, up to what is no plain frame; where that begins."""
-        size, largest = len(data), self.config.ws_max_size
         came: list[Message] = []
-        while self.conn.current_size is None:  # else a message has come in part
-            start = at + 6  # of the payload
-            if start > size:
-                break
-            first, second = data[at], data[at + 1]
-            length = second & 0x7F
-            if length == 126:
-                start += 2
-                length = int.from_bytes(data[at + 2 : at + 4], "big")
-            elif length == 127:
-                start += 8
-                length = int.from_bytes(data[at + 2 : at + 10], "big")
-            end = start + length
-            if end > size or length > largest or second < _MASKED or (first != _TEXT and first != _BINARY):
-                break
-            payload = apply_mask(data[start:end], data[start - 4 : start])
-            if first == _BINARY:
-                came.append(payload)
-            else:
-                try:
-                    came.append(payload.decode())
-                except UnicodeDecodeError as error:
-                    self._deliver(came)
-                    self._no_text(error)
-                    return size
-            at = end
+        found = self.conn.current_size is None  # else a message has come in part
+        while found and at < len(data):
+            plain, spans, at = payloads(data, at, self.config.ws_max_size)
+            text = plain.decode("ascii") if plain.isascii() else None
+            for first, start, stop in spans:
+                if first == BINARY:
+                    came.append(plain[start:stop])
+                elif text is not None:
+                    came.append(text[start:stop])
+                else:
+                    try:
+                        came.append(plain[start:stop].decode())
+                    except UnicodeDecodeError as error:
+                        self._deliver(came)
+                        self._no_text(error)
+                        return len(data)
+            found = bool(spans)
         self._deliver(came)
         return at
 
@@ -119,7 +111,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         """Have the library see to the frame that begins at `at`, as far as it is here; where the next one begins."""
         size = len(data)
         head = data[at : at + 10]
-        if len(head) > 1 and (head[1] < _MASKED or head[0] & 0x0F not in _OPCODES):
+        if len(head) > 1 and (head[1] < MASKED or head[0] & 0x0F not in _OPCODES):
             self._in_step = False  # no frame of a client: the library ends the connection for it
             super().data_received(data[at:])
             return size
@@ -127,7 +119,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if len(head) < 2 + extra:
             self._begun = data[at:]
             return size
-        length = int.from_bytes(head[2 : 2 + extra], "big") if extra else head[1] - _MASKED
+        length = int.from_bytes(head[2 : 2 + extra], "big") if extra else head[1] - MASKED
         end = at + 2 + extra + 4 + length
         self._owed = max(0, end - size)
         super().data_received(data[at:end])
@@ -221,7 +213,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         await self.writable.wait()
         if self.disconnected or self.close_sent or self.conn.state is not State.OPEN:
             raise ClientDisconnected
-        opcode = _BINARY if binary else _TEXT
+        opcode = BINARY if binary else TEXT
         parts: list[bytes] = []
         for message in messages:  # each a frame, not masked (RFC 6455, section 5.2)
             size = len(message)
@@ -252,9 +244,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
 
 _HEAD_END = b"\r\n\r\n"  # of the handshake's request
-_TEXT, _BINARY = 0x81, 0x82  # first bytes of messages in one piece
-_MASKED = 0x80  # the second byte of a frame, at least, that a client sends
-_EXTRA = {_MASKED | 126: 2, _MASKED | 127: 8}  # bytes of the length behind the second one
+_EXTRA = {MASKED | 126: 2, MASKED | 127: 8}  # bytes of the length behind the second one
 _OPCODES = frozenset({0, 1, 2, 8, 9, 10})
 
 _SHORT = struct.Struct("!BB").pack

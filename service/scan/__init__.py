@@ -1,1 +1,1 @@
-"""Kernels that read bodies: JSON of dense events to columns."""
+"""Kernels that read what clients send: JSON of dense events to columns, and the frames and heads of websockets."""

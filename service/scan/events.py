@@ -19,7 +19,22 @@ import numpy as np
 from learners.arrays import Matrix, Vector
 from learners.features import LARGEST
 from learners.jit import bare_kernel, inlined
-from service.scan.decimals import blank, decimals
+from service.scan.decimals import decimals
+from service.scan.text import (
+    BEGIN,
+    CLOSE,
+    COLON,
+    COMMA,
+    END,
+    OPEN,
+    QUOTE,
+    after_blanks,
+    behind,
+    code,
+    packed,
+    stands,
+    text_end,
+)
 
 __all__ = ["MAX_ID", "Scanned", "scan"]
 
@@ -37,8 +52,7 @@ _NO_ID, _TEXT, _WHOLE = range(3)  # kinds of ids
 _FLAG, _GIVEN = 1, 2  # true or false, and numbers: bits of what is given of a member
 _LONGEST_WHOLE = 18  # digits of an id that is a whole number
 _HARD, _PER_HARD = 16, 256  # numbers left to `float`: so many, and one for so many bytes, then another way is as fast
-_QUOTE, _COMMA, _COLON, _MINUS, _ZERO, _ESCAPE = 34, 44, 58, 45, 48, 92
-_OPEN, _CLOSE, _BEGIN, _END = 91, 93, 123, 125  # [ ] { }
+_MINUS, _ZERO = 45, 48
 
 
 class Scanned(NamedTuple):
@@ -53,52 +67,9 @@ class Scanned(NamedTuple):
     source: bytes | None  # its JSON
 
 
-def _code(word: str) -> int:
-    """A word of at most 7 letters as one number."""
-    return int.from_bytes(word.encode(), "big")
-
-
-_NAMES = tuple(_code(name) for name in ("label", "weight", "time", "id", "x"))
-_NULL, _TRUE, _FALSE = _code("null"), _code("true"), _code("false")
-_EVENTS_NAME, _SOURCE_NAME = _code("events"), _code("source")
-
-
-@inlined
-def _after_blanks(body, at, stop):  # type: ignore[no-untyped-def]
-    """The next place that is not blank; -1 stays as it is."""
-    while 0 <= at < stop and blank(body[at]):
-        at += 1
-    return at
-
-
-@inlined
-def _stands(body, at, stop, character):  # type: ignore[no-untyped-def]
-    """Whether a character stands there."""
-    return 0 <= at < stop and body[at] == character
-
-
-@inlined
-def _behind(body, at, stop, character):  # type: ignore[no-untyped-def]
-    """The next place that is not blank behind a character, blanks before it left out; -1 where that does not stand."""
-    at = _after_blanks(body, at, stop)
-    return _after_blanks(body, at + 1, stop) if _stands(body, at, stop, character) else -1
-
-
-@inlined
-def _text_end(body, at, stop):  # type: ignore[no-untyped-def]
-    """Where the quote stands that ends a string of printable ASCII without escapes, which begins at `at`; else -1."""
-    while at < stop and 32 <= body[at] <= 126 and body[at] != _QUOTE and body[at] != _ESCAPE:
-        at += 1
-    return at if _stands(body, at, stop, _QUOTE) else -1
-
-
-@inlined
-def _packed(body, start, stop):  # type: ignore[no-untyped-def]
-    """The bytes from `start` on, up to `stop` and at most 7, as one number, as `_code` gives it."""
-    number = np.int64(0)
-    for k in range(start, min(stop, start + 7)):
-        number = number << 8 | np.int64(body[k])
-    return number
+_NAMES = tuple(code(name) for name in ("label", "weight", "time", "id", "x"))
+_NULL, _TRUE, _FALSE = code("null"), code("true"), code("false")
+_EVENTS_NAME, _SOURCE_NAME = code("events"), code("source")
 
 
 @inlined
@@ -122,14 +93,14 @@ def _member(name):  # type: ignore[no-untyped-def]
 def _id(body, at, stop, notes, row):  # type: ignore[no-untyped-def]
     """The place behind an id, or -1; fills `notes[row]`: kind, start, stop."""
     start = at
-    if _packed(body, at, min(stop, at + 4)) == _NULL:
+    if packed(body, at, min(stop, at + 4)) == _NULL:
         at += 4
-    elif _stands(body, at, stop, _QUOTE):
-        end = _text_end(body, at + 1, stop)
+    elif stands(body, at, stop, QUOTE):
+        end = text_end(body, at + 1, stop)
         notes[row, 0], notes[row, 1], notes[row, 2] = _TEXT, start + 1, end
         at = end + 1 if 0 < end - start - 1 <= MAX_ID else -1
     else:
-        if _stands(body, at, stop, _MINUS):
+        if stands(body, at, stop, _MINUS):
             at += 1
         first = at
         while at < stop and 48 <= body[at] <= 57:
@@ -143,7 +114,7 @@ def _id(body, at, stop, notes, row):  # type: ignore[no-untyped-def]
 @inlined
 def _number(body, at, stop, further, i, member, notes, found):  # type: ignore[no-untyped-def]
     """(the place behind a number, true, false or null, or -1; which of these it is; hard ones by now)."""
-    four = _packed(body, at, min(stop, at + 4))
+    four = packed(body, at, min(stop, at + 4))
     kind = 0
     if four == _NULL:
         at += 4
@@ -153,7 +124,7 @@ def _number(body, at, stop, further, i, member, notes, found):  # type: ignore[n
         kind = _FLAG
     elif four == _FALSE >> 8:
         further[i, member] = 0.0
-        at = at + 5 if _stands(body, at + 4, stop, 101) else -1
+        at = at + 5 if stands(body, at + 4, stop, 101) else -1
         kind = _FLAG
     else:
         at, found = decimals(body, at, stop, further, i, member, member, notes, found, 1)
@@ -167,23 +138,23 @@ def _event(body, at, stop, labelled, i, X, further, notes, found):  # type: igno
     further[i, _LABEL], further[i, _WEIGHT], further[i, _TIME] = np.nan, 1.0, np.nan
     row = _IDS_ROW + i
     notes[row, 0] = _NO_ID
-    at = _behind(body, at, stop, _BEGIN)
+    at = behind(body, at, stop, BEGIN)
     met = 0
     more = True
     while more:
-        end = _text_end(body, at + 1, stop) if _stands(body, at, stop, _QUOTE) else -1
-        member = _member(_packed(body, at + 1, end))
+        end = text_end(body, at + 1, stop) if stands(body, at, stop, QUOTE) else -1
+        member = _member(packed(body, at + 1, end))
         if member == _UNKNOWN or met >> member & 1 or (not labelled and member <= _WEIGHT):
             end = -1
         met |= 1 << member
-        at = _behind(body, end + 1, stop, _COLON) if end >= 0 else -1
+        at = behind(body, end + 1, stop, COLON) if end >= 0 else -1
         if at < 0:
             pass
         elif member == _X:
-            at = _behind(body, at, stop, _OPEN)
+            at = behind(body, at, stop, OPEN)
             if at >= 0:
                 at, found = decimals(body, at, stop, X, i, 0, X.shape[1] - 1, notes, found, 0)
-            at = _behind(body, at, stop, _CLOSE)
+            at = behind(body, at, stop, CLOSE)
         elif member == _ID:
             at = _id(body, at, stop, notes, row)
             notes[_GIVEN_ROW, _ID] |= notes[row, 0]
@@ -192,25 +163,25 @@ def _event(body, at, stop, labelled, i, X, further, notes, found):  # type: igno
             if kind == _FLAG and member != _LABEL:
                 at = -1
             notes[_GIVEN_ROW, member] |= kind
-        at = _after_blanks(body, at, stop)
-        more = _stands(body, at, stop, _COMMA)
+        at = after_blanks(body, at, stop)
+        more = stands(body, at, stop, COMMA)
         if more:
-            at = _after_blanks(body, at + 1, stop)
+            at = after_blanks(body, at + 1, stop)
     good = met >> _X & 1 == 1
     for k in range(X.shape[1]):
         good = good and abs(X[i, k]) <= LARGEST
-    return _behind(body, at, stop, _END) if good else -1, found
+    return behind(body, at, stop, END) if good else -1, found
 
 
 @inlined
 def _object_end(body, at, stop):  # type: ignore[no-untyped-def]
     """The place behind an object without objects in it that begins at `at`; or -1."""
-    at = at + 1 if _stands(body, at, stop, _BEGIN) else -1
-    while 0 <= at < stop and body[at] != _END:
+    at = at + 1 if stands(body, at, stop, BEGIN) else -1
+    while 0 <= at < stop and body[at] != END:
         end = at
-        if body[at] == _QUOTE:
-            end = _text_end(body, at + 1, stop)
-        elif body[at] == _BEGIN:
+        if body[at] == QUOTE:
+            end = text_end(body, at + 1, stop)
+        elif body[at] == BEGIN:
             end = -1
         at = end + 1 if end >= 0 else -1
     return at + 1 if 0 <= at < stop else -1
@@ -222,38 +193,38 @@ def _scan(body, labelled, X, further, notes):  # type: ignore[no-untyped-def]
     for column in range(_COLUMNS):
         notes[_GIVEN_ROW, column] = 0
     stop = len(body)
-    at = _behind(body, 0, stop, _BEGIN)
+    at = behind(body, 0, stop, BEGIN)
     n, found, sources = 0, _IDS_ROW + X.shape[0], 0
     more = True
     while more:
-        end = _text_end(body, at + 1, stop) if _stands(body, at, stop, _QUOTE) else -1
-        name = _packed(body, at + 1, end)
-        at = _behind(body, end + 1, stop, _COLON) if end >= 0 else -1
+        end = text_end(body, at + 1, stop) if stands(body, at, stop, QUOTE) else -1
+        name = packed(body, at + 1, end)
+        at = behind(body, end + 1, stop, COLON) if end >= 0 else -1
         if n == 0 and name == _EVENTS_NAME:
-            at = _behind(body, at, stop, _OPEN)
+            at = behind(body, at, stop, OPEN)
             another = at >= 0
             while another:
                 at, found = _event(body, at, stop, labelled, n, X, further, notes, found)
                 n += 1
-                another = _stands(body, at, stop, _COMMA) and n < X.shape[0]
+                another = stands(body, at, stop, COMMA) and n < X.shape[0]
                 if another:
-                    at = _after_blanks(body, at + 1, stop)
-            at = _behind(body, at, stop, _CLOSE)
+                    at = after_blanks(body, at + 1, stop)
+            at = behind(body, at, stop, CLOSE)
         elif labelled and sources == 0 and name == _SOURCE_NAME and at >= 0:
             sources = 1
-            if _packed(body, at, min(stop, at + 4)) == _NULL:
+            if packed(body, at, min(stop, at + 4)) == _NULL:
                 at += 4
             else:
                 notes[_GIVEN_ROW, _SOURCE] = at
                 at = _object_end(body, at, stop)
                 notes[_GIVEN_ROW, _SOURCE + 1] = at
-            at = _after_blanks(body, at, stop)
+            at = after_blanks(body, at, stop)
         else:
             at = -1
-        more = _stands(body, at, stop, _COMMA)
+        more = stands(body, at, stop, COMMA)
         if more:
-            at = _after_blanks(body, at + 1, stop)
-    at = _behind(body, at, stop, _END)
+            at = after_blanks(body, at + 1, stop)
+    at = behind(body, at, stop, END)
     return n if at == stop else -1, found
 
 
