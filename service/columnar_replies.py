@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 from learners.batch import Status
 from learners.explain import Explanation
 from learners.scorer import Scores
+from service.columnar_parts import begin, in_parts
 from service.hosted import Learnt
 from service.replies import STATUSES, Head, explanation
 
@@ -32,7 +32,6 @@ __all__ = ["NONE", "counted", "encode_learnt", "encode_scores", "learnt_in_parts
 
 NONE = -128  # a decision or a rank where there is none
 
-_DTYPES = {"d": "float64", "b": "int8"}
 _encode = msgspec.msgpack.Encoder().encode
 
 _PLACE = np.full(len(Status), NONE, dtype=np.int8)  # of each status in STATUSES; BEYOND never reaches a reply
@@ -44,10 +43,11 @@ for _one, _name in {
 }.items():
     _PLACE[_one] = STATUSES.index(_name)
 _MAPS = [bytes([0x80 + members]) for members in range(16)]  # what MessagePack begins a map with
-_SEQ, _EXPLANATIONS = _encode("seq"), _encode("explanations")
+_EXPLANATIONS = _encode("explanations")
 _OF_HEAD = len(msgspec.structs.fields(Head))
-# the counts of one event, by its place in STATUSES: the members of a map without its first byte
-_SINGLE = [_encode({name: int(name == one) for name in STATUSES})[1:] for one in STATUSES]
+_SINGLE = [
+    _encode({name: int(name == one) for name in STATUSES}) for one in STATUSES
+]  # the counts of one event, by its place
 _APPLIED, _RELABELLED, _UNKNOWN, _EXPIRED = map(STATUSES.index, ("applied", "relabelled", "unknown", "expired"))
 
 
@@ -79,57 +79,32 @@ def encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes: 
 def learnt_in_parts(learnt: Learnt, seqs: Sequence[int | None], counts: Sequence[int]) -> list[bytes]:
     """The same for each of the parts that the events came in, with its `seq`; `counts`: the events of each."""
     columns = _columns(learnt)
-    alike = {"position": learnt.position, "class_counts": learnt.class_counts, "statuses": STATUSES}
-    shared = _encode(alike)[1:]
-    head = _MAPS[1 + len(STATUSES) + len(alike) + len(columns)]
-    numbers = [(column.itemsize, _numbers(column)) for column in columns.values()]
-    begins: dict[int, list[bytes]] = {}  # of each column of so many events, up to its numbers
     status = columns["status"]
-    replies = []
-    start = 0
-    for seq, n in zip(seqs, counts, strict=True):
-        stop = start + n
-        if n not in begins:
-            begins[n] = [_begin(name, column[:n]) for name, column in columns.items()]
-        reply = [
-            head,
-            _SEQ,
-            _encode(seq),
-            _SINGLE[status[start]] if n == 1 else _encode(counted(status[start:stop]))[1:],
-        ]
-        reply.append(shared)
-        for begin, (width, data) in zip(begins[n], numbers, strict=True):
-            reply += (begin, data[start * width : stop * width])
-        replies.append(b"".join(reply))
-        start = stop
-    return replies
+    if len(counts) == len(status):  # one event each
+        told = [_SINGLE[one] for one in status.tolist()]
+    else:
+        told = [_encode(counted(some)) for some in np.split(status, np.cumsum(counts)[:-1])]
+    alike = {"position": learnt.position, "class_counts": learnt.class_counts, "statuses": STATUSES}
+    return in_parts(seqs, counts, told, alike, {name: _sent(column) for name, column in columns.items()})
 
 
 def _members(columns: dict[str, NDArray[Any]]) -> list[bytes]:
     """The members of a map that are ARRAYs."""
-    return [part for name, column in columns.items() for part in (_begin(name, column), _numbers(column))]
+    found: list[bytes] = []
+    for name, column in columns.items():
+        found += (begin(name, column.dtype.char, len(column)), _sent(column).tobytes())
+    return found
 
 
-def _begin(name: str, column: NDArray[Any]) -> bytes:
-    """A member that is an ARRAY as long as this one, up to its numbers."""
-    numbers = bytes(column.nbytes)
-    array = _encode({"dtype": _DTYPES[column.dtype.char], "shape": column.shape, "data": numbers})
-    return _encode(name) + array[: len(array) - len(numbers)]
+def _swapped(column: NDArray[Any]) -> NDArray[Any]:
+    return column.byteswap()
 
 
-def _swapped(column: NDArray[Any]) -> bytes:
-    return column.byteswap().tobytes()
+def _same(column: NDArray[Any]) -> NDArray[Any]:
+    return column
 
 
-_numbers = np.ndarray.tobytes if sys.byteorder == "little" else _swapped
-
-
-@lru_cache(256)
-def _begins(n: int, said: int) -> tuple[bytes, ...]:
-    """Of each column of a reply to n events to score, as `_begin`: so many of numbers, and what follows from them."""
-    numbers, whole = np.empty(n), np.empty(n, dtype=np.int8)
-    begins = [_begin(name, numbers) for name in ("scores", "probabilities", "thresholds")[:said]]
-    return *begins, _begin("ranks" if said == 1 else "labels", whole)
+_sent = _same if sys.byteorder == "little" else _swapped  # the numbers as they are in little-endian memory
 
 
 def _columns(learnt: Learnt) -> dict[str, NDArray[Any]]:
@@ -156,13 +131,12 @@ def encode_scores(
     # before both classes have been seen there is nothing to decide by
     decisions = scores.decisions if head.ready else np.full(len(scores.scores), NONE)
     said = decisions.astype(np.int8)
-    columns: list[NDArray[Any]] = [scores.scores]
-    if scores.probabilities is not None and scores.thresholds is not None:
-        columns += (scores.probabilities, scores.thresholds)
-    parts = [_MAPS[_OF_HEAD + len(columns) + 1 + (explained is not None)], _encode(head)[1:]]
-    begins = _begins(len(said), len(columns))
-    for begin, column in zip(begins, (*columns, said), strict=True):
-        parts += (begin, _numbers(column))
+    columns: dict[str, NDArray[Any]] = {"scores": scores.scores}
+    if scores.probabilities is None or scores.thresholds is None:
+        columns["ranks"] = said
+    else:
+        columns |= {"probabilities": scores.probabilities, "thresholds": scores.thresholds, "labels": said}
+    parts = [_MAPS[_OF_HEAD + len(columns) + (explained is not None)], _encode(head)[1:], *_members(columns)]
     if explained is not None:
         parts += (_EXPLANATIONS, _encode([explanation(one) for one in explained]))
     return b"".join(parts)

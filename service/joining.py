@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Protocol, cast
 import msgspec
 import numpy as np
 
+from service.columnar_parts import in_parts
 from service.columnar_replies import learnt_in_parts
 from service.hosted import Learnt
 from service.replies import STATUSES, became
@@ -140,6 +141,10 @@ def _shared(members: dict[str, msgspec.Raw], *without: str) -> bytes:
 
 # Binary: a content is some columns
 
+_SENT: dict[str, np.dtype[Any]] = {
+    "float64": np.dtype("f8"),
+    "int8": np.dtype("i1"),
+}  # types of replies; their bytes are moved, not read
 _SIZES = {"float32": 4, "float64": 8, "int8": 1, "uint64": 8}
 
 
@@ -229,15 +234,13 @@ class _Columns:
         return learnt_in_parts(learnt, parts.seqs, parts.counts)
 
     def predicted(self, parts: Parts, reply: bytes, standing: Callable[[Any], int]) -> list[bytes]:
-        members = msgspec.msgpack.decode(reply)
-        remembered = _remembered(members["remembered"], parts, lambda content: len(self.named(content)[0]), standing)
-        replies = []
-        start = 0
-        for seq, count, known in zip(parts.seqs, parts.counts, remembered, strict=True):
-            stop = start + count
-            replies.append(_pack({"seq": seq, **_cut(members, start, stop), "remembered": known}))
-            start = stop
-        return replies
+        members: dict[str, Any] = msgspec.msgpack.decode(reply)
+        total = members.pop("remembered")
+        known = _remembered(total, parts, lambda content: len(self.named(content)[0]), standing)
+        arrays = {name: members.pop(name) for name, value in list(members.items()) if type(value) is dict}
+        columns = {name: np.frombuffer(one["data"], _SENT[one["dtype"]]) for name, one in arrays.items()}
+        told = [_pack({"remembered": one}) for one in known]
+        return in_parts(parts.seqs, parts.counts, told, members, columns)
 
     def named(self, content: Columns) -> tuple[list[str], list[float | None]]:
         count = content.looked_at()[0]
@@ -261,21 +264,6 @@ def _values(column: _Column, count: int) -> list[Any]:
     if isinstance(column, Array):
         return list(np.frombuffer(column.data, dtype=np.dtype(column.dtype).newbyteorder("<")).tolist())
     return [None] * count if column is None else column
-
-
-def _cut(members: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
-    """A reply of some of the events: its arrays are cut."""
-    cut = {}
-    for name, value in members.items():
-        if type(value) is dict and "data" in value:
-            size = _SIZES[value["dtype"]]
-            value = {
-                "dtype": value["dtype"],
-                "shape": [stop - start],
-                "data": value["data"][start * size : stop * size],
-            }
-        cut[name] = value
-    return cut
 
 
 EVENTS: Joining = _Events()

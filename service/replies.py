@@ -90,10 +90,13 @@ def became(learnt: Learnt, ids: tuple[str | None, ...] | None) -> tuple[list[str
         said += [outcome.probabilities, outcome.thresholds]
         result = _Result
     said.append(outcome.decisions)
+    values = [column.tolist() for column in said]
+    if not outcome.status.any():  # all were learnt, as nearly always
+        return status, list(map(result, names, status, *values))
     nothing = [None] * len(said)
     results = [
-        result(name, one, *values) if one in ("applied", "relabelled") else result(name, one, *nothing)
-        for name, one, *values in zip(names, status, *(column.tolist() for column in said), strict=True)
+        result(name, one, *told) if one in ("applied", "relabelled") else result(name, one, *nothing)
+        for name, one, *told in zip(names, status, *values, strict=True)
     ]
     return status, results
 

@@ -1,0 +1,61 @@
+"""One reply in MessagePack cut for each of several messages, by columns.
+
+    {"seq", what is counted of each message, what all are told, ARRAYs of what is said of its events}
+
+What messages of one length have alike is made once, with places for what each has of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["begin", "in_parts"]
+
+_DTYPES = {"d": ("float64", 8), "b": ("int8", 1)}
+_encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder().encode
+_SEQ = _encode("seq")
+
+
+@lru_cache(1024)
+def begin(name: str, kind: str, n: int) -> bytes:
+    """A member that is an ARRAY of n numbers, of a NumPy type's character, up to these."""
+    dtype, size = _DTYPES[kind]
+    numbers = bytes(size * n)
+    array = _encode({"dtype": dtype, "shape": [n], "data": numbers})
+    return _encode(name) + array[: len(array) - len(numbers)]
+
+
+def in_parts(
+    seqs: Sequence[int | None],
+    counts: Sequence[int],
+    told: Sequence[bytes],
+    alike: Mapping[str, Any],
+    columns: Mapping[str, NDArray[np.generic]],
+) -> list[bytes]:
+    """The replies to messages of so many events each, with their `seq`. O(bytes).
+
+    `told`: what each is told of its own, a map in MessagePack of the same few names; `alike`: what all are told;
+    `columns`: what is said of each event, as it is sent.
+    """
+    members = 1 + (told[0][0] & 0x0F) + len(alike) + len(columns)
+    assert members < 16
+    head, shared = bytes([0x80 + members]) + _SEQ, _encode(alike)[1:]
+    templates = {}
+    for n in set(counts):
+        arrays = [begin(name, column.dtype.char, n) for name, column in columns.items()]
+        parts = [one.replace(b"%", b"%%") + b"%b" for one in (head, b"", *arrays)]
+        parts[2] = shared.replace(b"%", b"%%") + parts[2]
+        templates[n] = b"".join(parts)
+    stops = list(accumulate(counts))
+    own = [list(map(_encode, seqs)), [one[1:] for one in told]]
+    for column in columns.values():
+        data, size = column.tobytes(), column.itemsize
+        own.append([data[size * (stop - n) : size * stop] for stop, n in zip(stops, counts, strict=True)])
+    return [templates[n] % its for n, its in zip(counts, zip(*own, strict=True), strict=True)]
