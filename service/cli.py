@@ -204,16 +204,13 @@ def warm(as_json: AsJson = False) -> None:
     with reporting():
         from learners.jit import cache_directory
         from learners.warm import warm as run
-        from service.scan.events import scan
-        from service.scan.rows import FLOATS, widened
+        from service.scan.loading import load_kernels
 
         began, names = time.monotonic(), []
         for name in run():
             names.append(name)
             print(f"compiled {name}", flush=True, file=sys.stderr if as_json else sys.stdout)
-        scan(b'{"events": [{"x": [0]}]}', 1, labelled=False, most=1)
-        for dtype in FLOATS.values():
-            widened(memoryview(bytes(dtype.itemsize)), dtype, 1)
+        load_kernels(1)
         seconds = round(time.monotonic() - began, 3)
         if as_json:
             print_json({"kernels": names, "cache": str(cache_directory()), "seconds": seconds})

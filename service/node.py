@@ -24,8 +24,7 @@ from learners.parameters import Refused
 from service.bell import Bell
 from service.codec import Created, Snapshot, config_of, unpack_record, unpack_snapshot
 from service.errors import BehindLog, Damaged, LostRecords, StoreUnavailable
-from service.scan.events import scan
-from service.scan.messages import heads, payloads
+from service.scan.loading import load_kernels
 from service.settings import Settings
 from service.sound import Sound
 from service.soundness import check_scaling
@@ -273,11 +272,8 @@ def _primed(name: str, make: Callable[[], Learner]) -> Learner:
             Learner(learner.config).view().figures.as_json()
             _figured.add(kind)
         hashes_of([""])
-        heads([""])
-        payloads(b"", 0, 0)
         features = learner.config.features
-        if isinstance(features, Dense):
-            scan(b"", features.dim, True, 1)
+        load_kernels(features.dim if isinstance(features, Dense) else None)
     except MemoryError as error:
         raise Damaged(f"{name} needs more memory than there is") from error
     return learner
