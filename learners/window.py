@@ -339,4 +339,5 @@ class WindowView(NamedTuple):
 def _losses(sums: Sums | WindowView) -> tuple[int, int, int]:
     """Sums of Brier's and of log loss, and of the bins' distances: multiples of 2^-60."""
     brier, log_loss = sums.losses.tolist()
-    return tallied(brier), tallied(log_loss), tallied(distances(sums.bins, sums.mass))
+    high, low = distances(sums.bins, sums.mass)
+    return tallied(brier), tallied(log_loss), tallied((int(high), int(low)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -40,8 +41,10 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
 
 
 async def slept(node: Engine) -> None:
-    await node.sleeping.put_to_sleep(node.get("a"))
-    assert "a" in node.asleep
+    async with asyncio.timeout(30):
+        while "a" not in node.asleep:  # which it is not let while it looks at its log
+            await node.sleeping.put_to_sleep(node.get("a"))
+            await asyncio.sleep(0)
 
 
 async def test_what_this_process_wrote_is_not_looked_at(store: Store, looks: list[Config]) -> None:
