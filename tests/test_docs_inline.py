@@ -18,7 +18,6 @@ OTHERS = {
     "docs/api.md": {"--ultra": "zstd"},
     "docs/benchmarks.md": {"--peers-python": "benchmarks.service"},
     "docs/operations.md": {
-        "--time": "docker stop",
         "--build-arg": "docker build",
         "--set-string": "helm",
         "--reuse-values": "helm",
