@@ -31,12 +31,10 @@ from learners.parameters import Parameters, param
 
 __all__ = [
     "CONFIDENCE_95",
-    "CONFUSION",
     "EPSILON",
     "FIGURES",
     "LARGEST_LOSS",
     "NO_SPREAD",
-    "PROBABILITY",
     "RELIABILITY_BINS",
     "Figures",
     "Undefined",
@@ -209,11 +207,11 @@ def missing_class(negatives: int, positives: int) -> str | None:
     return "no labelled events" if not negatives + positives else "no negatives" if positives else "no positives"
 
 
-CONFUSION = ("f1", "fbeta", "precision", "recall", "fpr", "accuracy", "mcc", "alert_rate")
+_CONFUSION = ("f1", "fbeta", "precision", "recall", "fpr", "accuracy", "mcc", "alert_rate")
 
 
 def confusion_values(confusion: Sequence[int], beta: float) -> tuple[float | None, ...]:
-    """The figures named in `CONFUSION` from the counts tn, fp, fn, tp; None where undefined."""
+    """The figures named in `_CONFUSION` from the counts tn, fp, fn, tp; None where undefined."""
     tn, fp, fn, tp = confusion
     negatives, positives, alerts, events = tn + fp, fn + tp, fp + tp, tn + fp + fn + tp
     b2 = beta * beta
@@ -238,7 +236,7 @@ def confusion_values(confusion: Sequence[int], beta: float) -> tuple[float | Non
 def confusion_figures(confusion: Sequence[int], beta: float, undefined: Undefined) -> dict[str, float | None]:
     """The same by name; a null one has its reason put into `undefined`."""
     tn, fp, fn, tp = (int(count) for count in confusion)
-    out = dict(zip(CONFUSION, confusion_values((tn, fp, fn, tp), beta), strict=True))
+    out = dict(zip(_CONFUSION, confusion_values((tn, fp, fn, tp), beta), strict=True))
     lacking = missing_class(tn + fp, fn + tp) or ("no negative" if fp + tp else "no positive") + " was predicted"
     reasons = {
         "precision": "no positive was predicted",
@@ -253,11 +251,11 @@ def confusion_figures(confusion: Sequence[int], beta: float, undefined: Undefine
     return out
 
 
-PROBABILITY = ("brier", "log_loss", "calibration_error")
+_PROBABILITY = ("brier", "log_loss", "calibration_error")
 
 
 def probability_values(events: int, brier: int, log_loss: int, apart: int) -> tuple[float | None, ...]:
-    """The figures named in `PROBABILITY` of so many events; None where undefined.
+    """The figures named in `_PROBABILITY` of so many events; None where undefined.
 
     From sums, each a multiple of 2^-60: of Brier's losses, of log losses, and over the bins of how far the sum of their
     probabilities is `apart` from the number of their positives. So the calibration error is the distance of the mean
@@ -273,9 +271,9 @@ def probability_figures(
     events: int, brier: int, log_loss: int, apart: int, undefined: Undefined
 ) -> dict[str, float | None]:
     """The same by name; a null one has its reason put into `undefined`."""
-    out = dict(zip(PROBABILITY, probability_values(events, brier, log_loss, apart), strict=True))
+    out = dict(zip(_PROBABILITY, probability_values(events, brier, log_loss, apart), strict=True))
     if not events:
-        for name in PROBABILITY:
+        for name in _PROBABILITY:
             undefined.of(name, "no labelled events")
     return out
 

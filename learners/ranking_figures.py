@@ -24,7 +24,7 @@ from learners.arrays import Vector
 from learners.figures import NO_SPREAD, Figures, Undefined, auc_interval, interval_reason, missing_class, standardised
 from learners.jit import kernel
 
-__all__ = ["RANKING", "ranking_figures", "ranking_values"]
+__all__ = ["ranking_figures", "ranking_values"]
 
 _NEAR = 8  # members looked at one by one before galloping
 
@@ -133,13 +133,13 @@ def _sweep(negatives, positives, max_fpr, k, whole, real):  # type: ignore[no-un
     real[_TOP] = top
 
 
-RANKING = ("auc", "average_precision", "partial_auc", "ks", "recall_at_fpr", "precision_at_k")
+_OTHERS = ("average_precision", "partial_auc", "ks", "recall_at_fpr", "precision_at_k")
 
 
 def ranking_values(
     negatives: Vector, positives: Vector, settings: Figures
 ) -> tuple[float | None, list[float] | None, tuple[float | None, ...]]:
-    """AUC, its interval, and the figures after AUC named in `RANKING`; None where undefined.
+    """AUC, its interval, and the figures named in `_OTHERS`; None where undefined.
 
     From the scores of each class, ascending, without NaN. O(positives + min(negatives, positives log negatives)).
     """
@@ -160,7 +160,7 @@ def ranking_figures(negatives: Vector, positives: Vector, settings: Figures, und
     """The same by name; a null one has its reason put into `undefined`."""
     n, m = len(negatives), len(positives)
     auc, interval, others = ranking_values(negatives, positives, settings)
-    out = {"auc": auc, "auc_interval": interval, **dict(zip(RANKING[1:], others, strict=True))}
+    out = {"auc": auc, "auc_interval": interval, **dict(zip(_OTHERS, others, strict=True))}
     lacking = missing_class(n, m)
     reasons = {"auc_interval": interval_reason(n, m) or NO_SPREAD}
     reasons["precision_at_k"] = f"fewer than {settings.k} labelled events" if n + m < settings.k else "no positives"

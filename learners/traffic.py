@@ -9,8 +9,8 @@ its label took, in seconds; NaN where that is not known.
                      the last `size` served events, with distinct ids: how many of them have their label by now
     since the start  quantiles of the delays from a histogram, within 1 %
 
-O(log size) time per labelled event and O(1) per served one; 16 bytes of state per labelled event in the window, 9 per
-served one.
+O(1) time per labelled event, whose delay is worked into the order together with others, and per served one; 16 bytes of
+state per labelled event in the window, 9 per served one.
 """
 
 from __future__ import annotations
