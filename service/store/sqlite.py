@@ -2,7 +2,8 @@
 
 WAL with `synchronous=FULL`: what a call returned has been through fsync. One thread writes, and takes everything that
 waits, of all learners, into one transaction (see `sqlite_groups`); the next group gathers meanwhile. Another thread
-reads through a connection of its own, so that a read never waits for an fsync.
+reads through a connection of its own, so that a read never waits for an fsync, and a third one brings the WAL into the
+file (see `sqlite_checkpoints`), so that a commit hardly ever waits for that.
 
 A snapshot of more than `SNAPSHOT_PART` bytes is written part by part, each in a transaction of its own so that appends
 pass between them, and counts from the last step on, which is atomic. What a crash leaves half-written is cleared by a
@@ -47,6 +48,7 @@ from service.store import (
     in_steps,
 )
 from service.store import sqlite_served as served
+from service.store.sqlite_checkpoints import Checkpoints
 from service.store.sqlite_file import BUSY_SECONDS, connect
 from service.store.sqlite_groups import Work, Write, commit, consistent, deliver
 from service.store.sqlite_log import carried, entries_after, log_of, newest, reaching, retain, snapshot_data, token_at
@@ -65,8 +67,9 @@ class SqliteStore:
     caution: str | None = None
     certain = True
 
-    def __init__(self, write: sqlite3.Connection, read: sqlite3.Connection) -> None:
+    def __init__(self, write: sqlite3.Connection, read: sqlite3.Connection, checkpoint: sqlite3.Connection) -> None:
         self._loop = asyncio.get_running_loop()
+        self._checkpoints = Checkpoints(checkpoint)
         self._read_connection = read
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sqlite-reader")
         self._waiting: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
@@ -101,10 +104,11 @@ class SqliteStore:
             if self._calls == 0:
                 self._idle.set()
 
-    async def _write(self, work: Work[T], outside: bool = False) -> T:
-        """Run `work` in the writer's next transaction, or `outside` of any; its result when that is durable."""
+    async def _write(self, work: Work[T], outside: bool = False, size: int = 0) -> T:
+        """Run `work`, which brings so many bytes, in the writer's next transaction, or `outside` of any; its result
+        when that is durable."""
         future: asyncio.Future[T] = self._loop.create_future()
-        self._waiting.put(Write(work, future, outside))
+        self._waiting.put(Write(work, future, outside, size))
         return await future
 
     async def _read(self, work: Work[T]) -> T:
@@ -123,6 +127,7 @@ class SqliteStore:
                     self._loop.call_soon_threadsafe(deliver, group)
                 except RuntimeError:
                     return  # the loop was closed before the store: nobody waits any more
+                self._checkpoints.wrote(group, connection)
 
     async def close(self) -> None:
         self._closed = True
@@ -132,6 +137,7 @@ class SqliteStore:
     def _release(self) -> None:
         self._reader.shutdown()
         self._read_connection.close()
+        self._checkpoints.close()
         self._waiting.put(None)
         self._writer.join()  # its connection is the last: SQLite empties and removes the WAL
 
@@ -148,7 +154,7 @@ class SqliteStore:
             return Head(*db.execute("SELECT birth, head FROM learner WHERE name = ?", (learner,)).fetchone())
 
         with self._call():
-            return await self._write(work)
+            return await self._write(work, size=len(data))
 
     async def append(
         self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int, known: bytes = b""
@@ -169,7 +175,7 @@ class SqliteStore:
             return carried(added) if log.head == after else entries_after(db, log.id, after)
 
         with self._call():
-            return await self._write(work)
+            return await self._write(work, size=sum(len(data) for _, data in records))
 
     async def read(self, learner: str, birth: bytes, after: int, limit: int, known: bytes = b"") -> list[Entry]:
         with self._call():
@@ -247,11 +253,11 @@ class SqliteStore:
 
         with self._call():
             if len(snapshot) <= SNAPSHOT_PART:
-                return await self._write(at_once)
+                return await self._write(at_once, size=len(snapshot))
             id = await self._write(begin)
             try:
                 for number in range(-(-len(snapshot) // SNAPSHOT_PART)):
-                    await self._write(part(id, number))
+                    await self._write(part(id, number), size=SNAPSHOT_PART)
                 return await self._write(finish(id))
             except StoreError:
                 with suppress(StoreError):  # else it goes when it is stale
@@ -339,7 +345,7 @@ class SqliteStore:
             return served.remember(db, log.id, remembered, bounds)
 
         with self._call():
-            return await self._write(work)
+            return await self._write(work, size=len(record[1]) + sum(len(event.data) for event in remembered))
 
     async def recall(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[Remembered | bool | None]:
         def work(step: Sequence[str]) -> Work[list[Remembered | bool | None]]:

@@ -12,8 +12,8 @@ from service.errors import StoreUnavailable, WrongStore
 __all__ = ["BUSY_SECONDS", "connect"]
 
 BUSY_SECONDS = 5.0  # how long to wait for another process's transaction
-CHECKPOINT_PAGES = 4096  # of 4 KiB: SQLite's own 1000 checkpoints after every ten records of 400 KB
-WAL_BYTES = 64 * 2**20  # a large snapshot swells the WAL; it is cut back to this
+WAL_PAGES = 4096  # of 4 KiB: of a longer one the end is brought into the file, too, so that it begins anew
+WAL_BYTES = 64 * 2**20  # where that does not help, SQLite's own checkpoints do it; it is cut back to this
 
 APPLICATION = 0x72617265  # "rare", in the file's header: this file is ours
 SCHEMA = 4
@@ -93,23 +93,26 @@ CLAIM = (  # added by schema version 4: which node takes a learner's snapshots
 )
 
 
-def connect(path: Path, busy_seconds: float) -> tuple[sqlite3.Connection, sqlite3.Connection]:
-    """The writer's connection and the reader's, to a file that has our schema. Raises `WrongStore` where it has not."""
+def connect(path: Path, busy_seconds: float) -> tuple[sqlite3.Connection, sqlite3.Connection, sqlite3.Connection]:
+    """The writer's connection, the reader's, and that of the checkpoints, to a file that has our schema.
+
+    Raises `WrongStore` where it has not.
+    """
     if not path.parent.is_dir():
         raise WrongStore(f"the directory {path.parent} of the store does not exist")
     try:
         with ExitStack() as opened:
             # Each connection has a thread to itself, but not the one that opens it.
-            write, read = (
+            write, read, checkpoint = (
                 opened.enter_context(
                     closing(sqlite3.connect(path, timeout=busy_seconds, isolation_level=None, check_same_thread=False))
                 )
-                for _ in range(2)
+                for _ in range(3)
             )
             _prepare(write, path, busy_seconds)
             read.execute("PRAGMA query_only = ON")
             opened.pop_all()
-            return write, read
+            return write, read, checkpoint
     except sqlite3.Error as error:
         wrong = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB  # of the library, not of the module
         raise (WrongStore if wrong else StoreUnavailable)(f"the store {path} cannot be opened: {error}") from error
@@ -122,7 +125,7 @@ def _prepare(db: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA foreign_keys = ON")
     db.execute("PRAGMA secure_delete = FAST")  # some builds zero all that is deleted: more pages to write
-    db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+    db.execute(f"PRAGMA wal_autocheckpoint = {WAL_BYTES // 2**12}")
     db.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
     if schema < SCHEMA:
         db.execute("BEGIN IMMEDIATE")

@@ -24,6 +24,7 @@ class Write:
     work: Work[Any]
     future: asyncio.Future[Any]
     outside: bool = False  # of any transaction: it reads, and takes no lock that others wait for
+    size: int = 0  # bytes that it brings
     result: Any = None
     error: Exception | None = None
 

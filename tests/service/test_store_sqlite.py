@@ -16,9 +16,20 @@ from types import SimpleNamespace
 import pytest
 
 from service.errors import StoreUnavailable
-from service.store import Bounds, Entry, Head, Pending, open_store, sqlite, sqlite_file, sqlite_served
+from service.store import (
+    Bounds,
+    Entry,
+    Head,
+    Pending,
+    open_store,
+    sqlite,
+    sqlite_checkpoints,
+    sqlite_file,
+    sqlite_served,
+)
 from service.store.sqlite import STALE_SECONDS, SqliteStore
 from tests.service.logs import BIRTH, UNBOUNDED, event, events, filled, record, served, token, whole_log
+from tests.service.test_engine import until
 
 
 @pytest.fixture
@@ -138,6 +149,31 @@ async def test_a_read_does_not_wait_for_a_write(store: SqliteStore, path: Path) 
         assert not append.done()
         other.execute("ROLLBACK")
     assert await append == [Entry(4, *record(4))]
+
+
+async def test_what_was_committed_comes_into_the_file_while_the_store_is_open(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_checkpoints, "_STEP", 8)
+    await store.create("a", BIRTH, b"")
+    await store.append("a", BIRTH, [(token(2), bytes(100_000))], 1)
+    await until(lambda: path.stat().st_size > 100_000)
+
+
+async def test_the_wal_begins_anew_under_writes_without_a_pause(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_checkpoints, "WAL_PAGES", 64)
+    monkeypatch.setattr(sqlite_checkpoints, "_STEP", 16)
+    await store.create("a", BIRTH, b"")
+    wal = path.with_name(f"{path.name}-wal")
+    begun, number = {wal.read_bytes()[16:24]}, 1  # the salts, others each time
+    async with asyncio.timeout(60):
+        while len(begun) < 4:
+            number += 1
+            await store.append("a", BIRTH, [(token(number), bytes(20_000))], number - 1)
+            begun.add(wal.read_bytes()[16:24])
+    assert len(await whole_log(store)) == number
 
 
 async def test_what_a_crash_left_of_a_snapshot_is_not_seen_and_goes(store: SqliteStore, path: Path) -> None:
