@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence, Set
 from itertools import groupby
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -20,8 +20,9 @@ from learners.parameters import Problem, show
 from service.columnar import MSGPACK
 from service.errors import BadBody, Invalid, ServiceError
 from service.hot import JSON, Coding, Operation
-from service.joining import COLUMNS, EVENTS, Columns, Joining
+from service.joining import COLUMNWISE, EVENTS, Joining
 from service.precise import MAX_EVENTS
+from service.scan.columnar import COUNT, LEARNER, LEARNER_END, LIST, MAKE, OPERATION, SEQ, columnar_heads
 from service.scan.messages import MAX_SEQ, OPERATIONS, heads
 from service.store import MAX_POSITION
 from service.unpacking import length
@@ -134,7 +135,7 @@ _FIXMAP, _MAP16 = 0x80, 0xDE  # how MessagePack begins a map
 
 
 TEXT = Form(JSON, EVENTS, "JSON", msgspec.json, _headed_text)
-BINARY = Form(MSGPACK, COLUMNS, "MessagePack", msgspec.msgpack, _headed_binary)
+BINARY = Form(MSGPACK, COLUMNWISE, "MessagePack", msgspec.msgpack, _headed_binary)
 
 
 class Request(msgspec.Struct):
@@ -214,15 +215,6 @@ def joint(request: Request) -> bytes:
     return request.body if request.make is None else request.form.joining.body(request.contents)
 
 
-class _Binary(Columns, forbid_unknown_fields=True):
-    """The same in columns."""
-
-    seq: Annotated[int, msgspec.Meta(ge=0, le=MAX_SEQ)]
-    op: Operation
-    learner: str | None = None
-
-
-_binary = msgspec.msgpack.Decoder(_Binary).decode
 _UNUSUAL = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
@@ -234,7 +226,7 @@ def read(messages: Sequence[str | bytes]) -> list[Request]:
     requests: list[Request] = []
     for kind, some in groupby(messages, type):
         these: list[Any] = list(some)
-        requests += _texts(these) if kind is str else _together(map(_binary_head, these))
+        requests += _texts(these) if kind is str else _binaries(these)
     return requests
 
 
@@ -287,16 +279,28 @@ def _text_head(message: str, body: bytes, row: Sequence[int]) -> _Head | str:
     return TEXT, size, seq, learner, operation, operation, count, body[start:stop]
 
 
-def _binary_head(message: bytes) -> _Head | bytes:
-    try:
-        columns = _binary(message)
-    except _UNUSUAL:
+def _binaries(messages: Sequence[bytes]) -> list[Request]:
+    body, rows = columnar_heads(messages)
+    found = rows.tolist()
+    counts = rows[:, COUNT].tolist()
+    first = found[0]
+    size = len(body) + _ENTRY * sum(counts) * first[MAKE].count(LIST)
+    few = min(counts) > 0 and max(counts) <= MAX_EVENTS and size <= _JOINED
+    if few and rows[:, LEARNER].max() < 0 and (rows[:, MAKE] == rows[0, MAKE]).all():  # as nearly always
+        contents = [(body, head) for head in found]
+        make, operation = tuple(first[MAKE]), _OPERATIONS[first[OPERATION]]
+        return [Request(BINARY, size, rows[:, SEQ].tolist(), None, operation, make, counts, contents)]
+    return _together(_binary_head(message, body, head) for message, head in zip(messages, found, strict=True))
+
+
+def _binary_head(message: bytes, body: bytes, head: list[int]) -> _Head | bytes:
+    count, make = head[COUNT], head[MAKE]
+    if not 0 < count <= MAX_EVENTS:
         return message
-    count, lists, make = columns.looked_at()
-    if not count:
-        return message
-    size = len(message) + _ENTRY * count * lists
-    return BINARY, size, columns.seq, columns.learner, columns.op, (columns.op, *make), count, columns
+    learner = None if head[LEARNER] < 0 else body[head[LEARNER] : head[LEARNER_END]].decode()
+    operation = _OPERATIONS[head[OPERATION]]
+    size = len(message) + _ENTRY * count * make.count(LIST)
+    return BINARY, size, head[SEQ], learner, operation, tuple(make), count, (body, head)
 
 
 def _members(message: str | bytes) -> Request:

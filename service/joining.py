@@ -7,8 +7,9 @@ of one type and, of dense rows, of one width. What cannot be put together is car
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, Protocol, cast
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -17,9 +18,9 @@ from service.columnar_parts import in_parts
 from service.columnar_replies import learnt_in_parts
 from service.hosted import Learnt
 from service.replies import STATUSES, became
-from service.unpacking import Entries
+from service.scan.columnar import COLUMNS, COUNT, DTYPES, KINDS, LIST, PLACES, WIDTH
 
-__all__ = ["COLUMNS", "EVENTS", "Array", "Columns", "Joining", "Parts"]
+__all__ = ["COLUMNWISE", "EVENTS", "Joining", "Parts"]
 
 
 class Parts(Protocol):
@@ -139,80 +140,15 @@ def _shared(members: dict[str, msgspec.Raw], *without: str) -> bytes:
     return _encode({name: value for name, value in members.items() if name not in without})[1:-1]
 
 
-# Binary: a content is some columns
+# Binary: a content is the bytes that a message stands in, and its head of `columnar_heads`
 
 _SENT: dict[str, np.dtype[Any]] = {
     "float64": np.dtype("f8"),
     "int8": np.dtype("i1"),
 }  # types of replies; their bytes are moved, not read
-_SIZES = {"float32": 4, "float64": 8, "int8": 1, "uint64": 8}
+_IDS, _TIMES = COLUMNS.index("ids"), COLUMNS.index("times")
 
-
-class Array(msgspec.Struct, forbid_unknown_fields=True):
-    """Numbers as they are in memory, little-endian."""
-
-    dtype: Literal["float32", "float64", "int8", "uint64"]
-    shape: Annotated[list[int], msgspec.Meta(max_length=2)]
-    data: memoryview
-
-    def fits(self, n: int) -> bool:
-        """Whether it is what it says, and of this length."""
-        return self.shape == [n] and len(self.data) == n * _SIZES[self.dtype]
-
-
-_Column = Array | Entries | None
-
-
-class Columns(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """The columns that can be put together; dense rows alone, of all features."""
-
-    x: Array | None = None
-    labels: _Column = None
-    weights: _Column = None
-    times: _Column = None
-    ids: _Column = None
-
-    def looked_at(self) -> tuple[int, int, tuple[Any, ...]]:
-        """How many events there are, 0 where the columns do not agree; how many columns are lists; and the make.
-
-        The make is what has to be the same to be put together. One pass: it is done for each message.
-        """
-        rows, lists = self.x, 0
-        if rows is None:
-            n = _length(self.ids)
-            make: list[Any] = [None]
-        else:
-            if len(rows.shape) != 2:
-                return 0, 0, ()
-            n, width = rows.shape
-            if len(rows.data) != n * width * _SIZES[rows.dtype]:
-                return 0, 0, ()
-            make = [rows.dtype, width]
-        for one in (self.labels, self.weights, self.times, self.ids):
-            if one is None:
-                make.append(None)
-            elif isinstance(one, list):
-                if len(one) != n:
-                    return 0, 0, ()
-                make.append(list)
-                lists += 1
-            else:
-                if not one.fits(n):
-                    return 0, 0, ()
-                make.append(one.dtype)
-        return max(n, 0), lists, tuple(make)
-
-    @property
-    def others(self) -> tuple[_Column, ...]:
-        """The columns beside the rows."""
-        return self.labels, self.weights, self.times, self.ids
-
-
-def _length(column: _Column) -> int:
-    if isinstance(column, Array):
-        return column.shape[0] if column.shape else 0
-    return 0 if column is None else len(column)
-
+Content = tuple[bytes, Sequence[int]]
 
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -220,15 +156,16 @@ _pack = msgspec.msgpack.Encoder().encode
 class _Columns:
     """Bodies in MessagePack."""
 
-    def body(self, contents: Sequence[Columns]) -> bytes:
-        rows = None
-        first = contents[0].x
-        if first is not None:
-            arrays = [one.x for one in contents if one.x is not None]
-            shape = [sum([one.shape[0] for one in arrays]), first.shape[1]]
-            rows = Array(first.dtype, shape, memoryview(b"".join([one.data for one in arrays])))
-        labels, weights, times, ids = map(_together, zip(*[one.others for one in contents], strict=True))
-        return _pack(Columns(x=rows, labels=labels, weights=weights, times=times, ids=ids))
+    def body(self, contents: Sequence[Content]) -> bytes:
+        body: dict[str, Any] = {}
+        _, first = contents[0]
+        n = sum([head[COUNT] for _, head in contents])
+        for column, name in enumerate(COLUMNS):
+            kind = first[KINDS + column]
+            if kind:
+                shape = [n] if column else [n, first[WIDTH]]
+                body[name] = _column(kind, shape, _joined(contents, column))
+        return _pack(body)
 
     def labelled(self, parts: Parts, learnt: Learnt, ids: tuple[str | None, ...] | None) -> list[bytes]:  # noqa: ARG002
         return learnt_in_parts(learnt, parts.seqs, parts.counts)
@@ -242,29 +179,38 @@ class _Columns:
         told = [_pack({"remembered": one}) for one in known]
         return in_parts(parts.seqs, parts.counts, told, members, columns)
 
-    def named(self, content: Columns) -> tuple[list[str], list[float | None]]:
-        count = content.looked_at()[0]
-        ids, times = _values(content.ids, count), _values(content.times, count)
+    def named(self, content: Content) -> tuple[list[str], list[float | None]]:
+        ids, times = (_values(content, column) for column in (_IDS, _TIMES))
         pairs = [(str(one), when) for one, when in zip(ids, times, strict=True) if one is not None]
         return [one for one, _ in pairs], [None if when is None or math.isnan(when) else when for _, when in pairs]
 
 
-def _together(columns: tuple[_Column, ...]) -> _Column:
-    """Columns of one make as one."""
-    if columns[0] is None:
-        return None
-    if isinstance(columns[0], list):
-        return [value for one in cast(tuple[list[Any], ...], columns) for value in one]
-    arrays = cast(tuple[Array, ...], columns)
-    data = memoryview(b"".join([one.data for one in arrays]))
-    return Array(arrays[0].dtype, [sum([one.shape[0] for one in arrays])], data)
+def _joined(contents: Sequence[Content], column: int) -> bytes:
+    """What stands in a column of each, one behind the other."""
+    first, last = PLACES + 2 * column, PLACES + 2 * column + 1
+    return b"".join([body[head[first] : head[last]] for body, head in contents])
 
 
-def _values(column: _Column, count: int) -> list[Any]:
-    if isinstance(column, Array):
-        return list(np.frombuffer(column.data, dtype=np.dtype(column.dtype).newbyteorder("<")).tolist())
-    return [None] * count if column is None else column
+def _column(kind: int, shape: list[int], data: bytes) -> Any:
+    """A column as it stands in a body."""
+    if kind == LIST:
+        return msgspec.Raw(_LIST(0xDD, shape[0]) + data)
+    return {"dtype": DTYPES[kind], "shape": shape, "data": data}
+
+
+_LIST = struct.Struct("!BI").pack
+
+
+def _values(content: Content, column: int) -> list[Any]:
+    _, head = content
+    n, kind = head[COUNT], head[KINDS + column]
+    if not kind:
+        return [None] * n
+    data = _joined([content], column)
+    if kind == LIST:
+        return list(msgspec.msgpack.decode(_LIST(0xDD, n) + data))
+    return list(np.frombuffer(data, dtype=np.dtype(DTYPES[kind]).newbyteorder("<")).tolist())
 
 
 EVENTS: Joining = _Events()
-COLUMNS: Joining = _Columns()
+COLUMNWISE: Joining = _Columns()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from service.scan.columnar import columnar_heads
 from service.scan.events import scan
 from service.scan.messages import heads, payloads
 from service.scan.rows import FLOATS, narrowed, widened
@@ -14,6 +15,7 @@ __all__ = ["load_kernels"]
 def load_kernels(dim: int | None) -> None:
     """What reads messages and rows of numbers, and with a `dim` JSON of dense events of so many."""
     heads([""])
+    columnar_heads([b""])
     payloads(b"", 0, 0)
     for dtype in FLOATS.values():
         widened(memoryview(bytes(dtype.itemsize)), dtype, 1)
