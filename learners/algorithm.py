@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from learners.arrays import Counts, Matrix, Rows, Sparse, Vector, dot
-from learners.jit import kernel
+from learners.jit import bare_kernel
 from learners.parameters import Parameters
 from learners.ranges import Issues
 
@@ -167,13 +167,13 @@ def grown(array: Vector, dim: int, fill: float = 0.0) -> Vector:
     return out
 
 
-@kernel
+@bare_kernel
 def dense_scores(X, w, bias, scores):  # type: ignore[no-untyped-def]
     for i in range(X.shape[0]):
         scores[i] = dot(X[i], w) + bias
 
 
-@kernel
+@bare_kernel
 def _sparse_scores(data, indices, indptr, w, bias, scores):  # type: ignore[no-untyped-def]
     for i in range(indptr.shape[0] - 1):
         total = 0.0

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.jit import kernel
+from learners.jit import bare_kernel
 
 __all__ = ["mixed", "reciprocals", "sweep"]
 
@@ -36,7 +36,7 @@ _AUC, _PRECISIONS, _AREA, _KS, _RECALL, _TOP = range(6)  # what `sweep` fills, e
 _WORST, _GIVEN, _BEST = range(3)
 
 
-@kernel
+@bare_kernel
 def reciprocals(a, count):  # type: ignore[no-untyped-def]
     """The sum of 1 / (a + k) over k = 1..count, a >= 0, or a little more, however large count is. O(log count).
 
@@ -60,7 +60,7 @@ def reciprocals(a, count):  # type: ignore[no-untyped-def]
     return total
 
 
-@kernel
+@bare_kernel
 def _precisions(tp, fp, p, n):  # type: ignore[no-untyped-def]
     """The sum over j = 1..p of (TP + j) / (TP + j + FP + n j / (p + 1)): r times it is that of (TP + j) / (a + j)."""
     r = 1.0 + n / (p + 1.0)
@@ -68,7 +68,7 @@ def _precisions(tp, fp, p, n):  # type: ignore[no-untyped-def]
     return (p + (tp - a) * reciprocals(a, p)) / r
 
 
-@kernel
+@bare_kernel
 def _allowed(negatives, max_fpr):  # type: ignore[no-untyped-def]
     """The largest count with count / negatives <= max_fpr, as floats divide."""
     count = np.int64(max_fpr * negatives)
@@ -79,7 +79,7 @@ def _allowed(negatives, max_fpr):  # type: ignore[no-untyped-def]
     return count
 
 
-@kernel
+@bare_kernel
 def mixed(bins, N, P):  # type: ignore[no-untyped-def]
     """AUC and the sum of precisions as they are given: of the events of a bin as evenly mixed. (2,), see `sweep`."""
     twice = 0.0  # pairs: beyond 2^53 they are rounded, and never overflow
@@ -95,7 +95,7 @@ def mixed(bins, N, P):  # type: ignore[no-untyped-def]
     return twice / (2.0 * max(N, 1) * max(P, 1)), precisions
 
 
-@kernel
+@bare_kernel
 def sweep(bins, N, P, max_fpr, k, out, squares):  # type: ignore[no-untyped-def]
     """Go through the bins from the highest scores down; the letters are those of the top of this file.
 

@@ -55,7 +55,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.arrays import Counts, Matrix, Vector, exp, sigmoid
-from learners.jit import inlined, kernel
+from learners.jit import bare_kernel, inlined
 from learners.objectives import BINS, REACH
 from learners.ranges import MAX_COUNT, Issues, counters, outside
 
@@ -142,19 +142,19 @@ def rebased(account: Account, unit: float) -> Account:
     return fresh._replace(clock=account.clock.copy(), credit=account.credit.copy())
 
 
-@kernel
+@bare_kernel
 def _gone(clock, unit):  # type: ignore[no-untyped-def]
     """The share of the unit that is gone, in [0, 1)."""
     units = clock / unit  # np.floor gives a float: a whole number has no room for every clock
     return units - np.floor(units)
 
 
-@kernel
+@bare_kernel
 def _slot(gone):  # type: ignore[no-untyped-def]
     return min(int(gone * SLOTS), SLOTS - 1)
 
 
-@kernel
+@bare_kernel
 def tick(account, unit, clock):  # type: ignore[no-untyped-def]
     """Move the clock, in units of so many seconds; whether another unit or slot has begun."""
     if not -np.inf < clock < np.inf or clock <= account.clock[0]:
@@ -175,7 +175,7 @@ def tick(account, unit, clock):  # type: ignore[no-untyped-def]
     return True
 
 
-@kernel
+@bare_kernel
 def _close(account, followed, last):  # type: ignore[no-untyped-def]
     """Take the unit's traffic into the average, as far as it says something of other units; `last` is its last slot."""
     now, usual = account.traffic[0], account.traffic[1]
@@ -187,7 +187,7 @@ def _close(account, followed, last):  # type: ignore[no-untyped-def]
         now[s] = 0.0
 
 
-@kernel
+@bare_kernel
 def present(clock, unit):  # type: ignore[no-untyped-def]
     """(slot, until): the slot of the clock, and a time up to which it surely stays there: a little early, for rounding.
 
@@ -212,7 +212,7 @@ def record(clock, spent, opening, traffic, credit, slot, unit, rate, alert):  # 
         credit[0] = min(credit[0] + rate, _SAVED) - alert
 
 
-@kernel
+@bare_kernel
 def _rest(account, unit, alerts):  # type: ignore[no-untyped-def]
     """Events that the unit may still bring."""
     events = float(account.spent[0])
@@ -249,7 +249,7 @@ def _rest(account, unit, alerts):  # type: ignore[no-untyped-def]
     return rest * ((come + prior * total) / (past + prior * total))
 
 
-@kernel
+@bare_kernel
 def _planned(account, unit, alerts):  # type: ignore[no-untyped-def]
     """(alerts that should be spent by now, events that the unit may still bring, events of the whole unit)."""
     events = float(account.spent[0])
@@ -258,20 +258,20 @@ def _planned(account, unit, alerts):  # type: ignore[no-untyped-def]
     return alerts * (events / whole), rest, whole
 
 
-@kernel
+@bare_kernel
 def _slack(account, planned, alerts):  # type: ignore[no-untyped-def]
     """Alerts that may be spent by now at most; what is planned never ends where there is no clock."""
     most = planned * (1.0 + _ENDLESS) if math.isnan(account.clock[0]) else planned
     return most + max(2.0, alerts / 5.0)
 
 
-@kernel
+@bare_kernel
 def _visible(alerts):  # type: ignore[no-untyped-def]
     """Alerts that a unit may lag behind its plan by chance."""
     return max(alerts / 10.0, min(1.5 * math.sqrt(alerts), alerts / 3.0))
 
 
-@kernel
+@bare_kernel
 def lookback(account, unit, alerts, rate, count, paced):  # type: ignore[no-untyped-def]
     """Events after which one in the third row counts 1/e, when it has met `count`; infinite in a first unit.
 
@@ -297,7 +297,7 @@ def lookback(account, unit, alerts, rate, count, paced):  # type: ignore[no-unty
     return min(memory, max(short, _SHORTEST)) if changed else memory
 
 
-@kernel
+@bare_kernel
 def allowed(account, unit, alerts, rate):  # type: ignore[no-untyped-def]
     """The share of coming events that may be called positive, 0 to hold back, and whether too few were so far.
 
@@ -322,7 +322,7 @@ def allowed(account, unit, alerts, rate):  # type: ignore[no-untyped-def]
     return min(share, 1.0), lag > max(1.0, alerts / 10.0)
 
 
-@kernel
+@bare_kernel
 def quantile(masses, share, whole):  # type: ignore[no-untyped-def]
     """The probability above which a share of the events in the sketch's bins lies; 1 where there are none.
 

@@ -33,7 +33,7 @@ import numpy as np
 
 from learners import histogram
 from learners.arrays import Counts, Matrix, Vector, sigmoid
-from learners.jit import kernel
+from learners.jit import bare_kernel, kernel
 from learners.octaves import BINS
 from learners.parameters import Parameters, param
 from learners.ranges import MAX_COUNT, Issues, not_finite, outside
@@ -113,7 +113,7 @@ def problems(settings: Calibration, state: CalibrationState) -> Issues:
         yield "odds", "falls from one score to a higher one"
 
 
-@kernel
+@bare_kernel
 def _scaled(score, power):  # type: ignore[no-untyped-def]
     if power[0] <= 0.0 or power[1] <= 0.0:
         return 0.0
@@ -124,18 +124,18 @@ def _scaled(score, power):  # type: ignore[no-untyped-def]
     return min(max(score, -most), most) / rms
 
 
-@kernel
+@bare_kernel
 def _probability(x):  # type: ignore[no-untyped-def]
     """sigmoid(x), non-decreasing to the last bit."""
     return sigmoid(math.floor(min(max(x, -750.0), 750.0) * _GRID + 0.5) / _GRID)
 
 
-@kernel
+@bare_kernel
 def _number(score):  # type: ignore[no-untyped-def]
     return 0.0 if math.isnan(score) else score
 
 
-@kernel
+@bare_kernel
 def _measure(score, memory, power, events):  # type: ignore[no-untyped-def]
     """Take a score into its running square; how much of an event before is kept."""
     keep = 1.0 - 1.0 / min(memory, max(50.0, events[0] / 10.0))
@@ -145,7 +145,7 @@ def _measure(score, memory, power, events):  # type: ignore[no-untyped-def]
     return keep
 
 
-@kernel
+@bare_kernel
 def _platt(scores, y, memory, coefficients, H, power, events, probabilities):  # type: ignore[no-untyped-def]
     for i in range(scores.shape[0]):
         score = _number(scores[i])
@@ -165,20 +165,20 @@ def _platt(scores, y, memory, coefficients, H, power, events, probabilities):  #
         coefficients[1] = min(max(intercept, -_LARGEST_INTERCEPT), _LARGEST_INTERCEPT)
 
 
-@kernel
+@bare_kernel
 def platt_look(scores, coefficients, power, probabilities):  # type: ignore[no-untyped-def]
     for i in range(scores.shape[0]):
         scaled = _scaled(_number(scores[i]), power)
         probabilities[i] = _probability(coefficients[0] * scaled + coefficients[1])
 
 
-@kernel
+@bare_kernel
 def posterior_look(scores, probabilities):  # type: ignore[no-untyped-def]
     for i in range(scores.shape[0]):
         probabilities[i] = _probability(_number(scores[i]))
 
 
-@kernel
+@bare_kernel
 def _none(scores, memory, power, events, probabilities):  # type: ignore[no-untyped-def]
     for i in range(scores.shape[0]):
         score = _number(scores[i])
@@ -186,7 +186,7 @@ def _none(scores, memory, power, events, probabilities):  # type: ignore[no-unty
         _measure(score, memory, power, events)
 
 
-@kernel
+@bare_kernel
 def none_look(scores, power, probabilities):  # type: ignore[no-untyped-def]
     for i in range(scores.shape[0]):
         probabilities[i] = _probability(_scaled(_number(scores[i]), power))
@@ -204,7 +204,7 @@ def _binned(scores, y, memory, rising, events, bins, odds, probabilities):  # ty
             histogram.fade(bins, memory, events[0])
 
 
-@kernel
+@bare_kernel
 def binned_look(scores, rising, odds, probabilities):  # type: ignore[no-untyped-def]
     for i in range(scores.shape[0]):
         probabilities[i] = _probability(histogram.said(scores[i], rising, odds))

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from learners.arrays import Counts, Vector
-from learners.jit import kernel
+from learners.jit import bare_kernel
 
 __all__ = ["DELAY_BINS", "DELAY_ERROR", "MAX_DELAY", "bounded", "delay_bin", "histogram_quantile", "quantile"]
 
@@ -23,7 +23,7 @@ DELAY_BINS = (_HIGH - _LOW) * _PER_OCTAVE + 1  # one for 0
 MAX_DELAY = math.nextafter(2.0**_HIGH, 0.0)  # some 35,000 years
 
 
-@kernel
+@bare_kernel
 def bounded(delay):  # type: ignore[no-untyped-def]
     """A delay as it counts: from 0 to MAX_DELAY, or NaN. A label that is said to be older than its event took none."""
     if np.isnan(delay):
@@ -31,7 +31,7 @@ def bounded(delay):  # type: ignore[no-untyped-def]
     return min(max(delay, 0.0), MAX_DELAY)
 
 
-@kernel
+@bare_kernel
 def delay_bin(delay):  # type: ignore[no-untyped-def]
     """Which of the DELAY_BINS a bounded delay is in."""
     if delay < 2.0**_LOW:

@@ -17,7 +17,7 @@ from learners import calibration, rules, scaling
 from learners.algorithm import Linear, dense_scores
 from learners.arrays import Counts, Matrix, Vector
 from learners.calibration import Calibration, CalibrationState
-from learners.jit import kernel
+from learners.jit import bare_kernel
 from learners.scaling import Scaling, ScalingState
 
 __all__ = ["dense_look", "read_by"]
@@ -35,7 +35,7 @@ _CALIBRATIONS = {
 _ONE = np.ones(1)  # of a single event: to make it anew would take longer than to score it
 
 
-@kernel
+@bare_kernel
 def _look(  # type: ignore[no-untyped-def]
     kind,
     clip,
@@ -57,12 +57,12 @@ def _look(  # type: ignore[no-untyped-def]
     live,
     X,
     costs,
+    Z,
     scores,
     probabilities,
     thresholds,
     decisions,
 ):
-    Z = np.empty_like(X)
     if kind == _STANDARD:
         scaling.dense_standard(X, scaled, seen, mean, m2, clip, False, Z)
     elif kind == _MAXABS:
@@ -121,5 +121,5 @@ def dense_look(by: tuple[Any, ...], rows: Matrix, costs: Vector | None) -> tuple
     scores, probabilities, thresholds = np.empty(n), np.empty(n), np.empty(n)
     decisions = np.empty(n, dtype=np.int64)
     factors = costs if costs is not None else _ONE if n == 1 else np.ones(n)
-    _look(*by, rows, factors, scores, probabilities, thresholds, decisions)
+    _look(*by, rows, factors, np.empty_like(rows), scores, probabilities, thresholds, decisions)
     return scores, decisions, probabilities, thresholds

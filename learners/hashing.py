@@ -11,19 +11,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from learners.arrays import Words
-from learners.jit import kernel
+from learners.jit import bare_kernel
 
 __all__ = ["hash_strings"]
 
 
-@kernel
+@bare_kernel
 def _mix(z):  # type: ignore[no-untyped-def]
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
 
 
-@kernel
+@bare_kernel
 def _hash(buffer, offsets, out):  # type: ignore[no-untyped-def]
     for i in range(out.shape[0]):
         start, stop = offsets[i], offsets[i + 1]

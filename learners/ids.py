@@ -13,7 +13,7 @@ import numpy as np
 
 from learners.arrays import Counts, Words
 from learners.hashing import hash_strings
-from learners.jit import kernel
+from learners.jit import bare_kernel
 
 __all__ = ["find", "hashes_of", "put", "table_for"]
 
@@ -35,7 +35,7 @@ def table_for(ring: Words, room: int) -> Counts:
     return table
 
 
-@kernel
+@bare_kernel
 def _place(ring, table, h):  # type: ignore[no-untyped-def]
     """Where h stands in the table, or where it would."""
     mask = table.shape[0] - 1
@@ -45,7 +45,7 @@ def _place(ring, table, h):  # type: ignore[no-untyped-def]
     return at
 
 
-@kernel
+@bare_kernel
 def find(ring, table, h):  # type: ignore[no-untyped-def]
     """The slot that holds h, or -1; -1 for 0."""
     if h == 0:
@@ -53,7 +53,7 @@ def find(ring, table, h):  # type: ignore[no-untyped-def]
     return table[_place(ring, table, h)] - 1
 
 
-@kernel
+@bare_kernel
 def _remove(ring, table, h):  # type: ignore[no-untyped-def]
     """Take h out and close the gap, so that every chain stays whole."""
     mask = table.shape[0] - 1
@@ -70,7 +70,7 @@ def _remove(ring, table, h):  # type: ignore[no-untyped-def]
     table[gap] = 0
 
 
-@kernel
+@bare_kernel
 def put(ring, table, slot, h):  # type: ignore[no-untyped-def]
     """Let h, which no slot holds, take the place of what the slot holds; h may be 0."""
     if ring[slot] != 0:
@@ -80,7 +80,7 @@ def put(ring, table, slot, h):  # type: ignore[no-untyped-def]
         table[_place(ring, table, h)] = slot + 1
 
 
-@kernel
+@bare_kernel
 def _fill(ring, table):  # type: ignore[no-untyped-def]
     for slot in range(ring.shape[0]):
         if ring[slot] != 0:

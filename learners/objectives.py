@@ -45,7 +45,7 @@ import functools
 import numpy as np
 
 from learners.arrays import Vector, sigmoid
-from learners.jit import inlined, kernel
+from learners.jit import bare_kernel, inlined
 
 __all__ = [
     "ACCURACY",
@@ -98,7 +98,7 @@ def memory_of(memory, events):  # type: ignore[no-untyped-def]
     return memory if memory == np.inf else min(memory, max(_YOUNG, _SHARE * events))
 
 
-@kernel
+@bare_kernel
 def led(sought, aim, target, positive, called):  # type: ignore[no-untyped-def]
     """The aim after a labelled event; of an objective that has no target as it was."""
     if (sought == FPR and positive == 0) or (sought == RECALL and positive == 1):
@@ -111,7 +111,7 @@ def led(sought, aim, target, positive, called):  # type: ignore[no-untyped-def]
     return min(max(aim + step * (target - outcome), 0.0), 1.0)
 
 
-@kernel
+@bare_kernel
 def relaxed(sought, aim, target, live):  # type: ignore[no-untyped-def]
     """The aim after a search that found this threshold."""
     if sought == PRECISION and live == 1.0 and aim > target:
@@ -119,7 +119,7 @@ def relaxed(sought, aim, target, live):  # type: ignore[no-untyped-def]
     return aim
 
 
-@kernel
+@bare_kernel
 def search(sought, aim, bins, edges):  # type: ignore[no-untyped-def]
     """The threshold that `bins` (at least 2, BINS), negatives and positives, make best.
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from learners.arrays import Vector
 from learners.figures import NO_SPREAD, Figures, Undefined, auc_interval, interval_reason, missing_class, standardised
-from learners.jit import kernel
+from learners.jit import bare_kernel
 
 __all__ = ["ranking_figures", "ranking_values"]
 
@@ -33,7 +33,7 @@ _SQUARES_NEGATIVE, _SQUARES_POSITIVE, _PAIRS, _GAP, _RECALLED = range(5)  # whol
 _PRECISIONS, _AREA, _TOP = range(3)  # real ones
 
 
-@kernel
+@bare_kernel
 def _passed(ascending, left, x, equal):  # type: ignore[no-untyped-def]
     """How many of the first `left` members stay when those above x (with `equal`: and x) at their end are passed."""
     at = left
@@ -63,7 +63,7 @@ def _passed(ascending, left, x, equal):  # type: ignore[no-untyped-def]
     return at
 
 
-@kernel
+@bare_kernel
 def _sweep(negatives, positives, max_fpr, k, whole, real):  # type: ignore[no-untyped-def]
     """Fill `whole` (5,) int64 and `real` (3,) from the ascending scores of the classes; see the names of the slots.
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from learners.arrays import Counts, Vector, Words
 from learners.batch import Late, Segment, Status
 from learners.ids import find, hashes_of, put, table_for
-from learners.jit import kernel
+from learners.jit import bare_kernel
 from learners.ranges import MAX_COUNT, Issues, outside
 
 __all__ = ["MAX_SOURCES", "MAX_SOURCE_NAME", "RecentIds", "Sources"]
@@ -41,7 +41,7 @@ class Learnt(NamedTuple):
     decisions: NDArray[np.int8]
 
 
-@kernel
+@bare_kernel
 def _admit(hashes, y, bare, assumed, status, slots, start, learnt, table, capacity, count):  # type: ignore[no-untyped-def]
     """Up to the next event with an id of another label: where that is, or the end, and the new count of ids."""
     for i in range(start, hashes.shape[0]):
@@ -67,7 +67,7 @@ def _admit(hashes, y, bare, assumed, status, slots, start, learnt, table, capaci
     return hashes.shape[0], count
 
 
-@kernel
+@bare_kernel
 def _note(learnt, slots, number, scores, probabilities, decisions):  # type: ignore[no-untyped-def]
     for i in range(slots.shape[0]):
         slot = slots[i]

@@ -14,7 +14,7 @@ import numpy as np
 
 from learners import stages
 from learners.budget import EVERY, Account, allowed, lookback, present, quantile, record, tick
-from learners.jit import inlined, kernel
+from learners.jit import bare_kernel, inlined
 from learners.objectives import ACCURACY, BINS, FPR, RECALL, led, memory_of, place, relaxed, search
 
 __all__ = ["BUDGET", "COST", "FIXED", "FOFO", "OFO", "Rule", "decide", "learn", "look", "refresh", "say"]
@@ -48,14 +48,14 @@ def _reached(seen, called):  # type: ignore[no-untyped-def]
     return called[1] / calls if calls > 0 else 0.0
 
 
-@kernel
+@bare_kernel
 def _affordable(rule, row, account):  # type: ignore[no-untyped-def]
     """The threshold that a budget allows, by the probabilities in the third row of the sketch."""
     share, behind = allowed(account, rule.unit, rule.alerts, rule.rate)
     return quantile(row, share, behind)
 
 
-@kernel
+@bare_kernel
 def refresh(rule, state, edges):  # type: ignore[no-untyped-def]
     """Make the live threshold what the objective now asks for."""
     live = state.live
@@ -86,7 +86,7 @@ def say(kind, false_positive, false_negative, live, p, cost):  # type: ignore[no
     return live, 1 if p >= live else 0
 
 
-@kernel
+@bare_kernel
 def _after(rule, live, row, count, account):  # type: ignore[no-untyped-def]
     """What follows now and then on an event that was recorded: a search, and fading."""
     if rule.kind == BUDGET:
@@ -98,7 +98,7 @@ def _after(rule, live, row, count, account):  # type: ignore[no-untyped-def]
             row[i] *= keep
 
 
-@kernel
+@bare_kernel
 def _move(rule, live, row, account, clock):  # type: ignore[no-untyped-def]
     """Move the clock beyond where the slot surely lasts; the present slot and how long that lasts."""
     if tick(account, rule.unit, clock) and rule.kind == BUDGET:
@@ -106,7 +106,7 @@ def _move(rule, live, row, account, clock):  # type: ignore[no-untyped-def]
     return present(account.clock[0], rule.unit)
 
 
-@kernel
+@bare_kernel
 def learn(rule, state, edges, probabilities, y, decided, costs, clocks, thresholds, decisions):  # type: ignore[no-untyped-def]
     """`threshold.learn`; `state` as a plain tuple, which a call takes in a tenth of the time of a named one."""
     kind, false_positive, false_negative = rule.kind, rule.false_positive, rule.false_negative
@@ -161,7 +161,7 @@ def learn(rule, state, edges, probabilities, y, decided, costs, clocks, threshol
                 bins[1, i] *= keep
 
 
-@kernel
+@bare_kernel
 def decide(rule, state, edges, probabilities, costs, clocks, given, thresholds, decisions):  # type: ignore[no-untyped-def]
     """`threshold.serve`; and `threshold.note`, where the `decisions` are `given` and `thresholds` is not used.
 
@@ -187,7 +187,7 @@ def decide(rule, state, edges, probabilities, costs, clocks, given, thresholds, 
             _after(rule, live, row, count[0], account)
 
 
-@kernel
+@bare_kernel
 def look(kind, false_positive, false_negative, live, probabilities, costs, thresholds, decisions):  # type: ignore[no-untyped-def]
     """`threshold.look`, by three of a `Rule` and the live threshold (1,)."""
     for t in range(probabilities.shape[0]):

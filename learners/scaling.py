@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from learners.algorithm import grown
 from learners.arrays import Counts, Matrix, Rows, Sparse, Vector
-from learners.jit import kernel
+from learners.jit import bare_kernel
 from learners.parameters import Parameters, param
 from learners.ranges import Issues, counters, not_finite
 
@@ -87,12 +87,12 @@ def problems(state: ScalingState) -> Issues:
         yield from not_finite(name, getattr(state, name))
 
 
-@kernel
+@bare_kernel
 def _clipped(z, clip):  # type: ignore[no-untyped-def]
     return min(max(z, -clip), clip)
 
 
-@kernel
+@bare_kernel
 def _unit_norm(values):  # type: ignore[no-untyped-def]
     """(largest |x|, norm of x / largest): squares neither overflow nor vanish."""
     largest = 0.0
@@ -108,7 +108,7 @@ def _unit_norm(values):  # type: ignore[no-untyped-def]
     return largest, math.sqrt(total)
 
 
-@kernel
+@bare_kernel
 def dense_none(X, clip, out):  # type: ignore[no-untyped-def]
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
@@ -116,7 +116,7 @@ def dense_none(X, clip, out):  # type: ignore[no-untyped-def]
             out[i, j] = 0.0 if np.isnan(x) else _clipped(x, clip)
 
 
-@kernel
+@bare_kernel
 def dense_unit(X, clip, out):  # type: ignore[no-untyped-def]
     for i in range(X.shape[0]):
         largest, norm = _unit_norm(X[i])
@@ -125,7 +125,7 @@ def dense_unit(X, clip, out):  # type: ignore[no-untyped-def]
             out[i, j] = 0.0 if np.isnan(x) or largest == 0.0 else _clipped((x / largest) / norm, clip)
 
 
-@kernel
+@bare_kernel
 def dense_standard(X, scaled, seen, mean, m2, clip, moving, out):  # type: ignore[no-untyped-def]
     # nothing depends on a branch, so that several columns go at once; what is not wanted is worked out and left
     for i in range(X.shape[0]):
@@ -148,7 +148,7 @@ def dense_standard(X, scaled, seen, mean, m2, clip, moving, out):  # type: ignor
                 m2[j] = spread if moves else m2[j]
 
 
-@kernel
+@bare_kernel
 def dense_maxabs(X, scaled, largest, clip, moving, out):  # type: ignore[no-untyped-def]
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
@@ -165,7 +165,7 @@ def dense_maxabs(X, scaled, largest, clip, moving, out):  # type: ignore[no-unty
                 largest[j] = most
 
 
-@kernel
+@bare_kernel
 def _sparse_unit(data, indptr, clip, out):  # type: ignore[no-untyped-def]
     for i in range(indptr.shape[0] - 1):
         start, stop = indptr[i], indptr[i + 1]
@@ -174,7 +174,7 @@ def _sparse_unit(data, indptr, clip, out):  # type: ignore[no-untyped-def]
             out[k] = _clipped((data[k] / largest) / norm, clip) if largest > 0.0 else 0.0
 
 
-@kernel
+@bare_kernel
 def _sparse_standard(data, indices, indptr, rows, seen, mean, m2, clip, moving, out):  # type: ignore[no-untyped-def]
     met = rows[0]
     for i in range(indptr.shape[0] - 1):
@@ -208,7 +208,7 @@ def _sparse_standard(data, indices, indptr, rows, seen, mean, m2, clip, moving, 
         rows[0] = met
 
 
-@kernel
+@bare_kernel
 def _sparse_maxabs(data, indices, indptr, largest, clip, moving, out):  # type: ignore[no-untyped-def]
     for i in range(indptr.shape[0] - 1):
         for k in range(indptr[i], indptr[i + 1]):

@@ -38,7 +38,7 @@ from learners.figures import (
     tallies,
     tally,
 )
-from learners.jit import bare_kernel, inlined, kernel
+from learners.jit import bare_kernel, inlined
 from learners.ranges import MAX_COUNT, Issues, counters, outside
 
 __all__ = ["BRIEF", "SCORE_BINS", "Sketch", "SketchState", "SketchView", "score_bin", "take"]
@@ -119,7 +119,7 @@ def _learn(state, scores, probabilities, y, decisions, sign):  # type: ignore[no
         take(state, label, ordinary(scores[i]), decisions[i], tallies(probabilities[i], label), sign)
 
 
-@kernel
+@bare_kernel
 def _add_sums(sums, more):  # type: ignore[no-untyped-def]
     for i in range(sums.shape[0]):
         for j in range(3):

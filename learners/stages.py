@@ -21,12 +21,12 @@ from __future__ import annotations
 
 import math
 
-from learners.jit import inlined, kernel
+from learners.jit import bare_kernel, inlined
 
 __all__ = ["advance", "stages", "step"]
 
 
-@kernel
+@bare_kernel
 def _log2(n):  # type: ignore[no-untyped-def]
     """log2 of a whole number from 2 to 2^53 in plain arithmetic: exact at powers of two, the same on every machine."""
     x = float(n)
@@ -44,7 +44,7 @@ def _log2(n):  # type: ignore[no-untyped-def]
     return result
 
 
-@kernel
+@bare_kernel
 def stages(n):  # type: ignore[no-untyped-def]
     """(m, n0) of FOFO(n). floor(log2(q) / 2) is counted in fours: n = 256, where q is 4^3, must not come out as 2."""
     quotient = 2.0 * n / _log2(n)

@@ -42,7 +42,7 @@ import numpy as np
 
 from learners.algorithm import Cost, Linear, Traits, grown
 from learners.arrays import Counts, Rows, Sparse, Vector, dot, exp, sigmoid
-from learners.jit import kernel
+from learners.jit import bare_kernel
 from learners.lanes import within
 from learners.parameters import Parameters, param
 from learners.ranges import Issues, outside
@@ -118,7 +118,7 @@ def problems(params: Params, state: State, sparse: bool) -> Issues:  # noqa: ARG
     yield from outside("stage", state.stage[2:], 0, (length // 4 if level else length) - 1)
 
 
-@kernel
+@bare_kernel
 def _learn_dense(state, X, y, weight, c, calls, length, scores):  # type: ignore[no-untyped-def]
     w = state.w
     for t in range(X.shape[0]):
@@ -130,7 +130,7 @@ def _learn_dense(state, X, y, weight, c, calls, length, scores):  # type: ignore
                 w[j] = within(w, w[j] + step * x[j])
 
 
-@kernel
+@bare_kernel
 def _learn_sparse(state, data, indices, indptr, y, weight, c, calls, length, scores):  # type: ignore[no-untyped-def]
     w = state.w
     for t in range(y.shape[0]):
@@ -145,7 +145,7 @@ def _learn_sparse(state, data, indices, indptr, y, weight, c, calls, length, sco
                 w[j] = within(w, w[j] + step * data[k])
 
 
-@kernel
+@bare_kernel
 def _advance(state, score, y, weight, c, calls, length):  # type: ignore[no-untyped-def]
     """Take an event into the stage at hand, the bias included; the step, by which w += step x is left to do."""
     _, bias, level, sums, steps, stage = state
@@ -182,7 +182,7 @@ def _advance(state, score, y, weight, c, calls, length):  # type: ignore[no-unty
     return 0.0
 
 
-@kernel
+@bare_kernel
 def _reward(m):  # type: ignore[no-untyped-def]
     """max(0, 1 - log2(1 + e^-m)), within 1e-15, in plain arithmetic: the same bits on every machine."""
     if m <= 0.0:

@@ -25,7 +25,7 @@ from learners.arrays import Counts, Vector, Words
 from learners.delays import DELAY_BINS, DELAY_ERROR, MAX_DELAY, bounded, delay_bin, histogram_quantile, quantile
 from learners.figures import Undefined
 from learners.ids import find, put, table_for
-from learners.jit import bare_kernel, inlined, kernel
+from learners.jit import bare_kernel, inlined
 from learners.ordered import Ordered, enter, leave, ordered, reserved, values
 from learners.ranges import Issues, counters, outside
 
@@ -62,7 +62,7 @@ class Derived(NamedTuple):
     flagged: Counts  # (2,) of the served ring: called positive, labelled
 
 
-@kernel
+@bare_kernel
 def _tick(clock, times, clocks):  # type: ignore[no-untyped-def]
     for i in range(times.shape[0]):
         if np.isfinite(times[i]) and not times[i] <= clock[0]:
