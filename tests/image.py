@@ -180,7 +180,7 @@ def _copied(stage: Stage, stages: dict[str, Stage], rest: str) -> None:
     words = rest.split()
     options = dict(word.removeprefix("--").split("=", 1) for word in words if word.startswith("--"))
     *sources, target = [word for word in words if not word.startswith("--")]
-    if unknown := options.keys() - {"from", "chmod"}:
+    if unknown := options.keys() - {"from"}:
         raise NotImplementedError(f"COPY with {unknown}")
     goal = stage.path(target)
     into = target.endswith("/") or target == "." or len(sources) > 1
@@ -199,7 +199,6 @@ def _copied(stage: Stage, stages: dict[str, Stage], rest: str) -> None:
             copy = goal / inner if inner else goal / Path(source).name if into else goal
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / file, copy)
-            copy.chmod(int(options["chmod"], 8) if "chmod" in options else copy.stat().st_mode)
 
 
 def _filled(stage: Stage, text: str) -> str:

@@ -221,7 +221,7 @@ def checked(*arguments: str, **environment: str) -> int:
 
 def test_the_health_check_asks_the_port_that_is_set(serving: Callable[..., int]) -> None:
     assert last_stage()["HEALTHCHECK"].endswith('CMD ["healthcheck"]')
-    assert "docker/healthcheck.py /usr/local/bin/healthcheck" in DOCKERFILE.read_text()
+    assert "install docker/healthcheck.py /opt/rarestream/bin/healthcheck" in DOCKERFILE.read_text()
     assert "/v1/health/ready" in create_app(Settings(store="memory:")).openapi()["paths"]
     port = serving(200)
     assert checked(RARESTREAM_PORT=str(port)) == 0
