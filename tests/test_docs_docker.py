@@ -1,13 +1,14 @@
-"""The documents' lines for Docker, carried out by an engine: the image is built, run, and run again with keys.
+"""The documents' lines for Docker and Compose, carried out by an engine.
 
-Names are other than documented, so that nothing of whoever runs the tests is touched, and so is the port, which may be
+Names are other than documented, so that nothing of whoever runs the tests is touched, and so are ports, which may be
 taken. What bears these names is removed again; what the builder keeps for the next build stays.
 
-It takes minutes. It is skipped where no engine answers, or where the base image is not there and cannot be pulled.
+It takes minutes. It is skipped where no engine answers, or where an image is not there and cannot be pulled.
 """
 
 from __future__ import annotations
 
+import re
 import secrets
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ from typing import Any
 
 import httpx
 import pytest
+import yaml
 
 from service import __version__
 from tests.consoles import Console
@@ -29,10 +31,13 @@ from tests.service.process import free_port
 BUILD, FIRST, MAKE, SECOND = commands(block("docs/operations.md", "$ docker build"))
 IMAGE = f"rarestream:{__version__}"  # as documented
 OWN = f"rarestream-test-{secrets.token_hex(4)}"  # the image, the volume and the containers of this run
+UP, LOGS, DOWN = commands(block("docs/operations.md", "$ docker compose"))
+COMPOSE = ROOT / "docker" / "compose.yaml"
+PROJECT = f"label=com.docker.compose.project={OWN}"
 CREATED = {"algorithm": "cbr-diag", "features": {"kind": "named"}}
 EVENTS = [{"id": str(n), "features": {"a": n}, "label": n % 2} for n in range(20)]
 DIRECT: dict[str, Any] = {"trust_env": False, "timeout": 60}  # by no proxy of the environment
-PATIENCE = 120.0  # seconds until it is healthy
+PATIENCE = 120.0  # seconds until it is healthy, and until a Prometheus has scraped it
 
 
 def docker(*words: str, seconds: float = 60) -> str:
@@ -47,19 +52,23 @@ def docker(*words: str, seconds: float = 60) -> str:
 
 
 def need_engine() -> None:
-    """Skips the test unless there is one, which has what the image is built from."""
+    """Skips the test unless one answers that has what the image is built from."""
     if shutil.which("docker") is None:
         pytest.skip("no Docker engine: there is no docker on PATH")
     try:
         docker("version", "--format", "{{.Server.Version}}", seconds=10)
     except RuntimeError as error:
         pytest.skip(f"no Docker engine answers: {str(error).splitlines()[-1]}")
-    base = instructions()[0][1].split()[0]
-    if not docker("image", "ls", "--quiet", base):
+    need_image(instructions()[0][1].split()[0])
+
+
+def need_image(name: str) -> None:
+    """Skips the test where the engine has no such image and cannot pull it."""
+    if not docker("image", "ls", "--quiet", name):
         try:
-            docker("pull", base, seconds=300)
+            docker("pull", name, seconds=300)
         except RuntimeError as error:
-            pytest.skip(f"the Docker engine has no {base} and cannot pull it: {error}")
+            pytest.skip(f"the Docker engine has no {name} and cannot pull it: {error}")
 
 
 @pytest.fixture
@@ -101,13 +110,19 @@ def running(console: Console, command: str, names: dict[str, object]) -> Iterato
                 docker("rm", "--force", OWN)
 
 
+def learnt(client: httpx.Client) -> dict[str, Any]:
+    """The digest of a new learner that has learnt something."""
+    assert client.get("/v1/health/ready").status_code == 200
+    assert client.put("/v1/learners/cards", json=CREATED).status_code == 201
+    reply = client.post("/v1/learners/cards/update", json={"events": EVENTS})
+    assert reply.status_code == 200, reply.text
+    digest: dict[str, Any] = client.get("/v1/learners/cards/digest").json()
+    return digest
+
+
 def test_what_one_container_learnt_the_next_has_which_asks_for_keys(console: Console, names: dict[str, object]) -> None:
     with running(console, FIRST, names) as client:
-        assert client.get("/v1/health/ready").status_code == 200
-        assert client.put("/v1/learners/cards", json=CREATED).status_code == 201
-        learnt = client.post("/v1/learners/cards/update", json={"events": EVENTS})
-        assert learnt.status_code == 200, learnt.text
-        digest = client.get("/v1/learners/cards/digest").json()
+        digest = learnt(client)
 
     key = console.run(MAKE).stdout.strip()
     with running(console, SECOND, names) as client:
@@ -118,3 +133,66 @@ def test_what_one_container_learnt_the_next_has_which_asks_for_keys(console: Con
         assert (status["Name"], int(status["CapBnd"], 16), status["NoNewPrivs"]) == ("rarestream", 0, "1")
         with pytest.raises(RuntimeError, match="Read-only file system"):
             docker("exec", "--user", "0", OWN, "touch", "/x")
+
+
+@pytest.fixture
+def composed(console: Console, tmp_path: Path) -> Iterator[tuple[dict[str, object], dict[str, int]]]:
+    """What goes in the place of the documented file, and the ports of this machine by those of the containers."""
+    need_engine()
+    try:
+        docker("compose", "version", seconds=10)
+    except RuntimeError:
+        pytest.skip("Docker has no Compose: there is no `docker compose`")
+    text = COMPOSE.read_text()
+    for service in yaml.safe_load(text)["services"].values():
+        if "build" not in service:
+            need_image(service["image"])
+    ports = {port: free_port() for port in re.findall(r'"127\.0\.0\.1:(\d+):\1"', text)}
+    other = {f"127.0.0.1:{port}:": f"127.0.0.1:{free}:" for port, free in ports.items()}
+    (tmp_path / "compose.yaml").write_text(instead(text, {IMAGE: f"{OWN}:{__version__}", **other}))
+    file: dict[str, object] = {
+        "-f docker/compose.yaml": f"-p {OWN} --project-directory docker -f {tmp_path}/compose.yaml"
+    }
+    yield file, ports
+    console.run(f"{instead(DOWN, file)} --volumes", cwd=ROOT)
+    assert not docker("volume", "ls", "--quiet", "--filter", PROJECT)
+    if docker("image", "ls", "--quiet", OWN):
+        docker("image", "rm", f"{OWN}:{__version__}")
+
+
+def compose_up(console: Console, file: dict[str, object]) -> None:
+    """Returns once all are healthy; fails the test with what they logged else."""
+    try:
+        console.run(instead(UP, file), cwd=ROOT)
+    except RuntimeError as error:
+        logged = console.run(instead(LOGS, {**file, " --follow rarestream": ""}), cwd=ROOT).stdout
+        pytest.fail(f"{error}\n{logged}")
+
+
+def test_compose_starts_all_that_belongs_to_it(
+    console: Console, composed: tuple[dict[str, object], dict[str, int]]
+) -> None:
+    file, ports = composed
+    services = yaml.safe_load(COMPOSE.read_text())["services"].keys()
+    healthy = ["ps", "--filter", PROJECT, "--filter", "health=healthy", "--format"]
+
+    compose_up(console, file)
+    assert set(docker(*healthy, '{{.Label "com.docker.compose.service"}}').split()) == services
+    at = {port: f"http://127.0.0.1:{free}" for port, free in ports.items()}
+    with httpx.Client(base_url=at["8000"], **DIRECT) as client:
+        digest = learnt(client)
+    with httpx.Client(base_url=at["9090"], **DIRECT) as client:
+        assert client.get("/-/ready").status_code == 200
+        assert client.get("/api/v1/rules").json()["data"]["groups"]
+        until = time.monotonic() + PATIENCE
+        while not client.get("/api/v1/query", params={"query": 'up{job="rarestream"} == 1'}).json()["data"]["result"]:
+            assert time.monotonic() < until, client.get("/api/v1/targets").text
+            time.sleep(0.5)
+    assert httpx.get(f"{at['3000']}/api/health", **DIRECT).status_code == 200
+    assert "learner=cards" in console.run(instead(LOGS, {**file, " --follow": ""}), cwd=ROOT).stdout
+
+    console.run(instead(DOWN, file), cwd=ROOT)
+    assert not docker("ps", "--all", "--quiet", "--filter", PROJECT)
+    compose_up(console, file)  # the volumes outlast `down`
+    with httpx.Client(base_url=at["8000"], **DIRECT) as client:
+        assert client.get("/v1/learners/cards/digest").json() == digest
