@@ -120,9 +120,16 @@ class Snapshots:
     async def last(self) -> None:
         """Take one at the end, if anything has changed and no other node takes them. Only in what was `put`."""
         await self.close()
-        if self.unsaved and await self._owner.claim.take():
+        claim = self._owner.claim
+        if not (self.unsaved and await claim.take()):
+            await claim.let_go()
+            return
+        # meanwhile, as it takes a commit of its own, and whoever wants the room of one that falls asleep waits for both
+        letting_go = asyncio.create_task(claim.let_go())
+        try:
             await self.save()
-        await self._owner.claim.let_go()
+        finally:
+            await letting_go
 
     async def close(self) -> None:
         """Wait until the one that is being written is, or give it up."""

@@ -321,7 +321,7 @@ def uncollected() -> Iterator[None]:
 
 async def gone(one: weakref.ref[Any]) -> None:
     """Until nothing refers to it: the answer to a request comes before the last line that handles it."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while one() is not None:  # noqa: ASYNC110 (nothing tells of it)
             await asyncio.sleep(0.01)
 
