@@ -18,6 +18,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
 from service.commands.durations import roughly, spoken
+from service.commands.figures import figure, share
 
 __all__ = ["FiguresLines", "LearnersDisplay", "ReplayDisplay", "behind", "figures_table", "fit_of", "so_far"]
 
@@ -86,8 +87,8 @@ def so_far(metrics: Figures, learner: Document) -> str:
         return f"not ready: {learner['not_ready']}"
     start = metrics["since_start"]
     if _ordinal(metrics):
-        return f"MAE so far {_figure(start['mae'])}, accuracy {_figure(start['accuracy'])}"
-    return f"AUC so far {_figure(start['auc'])}"
+        return f"MAE so far {figure(start['mae'])}, accuracy {figure(start['accuracy'])}"
+    return f"AUC so far {figure(start['auc'])}"
 
 
 def fit_of(learner: Document) -> str | None:
@@ -132,37 +133,36 @@ def figures_table(metrics: Figures, speed: float | None = None) -> Table:
     table.add_column(f"last {window['size']:,}", justify="right")
     table.add_column("since start", justify="right")
     table.add_row("events", f"{window['events']:,}", f"{metrics['events']:,}")
+    figures: list[tuple[str, str, Callable[[float | None], str]]]
     if _ordinal(metrics):
-        figures = [("MAE", "mae"), ("MSE", "mse"), ("accuracy", "accuracy")]
+        figures = [("MAE", "mae", figure), ("MSE", "mse", figure), ("accuracy", "accuracy", figure)]
     else:
         positives = [part["class_counts"]["positive"] for part in (window, metrics)]
         table.add_row("positives", *(f"{count:,}" for count in positives))
         alerts = [part["confusion"]["tp"] + part["confusion"]["fp"] for part in (window, start)]
         table.add_row("alerts", *(f"{count:,}" for count in alerts))
-        table.add_row("AUC", _figure(window["auc"]), _figure(start["auc"]) + _error(start, "auc"))
+        table.add_row("AUC", figure(window["auc"]), figure(start["auc"]) + _error(start, "auc"))
         table.add_row("AUC, 95 % interval", *(_interval(part["auc_interval"]) for part in (window, start)))
-        precision = _figure(start["average_precision"]) + _error(start, "average_precision")
-        table.add_row("average precision", _figure(window["average_precision"]), precision)
+        precision = figure(start["average_precision"]) + _error(start, "average_precision")
+        table.add_row("average precision", figure(window["average_precision"]), precision)
         figures = [
-            ("F1", "f1"),
-            ("precision", "precision"),
-            ("recall", "recall"),
-            ("alert rate", "alert_rate"),
-            ("log loss", "log_loss"),
-            ("calibration error", "calibration_error"),
+            ("F1", "f1", figure),
+            ("precision", "precision", figure),
+            ("recall", "recall", figure),
+            ("alert rate", "alert_rate", share),
+            ("log loss", "log_loss", figure),
+            ("calibration error", "calibration_error", figure),
         ]
-    for label, key in figures:
-        table.add_row(label, _figure(window[key]), _figure(start[key]))
     if window["label_coverage"] is not None or start["label_coverage"] is not None:
-        late: list[tuple[str, str, Callable[[float | None], str]]] = [
-            ("label coverage", "label_coverage", _figure),
+        figures += [
+            ("label coverage", "label_coverage", share),
             ("label delay, median", "label_delay_median", _delay),
             ("label delay, p90", "label_delay_p90", _delay),
         ]
-        for label, key, shown in late:
-            table.add_row(label, shown(window[key]), shown(start[key]))
+    for label, key, shown in figures:
+        table.add_row(label, shown(window[key]), shown(start[key]))
     if not _ordinal(metrics):
-        table.add_row("threshold now", _figure(metrics["threshold"]), "")
+        table.add_row("threshold now", figure(metrics["threshold"]), "")
     if speed is not None:
         table.add_row("events/s of this run", f"{speed:,.0f}", "")
     return table
@@ -230,27 +230,23 @@ def _line(metrics: Figures) -> tuple[str, ...]:
     window = metrics["window"]
     name, events = metrics["name"], f"{metrics['events']:,}"
     if _ordinal(metrics):
-        return name, events, f"MAE {_figure(window['mae'])}", f"accuracy {_figure(window['accuracy'])}", ""
+        return name, events, f"MAE {figure(window['mae'])}", f"accuracy {figure(window['accuracy'])}", ""
     positives = metrics["class_counts"]["positive"]
-    return name, events, f"AUC {_figure(window['auc'])}", f"F1 {_figure(window['f1'])}", f"positives {positives:,}"
+    return name, events, f"AUC {figure(window['auc'])}", f"F1 {figure(window['f1'])}", f"positives {positives:,}"
 
 
 def _ordinal(metrics: Figures) -> bool:
     return "positive" not in metrics["class_counts"]
 
 
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
-
-
 def _error(figures: Figures, key: str) -> str:
     """How far the exact figure may be from the one given; nothing where there is none."""
     error = figures[f"{key}_error"]
-    return "" if figures[key] is None or error is None else f" \N{PLUS-MINUS SIGN} {_figure(error)}"
+    return "" if figures[key] is None or error is None else f" \N{PLUS-MINUS SIGN} {figure(error)}"
 
 
 def _interval(ends: Sequence[float] | None) -> str:
-    return "-" if ends is None else " to ".join(map(_figure, ends))
+    return "-" if ends is None else " to ".join(map(figure, ends))
 
 
 def _delay(seconds: float | None) -> str:

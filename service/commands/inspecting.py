@@ -24,6 +24,7 @@ from service.commands.connection import (
     reporting,
 )
 from service.commands.durations import roughly, spoken
+from service.commands.figures import figure, share
 from service.commands.states import size
 
 if TYPE_CHECKING:
@@ -116,9 +117,9 @@ class _Column(NamedTuple):
 def _figure_columns(rows: Sequence[Document]) -> dict[str, _Column]:
     """What is told of the rows of `GET /v1/learners?figures=true`."""
 
-    def window(figure: str, told: Callable[[Any], str], width: int = 0) -> _Column:
+    def window(key: str, told: Callable[[Any], str], width: int = 0) -> _Column:
         def cell(row: Document) -> str:
-            value = row["window"].get(figure)
+            value = row["window"].get(key)
             return "-" if value is None else told(value)
 
         return _Column(cell, width)
@@ -127,16 +128,16 @@ def _figure_columns(rows: Sequence[Document]) -> dict[str, _Column]:
         "algorithm": _Column(lambda row: row["algorithm"], _NARROWER),
         "events": _Column(lambda row: f"{row['events']:,}"),
         "positives": _Column(lambda row: _count(row["class_counts"].get("positive")), _WIDE),
-        "AUC": window("auc", _number),
+        "AUC": window("auc", figure),
         "95 %": window("auc_interval", lambda ends: "-".join(f"{end:.3f}" for end in ends), _WIDE),
-        "F1": window("f1", _number),
-        "alerts": window("alert_rate", lambda share: f"{100 * share:.3g} %", _NARROW),
-        "threshold": _Column(lambda row: _number(row["threshold"] if row["ready"] else None), _NARROW),
+        "F1": window("f1", figure),
+        "alerts": window("alert_rate", share, _NARROW),
+        "threshold": _Column(lambda row: figure(row["threshold"] if row["ready"] else None), _NARROW),
         "label delay": window("label_delay_median", spoken, _WIDE),
         "alarms": _Column(lambda row: f"{sum(row['alarms'].values()):,}", _NARROW),
     }
     if any("mae" in row["window"] for row in rows):  # ordinal ones
-        columns["MAE"] = window("mae", _number)
+        columns["MAE"] = window("mae", figure)
     return columns
 
 
@@ -258,8 +259,12 @@ _ALARMS = {"auc": "AUC", "scores": "scores"}
 
 def alarm_of(alarm: Document) -> str:
     """One alarm in a few words."""
-    what = {"auc": "the AUC fell", "scores": "the served scores changed"}.get(alarm["kind"], alarm["kind"])
-    return f"after {alarm['events']:,} events: {what} from {_number(alarm['before'])} to {_number(alarm['after'])}"
+    before, after = alarm["before"], alarm["after"]
+    what = {
+        "auc": f"the AUC fell from {figure(before)} to {figure(after)}",
+        "scores": f"the served scores changed: {share(after)} are above one that {share(before)} were",
+    }
+    return f"after {alarm['events']:,} events: {what.get(alarm['kind'], alarm['kind'])}"
 
 
 def _progress(learner: Document) -> Iterator[tuple[str, str]]:
@@ -271,7 +276,7 @@ def _progress(learner: Document) -> Iterator[tuple[str, str]]:
     yield "events", f"{learner['events']:,} learnt ({counts})"
     if learner["threshold"] is not None:
         none = None if learner["ready"] or learner["config"]["threshold"]["objective"] == "fixed" else "none yet"
-        yield "threshold", none or f"{_number(learner['threshold'])} of the probability"
+        yield "threshold", none or f"{figure(learner['threshold'])} of the probability"
     if (fit := fit_of(learner)) is not None:
         yield "fit", fit
     if learner["pending"] is not None:
@@ -306,7 +311,3 @@ def _weighed(weights: Document) -> Table | str:
 
 def _signed(value: float | None) -> str:
     return "-" if value is None else f"{value:+.4g}"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"

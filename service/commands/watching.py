@@ -15,6 +15,7 @@ import typer
 
 from service.commands.connection import DEFAULT_URL, Key, Name, Url, connected, console, print_json, reporting
 from service.commands.failure import CommandFailed, ExitStatus
+from service.commands.figures import figure, share
 from service.commands.inspecting import alarm_of
 
 if TYPE_CHECKING:
@@ -138,9 +139,11 @@ class Watched:
         names = [("MAE", "mae"), ("accuracy", "accuracy")]
         if not self.ordinal:
             names = [("AUC", "auc"), ("F1", "f1"), ("precision", "precision"), ("recall", "recall")]
-            names.append(("alert rate", "alert_rate"))
-        said = [(name, _number(window[key])) for name, key in names]
-        return said if self.ordinal else [*said, ("threshold", _number(self.metrics["threshold"]))]
+        said = [(name, figure(window[key])) for name, key in names]
+        if self.ordinal:
+            return said
+        threshold = figure(self.metrics["threshold"])
+        return [*said, ("alert rate", share(window["alert_rate"])), ("threshold", threshold)]
 
     def frame(self) -> Panel:
         """Everything, for a terminal."""
@@ -156,7 +159,7 @@ class Watched:
         body.add_row(words[0][0], curve)
         if self.metrics["window"].get("auc_interval"):
             low, high = self.metrics["window"]["auc_interval"]
-            body.add_row("", Text(f"95 % interval {_number(low)} to {_number(high)}", "dim"))
+            body.add_row("", Text(f"95 % interval {figure(low)} to {figure(high)}", "dim"))
         rest = Text("   ").join([Text.assemble((f"{name} ", "dim"), value) for name, value in words[1:]])
         body.add_row("", rest)
         rates = f"   {self.rates()}" if self._moving else ""
@@ -187,7 +190,7 @@ class Watched:
 
         course = [*self._curve, self.metrics["window"][self._axis]]  # the newest point is some events old
         known = [one for one in course if one is not None]
-        ends = f"{_number(min(known))} to {_number(max(known))}" if known else ""
+        ends = f"{figure(min(known))} to {figure(max(known))}" if known else ""
         return _Curve(now, lambda width: sparkline(course, width, plain=self._plain), ends)
 
 
@@ -266,7 +269,3 @@ def _served(metrics: Document) -> int:
     served = metrics["served"]
     count: int = served if isinstance(served, int) else served["events"]
     return count
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"

@@ -223,7 +223,7 @@ def test_the_table_tells_of_labels(server: Process, file: Path) -> None:
     result = run(server, "replay", file, "--learner", "table", *LATE, "--label-every", "1h")
     assert "600 rows scored\nrows 0 to 600: 600 learnt, 0 duplicates\n" in result.stderr
     lines = {line.split("│")[1].strip(): line.split("│")[2:4] for line in result.stdout.splitlines() if "│" in line}
-    assert [cell.strip() for cell in lines["label coverage"]] == ["1.0000", "1.0000"]
+    assert [cell.strip() for cell in lines["label coverage"]] == ["100 %", "100 %"]
     median = float(lines["label delay, median"][0].split()[0])
     assert 1.3 < median < 1.7  # hours: half a round more than the delay
     for name in ("alerts", "AUC, 95 % interval", "average precision", "alert rate", "log loss", "calibration error"):
