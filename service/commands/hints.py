@@ -1,4 +1,4 @@
-"""What a refused setting is called on the command line: its option, where it has one.
+"""What a refused setting is called on the command line: its option, where it has one; and what was meant, perhaps.
 
 And where a setting belongs that was given as a parameter of the algorithm: the option, or the member of `--config`.
 """
@@ -6,7 +6,9 @@ And where a setting belongs that was given as a parameter of the algorithm: the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from service.commands.answers import Problem, told
@@ -62,6 +64,7 @@ _OPTIONS = {
         )
     },
 }
+_ONE_OF = re.compile(r"is (?:'([^']*)'|not a setting(?: here)?); expected one of (.+)")  # how the service says it
 _OWNERS = {"": "the learner itself", "late": "late labels"}
 
 
@@ -72,7 +75,7 @@ def named(
     *,
     objective: str = _OPTIONS["threshold"]["objective"],
 ) -> ApiError:
-    """The same error, with options in the place of the pointers to what they set, and `more` lines.
+    """The same error, with options in the place of the pointers to what they set, what was meant, and `more` lines.
 
     `given` are the settings that were given by options, where others came from a file: theirs are named by pointers.
     `objective` is what a threshold's is called.
@@ -85,8 +88,23 @@ def named(
         if problem.pointer == _OPTIONS["threshold"]["objective"]:
             problem.pointer = objective
     heading, *_ = str(error).split("\n", 1)
-    error.args = ("\n".join([told(heading, problems), *more]),)
+    error.args = ("\n".join([told(heading, problems), *_meant(problems), *more]),)
     return error
+
+
+def _meant(problems: Iterable[Problem]) -> Iterator[str]:
+    """A line for each value, or name of a setting, that is nearly one of those which the service expected."""
+    for problem in problems:
+        found = _ONE_OF.fullmatch(problem.detail)
+        if found is None:
+            continue
+        value, expected = found.groups()
+        name = re.split("[ /]", problem.pointer)[-1]
+        known = {one.casefold(): one for one in expected.split(", ")}
+        near = get_close_matches((name if value is None else value).casefold(), known, 1)
+        if near:
+            before = problem.pointer.removesuffix(name) if value is None else f"{problem.pointer} "
+            yield f"Did you mean {before if before.startswith('--') else ''}{known[near[0]]}?"
 
 
 def _there(given: Mapping[str, Any], pointer: str) -> bool:

@@ -216,6 +216,17 @@ def test_options_that_cannot_be_read(server: Process, options: list[str]) -> Non
     assert options[0] in run(server, "create", "x", *options, status=2).stderr
 
 
+def test_a_misspelt_name_is_told_with_the_one_that_may_be_meant(server: Process, tmp_path: Path) -> None:
+    options = ["--features", "named", "--param", "capcity=3", "--threshold", "budjet"]
+    said = run(server, "create", "x", "--algorithm", "cbr-diag", *options, status=5).stderr.splitlines()
+    assert set(said[-2:]) == {"Did you mean --threshold budget?", "Did you mean --param capacity?"}
+    said = run(server, "create", "x", "--algorithm", "cbr-dig", "--features", "named", status=5).stderr.splitlines()
+    assert said[-1] == "Did you mean --algorithm cbr-diag?"
+    path = tmp_path / "misspelt.json"
+    path.write_text('{"algoritm": "cbr-diag", "features": {"kind": "named"}}')
+    assert "Did you mean algorithm?" in run(server, "create", "x", "--config", path, status=5).stderr
+
+
 def test_a_service_that_is_not_there() -> None:
     listener = listen("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"

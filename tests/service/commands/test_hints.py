@@ -84,6 +84,25 @@ def test_a_refused_setting_is_named_by_its_option(pointer: str, detail: str, sai
     assert str(error).splitlines() == ["refused", f"  {said}", "more"]
 
 
+@pytest.mark.parametrize(
+    ("pointer", "detail", "meant"),
+    [
+        ("/algorithm", "is 'cbr-dig'; expected one of cbr, cbr-diag, lr", ["Did you mean --algorithm cbr-diag?"]),
+        ("/algorithm", "is 'CBR'; expected one of cbr, cbr-diag, lr", ["Did you mean --algorithm cbr?"]),
+        ("/algorithm", "is 'forest'; expected one of cbr, cbr-diag, lr", []),
+        ("/algorithm", "is 3; expected one of cbr, cbr-diag, lr", []),
+        ("/scaling/kind", "kind is 'standart'; expected one of none, standard", ["Did you mean --scaling standard?"]),
+        ("/params/capcity", "is not a setting here; expected one of C, capacity", ["Did you mean --param capacity?"]),
+        ("/threshold/alrts", "is not a setting here; expected one of alerts, beta", ["Did you mean alerts?"]),
+        ("/algoritm", "is not a setting; expected one of algorithm, features", ["Did you mean algorithm?"]),
+        ("/window", "is 'x'; expected a whole number", []),
+    ],
+)
+def test_what_was_meant(pointer: str, detail: str, meant: list[str]) -> None:
+    error = named(ApiError("refused", 422, problems=[Problem(pointer, detail)]))
+    assert str(error).splitlines()[2:] == meant
+
+
 def test_what_came_from_a_file_is_named_by_its_pointer() -> None:
     problems = [Problem("/window", "is 0"), Problem("/features/dim", "is 0"), Problem("/scaling/kind", "is 0")]
     error = named(ApiError("refused", 422, problems=problems), {"window": 0, "features": {"kind": "dense"}})
