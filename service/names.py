@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from learners.parameters import Problem, pointer
 from service.errors import Invalid
 
-__all__ = ["PATTERN", "check_name", "check_no_key", "check_parameters"]
+__all__ = ["PATTERN", "check_name", "check_no_key", "check_parameters", "problems_of"]
 
 PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 _LISTED = 100  # problems of one query
@@ -17,11 +17,19 @@ _KEYS = frozenset({"key", "api_key", "apikey", "api-key", "access_token", "token
 _NO_KEY = "is none: a key goes into no URL, where logs would keep it; send it as `Authorization: Bearer KEY`"
 
 
+def problems_of(name: str, at: str = "/name") -> list[Problem]:
+    """Why a name is none that a learner may have, if it is none."""
+    if re.fullmatch(PATTERN, name):
+        return []
+    detail = f"is {name[:120]!r}; expected 1 to 100 of letters, digits, '.', '_', '-', a letter or digit first"
+    return [Problem(at, detail)]
+
+
 def check_name(name: str, at: str = "/name") -> str:
     """The name, where it is one that a learner may have. Raises `Invalid`, which points `at` it."""
-    if not re.fullmatch(PATTERN, name):
-        detail = f"is {name[:120]!r}; expected 1 to 100 of letters, digits, '.', '_', '-', a letter or digit first"
-        raise Invalid("the name is not one a learner may have", [Problem(at, detail)])
+    problems = problems_of(name, at)
+    if problems:
+        raise Invalid("the name is not one a learner may have", problems)
     return name
 
 

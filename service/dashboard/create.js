@@ -11,6 +11,7 @@ import { SchemaForm, under } from "./schema_form.js";
 
 const PATIENCE = 300; // seconds: the first of its kind on a machine waits for its kernels
 const SLOW = 1.5; // seconds after which it is said why it takes so long
+const NAMELESS = " "; // what is sent for no name: it is refused, and with it whatever else is wrong
 
 const PARTS = [
   ["threshold", "Threshold", "what alerts are for"],
@@ -250,19 +251,17 @@ class Creation {
     event.preventDefault();
     const name = this.name.value.trim();
     this.#refuse([], "");
-    if (name === "") {
-      write(this.nameTrouble, "a learner needs a name");
-      this.#nameIs(true);
-      return;
-    }
     this.go.disabled = true;
     const said = setTimeout(() => write(this.waiting, WAITING), SLOW * 1000);
     try {
-      await ask("PUT", learnerPath(name), { body: this.#body(), patience: PATIENCE });
+      await ask("PUT", learnerPath(name || NAMELESS), { body: this.#body(), patience: PATIENCE });
       announce(`${name} is created.`);
       location.hash = `#/learners/${encodeURIComponent(name)}`;
     } catch (error) {
-      this.#refuse(error instanceof Refused ? error.errors : [], reasonOf(error));
+      const problems = error instanceof Refused ? error.errors : [];
+      const nameless = name === "" ? [{ pointer: "/name", detail: "a learner needs a name" }] : [];
+      const others = problems.filter(({ pointer }) => name !== "" || pointer !== "/name");
+      this.#refuse([...nameless, ...others], reasonOf(error));
     }
     clearTimeout(said);
     write(this.waiting, "");

@@ -4,21 +4,24 @@ problems."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import Depends, Path, Query, Request, Security
 from fastapi.requests import HTTPConnection
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
+from learners.parameters import Refused
 from service.bodies import Bodies, check_json, heading_of
 from service.engine import Engine
+from service.errors import Invalid
 from service.grants import FREE, Grant
 from service.guard import Guard
 from service.hosted import Hosted
 from service.keys import SCOPES, Scope
-from service.names import PATTERN, check_name, check_no_key, check_parameters
+from service.names import PATTERN, check_name, check_no_key, check_parameters, problems_of
 from service.store import MAX_POSITION
+from service.wire import decode_settings
 
 if TYPE_CHECKING:
     from fastapi.dependencies.models import Dependant
@@ -44,7 +47,10 @@ __all__ = [
     "TheName",
     "known_parameters",
     "problems",
+    "settings_of",
 ]
+
+Settings = TypeVar("Settings")
 
 
 async def known_parameters(connection: HTTPConnection) -> None:
@@ -198,6 +204,22 @@ async def the_body(request: Request, grant: TheGrant) -> AsyncIterator[bytes]:
 
 
 TheBody = Annotated[bytes, Depends(the_body)]
+
+
+def settings_of(name: str, body: bytes, read: Callable[[Any], Settings], what: str) -> Settings:
+    """What is created under a name by a body, as `read` reads it; `what` it is called.
+
+    Raises `Invalid`, which points at all that is wrong with either.
+    """
+    try:
+        settings = read(decode_settings(body))
+    except Refused as error:
+        wrong = problems_of(name)
+        said = f"the name and the {what} are refused" if wrong else f"the {what} is refused"
+        raise Invalid(f"{said}; nothing was created", [*wrong, *error.problems]) from None
+    check_name(name)
+    return settings
+
 
 _PROBLEM = {"content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}}
 

@@ -13,7 +13,6 @@ from fastapi.responses import JSONResponse
 
 from learners.comparison import GroupConfig
 from learners.config import Config
-from learners.parameters import Refused
 from service import examples, schemas
 from service.engine import Engine
 from service.errors import Invalid
@@ -28,14 +27,16 @@ from service.routes.common import (
     READ,
     UPDATE,
     Guarded,
+    Name,
     TheBody,
     TheEngine,
     TheGrant,
     TheName,
     problems,
+    settings_of,
 )
 from service.serving import Events, Labelled
-from service.wire import decode_events, decode_labels, decode_settings, decode_update
+from service.wire import decode_events, decode_labels, decode_update
 
 __all__ = ["comparison", "listed", "router", "the_group"]
 
@@ -76,13 +77,10 @@ def _document(name: str, group: HostedGroup, *, tests: bool = False) -> dict[str
     responses={201: {"description": "Created", "model": schemas.GroupDocument}, **problems(*BODY, 409, 500, 503)},
     openapi_extra=schemas.request_body(schemas.GroupBody, examples.GROUP),
 )
-async def create(name: TheName, engine: TheEngine, grant: TheGrant, body: TheBody) -> JSONResponse:
+async def create(name: Name, engine: TheEngine, grant: TheGrant, body: TheBody) -> JSONResponse:
     """Create a group of learners that are there; 200 where it exists with the same configuration, 409 with another."""
     grant.may_make(name)
-    try:
-        config = GroupConfig.of(decode_settings(body))
-    except Refused as error:
-        raise Invalid("the group is refused; nothing was created", error.problems) from None
+    config = settings_of(name, body, GroupConfig.of, "group")
     group, new = await engine.create_group(name, config, grant)
     return JSONResponse(_document(name, group), status_code=201 if new else 200)
 

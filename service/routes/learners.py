@@ -11,11 +11,10 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from learners.config import Config
-from learners.parameters import Refused
 from service import copies, examples, schemas
 from service.bodies import Bodies, heading_of
 from service.engine import Engine
-from service.errors import Invalid, TooLarge, WrongType
+from service.errors import TooLarge, WrongType
 from service.forwarding import Forwarding
 from service.grants import Grant
 from service.hosted import Hosted
@@ -25,6 +24,7 @@ from service.routes.common import (
     BODY,
     READ,
     Guarded,
+    Name,
     TheBody,
     TheEngine,
     TheGrant,
@@ -32,6 +32,7 @@ from service.routes.common import (
     TheLearnerByThen,
     TheName,
     problems,
+    settings_of,
 )
 from service.weights import MAX_TOP, largest, taken
 from service.wire import decode_settings
@@ -81,13 +82,10 @@ def _document(hosted: Hosted) -> dict[str, Any]:
     responses={201: {"description": "Created", "model": schemas.LearnerDocument}, **problems(*BODY, 409, 500, 503)},
     openapi_extra=schemas.request_body(schemas.LearnerConfig, examples.CREATE),
 )
-async def create(name: TheName, engine: TheEngine, grant: TheGrant, body: TheBody) -> JSONResponse:
+async def create(name: Name, engine: TheEngine, grant: TheGrant, body: TheBody) -> JSONResponse:
     """Create a learner; 200 where it exists with the same configuration, 409 where it has another."""
     grant.may_make(name)
-    try:
-        config = await asyncio.to_thread(Config.of, decode_settings(body))
-    except Refused as error:
-        raise Invalid("the configuration is refused; nothing was created", error.problems) from None
+    config = await asyncio.to_thread(settings_of, name, body, Config.of, "configuration")
     hosted, new = await engine.create(name, config, grant)
     return JSONResponse(_document(hosted), status_code=201 if new else 200)
 

@@ -186,8 +186,18 @@ async def test_a_learner_is_created_from_the_catalogue(service: Serving, visit: 
     await expect(page.get_by_label("kind").first.locator("option")).to_have_count(2)  # cbr is for dense rows
     create = page.get_by_role("button", name="Create it")
     await create.click()
+    dim, name = page.get_by_label("dim"), page.get_by_role("textbox", name="name", exact=True).first
+    troubled = page.locator(".setting", has=page.locator("[aria-invalid]"))
     await expect(page.get_by_text("a learner needs a name")).to_be_visible()
-    name = page.get_by_role("textbox", name="name", exact=True).first
+    await expect(name).to_be_focused()
+    await expect(dim).to_have_attribute("aria-invalid", "true")  # which is missing, too
+    await expect(troubled).to_have_count(2)
+    await name.fill("no name")
+    await dim.fill("0")
+    await create.click()
+    await expect(troubled.first).to_contain_text("is 'no name'; expected")
+    await expect(troubled.nth(1)).to_contain_text("dim is 0; expected")
+    await expect(page.get_by_text("the name and the configuration are refused; nothing was created")).to_be_visible()
     await expect(name).to_be_focused()
     await name.fill("made")
     await page.get_by_label("dim").fill("3")

@@ -443,6 +443,19 @@ async def test_odd_names_are_refused(http, name):
     assert len((await http.get("/v1/learners")).json()["learners"]) == 1
 
 
+async def test_a_name_and_settings_that_are_wrong_are_told_at_once(http):
+    wrong = {**DENSE, "params": {"eta": -1}, "window": 0}
+    reply = await http.put("/v1/learners/a b", json=wrong)
+    assert reply.json()["detail"] == "the name and the configuration are refused; nothing was created"
+    assert [one["pointer"] for one in reply.json()["errors"]] == ["/name", "/params/eta", "/window"]
+    reply = await http.put("/v1/learners/a b", json=DENSE)
+    assert reply.json()["detail"] == "the name is not one a learner may have"
+    assert [one["pointer"] for one in reply.json()["errors"]] == ["/name"]
+    reply = await http.put("/v1/groups/ ", json={"learners": ["fraud"]})
+    assert reply.json()["detail"] == "the name and the group are refused; nothing was created"
+    assert [one["pointer"] for one in reply.json()["errors"]] == ["/name", "/learners"]
+
+
 async def test_a_slash_in_a_name_is_pointed_at(http):
     for path in ("learners/a/b", "learners/a%2Fb", "groups/a%2fb"):
         told = (await http.put(f"/v1/{path}", json=DENSE)).json()
