@@ -49,7 +49,8 @@ function makeGroup({ name }) {
 
 function updateGroup(card, { name, config, events, failed, tests }, rows) {
   write(card.querySelector("small"), failed ?? `${counted(events, "event")} compared`);
-  writeVerdict(card.querySelector(".told"), summaryOf(name, events, tests, config.alpha));
+  const aucOf = (learner) => rows.get(learner)?.window?.auc ?? null;
+  writeVerdict(card.querySelector(".told"), summaryOf(name, events, tests, config.alpha, aucOf));
   const members = config.learners.map((name) => ({ name, window: rows.get(name)?.window }));
   const ends = members.flatMap(
     ({ window }) => window?.auc_interval ?? (Number.isFinite(window?.auc) ? [window.auc] : []),

@@ -25,10 +25,16 @@ const nothingYet = (name) => ({
   more: ` Send events to /v1/groups/${name}/update: they go to each learner. What its learners get otherwise is not compared.`,
 });
 
-/** The verdict on a group in few words: {verdict, more, state}, from the tests of all its pairs, on so many events. */
-export function summaryOf(name, events, tests, alpha) {
+/** The verdict on a group in few words: {verdict, more, state}, from the tests of all its pairs, on so many events.
+ * `aucOf` gives the AUC that stands above it, of a learner's own window, or null: where these point the other way, that
+ * is said. */
+export function summaryOf(name, events, tests, alpha, aucOf = () => null) {
   if (events === 0) return nothingYet(name);
-  if (tests.length === 1) return verdictOf(tests[0], alpha);
+  const difference = (a, b) => (aucOf(a) === null || aucOf(b) === null ? null : aucOf(a) - aucOf(b));
+  if (tests.length === 1) {
+    const [test] = tests;
+    return verdictOf(test, alpha, difference(test.a, test.b), "in the windows above");
+  }
   const decides = Math.log10(2 / alpha);
   const decided = tests
     .filter(({ verdict }) => verdict !== null)
@@ -46,20 +52,24 @@ export function summaryOf(name, events, tests, alpha) {
     const own = decided.filter(({ better }) => better === best);
     const last = own.reduce((one, other) => (other.events > one.events ? other : one));
     const least = certainty(Math.min(...own.map(({ log }) => log)));
+    const { other, by } = contradicted(own, difference);
+    const late = by > 0 ? `: in the windows above it is behind ${other} by ${by}.` : ".";
     return {
       state: "decided",
       verdict: `${best} is better than each of the others:`,
-      more: ` ${least} since ${sinceWords(last.clock, last.events)}; keep watching.`,
+      more: ` ${least} since ${sinceWords(last.clock, last.events)}; keep watching${late}`,
     };
   }
   if (decided.length > 0) {
     const told = decided.slice(0, MOST).map(({ better, other }) => `${better} is better than ${other}`);
+    const { better, other, by } = contradicted(decided.slice(0, MOST), difference);
     return {
       state: "open",
       verdict: `${told.join("; ")}${decided.length > MOST ? "; …" : ""}.`,
       more:
         ` ${count(decided.length)} of ${count(tests.length)} pairs ${decided.length === 1 ? "is" : "are"} decided, ` +
-        "and not yet which learner is best.",
+        "and not yet which learner is best." +
+        (by > 0 ? ` In the windows above ${better} is behind ${other} by ${by}.` : ""),
     };
   }
   const { a, b, evidence } = tests.reduce((one, other) => (strongest(other) > strongest(one) ? other : one));
@@ -71,6 +81,12 @@ export function summaryOf(name, events, tests, alpha) {
       `${odds(decides)} to 1 decides.`,
   };
 }
+
+/** Of decided pairs {better, other} the one that the shown figures contradict most, and `by` how much: "0.0000" is not. */
+const contradicted = (pairs, difference) =>
+  pairs
+    .map((pair) => ({ ...pair, by: (difference(pair.other, pair.better) ?? 0).toFixed(4) }))
+    .reduce((one, another) => (Number(another.by) > Number(one.by) ? another : one));
 
 const strongest = ({ evidence }) => Math.max(evidence.a_better, evidence.b_better);
 
@@ -90,9 +106,14 @@ export function writeVerdict(item, { verdict, more, state }) {
   put(item, "data-state", state);
 }
 
-/** The verdict on a pair in words: {verdict, more, state}. A verdict is on all that was compared: where the window's
- * `difference` of a and b points the other way, that is said. */
-function verdictOf({ a, b, verdict, evidence, since_clock: clock, since_events: events }, alpha, difference = null) {
+/** The verdict on a pair in words: {verdict, more, state}. A verdict is on all that was compared: where the
+ * `difference` of a and b in the window, or `where` else, points the other way, that is said. */
+function verdictOf(
+  { a, b, verdict, evidence, since_clock: clock, since_events: events },
+  alpha,
+  difference,
+  where = "in the window",
+) {
   const decides = Math.log10(2 / alpha);
   const [lead, log] = evidence.a_better >= evidence.b_better ? [a, evidence.a_better] : [b, evidence.b_better];
   if (verdict === null) {
@@ -106,7 +127,7 @@ function verdictOf({ a, b, verdict, evidence, since_clock: clock, since_events: 
   const [better, other, present] = verdict === "a" ? [a, b, evidence.a_better] : [b, a, evidence.b_better];
   const since = sinceWords(clock, events);
   const behind = ((verdict === "a" ? -1 : 1) * (difference ?? 0)).toFixed(4);
-  const late = behind > 0 ? `: in the window it is behind by ${behind}.` : ".";
+  const late = behind > 0 ? `: ${where} it is behind by ${behind}.` : ".";
   if (present >= decides) {
     return {
       state: "decided",

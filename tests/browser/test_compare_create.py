@@ -115,7 +115,7 @@ async def test_the_card_of_a_group_says_which_is_best(service: Serving, visit: O
     await expect(told).to_have_text(re.compile(r"^None of 3 pairs is decided\. Keep watching: the nearest is "))
     with Stream(service, "groups/trio", batch=400, pause=0.05):
         await expect(told).to_have_text(
-            re.compile(r"^good is better than each of the others: .*\d\s% since .*\(event [\d,]+\); keep watching\.$"),
+            re.compile(r"^good is better than each of the others: .*\d\s% since .*\(event [\d,]+\); keep watching[.:]"),
             timeout=120_000,
         )
     tests = service.http.get("/groups/trio/compare").json()["tests"]
@@ -128,23 +128,38 @@ async def test_a_group_of_which_some_pairs_are_decided_names_these(service: Serv
         return {"a": a, "b": b, "verdict": verdict, "evidence": evidence, "since_events": 10, "since_clock": None}
 
     page = await visit(service.url, "#/compare")
-    say = (
-        "tests => import('./static/verdicts.js')"
-        ".then(({summaryOf}) => Object.values(summaryOf('all', 20, tests, 0.05)).join(' '))"
-    )
+    say = """([aucs, ...tests]) => import('./static/verdicts.js').then(({summaryOf}) =>
+        Object.values(summaryOf('all', 20, tests, 0.05, (name) => aucs[name] ?? null)).join(' '))"""
+    none: dict[str, float] = {}
+    later = {"one": 0.9, "two": 0.95, "three": 0.9123}
     open_pair = pair("one", "two", None, 0.2, 0.1)
-    told = await page.evaluate(say, [open_pair, pair("one", "three", "a", 3.0, 0.0), pair("two", "three", "a", 2.0, 0)])
-    assert told == (
+    decided = [pair("one", "three", "a", 3.0, 0.0), pair("two", "three", "a", 2.0, 0)]
+    told = await page.evaluate(say, [none, open_pair, *decided])
+    said = (
         "open one is better than three; two is better than three.  "
         "2 of 3 pairs are decided, and not yet which learner is best."
     )
-    told = await page.evaluate(say, [open_pair, pair("one", "three", "a", 3, 0), pair("two", "three", None, 0, 0)])
+    assert told == said
+    told = await page.evaluate(say, [later, open_pair, *decided])
+    assert told == f"{said} In the windows above one is behind three by 0.0123."
+    pairs = [open_pair, pair("one", "three", "a", 3, 0), pair("two", "three", None, 0, 0)]
+    told = await page.evaluate(say, [none, *pairs])
     assert told.endswith("1 of 3 pairs is decided, and not yet which learner is best.")
     # what was decided once, and has too little evidence by now, is decided no longer
-    told = await page.evaluate(say, [open_pair, pair("one", "three", "a", 1.5, 0.0), pair("two", "three", "b", 0, 1)])
+    pairs = [open_pair, pair("one", "three", "a", 1.5, 0.0), pair("two", "three", "b", 0, 1)]
+    told = await page.evaluate(say, [later, *pairs])
     assert told.startswith("open None of 3 pairs is decided.  Keep watching: the nearest is one or three, evidence 32")
-    told = await page.evaluate(say, [pair("one", "two", "b", 0.0, 3.0)])
-    assert told == "decided two is better than one:  99.8\N{NO-BREAK SPACE}% since event 10; keep watching."
+    two_is = "decided two is better than one:  99.8\N{NO-BREAK SPACE}% since event 10; keep watching"
+    for aucs, end in (
+        (none, "."),
+        (later, "."),
+        ({"one": 0.95, "two": 0.9}, ": in the windows above it is behind by 0.0500."),
+        ({"one": 0.95}, "."),  # the other is asleep
+    ):
+        assert await page.evaluate(say, [aucs, pair("one", "two", "b", 0.0, 3.0)]) == two_is + end
+    best = [pair("one", "two", "a", 3.0, 0.0), pair("one", "three", "a", 3.0, 0.0), pair("two", "three", None, 0, 0)]
+    told = await page.evaluate(say, [later, *best])
+    assert told.endswith("since event 10; keep watching: in the windows above it is behind two by 0.0500.")
 
 
 async def test_a_verdict_that_the_window_contradicts_says_so(service: Serving, visit: Opener) -> None:

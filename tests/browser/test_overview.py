@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.browser.conftest import Opener
+from tests.browser.replies import replying
 from tests.browser.serving import Serving, Stream
 
 if TYPE_CHECKING:
@@ -157,6 +158,24 @@ async def test_groups_stand_side_by_side(learners: Serving, visit: Opener) -> No
     await expect(group.get_by_role("listitem").nth(1)).to_have_text(f"beta{auc:.3f}")
     await group.get_by_role("link", name="both").click()
     await expect(page.get_by_role("heading", name="both")).to_be_visible()
+    learners.http.delete("/groups/both").raise_for_status()
+
+
+async def test_a_verdict_that_the_windows_beside_it_contradict_says_so(learners: Serving, visit: Opener) -> None:
+    learners.http.put("/groups/both", json={"learners": ["alpha", "beta"]}).raise_for_status()
+    rows = learners.http.get("/learners?figures=true").json()
+    auc = {row["name"]: row["window"].get("auc") for row in rows["learners"]}
+    better, other = sorted(("alpha", "beta"), key=lambda name: auc[name])  # the better one is behind by now
+    told = learners.http.get("/groups?tests=true").json()
+    test = {"a": better, "b": other, "verdict": "a", "evidence": {"a_better": 9.0, "b_better": 0.0}}
+    told["groups"][0] |= {"events": 500, "tests": [test | {"since_events": 400, "since_clock": None}]}
+    visit.replies["**/stream"] = replying({"detail": "none", "code": "too-many-streams"}, status=429)
+    visit.replies["**/groups?tests=true"] = replying(told)
+    visit.expected = ("429",)
+    page = await visit(learners.url)
+    behind = f"in the windows above it is behind by {auc[other] - auc[better]:.4f}."
+    await expect(page.locator(".group .told")).to_contain_text(f"{better} is better than {other}: over 99.99")
+    await expect(page.locator(".group .told")).to_contain_text(f"since event 400; keep watching: {behind}")
     learners.http.delete("/groups/both").raise_for_status()
 
 
