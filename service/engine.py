@@ -37,9 +37,10 @@ from service.following import Following
 from service.grants import FREE, Grant
 from service.groups import HostedGroup
 from service.hosted import Hosted
+from service.names import GROUP, called
 from service.node import Node
 from service.placement import Placement
-from service.register import GROUP, Register
+from service.register import Register
 from service.settings import Settings
 from service.sleeping import Sleeping
 from service.store import RECORD_BYTES, Store
@@ -345,7 +346,7 @@ class Engine:
             return
         hosted = find()
         await self._deleted(log, hosted.birth)
-        hosted.failed = LearnerGone(f"{hosted.name} was deleted")
+        hosted.failed = LearnerGone(f"{called(hosted.name)} was deleted")
         self.register.forget(hosted)
         await hosted.close(save=False)
 

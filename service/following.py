@@ -13,8 +13,9 @@ import time
 from contextlib import suppress
 
 from service.errors import Damaged, LearnerGone, ServiceError, StoreError, StoreUnavailable
+from service.names import GROUP, called
 from service.placement import Placement
-from service.register import GROUP, Register
+from service.register import Register
 from service.sleeping import Sleeping
 from service.store import Head, Moved
 
@@ -197,7 +198,7 @@ class Following:
             except ServiceError as error:  # this learner's trouble is not the others'
                 known = here.unavailable.get(name)
                 if known is None or known.detail != error.detail:
-                    logger.error("%s: %s", name, error.detail)
+                    logger.error("%s: %s", called(name), error.detail)
                     here.unavailable[name] = error
             else:
                 here.unavailable.pop(name, None)
@@ -214,7 +215,7 @@ class Following:
             name = hosted.name
             head = heads.get(name)
             if (head is None or head.birth != hosted.birth) and not await self._still(name, hosted.birth):
-                hosted.failed = LearnerGone(f"{name} was deleted")
+                hosted.failed = LearnerGone(f"{called(name)} was deleted")
                 here.forget(hosted)
                 await hosted.close(save=False)
         gone = here.asleep.keys() - heads.keys()
@@ -231,7 +232,7 @@ class Following:
             if isinstance(failure, StoreUnavailable):
                 raise failure
             if failure is not None:  # `failed` says so to whoever asks for it
-                logger.error("%s: %s", hosted.name, failure)
+                logger.error("%s: %s", called(hosted.name), failure)
 
     async def seek(self, log: str) -> None:
         """Meet what another node created a moment ago, if it did. Raises `StoreUnavailable` where that is not known."""

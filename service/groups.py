@@ -24,6 +24,7 @@ from learners.parameters import Refused
 from service.errors import Damaged, SourceGap
 from service.hosted import Hosted, Learnt
 from service.logged import Logged
+from service.names import called
 from service.node import Node
 from service.serving import Events, Labelled, Predicted
 from service.soundness import check_compared
@@ -137,7 +138,7 @@ class HostedGroup(Logged[Comparison, ComparisonView]):
                 self.view = await self.node.in_thread(self.view.frozen)
                 await self.node.in_thread(lambda: self.machine.apply(record))
         except Refused as error:
-            raise Damaged(f"a record of the group {self.name} does not fit it: {error}") from error
+            raise Damaged(f"a record of {called(self.name)} does not fit it: {error}") from error
 
     def _weight(self, record: Any) -> int:
         return len(record)

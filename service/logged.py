@@ -36,6 +36,7 @@ from service.errors import (
     StoreUnavailable,
     TooLarge,
 )
+from service.names import called
 from service.node import Node
 from service.snapshots import Snapshots
 from service.store import RECORD_BYTES, Entry, Moved, SnapshotInfo
@@ -220,7 +221,9 @@ class Logged(Turns, ABC, Generic[MachineT, ViewT]):
             there = True
         if self.position >= position:
             return
-        where = f"in {seconds:g} s {self.name} has come to position {self.position} on this node, not to {position}"
+        where = (
+            f"in {seconds:g} s {called(self.name)} has come to position {self.position} on this node, not to {position}"
+        )
         raise Behind(where) if there else BeyondLog(f"{where}, which is not in its log")
 
     async def close(self, save: bool) -> None:
@@ -245,7 +248,7 @@ class Logged(Turns, ABC, Generic[MachineT, ViewT]):
             done, _ = await asyncio.wait([waiting], timeout=GIVEN_UP_SECONDS)
         error = waiting.exception() if done else "the store does not answer"
         if error is not None:
-            logger.warning("no snapshot of %s at shutdown: %s", self.name, error)
+            logger.warning("no snapshot of %s at shutdown: %s", called(self.name), error)
 
     # The log
 
@@ -257,10 +260,10 @@ class Logged(Turns, ABC, Generic[MachineT, ViewT]):
         try:
             data = pack_record(record) if small else await self.node.in_thread(lambda: pack_record(record))
         except (msgspec.EncodeError, OverflowError) as error:  # an array of more than 4 GB
-            raise TooLarge(f"a record of {self.name} is too large to be logged: send less at once") from error
+            raise TooLarge(f"a record of {called(self.name)} is too large to be logged: send less at once") from error
         if len(data) > RECORD_BYTES:
             raise TooLarge(
-                f"{len(data)} bytes of {self.name} are more than a store takes as one record, {RECORD_BYTES}"
+                f"{len(data)} bytes of {called(self.name)} are more than a store takes as one record, {RECORD_BYTES}"
             )
         token = uuid.uuid4().bytes
         records = [(token, data)]
@@ -283,7 +286,7 @@ class Logged(Turns, ABC, Generic[MachineT, ViewT]):
                 return outcome
             entries = await self._read()
             if not entries:
-                raise LostRecords(f"the log of {self.name} has lost a record that was just appended to it")
+                raise LostRecords(f"the log of {called(self.name)} has lost a record that was just appended to it")
 
     async def read_on(self) -> None:
         """Apply what other nodes have appended; only in what was `put`."""
@@ -344,10 +347,10 @@ class Logged(Turns, ABC, Generic[MachineT, ViewT]):
         if entry.position <= self.position:
             return None
         if entry.position != self.position + 1:
-            raise Damaged(f"the log of {self.name} goes from {self.position} to {entry.position}")
+            raise Damaged(f"the log of {called(self.name)} goes from {self.position} to {entry.position}")
         record: Record | None = known
         if record is None:
-            read = functools.partial(self._unpacked, entry.data, f"record {entry.position} of {self.name}")
+            read = functools.partial(self._unpacked, entry.data, f"record {entry.position} of {called(self.name)}")
             record = read() if len(entry.data) < LARGE else await self.node.in_thread(read)
         if isinstance(record, Created):
             self.position, self.token = entry.position, entry.token

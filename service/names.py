@@ -1,4 +1,4 @@
-"""Names that learners and groups may have, and that a query's parameters may."""
+"""Names that learners and groups may have, those of their logs, and those that a query's parameters may have."""
 
 from __future__ import annotations
 
@@ -9,12 +9,32 @@ from collections.abc import Iterable, Sequence
 from learners.parameters import Problem, pointer
 from service.errors import Invalid
 
-__all__ = ["PATTERN", "check_name", "check_no_key", "check_parameters", "problems_of"]
+__all__ = [
+    "GROUP",
+    "PATTERN",
+    "called",
+    "called_in_full",
+    "check_name",
+    "check_no_key",
+    "check_parameters",
+    "problems_of",
+]
 
 PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+GROUP = "@"  # before a group's name, as the name of its log
 _LISTED = 100  # problems of one query
 _KEYS = frozenset({"key", "api_key", "apikey", "api-key", "access_token", "token", "authorization", "bearer"})
 _NO_KEY = "is none: a key goes into no URL, where logs would keep it; send it as `Authorization: Bearer KEY`"
+
+
+def called(log: str) -> str:
+    """What people call that which has a log: by its name, and "the group NAME"."""
+    return f"the group {log.removeprefix(GROUP)}" if log.startswith(GROUP) else log
+
+
+def called_in_full(log: str) -> str:
+    """The same, with "the learner NAME"."""
+    return called(log) if log.startswith(GROUP) else f"the learner {log}"
 
 
 def problems_of(name: str, at: str = "/name") -> list[Problem]:

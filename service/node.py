@@ -24,6 +24,7 @@ from learners.parameters import Refused
 from service.bell import Bell
 from service.codec import Created, Snapshot, config_of, unpack_record, unpack_snapshot
 from service.errors import BehindLog, Damaged, LostRecords, StoreUnavailable
+from service.names import called
 from service.scan.loading import load_kernels
 from service.settings import Settings
 from service.sound import Sound
@@ -169,7 +170,7 @@ class Node:
             Damaged,
             LostRecords,
         ) as error:  # it is told with all that is wrong, if there is nothing else
-            logger.debug("%s is not recovered at once: %s", name, error.detail)
+            logger.debug("%s is not recovered at once: %s", called(name), error.detail)
         return await self._recover_older(name, birth)
 
     async def _recover_older(self, name: str, birth: bytes) -> Recovered:
@@ -199,7 +200,7 @@ class Node:
                 if await self.reached(self.store.snapshots(name, birth)) != retained:
                     continue  # another node took a snapshot and trimmed the log in between
                 why = "; ".join(reasons) or "its log has no beginning"
-                raise Damaged(f"{name} cannot be recovered: {why}") from None
+                raise Damaged(f"{called(name)} cannot be recovered: {why}") from None
             self._passed_over(reasons)
             return Recovered(machine, 1, None, birth, behind=True, pending=None)
 
@@ -209,9 +210,9 @@ class Node:
         return await self.in_thread(functools.partial(self._created, name, first))
 
     def _created(self, name: str, first: list[Entry]) -> Learner | Comparison:
-        record = unpack_record(first[0].data, f"record 1 of {name}") if first else None
+        record = unpack_record(first[0].data, f"record 1 of {called(name)}") if first else None
         if not isinstance(record, Created):
-            raise Damaged(f"the log of {name} does not begin with its creation")
+            raise Damaged(f"the log of {called(name)} does not begin with its creation")
         try:
             config = config_of(record.config)
             if isinstance(config, GroupConfig):
@@ -221,7 +222,7 @@ class Node:
                 return _primed(name, lambda: _restored(config, state, sound=False))
             return _primed(name, lambda: Learner(config))
         except Refused as error:
-            raise Damaged(f"the creation of {name} is not one this release knows: {error}") from error
+            raise Damaged(f"the creation of {called(name)} is not one this release knows: {error}") from error
 
     def _passed_over(self, reasons: list[str]) -> None:
         for reason in reasons:
@@ -236,7 +237,7 @@ class Node:
 
     def _revive(self, name: str, birth: bytes, data: bytes, position: int) -> tuple[Learner | Comparison, bytes]:
         """The machine, and by what its snapshot is known to be sound from now on."""
-        what = f"snapshot {position} of {name}"
+        what = f"snapshot {position} of {called(name)}"
         digest = self.sound.digest(data)
         sound = self.sound.knows(birth, digest)
         snapshot: Snapshot = unpack_snapshot(data, what)

@@ -15,12 +15,11 @@ from service.errors import LimitReached, ServiceError
 from service.grants import Grant
 from service.groups import HostedGroup
 from service.hosted import Hosted
+from service.names import GROUP
 from service.node import Node
 from service.store import Head
 
-__all__ = ["GROUP", "Register"]
-
-GROUP = "@"  # before a group's name, as the name of its log
+__all__ = ["Register"]
 
 
 class Register:

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from service.claims import Claim
 from service.codec import pack_snapshot
 from service.errors import ServiceError, StoreUnavailable
+from service.names import called
 from service.node import Node
 from service.store import SnapshotInfo
 
@@ -181,7 +182,7 @@ class Snapshots:
         """Nothing is lost: the log has it all. The next one is tried when it is due by time."""
         self._put_off(self._owner.node.settings.snapshot_seconds)
         self._not_before = self._due
-        logger.warning("no snapshot of %s: %s", self._owner.name, error.detail)
+        logger.warning("no snapshot of %s: %s", called(self._owner.name), error.detail)
 
     async def _copy(self) -> tuple[int, bytes, int, Callable[[], bytes]]:
         owner = self._owner

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.errors import Damaged, LearnerGone, ServiceError
+from service.names import called
 
 __all__ = ["GIVEN_UP_SECONDS", "Turns", "settle"]
 
@@ -102,7 +103,7 @@ class Turns:
                 self.task.cancel()
                 await asyncio.wait([self.task])
         if self.failed is None:
-            self.failed = LearnerGone(f"{self.name} is no longer here")
+            self.failed = LearnerGone(f"{called(self.name)} is no longer here")
         self._tell()
 
     # The task
@@ -114,15 +115,15 @@ class Turns:
     def _check(self) -> None:
         self._check_alive()
         if self._closing or self.task.done():
-            raise LearnerGone(f"{self.name} is no longer here")
+            raise LearnerGone(f"{called(self.name)} is no longer here")
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """The task is over: nobody may be left waiting for it."""
         error = None if task.cancelled() else task.exception()
         if error is not None:  # a fault of ours: it stops here, the log keeps everything
-            logger.critical("the task of %s ended by an error", self.name, exc_info=error)
-            self.failed = ServiceError(f"{self.name} stopped after an internal error; a restart recovers it")
-        reason = self.failed or LearnerGone(f"{self.name} is no longer here")
+            logger.critical("the task of %s ended by an error", called(self.name), exc_info=error)
+            self.failed = ServiceError(f"{called(self.name)} stopped after an internal error; a restart recovers it")
+        reason = self.failed or LearnerGone(f"{called(self.name)} is no longer here")
         for item in (*self._current, *self._waiting):
             settle(item.done, reason)
         self._waiting.clear()
@@ -172,6 +173,6 @@ class Turns:
             self._gone(self)
             self._closing = True  # the task ends once everyone who waits is answered
         elif isinstance(error, Damaged):
-            logger.error("%s cannot move on: %s", self.name, error.detail)
+            logger.error("%s cannot move on: %s", called(self.name), error.detail)
             self.failed = error
             self._tell()

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from service.errors import LearnerGone
+from service.names import called_in_full
 
 __all__ = [
     "Bounds",
@@ -46,10 +47,10 @@ URL_FORMS = (
 )
 ONE_WAY = "acks is {acks}, which is a setting of Redis stores: SQLite always waits for its disk; leave it at memory"
 CLOSED = "the store is closed"
-GONE = "the learner {learner} was deleted, or deleted and created anew"
-BEHIND = "position {after} of the learner {learner} is behind its log, which was trimmed up to {trimmed}"
-AHEAD = "position {after} of the learner {learner} is ahead of its log, which ends at {head}: the store lost records"
-OTHER = "record {after} in the log of the learner {learner} is another one by now: the store lost records"
+GONE = "{log} was deleted, or deleted and created anew"
+BEHIND = "position {after} of {log} is behind its log, which was trimmed up to {trimmed}"
+AHEAD = "position {after} of {log} is ahead of its log, which ends at {head}: the store lost records"
+OTHER = "record {after} in the log of {log} is another one by now: the store lost records"
 
 
 class Entry(NamedTuple):
@@ -357,7 +358,7 @@ async def gathered(store: Store, learner: str, birth: bytes) -> Kept:
     while True:
         head = await store.head(learner)
         if head is None or head.birth != birth:
-            raise LearnerGone(GONE.format(learner=learner))
+            raise LearnerGone(GONE.format(log=called_in_full(learner)))
         retained = await store.snapshots(learner, birth)
         if not retained:
             return Kept(head.position, None, b"", b"", pending)

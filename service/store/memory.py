@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from service.errors import BehindLog, LearnerGone, LostRecords, StoreUnavailable
+from service.names import called_in_full
 from service.store import (
     AHEAD,
     BEHIND,
@@ -137,13 +138,13 @@ class _Log:
     def token(self, learner: str, position: int) -> bytes:
         """The token of the record at a position, which the log has to have; empty where it was trimmed."""
         if position > self.head:
-            raise LostRecords(AHEAD.format(learner=learner, after=position, head=self.head))
+            raise LostRecords(AHEAD.format(log=called_in_full(learner), after=position, head=self.head))
         return self.entries[position - self.trimmed - 1].token if position > self.trimmed else b""
 
     def compare(self, learner: str, position: int, known: bytes) -> None:
         """Raise `LostRecords` where another record stands at a position."""
         if known and self.token(learner, position) not in (b"", known):
-            raise LostRecords(OTHER.format(learner=learner, after=position))
+            raise LostRecords(OTHER.format(log=called_in_full(learner), after=position))
 
     def after(self, position: int, limit: int | None = None) -> list[Entry]:
         """Entries after `position`, which is not behind the log: as many as one reply carries."""
@@ -194,7 +195,7 @@ class MemoryStore:
         self._open()
         log = self._logs.get(learner)
         if log is None or log.birth != birth:
-            raise LearnerGone(GONE.format(learner=learner))
+            raise LearnerGone(GONE.format(log=called_in_full(learner)))
         return log
 
     def _reaching(self, learner: str, birth: bytes, after: int, known: bytes) -> _Log:
@@ -202,7 +203,7 @@ class MemoryStore:
         log = self._log(learner, birth)
         log.compare(learner, after, known)
         if after < log.trimmed:
-            raise BehindLog(BEHIND.format(learner=learner, after=after, trimmed=log.trimmed))
+            raise BehindLog(BEHIND.format(log=called_in_full(learner), after=after, trimmed=log.trimmed))
         return log
 
     def _open(self) -> None:
@@ -221,7 +222,7 @@ class MemoryStore:
     ) -> list[Entry]:
         log = self._reaching(learner, birth, after, known)
         if after > log.head:
-            raise LostRecords(AHEAD.format(learner=learner, after=after, head=log.head))
+            raise LostRecords(AHEAD.format(log=called_in_full(learner), after=after, head=log.head))
         standing = {entry.token for entry in log.entries[after - log.trimmed :]}
         for token, data in records:
             if token not in standing:
@@ -254,7 +255,7 @@ class MemoryStore:
     ) -> bool:
         log = self._log(learner, birth)
         if position > log.head:
-            raise LostRecords(AHEAD.format(learner=learner, after=position, head=log.head))
+            raise LostRecords(AHEAD.format(log=called_in_full(learner), after=position, head=log.head))
         log.compare(learner, position, known)
         if position < log.trimmed:
             return False  # newer ones are retained, and the log that would lead on from this one is gone
@@ -320,7 +321,7 @@ class MemoryStore:
         token, data = record
         if not any(entry.token == token for entry in log.entries):
             if after < log.trimmed:
-                raise BehindLog(BEHIND.format(learner=learner, after=after, trimmed=log.trimmed))
+                raise BehindLog(BEHIND.format(log=called_in_full(learner), after=after, trimmed=log.trimmed))
             log.head += 1
             log.entries.append(Entry(log.head, token, data))
             log.served.serve(remembered, bounds)

@@ -30,6 +30,7 @@ from urllib.parse import quote, unquote
 from redis.exceptions import NoScriptError
 
 from service.errors import BehindLog, Damaged, LearnerGone, LostRecords, StoreUnavailable
+from service.names import called, called_in_full
 from service.store import (
     AHEAD,
     BEHIND,
@@ -162,7 +163,7 @@ class RedisStore(Calls):
         with _sure(repeated):
             head, entries = _entries(reply, learner, after)
         if after > head:
-            raise LostRecords(AHEAD.format(learner=learner, after=after, head=head))
+            raise LostRecords(AHEAD.format(log=called_in_full(learner), after=after, head=head))
         return entries
 
     async def read(self, learner: str, birth: bytes, after: int, limit: int, known: bytes = b"") -> list[Entry]:
@@ -176,7 +177,7 @@ class RedisStore(Calls):
             reply = await self._twice(lambda: self._run(TOKEN, learner, birth, position))
         head, token = _present(reply, learner)
         if position > head:
-            raise LostRecords(AHEAD.format(learner=learner, after=position, head=head))
+            raise LostRecords(AHEAD.format(log=called_in_full(learner), after=position, head=head))
         found: bytes = token
         return found
 
@@ -236,7 +237,9 @@ class RedisStore(Calls):
         if outcome == b"lost":
             raise LostRecords(_lost(learner, position, head))
         if outcome == b"late":
-            raise StoreUnavailable(f"a snapshot of {learner} took more than {STAGED_SECONDS} s to send to Redis")
+            raise StoreUnavailable(
+                f"a snapshot of {called(learner)} took more than {STAGED_SECONDS} s to send to Redis"
+            )
         return bool(outcome == b"retained")
 
     async def load(self, learner: str, birth: bytes, position: int | None = None) -> tuple[int, bytes] | None:
@@ -258,7 +261,7 @@ class RedisStore(Calls):
                     return chosen.position, b"".join(whole)
                 if chosen.id == missing:
                     raise Damaged(
-                        f"the snapshot of {learner} at {chosen.position} lacks a part; does Redis evict keys?"
+                        f"the snapshot of {called(learner)} at {chosen.position} lacks a part; does Redis evict keys?"
                     )
                 missing = chosen.id  # forgotten since it was listed? Then the next list is another
 
@@ -299,7 +302,7 @@ class RedisStore(Calls):
         counts = _present(reply, learner)
         if len(counts) == 1:
             with _sure(repeated):
-                raise BehindLog(BEHIND.format(learner=learner, after=after, trimmed=counts[0]))
+                raise BehindLog(BEHIND.format(log=called_in_full(learner), after=after, trimmed=counts[0]))
         return Pending(*counts)
 
     async def recall(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[Remembered | bool | None]:
@@ -386,13 +389,13 @@ def _unlisted(member: str) -> tuple[str, bytes]:
 def _present(reply: Any, learner: str) -> Any:
     """The script's reply, where the birth was the present one."""
     if reply is None:
-        raise LearnerGone(GONE.format(learner=learner))
+        raise LearnerGone(GONE.format(log=called_in_full(learner)))
     return reply
 
 
 def _lost(learner: str, position: int, head: int) -> str:
     """That the record at a position is not the one that the caller knows."""
-    return (AHEAD if position > head else OTHER).format(learner=learner, after=position, head=head)
+    return (AHEAD if position > head else OTHER).format(log=called_in_full(learner), after=position, head=head)
 
 
 def _entries(reply: Any, learner: str, after: int) -> tuple[int, list[Entry]]:
@@ -401,5 +404,5 @@ def _entries(reply: Any, learner: str, after: int) -> tuple[int, list[Entry]]:
     if not same:
         raise LostRecords(_lost(learner, after, head))
     if after < trimmed:
-        raise BehindLog(BEHIND.format(learner=learner, after=after, trimmed=trimmed))
+        raise BehindLog(BEHIND.format(log=called_in_full(learner), after=after, trimmed=trimmed))
     return head, [Entry(*entry) for entry in zip(found[::3], found[1::3], found[2::3], strict=True)]

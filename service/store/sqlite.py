@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from service.errors import LostRecords, StoreError, StoreUnavailable
+from service.names import called_in_full
 from service.store import (
     AHEAD,
     CLOSED,
@@ -162,7 +163,7 @@ class SqliteStore:
         def work(db: sqlite3.Connection) -> list[Entry]:
             log = reaching(db, learner, birth, after, known)
             if after > log.head:
-                raise LostRecords(AHEAD.format(learner=learner, after=after, head=log.head))
+                raise LostRecords(AHEAD.format(log=called_in_full(learner), after=after, head=log.head))
             tokens = "SELECT token FROM entry WHERE learner = ? AND position > ?"
             standing = {token for (token,) in db.execute(tokens, (log.id, after))} if log.head > after else set()
             added: list[Entry] = []

@@ -11,6 +11,7 @@ from contextlib import closing
 from typing import NamedTuple
 
 from service.errors import BehindLog, LearnerGone, LostRecords
+from service.names import called_in_full
 from service.store import AHEAD, BEHIND, GONE, OTHER, REPLY_BYTES, Entry, Kept, SnapshotInfo
 from service.store import sqlite_served as served
 
@@ -39,14 +40,14 @@ class Log(NamedTuple):
 def log_of(db: sqlite3.Connection, learner: str, birth: bytes) -> Log:
     row = db.execute("SELECT id, head, trimmed FROM learner WHERE name = ? AND birth = ?", (learner, birth)).fetchone()
     if row is None:
-        raise LearnerGone(GONE.format(learner=learner))
+        raise LearnerGone(GONE.format(log=called_in_full(learner)))
     return Log(*row)
 
 
 def token_at(db: sqlite3.Connection, log: Log, learner: str, position: int) -> bytes:
     """Of the record at a position, which the log has to have; empty where it was trimmed."""
     if position > log.head:
-        raise LostRecords(AHEAD.format(learner=learner, after=position, head=log.head))
+        raise LostRecords(AHEAD.format(log=called_in_full(learner), after=position, head=log.head))
     row = db.execute("SELECT token FROM entry WHERE learner = ? AND position = ?", (log.id, position)).fetchone()
     return row[0] if row else b""
 
@@ -54,7 +55,7 @@ def token_at(db: sqlite3.Connection, log: Log, learner: str, position: int) -> b
 def compare(db: sqlite3.Connection, log: Log, learner: str, position: int, known: bytes) -> None:
     """Raise `LostRecords` where another record stands at a position."""
     if known and token_at(db, log, learner, position) not in (b"", known):
-        raise LostRecords(OTHER.format(learner=learner, after=position))
+        raise LostRecords(OTHER.format(log=called_in_full(learner), after=position))
 
 
 def reaching(db: sqlite3.Connection, learner: str, birth: bytes, after: int, known: bytes) -> Log:
@@ -62,7 +63,7 @@ def reaching(db: sqlite3.Connection, learner: str, birth: bytes, after: int, kno
     log = log_of(db, learner, birth)
     compare(db, log, learner, after, known)
     if after < log.trimmed:
-        raise BehindLog(BEHIND.format(learner=learner, after=after, trimmed=log.trimmed))
+        raise BehindLog(BEHIND.format(log=called_in_full(learner), after=after, trimmed=log.trimmed))
     return log
 
 
@@ -112,7 +113,7 @@ def retain(
     """The atomic step of `save`: the snapshot counts, older ones and the log below them go; whether it is kept."""
     log = log_of(db, learner, birth)
     if position > log.head:
-        raise LostRecords(AHEAD.format(learner=learner, after=position, head=log.head))
+        raise LostRecords(AHEAD.format(log=called_in_full(learner), after=position, head=log.head))
     compare(db, log, learner, position, known)
     if position < log.trimmed:  # newer ones are retained, and the log that would lead on from this one is gone
         db.execute("DELETE FROM snapshot WHERE id = ?", (id,))

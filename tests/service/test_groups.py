@@ -10,7 +10,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from service.codec import unpack_record
-from service.errors import StoreUnavailable
+from service.errors import LearnerGone, StoreUnavailable
 from service.store import Entry, Store
 from service.store.memory import MemoryStore
 from tests.service.logs import whole_log
@@ -316,6 +316,7 @@ async def test_a_group_that_cannot_be_recovered_is_left_out_alone(store: Store) 
         listed = (await http.get("/groups")).json()
         assert [one["name"] for one in listed["groups"]] == ["good"]
         assert list(listed["unavailable"]) == ["g"]
+        assert listed["unavailable"]["g"].startswith("the group g cannot be recovered: snapshot 2 of the group g")
         assert (await http.get("/learners")).json()["unavailable"] == {}
         for reply in (await http.get(URL), await http.get(f"{URL}/compare")):
             assert (reply.status_code, reply.json()["code"]) == (500, "damaged")
@@ -323,6 +324,20 @@ async def test_a_group_that_cannot_be_recovered_is_left_out_alone(store: Store) 
         assert (await http.delete(URL)).status_code == 204
         assert (await http.get("/groups")).json()["unavailable"] == {}
         assert (await http.put(URL, json=GROUP)).status_code == 201
+
+
+async def test_a_group_is_called_one_where_people_read_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    store = MemoryStore()
+    async with serving(store) as (http, engine):
+        await created(http)
+        await posted(http, f"{URL}/update", labelled(0, 10))
+        group = await engine.group("g")
+        await store.delete("@g", group.birth)  # by another node, of which this one has not heard
+        await group.close(save=True)
+        gone = "the group g was deleted, or deleted and created anew"
+        assert f"no snapshot of the group g at shutdown: {gone}" in caplog.messages
+        with pytest.raises(LearnerGone, match=f"^{gone}$"):
+            await group.save()
 
 
 async def test_learners_and_groups_share_one_limit() -> None:
