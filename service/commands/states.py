@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,6 +33,7 @@ __all__ = ["clone", "delete", "export", "import_state", "restore", "snapshot", "
 
 _PIECE = 2**20  # bytes of a file that are read at once
 _DASH = "-"
+_BEGINNING = b"rare"  # of what `export` writes (`service/codec.py`)
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 NewName = Annotated[str, typer.Argument(help="The new learner's name.")]
@@ -180,7 +182,7 @@ def import_state(
     with reporting(), connected(url, key) as api:
         if str(file) == _DASH and sys.stdin.isatty():
             raise WrongUsage("standard input is a terminal: name a file, or send one to it")
-        made = api.import_state(name, _pieces(file))
+        made = api.import_state(name, _exported(file))
         if as_json:
             print_json(made)
         else:
@@ -206,6 +208,16 @@ def size(count: int) -> str:
             break
         value, unit = value / 1024, larger
     return f"{value:.0f} {unit}" if unit == "B" or value >= 10 else f"{value:.1f} {unit}"
+
+
+def _exported(file: Path) -> Iterator[bytes]:
+    """The pieces of a file that `export` wrote, by its beginning: the service reads the rest."""
+    pieces = _pieces(file)
+    first = next(pieces, b"")
+    if not first.startswith(_BEGINNING):
+        what = "standard input" if str(file) == _DASH else file
+        raise WrongUsage(f"{what}: not what `rarestream export` writes; nothing was sent")
+    return chain([first], pieces)
 
 
 def _pieces(file: Path) -> Iterator[bytes]:

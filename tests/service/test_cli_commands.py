@@ -399,8 +399,14 @@ def _umask() -> int:
 
 def test_files_that_are_none(server: Process, tmp_path: Path) -> None:
     path = tmp_path / "bad"
-    path.write_bytes(b"nothing of ours")
-    assert "does not begin like one of ours" in run(server, "import", path, "bad", status=5).stderr
+    for data in (b"nothing of ours", b""):
+        path.write_bytes(data)
+        said = "not what `rarestream export` writes; nothing was sent"
+        assert run(server, "import", path, "bad", status=2).stderr == f"error: {path}: {said}\n"
+        assert run(server, "import", "-", "bad", status=2, stdin=data).stderr == f"error: standard input: {said}\n"
+    run(server, "export", "fraud", path, "--force")
+    path.write_bytes(path.read_bytes()[:-1])  # one of ours, which was cut
+    assert "nothing was created" in run(server, "import", path, "bad", status=5).stderr
     assert run(server, "import", tmp_path / "none", "bad", status=2).stderr.endswith("No such file or directory\n")
     run(server, "export", "nobody", tmp_path / "nobody", status=4)
     run(server, "export", "fraud", tmp_path / "no" / "folder", status=2)

@@ -49,7 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the files that the commands name."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.csv").write_text("p,q,r,label\n" + "1,2,3,0\n4,5,6,1\n" * 3)
-    (tmp_path / "exported").write_bytes(b"nothing of ours")
+    (tmp_path / "exported").write_bytes(b"rare, and cut off")
     (tmp_path / "folder").mkdir()
     return tmp_path
 
@@ -136,6 +136,7 @@ def test_options_that_do_not_exist(command: str) -> None:
         ("replay rows.csv --learner a --drop r", "the learner takes 3 numbers; the file has 2"),
         ("replay rows.csv --learner a --label-delay 1d", "needs --id"),
         ("import none b", "none: No such file"),
+        ("import rows.csv b", "rows.csv: not what `rarestream export` writes"),
         ("export a rows.csv", "rows.csv is there already; --force replaces it"),
         ("export a no/folder/state", "No such file"),
         ("bench --requests 0", "--requests"),
