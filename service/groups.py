@@ -4,7 +4,8 @@
 
 A group is a machine with a log, as a learner is one, so it is restored, followed and replicated in the same way. Its
 record is appended after the learners' and before the reply. A request that is repeated after a failure half-way finds
-what the learners said the first time, by the events' ids, so nothing is compared twice and nothing is missed.
+what the learners said the first time, by the events' ids, so nothing is compared twice and nothing is missed. Of events
+that have a place in a source only, what one learner had learnt by then is learnt by the others, and not compared.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class HostedGroup(Logged[Comparison, ComparisonView]):
         """Let every learner learn the same labelled events, encoded for each, and compare what they had said.
 
         Where one of them fails, the others may have learnt already: the error is raised once all have answered, and
-        the request can be repeated, as any can, by the events' ids or their source.
+        the request can be repeated, as any can, by the events' ids or their source: to these it is a duplicate then.
         """
         self._check()
         async with self._turns:
@@ -150,11 +151,17 @@ def _agree(members: Mapping[str, Hosted], events: Mapping[str, Labelled]) -> Non
         refusal = member.refusal(events[name])
         if refusal is not None:
             raise type(refusal)(f"{name}: {refusal.detail}")
-    for source in {segment.name for segment in next(iter(events.values())).segments}:
+    spans: dict[str, tuple[int, int]] = {}
+    for segment in next(iter(events.values())).segments:
+        after, _ = spans.get(segment.name, (segment.after, 0))
+        spans[segment.name] = after, segment.offset + segment.stop - segment.start
+    for source, (after, end) in spans.items():
         stand = {name: member.view.sources.get(source) for name, member in members.items()}
-        if len(set(stand.values())) > 1:
-            said = ", ".join(f"{name} at {'its start' if at is None else at}" for name, at in stand.items())
-            raise SourceGap(f"the learners stand at different places of the source {source!r}: {said}")
+        known = [at for at in stand.values() if at is not None]
+        through = all(after < at <= end for at in known)  # as where it failed half-way
+        if after > 0 and known and len(known) < len(stand) and not through:
+            said = ", ".join(f"{name} {'knows none of it' if at is None else f'at {at}'}" for name, at in stand.items())
+            raise SourceGap(f"not every learner knows the source {source!r}, which would begin at {after}: {said}")
 
 
 async def _scores(member: Hosted, outcome: Outcome, ids: tuple[str | None, ...] | None) -> Vector:

@@ -1,8 +1,8 @@
 """`rarestream demo`: the service on an embedded store, four learners, and one simulated stream of card fraud.
 
 The server runs in a thread of this process; the stream goes to it over HTTP like anyone's, to a group that compares the
-four. Each learner goes on from its own offset in the stream, so a demo that was stopped, or killed, misses nothing and
-learns nothing twice.
+four. Each learner knows its offset in the stream, which goes on at the lowest, so a demo that was stopped, or killed,
+misses nothing and learns nothing twice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Self
 
 from rich.console import Console
 
-from service.commands.api import Api, ApiError, Document, Stopped
+from service.commands.api import Api, Document, Stopped
 from service.commands.console import FiguresLines, LearnersDisplay
 from service.commands.failure import CommandFailed
 from service.commands.pacing import Interruption, Meter, Pace
@@ -207,7 +207,6 @@ class _Stream:
         self._any = next(iter(self._apis.values()))  # for what is asked for once
         self._threads = ThreadPoolExecutor(max_workers=len(LEARNERS))
         self._meter = Meter()
-        self._next: dict[str, int] = {}  # by learner, the first event that it has not learnt
 
     def __enter__(self) -> Self:
         return self
@@ -224,11 +223,10 @@ class _Stream:
         hint = threading.Timer(_SILENCE, console.print, (_COMPILING,))
         hint.start()
         try:
-            self._create()
-            at = min(self._next.values())
+            at = self._create()
             self._announce(at, console)
             with shown as display:
-                complete = self._send(rate, display, hint)
+                complete = self._send(at, rate, display, hint)
                 display.show(self._figures(), self._meter.speed(), final=True)
         except Stopped:
             return False
@@ -238,14 +236,17 @@ class _Stream:
             console.print(f"All {self._events:,} events are streamed.")
         return complete
 
-    def _create(self) -> None:
-        """The learners that are missing: all are asked for at once, so that the dashboard shows what is to come."""
-        asked = {name: self._threads.submit(self._apis[name].create, name, config) for name, config in LEARNERS.items()}
-        for name, reply in asked.items():
-            document, _ = reply.result()
-            self._next[name] = document["sources"].get(SOURCE, 0)
+    def _create(self) -> int:
+        """The learners that are missing: all are asked for at once, so that the dashboard shows what is to come.
+
+        Where the stream goes on: at the first event that one of them has not learnt.
+        """
+        asked = [self._threads.submit(self._apis[name].create, name, config) for name, config in LEARNERS.items()]
+        documents = [reply.result()[0] for reply in asked]
         self._any.create_group(GROUP, list(LEARNERS))
         self._standstill.over()
+        offsets: list[int] = [document["sources"].get(SOURCE, 0) for document in documents]
+        return min(offsets)
 
     def _announce(self, at: int, console: Console) -> None:
         if at >= self._events:
@@ -255,11 +256,12 @@ class _Stream:
         if at < self._simulation.change:
             console.print(f"The fraud pattern changes at event {self._simulation.change:,}.")
 
-    def _send(self, rate: float | None, display: LearnersDisplay | FiguresLines, hint: threading.Timer) -> bool:
+    def _send(
+        self, at: int, rate: float | None, display: LearnersDisplay | FiguresLines, hint: threading.Timer
+    ) -> bool:
         pace = Pace(rate, self._interruption.wait)
         size = _LARGEST_BATCH if rate is None else min(_LARGEST_BATCH, max(1, round(rate / _BATCHES_PER_SECOND)))
         shown = time.monotonic()
-        at = min(self._next.values())
         while at < self._events:
             stop = min(at + size, self._events)
             if pace(stop - at):
@@ -274,35 +276,10 @@ class _Stream:
         return True
 
     def _send_batch(self, start: int, stop: int) -> None:
-        """The events to the group, whose learners have as a rule met the same."""
+        """The events to the group. After a kill a learner may be a batch ahead of another, and has duplicates then."""
         events = self._simulation.events(start, stop)
-        if set(self._next.values()) == {start}:
-            try:
-                self._any.update_group(GROUP, next(batches(events, SOURCE, start, len(events))).body)
-            except ApiError as error:
-                if error.code != "source-gap":
-                    raise
-                # some have learnt it at an attempt that failed for another
-                self._next = {name: api.learner(name)["sources"].get(SOURCE, 0) for name, api in self._apis.items()}
-            else:
-                self._next = dict.fromkeys(self._next, stop)
-        self._send_rest(events, start, stop)
+        self._any.update_group(GROUP, next(batches(events, SOURCE, start, len(events))).body)
         self._standstill.over()
-
-    def _send_rest(self, events: list[Document], start: int, stop: int) -> None:
-        """The events to every learner that lacks them; after a kill one may be a batch ahead of another."""
-        bodies: dict[int, bytes] = {}
-        sent = []
-        for name, api in self._apis.items():
-            first = max(start, self._next[name])
-            if first >= stop:
-                continue
-            if first not in bodies:
-                bodies[first] = next(batches(events[first - start :], SOURCE, first, len(events))).body
-            sent.append((name, self._threads.submit(api.update, name, bodies[first])))
-        for name, reply in sent:
-            reply.result()
-            self._next[name] = stop
 
     def _figures(self) -> list[Document]:
         return [api.metrics(name) for name, api in self._apis.items()]
