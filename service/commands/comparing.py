@@ -21,6 +21,7 @@ from service.commands.connection import (
     print_json,
     reporting,
 )
+from service.commands.figures import share
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -99,7 +100,7 @@ def verdict_of(test: Document, alpha: float, difference: float | None = None) ->
     if test["since_clock"] is not None:
         since = f"{datetime.fromtimestamp(test['since_clock']).astimezone().isoformat(' ', 'seconds')} ({since})"
     behind = f"{(difference or 0) * (-1 if test['verdict'] == 'a' else 1):.4f}"
-    late = f"; in the window it is behind by {behind}" if float(behind) > 0 else ""
+    late = f"; in the window its AUC is behind by {behind}" if float(behind) > 0 else ""
     if log >= decides:
         return f"{better} is better than {other}: decided at {since}, evidence {_odds(log)}{late}"
     return f"{better} was better than {other}: decided at {since}, but the evidence is {_odds(log)} by now{late}"
@@ -116,7 +117,7 @@ def _compared(told: Document) -> str:
     counts = ", ".join(f"{count:,} {name}" for name, count in window["class_counts"].items())
     said = f"{told['events']:,} events compared, the last {window['events']:,} of them in the window ({counts})"
     gone = f"; no longer there: {', '.join(told['gone'])}" if told["gone"] else ""
-    return f"{said}; equal learners get a verdict with a probability of at most {told['alpha']:g}{gone}\n"
+    return f"{said}; equal learners get a verdict with a probability of at most {share(told['alpha'])}{gone}\n"
 
 
 def _areas(window: Document) -> Table:
@@ -127,7 +128,7 @@ def _areas(window: Document) -> Table:
 
 
 def _differences(window: Document) -> Table:
-    table = plain_table("difference", "", "95 % interval", right=2)
+    table = plain_table("difference", "of AUC", "95 % interval", right=2)
     for one in window["differences"]:
         table.add_row(f"{one['a']} - {one['b']}", *_figures(one["difference"], one["interval"], "+.4f"))
     return table

@@ -4,7 +4,7 @@ import { ask, get, groupPath, learnerPath, reasonOf, reasonsOf, Refused } from "
 import { Chart, drawnAs, legend, line, placeOf, plain, widened } from "./charts.js";
 import { announce, dialog } from "./dialogs.js";
 import { arrange, el, freshId, write } from "./dom.js";
-import { between, count, counted, figure, fixed, local, NOTHING, signed, wholeMoment } from "./format.js";
+import { between, count, counted, figure, fixed, local, NOTHING, share, signed, wholeMoment } from "./format.js";
 import { follow, RARELY, rounds } from "./live.js";
 import { drawWhisker, whisker } from "./sketches.js";
 import { odds, summaryOf, verdictsOf, writeVerdict } from "./verdicts.js";
@@ -190,7 +190,7 @@ class Group {
       el("section", { class: "panel" }, el("h2", { text: "Which is better" }), this.verdicts, this.facts),
       table("AUC on the same events", "", ["Learner", "AUC#", "95 % interval", ""], this.aucs),
       table(
-        "Differences",
+        "Differences of AUC",
         "pairs",
         ["A minus B", "Difference#", "95 % interval", "", "Evidence for A#", "Evidence for B#"],
         this.differences,
@@ -267,7 +267,7 @@ class Group {
       [
         `${counted(events, "event")} compared, ${last} of them in the window`,
         `(${count(negative)} negative, ${count(positive)} positive).`,
-        `A verdict on two equal learners comes with a probability of at most ${alpha}, however often one looks.`,
+        `Two equal learners get a verdict with a probability of at most ${share(alpha)}, however often one looks.`,
         gone.length > 0 ? `No longer there: ${gone.join(", ")}; nothing more can be compared.` : "",
         clock === null ? "" : `The group's clock is at ${wholeMoment(clock)}.`,
       ]

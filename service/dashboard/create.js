@@ -7,7 +7,7 @@ import { el, freshId, put, write } from "./dom.js";
 import { importing } from "./importing.js";
 import { rounds } from "./live.js";
 import { OBJECTIVES } from "./objectives.js";
-import { SchemaForm, under } from "./schema_form.js";
+import { SchemaForm, within } from "./schema_form.js";
 
 const PATIENCE = 300; // seconds: the first of its kind on a machine waits for its kernels
 const SLOW = 1.5; // seconds after which it is said why it takes so long
@@ -287,13 +287,9 @@ class Creation {
     this.#nameIs(left.some(({ pointer }) => pointer === "/name"));
     left = left.filter(({ pointer }) => pointer !== "/name");
     for (const [part, form] of forms) {
-      const own = under(left, `/${part}`);
-      const placeless = form.refuse(own);
-      left = [
-        ...left.filter((one) => !under([one], `/${part}`).length),
-        ...placeless.map((one) => ({ ...one, pointer: `/${part}${one.pointer}` })),
-      ];
-      if (own.length > placeless.length) form.element.closest("details")?.setAttribute("open", "");
+      const before = left.length;
+      left = within(left, `/${part}`, (own) => form.refuse(own));
+      if (left.length < before) form.element.closest("details")?.setAttribute("open", "");
     }
     left = this.wholeForm.refuse(left);
     this.trouble.hidden = whole === "";

@@ -191,7 +191,7 @@ export class Confusion {
 
   classes({ tp, fp, tn, fn }) {
     this.#fill(
-      "Events of the window: truth by row, decision by column",
+      "Events of the window: truth by row, decision by column; shares of each row",
       ["no alert", "alert"],
       ["negative", "positive"],
       [

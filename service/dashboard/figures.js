@@ -39,7 +39,7 @@ const CLASSES = [
   ["/window/f1", "F1", THREE, (m) => since(m, "f1", THREE)],
   ["/window/precision", "Precision", THREE, (m) => since(m, "precision", THREE)],
   ["/window/recall", "Recall", THREE, (m) => since(m, "recall", THREE)],
-  ["/threshold", "Threshold", short, (m) => (m.threshold >= 1 ? "so high that there are no alerts now" : "")],
+  ["/threshold", "Threshold", short, (m) => (m.threshold >= 1 ? "so high that there are no alerts now" : "of the probability")],
   ["/window/alert_rate", "Alert rate", share, (m) => since(m, "alert_rate", share)],
 ];
 const RANKS = [
@@ -48,7 +48,7 @@ const RANKS = [
   ["/window/mse", "Mean squared error", fixed(4), (m) => since(m, "mse", fixed(4))],
 ];
 const BOTH = [
-  ["/events", "Events learnt", count, (m) => `window ${count(m.window.events)} of ${count(m.window.size)}`, classes],
+  ["/events", "Events learnt", count, (m) => `${count(m.window.events)} in the window, at most ${count(m.window.size)}`, classes],
   [
     "/window/label_coverage",
     "Labels that have come",
@@ -123,7 +123,7 @@ const NAMES = {
   fbeta: ["F-beta", fixed(4)],
   precision: ["Precision", fixed(4)],
   recall: ["Recall", fixed(4)],
-  fpr: ["False positive rate", short],
+  fpr: ["False positive rate", share],
   accuracy: ["Accuracy", fixed(4)],
   mcc: ["Matthews correlation", fixed(4)],
   alert_rate: ["Alert rate", share],
@@ -138,7 +138,23 @@ const NAMES = {
   mse: ["Mean squared error", fixed(4)],
 };
 
+/** What a figure is called: with the setting that it depends on, where the learner's settings are known. */
+function titleOf(name, settings) {
+  const title = NAMES[name][0];
+  if (settings === null) return title;
+  const { beta, max_fpr: most, k } = settings;
+  const largest = share(most).replace(" ", "\u00a0");
+  const own = {
+    partial_auc: `${title} up to a false positive rate of ${largest}`,
+    recall_at_fpr: `${title} of ${largest}`,
+    precision_at_k: `Precision among the ${count(k)} highest scores`,
+    fbeta: `${title}, beta ${short(beta)}`,
+  };
+  return own[name] ?? title;
+}
+
 export class FigureTable {
+  #settings = null;
   #body = el("tbody");
   #told = el("p", { class: "quiet" });
 
@@ -170,14 +186,20 @@ export class FigureTable {
     );
   }
 
+  /** The learner's document. */
+  about({ config }) {
+    this.#settings = config.figures;
+  }
+
   take(metrics) {
     const names = Object.keys(NAMES).filter((name) => name in metrics.window || name in metrics.since_start);
     arrange(
       this.#body,
       names,
       (name) => name,
-      (name) => el("tr", {}, el("th", { scope: "row", text: NAMES[name][0] }), el("td"), el("td")),
+      () => el("tr", {}, el("th", { scope: "row" }), el("td"), el("td")),
       (row, name) => {
+        write(row.cells[0], titleOf(name, this.#settings));
         ["window", "since_start"].forEach((scope, i) => {
           const cell = row.cells[i + 1];
           const { value, reason } = figure(metrics, `/${scope}/${name}`);

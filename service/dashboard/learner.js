@@ -186,6 +186,7 @@ class Page {
         put(item, "title", more ?? null);
       },
     );
+    this.table.about(learner);
     this.actions.take(learner);
     this.snapshots.take(learner);
     this.weights.take(learner);

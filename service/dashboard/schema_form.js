@@ -6,6 +6,7 @@
 
 import { keyWords, Refused } from "./api.js";
 import { el, freshId, put, write } from "./dom.js";
+import { count } from "./format.js";
 
 /** The schema of a setting apart from null, and whether it may be null. */
 function typed(schema) {
@@ -20,14 +21,17 @@ const NONE = "none"; // what null is called, here and where it is entered
 
 const shown = (value) => (value === null ? NONE : Array.isArray(value) ? value.join(", ") || NONE : String(value));
 
+/** The same in a sentence: what is not to be typed like this may have its digits in groups. */
+const spoken = (value) => (Number.isInteger(value) ? count(value) : shown(value));
+
 const isNumeric = ({ type }) => type === "number" || type === "integer";
 
 function range({ minimum, maximum, exclusiveMinimum: above, exclusiveMaximum: below }) {
   const parts = [];
-  if (above !== undefined) parts.push(`more than ${above}`);
-  if (minimum !== undefined) parts.push(`at least ${minimum}`);
-  if (below !== undefined) parts.push(`less than ${below}`);
-  if (maximum !== undefined) parts.push(`at most ${maximum}`);
+  if (above !== undefined) parts.push(`more than ${spoken(above)}`);
+  if (minimum !== undefined) parts.push(`at least ${spoken(minimum)}`);
+  if (below !== undefined) parts.push(`less than ${spoken(below)}`);
+  if (maximum !== undefined) parts.push(`at most ${spoken(maximum)}`);
   return parts.join(", ");
 }
 
@@ -112,7 +116,9 @@ export class SchemaForm {
       write(trouble, "");
       for (const input of inputs) put(input, "aria-invalid", null);
     }
-    for (const problem of problems) {
+    let own = problems;
+    for (const { name, refuse } of this.#settings) if (refuse !== undefined) own = within(own, `/${name}`, refuse);
+    for (const problem of own) {
       const [, name, ...rest] = problem.pointer.split("/");
       const setting = this.#settings.find((one) => one.name === name);
       if (setting === undefined || setting.element.hidden) left.push(problem);
@@ -179,7 +185,7 @@ export class SchemaForm {
     const [one, nullable] = typed(schema);
     if (one.const !== undefined)
       return { element: el("div", { hidden: true }), read: () => one.const, trouble: el("p"), inputs: [] };
-    const { control, read, inputs, enter } = controlOf(one, nullable, {
+    const { control, read, inputs, enter, refuse } = controlOf(one, nullable, {
       id,
       described,
       usual,
@@ -193,8 +199,8 @@ export class SchemaForm {
     const hasDefault = usual !== undefined && !this.#choices[name] && !/\brequired\b/.test(schema.description);
     const facts = [
       [range(one), open ? `or ${NONE}` : ""].filter(Boolean).join(", "),
-      present === undefined || JSON.stringify(present) === JSON.stringify(usual) ? "" : `now: ${shown(present)}`,
-      needed ? "required" : hasDefault ? `default: ${shown(usual)}` : "",
+      present === undefined || JSON.stringify(present) === JSON.stringify(usual) ? "" : `now: ${spoken(present)}`,
+      needed ? "required" : hasDefault ? `default: ${spoken(usual)}` : "",
     ]
       .filter(Boolean)
       .join("; ");
@@ -211,7 +217,7 @@ export class SchemaForm {
     const label = listed ? el("p", { class: "label", id, text: name }) : el("label", { for: id, text: name });
     if (listed) put(control, "aria-labelledby", id);
     const element = el("div", { class: "setting" }, label, control, help, trouble);
-    return { element, read, enter, trouble, inputs, about };
+    return { element, read, enter, refuse, trouble, inputs, about };
   }
 }
 
@@ -221,7 +227,14 @@ export const under = (problems, pointer) =>
     .filter((one) => one.pointer === pointer || one.pointer.startsWith(`${pointer}/`))
     .map((one) => ({ ...one, pointer: one.pointer.slice(pointer.length) }));
 
-/** What a value is entered with: {control, read, inputs, enter}; there is no entering a list of objects. */
+/** Have what is under a pointer show its problems: those that have no place there, and all others. */
+export const within = (problems, pointer, refuse) => [
+  ...problems.filter((one) => under([one], pointer).length === 0),
+  ...refuse(under(problems, pointer)).map((one) => ({ ...one, pointer: `${pointer}${one.pointer}` })),
+];
+
+/** What a value is entered with: {control, read, inputs, enter}; there is no entering a list of objects, of which each
+ * shows its own problems ({refuse}). */
 function controlOf(schema, nullable, { id, described, usual, present, needed, whole, changed }) {
   const about = { id, "aria-describedby": described, required: needed };
   const differs = present !== undefined && JSON.stringify(present) !== JSON.stringify(usual);
@@ -311,5 +324,7 @@ function rowsOf(schema, present, changed) {
     control: el("div", { class: "list", role: "group" }, list, more),
     inputs: [more],
     read: () => [...forms.values()].map((form) => form.read()),
+    refuse: (problems) =>
+      [...forms.values()].reduce((left, form, i) => within(left, `/${i}`, (own) => form.refuse(own)), problems),
   };
 }

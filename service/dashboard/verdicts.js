@@ -5,9 +5,11 @@ import { count, moment } from "./format.js";
 
 const MOST = 3; // pairs that are named in the summary of a group
 
+const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹";
+
 /** An amount of evidence, given as its log10, as one would say it. */
 export const odds = (log) =>
-  log >= 6 ? `10^${Math.floor(log)}` : log > -3 ? count(Number((10 ** log).toPrecision(2))) : "0";
+  log >= 6 ? `10${String(Math.floor(log)).replace(/\d/g, (digit) => RAISED[digit])}` : log > -3 ? count(Number((10 ** log).toPrecision(2))) : "0";
 
 /** How sure the evidence makes, in per cent, rounded down: 1 - 2 / evidence, as two hypotheses are tested. */
 function certainty(log) {
@@ -53,11 +55,11 @@ export function summaryOf(name, events, tests, alpha, aucOf = () => null) {
     const last = own.reduce((one, other) => (other.events > one.events ? other : one));
     const least = certainty(Math.min(...own.map(({ log }) => log)));
     const { other, by } = contradicted(own, difference);
-    const late = by > 0 ? `: in the windows above it is behind ${other} by ${by}.` : ".";
+    const late = by > 0 ? `: in the windows above its AUC is behind ${other}'s by ${by}.` : ".";
     return {
       state: "decided",
       verdict: `${best} is better than each of the others:`,
-      more: ` ${least} since ${sinceWords(last.clock, last.events)}; keep watching${late}`,
+      more: ` ${least} sure since ${sinceWords(last.clock, last.events)}; keep watching${late}`,
     };
   }
   if (decided.length > 0) {
@@ -65,11 +67,11 @@ export function summaryOf(name, events, tests, alpha, aucOf = () => null) {
     const { better, other, by } = contradicted(decided.slice(0, MOST), difference);
     return {
       state: "open",
-      verdict: `${told.join("; ")}${decided.length > MOST ? "; …" : ""}.`,
+      verdict: `${told.join("; ")}${decided.length > MOST ? "; …" : "."}`,
       more:
         ` ${count(decided.length)} of ${count(tests.length)} pairs ${decided.length === 1 ? "is" : "are"} decided, ` +
         "and not yet which learner is best." +
-        (by > 0 ? ` In the windows above ${better} is behind ${other} by ${by}.` : ""),
+        (by > 0 ? ` In the windows above ${better}'s AUC is behind ${other}'s by ${by}.` : ""),
     };
   }
   const { a, b, evidence } = tests.reduce((one, other) => (strongest(other) > strongest(one) ? other : one));
@@ -127,12 +129,12 @@ function verdictOf(
   const [better, other, present] = verdict === "a" ? [a, b, evidence.a_better] : [b, a, evidence.b_better];
   const since = sinceWords(clock, events);
   const behind = ((verdict === "a" ? -1 : 1) * (difference ?? 0)).toFixed(4);
-  const late = behind > 0 ? `: ${where} it is behind by ${behind}.` : ".";
+  const late = behind > 0 ? `: ${where} its AUC is behind by ${behind}.` : ".";
   if (present >= decides) {
     return {
       state: "decided",
       verdict: `${better} is better than ${other}:`,
-      more: ` ${certainty(present)} since ${since}; keep watching${late}`,
+      more: ` ${certainty(present)} sure since ${since}; keep watching${late}`,
     };
   }
   return {

@@ -48,7 +48,7 @@ async def test_a_group_is_made_and_compared_live(service: Serving, visit: Opener
     await expect(page.locator(".verdicts")).to_contain_text("Nothing is compared yet. Send events")
     with Stream(service, "groups/duel", batch=400, pause=0.05):
         await expect(page.locator(".verdicts")).to_contain_text(
-            re.compile(r"better is better than worse: .*\d\s%.* since .*\(event [\d,]+\); *keep watching"),
+            re.compile(r"better is better than worse: .*\d\s% sure since .*\(event [\d,]+\); *keep watching"),
             timeout=60_000,
         )
     told = service.http.get("/groups/duel/compare").json()
@@ -115,7 +115,9 @@ async def test_the_card_of_a_group_says_which_is_best(service: Serving, visit: O
     await expect(told).to_have_text(re.compile(r"^None of 3 pairs is decided\. Keep watching: the nearest is "))
     with Stream(service, "groups/trio", batch=400, pause=0.05):
         await expect(told).to_have_text(
-            re.compile(r"^good is better than each of the others: .*\d\s% since .*\(event [\d,]+\); keep watching[.:]"),
+            re.compile(
+                r"^good is better than each of the others: .*\d\s% sure since .*\(event [\d,]+\); keep watching[.:]"
+            ),
             timeout=120_000,
         )
     tests = service.http.get("/groups/trio/compare").json()["tests"]
@@ -141,7 +143,12 @@ async def test_a_group_of_which_some_pairs_are_decided_names_these(service: Serv
     )
     assert told == said
     told = await page.evaluate(say, [later, open_pair, *decided])
-    assert told == f"{said} In the windows above one is behind three by 0.0123."
+    assert told == f"{said} In the windows above one's AUC is behind three's by 0.0123."
+    many = [pair("one", other, "a", 3.0, 0.0) for other in ("two", "three", "four", "five")]
+    told = await page.evaluate(say, [none, *many, pair("six", "one", None, 0.0, 0.0)])
+    assert told.startswith(
+        "open one is better than two; one is better than three; one is better than four; \N{HORIZONTAL ELLIPSIS}  4 of "
+    )
     pairs = [open_pair, pair("one", "three", "a", 3, 0), pair("two", "three", None, 0, 0)]
     told = await page.evaluate(say, [none, *pairs])
     assert told.endswith("1 of 3 pairs is decided, and not yet which learner is best.")
@@ -149,17 +156,17 @@ async def test_a_group_of_which_some_pairs_are_decided_names_these(service: Serv
     pairs = [open_pair, pair("one", "three", "a", 1.5, 0.0), pair("two", "three", "b", 0, 1)]
     told = await page.evaluate(say, [later, *pairs])
     assert told.startswith("open None of 3 pairs is decided.  Keep watching: the nearest is one or three, evidence 32")
-    two_is = "decided two is better than one:  99.8\N{NO-BREAK SPACE}% since event 10; keep watching"
+    two_is = "decided two is better than one:  99.8\N{NO-BREAK SPACE}% sure since event 10; keep watching"
     for aucs, end in (
         (none, "."),
         (later, "."),
-        ({"one": 0.95, "two": 0.9}, ": in the windows above it is behind by 0.0500."),
+        ({"one": 0.95, "two": 0.9}, ": in the windows above its AUC is behind by 0.0500."),
         ({"one": 0.95}, "."),  # the other is asleep
     ):
         assert await page.evaluate(say, [aucs, pair("one", "two", "b", 0.0, 3.0)]) == two_is + end
     best = [pair("one", "two", "a", 3.0, 0.0), pair("one", "three", "a", 3.0, 0.0), pair("two", "three", None, 0, 0)]
     told = await page.evaluate(say, [later, *best])
-    assert told.endswith("since event 10; keep watching: in the windows above it is behind two by 0.0500.")
+    assert told.endswith("since event 10; keep watching: in the windows above its AUC is behind two's by 0.0500.")
 
 
 async def test_a_verdict_that_the_window_contradicts_says_so(service: Serving, visit: Opener) -> None:
@@ -169,7 +176,7 @@ async def test_a_verdict_that_the_window_contradicts_says_so(service: Serving, v
         const test = {a: "one", b: "two", verdict, evidence, since_events: 10, since_clock: null};
         return verdictsOf("duel", 20, [test], 0.05, [{difference}])[0].more;
     })"""
-    behind = "keep watching: in the window it is behind by 0.0123."
+    behind = "keep watching: in the window its AUC is behind by 0.0123."
     assert (await page.evaluate(say, ["a", 3, -0.0123])).endswith(behind)
     assert (await page.evaluate(say, ["b", 3, 0.0123])).endswith(behind)
     assert (await page.evaluate(say, ["a", 1, -0.0123])).endswith(f"to 1 by now; {behind}")
@@ -198,6 +205,7 @@ async def test_a_learner_is_created_from_the_catalogue(service: Serving, visit: 
     parameters = page.get_by_role("group", name="Parameters of the algorithm")
     await expect(parameters.get_by_label("eta")).to_have_attribute("placeholder", "0.7")
     await expect(parameters).to_contain_text("probability of a right order that is asked of each pair")
+    await expect(parameters).to_contain_text("more than 0, at most 1,048,576")
     await expect(page.get_by_label("kind").first.locator("option")).to_have_count(2)  # cbr is for dense rows
     create = page.get_by_role("button", name="Create it")
     await create.click()
@@ -267,6 +275,13 @@ async def test_fields_of_a_table_are_added_and_removed(service: Serving, visit: 
     await expect(fields.nth(1).get_by_label("log")).to_be_hidden()  # of numeric ones
     await fields.nth(1).get_by_label("categories").fill("5")
     await page.get_by_role("button", name="Add one").click()
+    visit.expected = ("422",)
+    await page.get_by_role("button", name="Create it").click()
+    nameless = fields.nth(2).get_by_label("name")
+    await expect(nameless).to_have_attribute("aria-invalid", "true")  # the third field's own, and it alone
+    await expect(nameless).to_be_focused()
+    await expect(fields.nth(2)).to_contain_text("is missing")
+    await expect(page.locator("[aria-invalid]")).to_have_count(1)
     await fields.nth(2).get_by_role("button", name="Remove").click()
     await page.get_by_role("button", name="Create it").click()
     await expect(page.get_by_role("heading", name="rows", level=1)).to_be_visible()

@@ -76,7 +76,7 @@ async def test_every_place_says_why(service: Serving, visit: Opener) -> None:
     await expect(chart(page, "Scores by class").locator(".main-svg").first).to_be_visible()
     await expect(chart(page, "Scores by class").locator(".shapelayer path")).to_have_count(0)  # no line of alerts
     await page.get_by_text("All figures as a table").click()
-    for title in ("F1", "F-beta", "Precision among the highest scores"):
+    for title in ("F1", "F-beta, beta 1", "Precision among the 100 highest scores"):
         cells = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=title, exact=True))
         await expect(cells.get_by_role("cell")).to_have_text(
             [f"{NOTHING} no positive in the window", f"{NOTHING} no positive"]

@@ -54,7 +54,9 @@ def test_groups_are_listed_and_compared(server: Process, http: httpx.Client) -> 
     assert said.splitlines()[0] == verdict_of(
         told["tests"][0], told["alpha"], told["window"]["differences"][0]["difference"]
     )
+    assert "get a verdict with a probability of at most 5 %\n" in said
     lines = [line.split() for line in said.splitlines()]
+    assert ["difference", "of", "AUC", "95", "%", "interval"] in lines
     for name, one in told["window"]["auc"].items():
         low, high = one["interval"]
         assert [name, f"{one['auc']:.4f}", f"{low:.4f}", "to", f"{high:.4f}"] in lines
@@ -102,9 +104,13 @@ def test_the_verdict_in_words(test: dict[str, Any], said: str) -> None:
 def test_a_verdict_that_the_window_contradicts_says_so() -> None:
     """It is on all events; whoever is to choose by it is told that the other one is ahead of late."""
     for test, difference in ((outcome("a", 3.0, 0.0), -0.0123), (outcome("b", 0.0, 3.0), 0.0123)):
-        assert verdict_of(test, 0.05, difference) == verdict_of(test, 0.05) + "; in the window it is behind by 0.0123"
+        assert (
+            verdict_of(test, 0.05, difference) == verdict_of(test, 0.05) + "; in the window its AUC is behind by 0.0123"
+        )
         for no_news in (-difference, 0.0, difference / 1e6, None):
             assert verdict_of(test, 0.05, no_news) == verdict_of(test, 0.05)
     was = outcome("a", 1.0, 0.0)
-    assert verdict_of(was, 0.05, -0.5).endswith("the evidence is 10 to 1 by now; in the window it is behind by 0.5000")
+    assert verdict_of(was, 0.05, -0.5).endswith(
+        "the evidence is 10 to 1 by now; in the window its AUC is behind by 0.5000"
+    )
     assert "behind" not in verdict_of(outcome(None, 1.0, 0.0), 0.05, -0.5)
