@@ -39,7 +39,12 @@ const CLASSES = [
   ["/window/f1", "F1", THREE, (m) => since(m, "f1", THREE)],
   ["/window/precision", "Precision", THREE, (m) => since(m, "precision", THREE)],
   ["/window/recall", "Recall", THREE, (m) => since(m, "recall", THREE)],
-  ["/threshold", "Threshold", short, (m) => (m.threshold >= 1 ? "so high that there are no alerts now" : "of the probability")],
+  [
+    "/threshold",
+    "Threshold",
+    short,
+    (m) => (m.threshold >= 1 ? "so high that there are no alerts now" : "of the probability"),
+  ],
   ["/window/alert_rate", "Alert rate", share, (m) => since(m, "alert_rate", share)],
 ];
 const RANKS = [
@@ -48,7 +53,13 @@ const RANKS = [
   ["/window/mse", "Mean squared error", fixed(4), (m) => since(m, "mse", fixed(4))],
 ];
 const BOTH = [
-  ["/events", "Events learnt", count, (m) => `${count(m.window.events)} in the window, at most ${count(m.window.size)}`, classes],
+  [
+    "/events",
+    "Events learnt",
+    count,
+    (m) => `${count(m.window.events)} in the window, at most ${count(m.window.size)}`,
+    classes,
+  ],
   [
     "/window/label_coverage",
     "Labels that have come",

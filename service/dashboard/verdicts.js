@@ -8,8 +8,10 @@ const MOST = 3; // pairs that are named in the summary of a group
 const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 
 /** An amount of evidence, given as its log10, as one would say it. */
-export const odds = (log) =>
-  log >= 6 ? `10${String(Math.floor(log)).replace(/\d/g, (digit) => RAISED[digit])}` : log > -3 ? count(Number((10 ** log).toPrecision(2))) : "0";
+export function odds(log) {
+  if (log >= 6) return `10${String(Math.floor(log)).replace(/\d/g, (digit) => RAISED[digit])}`;
+  return log > -3 ? count(Number((10 ** log).toPrecision(2))) : "0";
+}
 
 /** How sure the evidence makes, in per cent, rounded down: 1 - 2 / evidence, as two hypotheses are tested. */
 function certainty(log) {
@@ -84,7 +86,7 @@ export function summaryOf(name, events, tests, alpha, aucOf = () => null) {
   };
 }
 
-/** Of decided pairs {better, other} the one that the shown figures contradict most, and `by` how much: "0.0000" is not. */
+/** Of decided pairs {better, other} the one that the shown figures contradict most, and `by` how much ("0.0000": none). */
 const contradicted = (pairs, difference) =>
   pairs
     .map((pair) => ({ ...pair, by: (difference(pair.other, pair.better) ?? 0).toFixed(4) }))
