@@ -22,7 +22,18 @@ from service.errors import BadBody, Invalid, ServiceError
 from service.hot import JSON, Coding, Operation
 from service.joining import COLUMNWISE, EVENTS, Joining
 from service.precise import MAX_EVENTS
-from service.scan.columnar import COUNT, LEARNER, LEARNER_END, LIST, MAKE, OPERATION, SEQ, columnar_heads
+from service.scan.columnar import (
+    COUNT,
+    KINDS,
+    LEARNER,
+    LEARNER_END,
+    LIST,
+    MAKE,
+    OPERATION,
+    PLACES,
+    SEQ,
+    columnar_heads,
+)
 from service.scan.messages import MAX_SEQ, OPERATIONS, heads
 from service.store import MAX_POSITION
 from service.unpacking import length
@@ -280,27 +291,27 @@ def _text_head(message: str, body: bytes, row: Sequence[int]) -> _Head | str:
 
 
 def _binaries(messages: Sequence[bytes]) -> list[Request]:
-    body, rows = columnar_heads(messages)
+    rows = columnar_heads(messages)
     found = rows.tolist()
     counts = rows[:, COUNT].tolist()
     first = found[0]
-    size = len(body) + _ENTRY * sum(counts) * first[MAKE].count(LIST)
+    size = sum(map(len, messages)) + _ENTRY * sum(counts) * first[KINDS:PLACES].count(LIST)
     few = min(counts) > 0 and max(counts) <= MAX_EVENTS and size <= _JOINED
     if few and rows[:, LEARNER].max() < 0 and (rows[:, MAKE] == rows[0, MAKE]).all():  # as nearly always
-        contents = [(body, head) for head in found]
+        contents = list(zip(messages, found, strict=True))
         make, operation = tuple(first[MAKE]), _OPERATIONS[first[OPERATION]]
         return [Request(BINARY, size, rows[:, SEQ].tolist(), None, operation, make, counts, contents)]
-    return _together(_binary_head(message, body, head) for message, head in zip(messages, found, strict=True))
+    return _together(map(_binary_head, messages, found))
 
 
-def _binary_head(message: bytes, body: bytes, head: list[int]) -> _Head | bytes:
-    count, make = head[COUNT], head[MAKE]
+def _binary_head(message: bytes, head: list[int]) -> _Head | bytes:
+    count = head[COUNT]
     if not 0 < count <= MAX_EVENTS:
         return message
-    learner = None if head[LEARNER] < 0 else body[head[LEARNER] : head[LEARNER_END]].decode()
+    learner = None if head[LEARNER] < 0 else message[head[LEARNER] : head[LEARNER_END]].decode()
     operation = _OPERATIONS[head[OPERATION]]
-    size = len(message) + _ENTRY * count * make.count(LIST)
-    return BINARY, size, head[SEQ], learner, operation, tuple(make), count, (body, head)
+    size = len(message) + _ENTRY * count * head[KINDS:PLACES].count(LIST)
+    return BINARY, size, head[SEQ], learner, operation, tuple(head[MAKE]), count, (message, head)
 
 
 def _members(message: str | bytes) -> Request:

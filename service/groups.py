@@ -158,7 +158,7 @@ def _agree(members: Mapping[str, Hosted], events: Mapping[str, Labelled]) -> Non
     for source, (after, end) in spans.items():
         stand = {name: member.view.sources.get(source) for name, member in members.items()}
         known = [at for at in stand.values() if at is not None]
-        through = all(after < at <= end for at in known)  # as where it failed half-way
+        through = all(at == end for at in known)  # as where it failed half-way
         if after > 0 and known and len(known) < len(stand) and not through:
             said = ", ".join(f"{name} {'knows none of it' if at is None else f'at {at}'}" for name, at in stand.items())
             raise SourceGap(f"not every learner knows the source {source!r}, which would begin at {after}: {said}")

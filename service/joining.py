@@ -140,7 +140,7 @@ def _shared(members: dict[str, msgspec.Raw], *without: str) -> bytes:
     return _encode({name: value for name, value in members.items() if name not in without})[1:-1]
 
 
-# Binary: a content is the bytes that a message stands in, and its head of `columnar_heads`
+# Binary: a content is a message, and its head of `columnar_heads`
 
 _SENT: dict[str, np.dtype[Any]] = {
     "float64": np.dtype("f8"),

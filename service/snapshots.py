@@ -125,12 +125,8 @@ class Snapshots:
         if not (self.unsaved and await claim.take()):
             await claim.let_go()
             return
-        # meanwhile, as it takes a commit of its own, and whoever wants the room of one that falls asleep waits for both
-        letting_go = asyncio.create_task(claim.let_go())
-        try:
-            await self.save()
-        finally:
-            await letting_go
+        # side by side, as each takes a commit, and whoever wants the room of one that falls asleep waits for both
+        await asyncio.gather(self.save(), claim.let_go())
 
     async def close(self) -> None:
         """Wait until the one that is being written is, or give it up."""

@@ -4,7 +4,7 @@
     ARRAY {"dtype", "shape", "data"}; a column is an ARRAY of n numbers, a list of n scalars, or nil
 
 Columns are found, not read: whoever decodes them says what is wrong with a value. A message that is unusual (a member
-twice or unknown, columns of different lengths, a type that nobody sends) is left to the caller, who reads it in another
+twice or unknown, columns of different lengths, a type that few send) is left to the caller, who reads it in another
 way. Some 0.2 us for a message: bytes of numbers are stepped over.
 """
 
@@ -179,11 +179,14 @@ def _array(body, at, stop, dimensions):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def _columnar_heads(body, ends, found):  # type: ignore[no-untyped-def]
-    """Fill a row of `found` for each message; the messages stand one behind the other, and end at `ends`."""
+    """Fill a row of `found` for each message; the messages stand one behind the other, and end at `ends`.
+
+    Places are counted from the beginning of the message.
+    """
     found[:] = 0
     at = 0
     for m in range(len(ends)):
-        stop = ends[m]
+        begin, stop = at, ends[m]
         head = found[m]
         head[LEARNER] = -1
         members, met = np.int64(0), 0
@@ -210,7 +213,7 @@ def _columnar_heads(body, ends, found):  # type: ignore[no-untyped-def]
                     at += 1
                 else:
                     start, at = _text(body, at, stop)
-                    head[LEARNER], head[LEARNER_END] = start, at
+                    head[LEARNER], head[LEARNER_END] = start - begin, at - begin
                     for k in range(start, at):
                         if not 32 <= body[k] <= 126:
                             at = -1
@@ -244,7 +247,7 @@ def _columnar_heads(body, ends, found):  # type: ignore[no-untyped-def]
                         head[WIDTH] = width
                         at = at if kind <= 2 else -1
                 head[KINDS + column] = kind
-                head[PLACES + 2 * column], head[PLACES + 2 * column + 1] = first, last
+                head[PLACES + 2 * column], head[PLACES + 2 * column + 1] = first - begin, last - begin
                 if n >= 0 and length != n:
                     at = -1
                 n = length
@@ -257,8 +260,8 @@ def _columnar_heads(body, ends, found):  # type: ignore[no-untyped-def]
         at = stop
 
 
-def columnar_heads(messages: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
-    """n messages, one behind the other, and their heads, (n, 21).
+def columnar_heads(messages: Sequence[bytes]) -> NDArray[np.int64]:
+    """The heads of n messages, (n, 21).
 
     A head is how many events there are, 0 where it is unusual; `seq`; where the learner's name begins and ends, -1
     where there is none; which of OPERATIONS; the width of `x`; for each of COLUMNS its kind, see DTYPES and LIST; and
@@ -267,4 +270,4 @@ def columnar_heads(messages: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]
     body = b"".join(messages)
     found = np.empty((len(messages), _HEAD), dtype=np.int64)
     _columnar_heads(np.frombuffer(body, np.uint8), np.cumsum(list(map(len, messages))), found)
-    return body, found
+    return found

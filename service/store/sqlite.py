@@ -126,8 +126,9 @@ class SqliteStore:
                 commit(connection, group)
                 try:
                     self._loop.call_soon_threadsafe(deliver, group)
-                except RuntimeError:
-                    return  # the loop was closed before the store: nobody waits any more
+                except RuntimeError:  # the loop was closed before the store: nobody waits any more
+                    self._checkpoints.close()
+                    return
                 self._checkpoints.wrote(group, connection)
 
     async def close(self) -> None:

@@ -44,12 +44,11 @@ class Checkpoints:
     def wrote(self, group: Sequence[Write], connection: sqlite3.Connection) -> None:
         """The writer has committed these by its own connection, and does nothing else just now."""
         self._pages += sum(_OF_A_WRITE + write.size // _PAGE for write in group if not write.outside)
-        if self._pages >= _STEP:
+        if self._near:
+            self._near = _checkpoint(connection) < 0  # another one is under way: after the next commit, then
+        elif self._pages >= _STEP:
             self._pages = 0
             self._due.set()
-        if self._near:
-            self._near = False
-            _checkpoint(connection)
 
     # The thread
 
@@ -65,7 +64,7 @@ class Checkpoints:
                     self._near = True
 
     def close(self) -> None:
-        """Wait for the one that is under way, and let go of the file."""
+        """Wait for the one that is under way, and let go of the file. May be called again."""
         self._closing = True
         self._due.set()
         self._thread.join()

@@ -389,6 +389,31 @@ async def test_a_stop_gives_up_a_long_record_and_the_next_start_learns_it_whole(
     await store.close()
 
 
+async def test_a_stop_does_not_wait_for_a_store_that_does_not_answer(monkeypatch):
+    monkeypatch.setattr("service.logged._LAST_SECONDS", 0.0)
+    monkeypatch.setattr("service.logged.GIVEN_UP_SECONDS", 0.0)
+    asked = []
+
+    class Silent(MemoryStore):
+        async def save(self, *_: Any) -> bool:
+            asked.append("save")
+            return await asyncio.Event().wait()
+
+        async def claim(self, *words: Any) -> bool:
+            if words[-1]:
+                return await super().claim(*words)
+            asked.append("let go")
+            return await asyncio.Event().wait()
+
+    async with engine(Silent()) as node:
+        hosted, _ = await node.create("a", Config.of(DENSE))
+        await hosted.label(batch_of(3))
+        async with asyncio.timeout(60):
+            await hosted.close(save=True)
+        assert sorted(asked) == ["let go", "save"]
+        assert hosted.task.done()
+
+
 async def test_others_learn_while_one_has_a_long_record(monkeypatch):
     monkeypatch.setattr("service.hosted._PIECE_SECONDS", 0.0)
     monkeypatch.setattr("service.hosted._INLINE_NUMBERS", 0)

@@ -58,7 +58,7 @@ async def test_a_learner_that_does_not_know_a_source_does_not_begin_in_its_middl
         for name in ("one", "three"):
             body = {"source": {"name": "file", "offset": 0}, "events": labelled(0, 30)}
             await http.post(f"/learners/{name}/update", json=body)
-        for first, stop in ((30, 40), (10, 20)):
+        for first, stop in ((30, 40), (10, 20), (20, 40)):
             body = {"source": {"name": "file", "offset": first}, "events": labelled(first, stop)}
             refused = await http.post(f"{URL}/update", json=body)
             assert (refused.status_code, refused.json()["code"]) == (409, "source-gap")

@@ -76,9 +76,8 @@ USUAL = {"seq": 5, "op": "update", "x": array("float32", [2, 3]), "labels": arra
 
 def found(messages: list[bytes]) -> list[dict[str, Any] | None]:
     """What is said of each message: its members; None where it is unusual."""
-    body, rows = columnar_heads(messages)
     said: list[dict[str, Any] | None] = []
-    for head in rows.tolist():
+    for body, head in zip(messages, columnar_heads(messages).tolist(), strict=True):
         n = head[COUNT]
         if not n:
             said.append(None)
@@ -219,3 +218,14 @@ def test_messages_of_one_make_are_one_request_and_one_body() -> None:
 def test_messages_of_another_make_are_requests_of_their_own(other: dict[str, Any]) -> None:
     requests = frames.read([pack(USUAL), pack({**USUAL, **other, "seq": 6}), pack({**USUAL, "seq": 7})])
     assert [request.seqs for request in requests] == [[5], [6], [7]]
+
+
+def test_a_request_holds_no_more_than_its_size_says() -> None:
+    """Whatever else came in the same read; a list's entries count more, as they are objects once they are read."""
+    large = pack({**USUAL, "learner": "a", "x": array("float32", [100, 300]), "labels": None, "ids": None})
+    small = pack({**USUAL, "learner": "b", "x": array("float32", [100, 5]), "labels": None, "ids": None})
+    requests = frames.read([large, small])
+    assert [request.size for request in requests] == [len(large), len(small)]
+    assert [sum(len(message) for message, _ in request.contents) for request in requests] == [len(large), len(small)]
+    (listed,) = frames.read([pack({**USUAL, "ids": ["a", "b"]})])
+    assert listed.size > len(pack(USUAL)) + 100

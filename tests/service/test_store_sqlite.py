@@ -7,6 +7,7 @@ import math
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -28,6 +29,7 @@ from service.store import (
     sqlite_served,
 )
 from service.store.sqlite import STALE_SECONDS, SqliteStore
+from service.store.sqlite_groups import Write
 from tests.service.logs import BIRTH, UNBOUNDED, event, events, filled, record, served, token, whole_log
 from tests.service.test_engine import until
 
@@ -246,6 +248,21 @@ async def test_what_has_no_tombstone_has_no_row(store: SqliteStore, path: Path) 
     with other_process(path) as other:
         query = "SELECT count(*), count(data), count(dropped) FROM served"
         assert other.execute(query).fetchone() == (10, 5, 5)
+
+
+def test_a_loop_that_is_closed_before_the_store_leaves_no_thread(path: Path) -> None:
+    before = set(threading.enumerate())
+
+    async def go() -> None:
+        store = await SqliteStore.open(path)
+        await store.create("a", BIRTH, b"")
+        store._waiting.put(Write(lambda _: time.sleep(0.2), asyncio.get_running_loop().create_future()))
+
+    asyncio.run(go())
+    for thread in set(threading.enumerate()) - before:
+        if thread.name.startswith(("sqlite-writer", "sqlite-checkpoints")):
+            thread.join(60)
+            assert not thread.is_alive(), thread.name
 
 
 APPENDING = """
