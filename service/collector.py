@@ -10,6 +10,7 @@ or not as much has gone.
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -46,16 +47,43 @@ class _Aside:
         gc.freeze()
 
 
+class _Shared:
+    """What all that ask for it share, as a process has one collector: begun by the first, ended by the last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._asking = 0
+        self._before = gc.get_threshold()
+        self._aside = _Aside(0)
+
+    def begin(self) -> None:
+        with self._lock:
+            self._asking += 1
+            if self._asking > 1:
+                return
+            self._before = gc.get_threshold()
+            self._aside = _Aside(len(gc.get_objects()))
+            gc.freeze()
+            gc.callbacks.append(self._aside)
+            gc.set_threshold(*self._before[:2], _MIDDLE_PER_FULL)
+
+    def end(self) -> None:
+        with self._lock:
+            self._asking -= 1
+            if self._asking > 0:
+                return
+            gc.callbacks.remove(self._aside)
+            gc.set_threshold(*self._before)
+
+
+_shared = _Shared()
+
+
 @contextmanager
 def set_aside() -> Iterator[None]:
-    """Collect so meanwhile; what there is by now is set aside."""
-    before = gc.get_threshold()
-    aside = _Aside(len(gc.get_objects()))
-    gc.freeze()
-    gc.callbacks.append(aside)
-    gc.set_threshold(*before[:2], _MIDDLE_PER_FULL)
+    """Collect so meanwhile; what there is by now is set aside. Several may ask for it at a time, in any order."""
+    _shared.begin()
     try:
         yield
     finally:
-        gc.callbacks.remove(aside)
-        gc.set_threshold(*before)
+        _shared.end()

@@ -135,13 +135,13 @@ class Server(uvicorn.Server):
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until told to stop. Raises `CannotServe` where the app does not start, `WrongUsage` for a wrong URL."""
         try:
-            super().run(sockets or [self._listener])
+            with set_aside():
+                super().run(sockets or [self._listener])
         finally:
             self._listener.close()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the app and accept connections."""
-        self._running.enter_context(set_aside())
         try:
             await self._running.enter_async_context(self._app.router.lifespan_context(self._app))
         except WrongStore as error:

@@ -77,7 +77,20 @@ def test_all_is_walked_through_when_there_is_twice_as_much() -> None:
 
 
 def test_it_is_as_before_afterwards() -> None:
+    assert gc.get_threshold()[2] == 10, "left so by another test"
     thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
     with set_aside():
         assert gc.get_threshold() != thresholds
+    assert (gc.get_threshold(), gc.callbacks) == (thresholds, callbacks)
+
+
+def test_who_ends_before_another_takes_nothing_from_it() -> None:
+    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
+    first, second = set_aside(), set_aside()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert gc.get_threshold() != thresholds
+    assert len(gc.callbacks) == len(callbacks) + 1
+    second.__exit__(None, None, None)
     assert (gc.get_threshold(), gc.callbacks) == (thresholds, callbacks)
