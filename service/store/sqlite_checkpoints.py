@@ -3,7 +3,8 @@
 SQLite's own way is to do it in the commit that finds the WAL long, and whoever waits for that one, and for those behind
 it, waits for the whole file's fsync, too. Here a thread does it with a connection of its own, a little at a time; the
 writer goes on meanwhile. But the WAL begins anew only once nothing is left in it, and under load something always is.
-So of a long one the writer does the last little between two commits.
+So of a long one the writer does the last little between two commits; and where commits are faster than the thread, so
+that it grows longer and longer, the writer waits for it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import closing
 
-from service.store.sqlite_file import WAL_PAGES
+from service.store.sqlite_file import WAL_BYTES, WAL_PAGES
 from service.store.sqlite_groups import Write
 
 __all__ = ["Checkpoints"]
@@ -23,6 +24,7 @@ logger = logging.getLogger("rarestream.store")
 
 _PAGE = 4096  # bytes
 _STEP = WAL_PAGES // 4  # pages that are written between two checkpoints
+_MOST = WAL_BYTES // _PAGE  # pages that are written before the writer waits for a checkpoint
 _OF_A_WRITE = 4  # pages besides its bytes: of the tables' and indexes' ends
 _PASSIVE = "PRAGMA wal_checkpoint(PASSIVE)"  # as far as it gets without waiting for anybody
 
@@ -32,9 +34,11 @@ class Checkpoints:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         """`connection`: to the file, used by nothing else from here on."""
-        self._pages = 0  # about so many were written since the last one was asked for
+        self._pages = 0  # about so many were written since the last one was asked for,
+        self._since = 0  # and since the last one of the writer's own
         self._due = threading.Event()
         self._near = False  # a long WAL is done but for its end
+        self._under_way = threading.Lock()  # for as long as one of this process is: SQLite lets no two at a time
         self._closing = False
         self._thread = threading.Thread(target=self._run, args=(connection,), name="sqlite-checkpoints", daemon=True)
         self._thread.start()
@@ -43,9 +47,17 @@ class Checkpoints:
 
     def wrote(self, group: Sequence[Write], connection: sqlite3.Connection) -> None:
         """The writer has committed these by its own connection, and does nothing else just now."""
-        self._pages += sum(_OF_A_WRITE + write.size // _PAGE for write in group if not write.outside)
-        if self._near:
-            self._near = _checkpoint(connection) < 0  # another one is under way: after the next commit, then
+        pages = sum(_OF_A_WRITE + write.size // _PAGE for write in group if not write.outside)
+        self._pages += pages
+        self._since += pages
+        too_long = self._since >= _MOST
+        if (self._near or too_long) and self._under_way.acquire(blocking=too_long):
+            try:
+                self._near = _checkpoint(connection) < 0  # another process's is under way: after the next commit, then
+            finally:
+                self._under_way.release()
+            if not self._near:
+                self._since = 0
         elif self._pages >= _STEP:
             self._pages = 0
             self._due.set()
@@ -59,9 +71,10 @@ class Checkpoints:
                 self._due.clear()
                 if self._closing:
                     return
-                if _checkpoint(connection) >= WAL_PAGES:
-                    _checkpoint(connection)  # what came meanwhile, which takes less time
-                    self._near = True
+                with self._under_way:
+                    if _checkpoint(connection) >= WAL_PAGES:
+                        _checkpoint(connection)  # what came meanwhile, which takes less time
+                        self._near = True
 
     def close(self) -> None:
         """Wait for the one that is under way, and let go of the file. May be called again."""

@@ -178,6 +178,19 @@ async def test_the_wal_begins_anew_under_writes_without_a_pause(
     assert len(await whole_log(store)) == number
 
 
+async def test_the_wal_does_not_grow_without_end_where_the_thread_does_not_keep_up(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_checkpoints, "_STEP", 2**40)  # it does nothing at all
+    monkeypatch.setattr(sqlite_checkpoints, "_MOST", 256)
+    await store.create("a", BIRTH, b"")
+    wal = path.with_name(f"{path.name}-wal")
+    for number in range(2, 102):
+        await store.append("a", BIRTH, [(token(number), bytes(100_000))], number - 1)
+    assert wal.stat().st_size < 2 * 2**20  # 1 MiB, and the record that goes beyond it
+    assert len(await whole_log(store)) == 101
+
+
 async def test_what_a_crash_left_of_a_snapshot_is_not_seen_and_goes(store: SqliteStore, path: Path) -> None:
     await filled(store, 3)
     with other_process(path) as other:
