@@ -40,7 +40,7 @@ __all__ = [
 LARGEST = 1e30  # the largest magnitude of a feature: its powers then stay finite in every algorithm
 MAX_COLUMNS = 100_000  # of dense rows
 MAX_NONZERO = 2**16  # non-zero columns of one event
-MAX_PROBLEMS = 100  # listed of one batch
+MAX_PROBLEMS = 100  # listed of one batch, and by the service of any request
 
 
 def _is_csr(rows: Sparse) -> bool:

@@ -43,6 +43,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from learners.features import MAX_PROBLEMS
 from learners.parameters import Problem
 
 __all__ = [
@@ -94,7 +95,7 @@ class ServiceError(Exception):
 
     def __init__(self, detail: str, problems: Sequence[Problem] = ()) -> None:
         self.detail = detail
-        self.problems = list(problems)
+        self.problems = list(problems[:MAX_PROBLEMS])  # settings may have any number of wrong members
         super().__init__(detail)
 
     def document(self, request_id: str = "") -> dict[str, Any]:

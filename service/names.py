@@ -22,7 +22,6 @@ __all__ = [
 
 PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 GROUP = "@"  # before a group's name, as the name of its log
-_LISTED = 100  # problems of one query
 _KEYS = frozenset({"key", "api_key", "apikey", "api-key", "access_token", "token", "authorization", "bearer"})
 _NO_KEY = "is none: a key goes into no URL, where logs would keep it; send it as `Authorization: Bearer KEY`"
 
@@ -57,7 +56,7 @@ def check_parameters(names: Iterable[str], known: Sequence[str]) -> None:
     """Refuse parameters of a query that the request does not have, or that come more than once: of those that are
     misspelt, and of all but one of the others, nothing would be heard.
 
-    Raises `Invalid` with a pointer to each of the first 100.
+    Raises `Invalid` with a pointer to each.
     """
     expected = f"expected {' or '.join(known)}" if known else "this request takes none"
     problems = []
@@ -69,11 +68,11 @@ def check_parameters(names: Iterable[str], known: Sequence[str]) -> None:
         elif count > 1:
             problems.append(Problem(pointer(name), f"comes {count} times; expected once"))
     if problems:
-        raise Invalid("the query is refused; nothing was changed", problems[:_LISTED])
+        raise Invalid("the query is refused; nothing was changed", problems)
 
 
 def check_no_key(names: Iterable[str]) -> None:
     """Refuse a query that holds a key, where it may hold anything else. Raises `Invalid`."""
     problems = [Problem(pointer(name), _NO_KEY) for name in names if name.lower() in _KEYS]
     if problems:
-        raise Invalid("the query is refused; nothing was changed", problems[:_LISTED])
+        raise Invalid("the query is refused; nothing was changed", problems)

@@ -456,6 +456,23 @@ async def test_a_name_and_settings_that_are_wrong_are_told_at_once(http):
     assert [one["pointer"] for one in reply.json()["errors"]] == ["/name", "/learners"]
 
 
+async def test_a_hundred_problems_are_listed_at_most_and_that_of_the_name_is_the_first(http):
+    many = {f"x{i}": 1 for i in range(300)}
+    for path, wrong in (
+        ("learners/a b", {**DENSE, **many}),
+        ("learners/a b", {**DENSE, "params": many, "scaling": many}),
+        ("learners/a b", {**DENSE, "features": {"kind": "table", "fields": [{}] * 300}}),
+        ("groups/a b", {"learners": ["fraud", "other"], **many}),
+        ("groups/a b", {"learners": ["a b"] * 300}),
+    ):
+        errors = (await http.put(f"/v1/{path}", json=wrong)).json()["errors"]
+        assert (len(errors), errors[0]["pointer"]) == (100, "/name")
+    errors = (await http.patch("/v1/learners/fraud", json={"late": many})).json()["errors"]
+    assert [one["pointer"] for one in errors] == [f"/late/x{i}" for i in range(100)]
+    body = {"events": [{"x": 1}] * 300, **many}
+    assert len((await http.post("/v1/learners/fraud/update", json=body)).json()["errors"]) == 100
+
+
 async def test_a_slash_in_a_name_is_pointed_at(http):
     for path in ("learners/a/b", "learners/a%2Fb", "groups/a%2fb"):
         told = (await http.put(f"/v1/{path}", json=DENSE)).json()
