@@ -11,14 +11,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tests.documents import ROOT
 from tests.service.process import free_port
 from tests.sessions import programs
 
-__all__ = ["Console"]
+__all__ = ["Console", "kill_group"]
 
 _SECONDS = 600.0  # that a command may take: compiling all kernels, on a busy machine
 
@@ -54,10 +54,14 @@ class Console:
             raise RuntimeError(f"{command} ended with {done.returncode}: {done.stdout}\n{done.stderr}")
         return done
 
-    def start(self, command: str) -> subprocess.Popen[str]:
-        """In the background, in a process group of its own; its standard error is in `said.txt`."""
+    @contextmanager
+    def start(self, command: str) -> Iterator[subprocess.Popen[str]]:
+        """In the background, in a process group of its own; its standard error is in `said.txt`.
+
+        At the end of the block its own end is waited for; where the block fails, the group is killed.
+        """
         with (self.folder / "said.txt").open("wb") as said:
-            return subprocess.Popen(
+            started = subprocess.Popen(
                 ["bash", "-euo", "pipefail", "-c", command],
                 cwd=self.folder,
                 env=self._environment,
@@ -67,6 +71,10 @@ class Console:
                 text=True,
                 start_new_session=True,
             )
+        with started, ExitStack() as failing:
+            failing.callback(kill_group, started)
+            yield started
+            failing.pop_all()
 
     def said(self) -> str:
         """On standard error, by what was started last."""
@@ -77,15 +85,17 @@ class Console:
         """A service from the moment that it is ready, and its address; stopped in order at the end of the block."""
         with self.start(command) as process:
             assert process.stdout is not None
-            try:
-                ready = process.stdout.readline()
-                found = re.search(r"is ready in .*: (https?://\S+) \(dashboard\)", ready)
-                if found is None:
-                    raise RuntimeError(f"{command} is not ready: {ready}{self.said()}")
-                yield found[1]
-                process.send_signal(signal.SIGTERM)
-                if process.wait(_SECONDS) not in (0, -signal.SIGTERM):
-                    raise RuntimeError(f"{command} ended with {process.returncode}: {self.said()}")
-            finally:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
+            ready = process.stdout.readline()
+            found = re.search(r"is ready in .*: (https?://\S+) \(dashboard\)", ready)
+            if found is None:
+                raise RuntimeError(f"{command} is not ready: {ready}{self.said()}")
+            yield found[1]
+            process.send_signal(signal.SIGTERM)
+            if process.wait(_SECONDS) not in (0, -signal.SIGTERM):
+                raise RuntimeError(f"{command} ended with {process.returncode}: {self.said()}")
+
+
+def kill_group(process: subprocess.Popen[str]) -> None:
+    """End it and what it has started, where any of it still runs."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

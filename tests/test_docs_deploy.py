@@ -8,11 +8,9 @@ from __future__ import annotations
 import argparse
 import configparser
 import json
-import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import sysconfig
@@ -27,7 +25,7 @@ from service import __version__
 from service.keys import load
 from service.settings import Settings
 from tests.command_lines import parse
-from tests.consoles import Console
+from tests.consoles import Console, kill_group
 from tests.documents import ROOT, block, commands, instead, read
 from tests.helm import CHART, PASSWORD, with_helm
 from tests.image import instructions
@@ -245,13 +243,11 @@ def test_it_is_installed_and_the_demo_started(tmp_path: Path, clone: Path) -> No
     assert len(installed) == 1
     with console.start(f"{into} && {install}") as demo:
         assert demo.stdout is not None
-        try:
-            printed = ""
-            while "dashboard" not in printed:
-                printed = demo.stdout.readline()
-                assert printed, console.said()
-            url = printed.split()[1]
-            assert httpx.get(f"{url}v1/health/live", timeout=60, trust_env=False).status_code == 200
-        finally:
-            os.killpg(demo.pid, signal.SIGKILL)
+        printed = ""
+        while "dashboard" not in printed:
+            printed = demo.stdout.readline()
+            assert printed, console.said()
+        url = printed.split()[1]
+        assert httpx.get(f"{url}v1/health/live", timeout=60, trust_env=False).status_code == 200
+        kill_group(demo)
     assert (clone / "rarestream-demo.db").exists()

@@ -203,29 +203,28 @@ def _idle(report: Report, process: Process, wanted: int, seconds: float) -> None
         http.put("/v1/learners/dense", json=LEARNERS["dense"]).raise_for_status()
         before = _resident(process.pid)
         for kind in ("websocket", "silent"):
-            clients = subprocess.Popen(
+            with subprocess.Popen(
                 [sys.executable, "-m", "tests.fuzz.idle", kind, str(process.port), str(wanted)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=os.environ,
-            )
-            assert clients.stdin is not None
-            assert clients.stdout is not None
-            opened = json.loads(clients.stdout.readline())
-            what = {"websocket": "idle websockets", "silent": "connections that send nothing"}[kind]
-            report.counts[what, "opened"] += opened["open"]
-            if opened["open"] < wanted:
-                report.fail(f"{what}: {opened}; {wanted} were wanted")
-            if kind == "websocket":
-                each = (_resident(process.pid) - before) / max(opened["open"], 1)
-                report.figures["memory of the server for each idle websocket"] = f"{each / 1024:.1f} KiB"
-            report.figures[f"seconds to open {what}"] = f"{opened['seconds']:.1f}"
-            longest = _answering(report, http, min(seconds, 5.0))
-            report.figures[f"longest that another client waited, {what}"] = f"{longest:.3f} s"
-            clients.stdin.close()  # close them, or, where nothing was sent, wait for the server to do so
-            closed = json.loads(clients.stdout.readline())
-            clients.wait(_PATIENCE)
-            clients.stdout.close()
+            ) as clients:
+                assert clients.stdin is not None
+                assert clients.stdout is not None
+                opened = json.loads(clients.stdout.readline())
+                what = {"websocket": "idle websockets", "silent": "connections that send nothing"}[kind]
+                report.counts[what, "opened"] += opened["open"]
+                if opened["open"] < wanted:
+                    report.fail(f"{what}: {opened}; {wanted} were wanted")
+                if kind == "websocket":
+                    each = (_resident(process.pid) - before) / max(opened["open"], 1)
+                    report.figures["memory of the server for each idle websocket"] = f"{each / 1024:.1f} KiB"
+                report.figures[f"seconds to open {what}"] = f"{opened['seconds']:.1f}"
+                longest = _answering(report, http, min(seconds, 5.0))
+                report.figures[f"longest that another client waited, {what}"] = f"{longest:.3f} s"
+                clients.stdin.close()  # close them, or, where nothing was sent, wait for the server to do so
+                closed = json.loads(clients.stdout.readline())
+                clients.wait(_PATIENCE)
             report.counts[what, f"closed, {closed['how']}"] += closed["closed"]
             if closed["closed"] != opened["open"]:
                 report.fail(f"{what}: {closed['closed']} of {opened['open']} were closed in order")

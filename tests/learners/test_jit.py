@@ -6,7 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+
+import pytest
 
 from learners import jit
 
@@ -18,6 +21,21 @@ def aged(path: Path) -> Path:
     (path / "a.txt").write_text("kept?")
     os.utime(path, (path.stat().st_atime, path.stat().st_mtime - OLD))
     return path
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Starts a program as a process, which does not outlive the test: it may wait for another, or stand still."""
+    with ExitStack() as started:
+
+        def run(program, *arguments, environment):
+            command = [sys.executable, "-c", program, *arguments]
+            process = subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+            started.enter_context(process)
+            started.callback(process.kill)
+            return process
+
+        yield run
 
 
 def test_only_old_directories_of_ours_are_removed(tmp_path):
@@ -107,7 +125,7 @@ step(done)
 """
 
 
-def test_processes_that_compile_for_different_types_do_not_take_each_others_code(tmp_path):
+def test_processes_that_compile_for_different_types_do_not_take_each_others_code(tmp_path, run):
     """Each has read the index before the other has written it: both would write the same file."""
     (tmp_path / "raced.py").write_text(
         "from learners.jit import kernel\n\n\n@kernel\ndef total(values):\n"
@@ -117,8 +135,7 @@ def test_processes_that_compile_for_different_types_do_not_take_each_others_code
     environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(Path(jit.__file__).parents[1])])
 
     def started(kind, *steps):
-        command = [sys.executable, "-c", RACE, kind, *steps]
-        return subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+        return run(RACE, kind, *steps, environment=environment)
 
     racing = [
         started("float64", "a-read:b-read", "a-index:b-done", ""),
@@ -171,28 +188,24 @@ def outer(values):
 """
 
 
-def _sharing(tmp_path):
+@pytest.fixture
+def started(tmp_path, run):
+    """Starts one of the processes that share a cache."""
     (tmp_path / "shared.py").write_text(SHARED)
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_DISABLE_JIT": "0"}
     environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(Path(jit.__file__).parents[1])])
 
-    def started(*arguments):
-        command = [sys.executable, "-c", TURNS, *arguments]
-        return subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
-
-    return started
+    return lambda *arguments: run(TURNS, *arguments, environment=environment)
 
 
-def test_of_processes_that_need_a_kernel_at_once_one_compiles_it(tmp_path):
-    started = _sharing(tmp_path)
+def test_of_processes_that_need_a_kernel_at_once_one_compiles_it(tmp_path, started):
     said = [one.communicate(timeout=300)[0].split() for one in [started("300", f"ready-{i}") for i in range(3)]]
     assert [total for total, _ in said] == ["10.0"] * 3
     assert sorted(int(misses) for _, misses in said) == [0, 0, 2]
     assert not list(tmp_path.rglob("*.turn"))
 
 
-def test_who_waits_for_a_process_that_stands_still_compiles_for_itself(tmp_path):
-    started = _sharing(tmp_path)
+def test_who_waits_for_a_process_that_stands_still_compiles_for_itself(tmp_path, started):
     for i in range(3):
         (tmp_path / f"ready-{i}").touch()
     one = started("300", "ready-0", "stand")

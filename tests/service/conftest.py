@@ -10,9 +10,17 @@ import pytest
 
 from service.store import Store, open_store
 from service.store.memory import MemoryStore
+from tests.service.process import Commands
 from tests.service.redis_server import RedisServer
 
 Opener = Callable[[], Awaitable[Store]]
+
+
+@pytest.fixture
+def start() -> Iterator[Commands]:
+    """Starts commands of the service, which do not outlive the test."""
+    with Commands() as commands:
+        yield commands
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The service as a process of its own, for tests that kill it."""
+"""The service as a process of its own, for tests that kill it, and its commands."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import httpx
 
-__all__ = ["Process", "free_port"]
+__all__ = ["Commands", "Process", "free_port"]
 
 _PATIENCE = 300.0  # seconds for a start, or four: a cold kernel cache on a busy machine
 
@@ -44,9 +45,12 @@ class Process:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *, ready: bool = True) -> None:
-        """Start it, and wait until it is ready (or only alive)."""
-        self.launch()
-        self.wait("ready" if ready else "live")
+        """Start it, and wait until it is ready (or only alive); one that does not get there is killed."""
+        with ExitStack() as failing:
+            failing.callback(self.kill)
+            self.launch()
+            self.wait("ready" if ready else "live")
+            failing.pop_all()
 
     def launch(self) -> None:
         """Start it, and do not wait."""
@@ -96,7 +100,7 @@ class Process:
         """Wait for an end that nobody asked for; its exit code."""
         process, self._process = self._process, None
         assert process is not None
-        return process.wait(_PATIENCE)
+        return _end_of(process, _PATIENCE)
 
     def kill(self) -> None:
         """SIGKILL: no handler runs, nothing is flushed."""
@@ -125,17 +129,50 @@ class Process:
         if process is None:
             return 0
         process.send_signal(number)
-        return process.wait(60)
+        return _end_of(process, 60)
 
     def __enter__(self) -> Self:
-        try:
-            self.start()
-        except RuntimeError:
-            self.kill()
-            raise
+        self.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.kill()
+
+
+def _end_of(process: subprocess.Popen[bytes], seconds: float) -> int:
+    """Its exit code, once it has ended by itself; one that does not in this time is killed. Raises `TimeoutExpired`."""
+    try:
+        return process.wait(seconds)
+    finally:
+        process.kill()  # nothing where it has ended
+        process.wait()
+
+
+class Commands:
+    """Starts commands in the background. Those that still run at the end of the block are killed, whatever ends it."""
+
+    def __init__(self) -> None:
+        self._started = ExitStack()
+
+    def __call__(self, *arguments: object, stderr: int = subprocess.PIPE, **environment: str) -> subprocess.Popen[str]:
+        """`python -m service` with these arguments; `stderr`: as of Popen."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "service", *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            env={**os.environ, **environment},
+        )
+        self._started.enter_context(process)  # which waits for it, and closes what it was read by
+        self._started.callback(process.kill)
+        return process
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._started.close()

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -111,13 +111,15 @@ class RedisServer:
         if not settings.exists():  # what the server itself has written there stays: a Sentinel, and its masters
             settings.write_text("".join(f"{name} {value or QUOTED}\n" for name, value in options.items()))
         arguments = [self._binary, str(settings), *(["--sentinel"] if self._sentinel else [])]
-        self._process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL)
-        deadline = time.monotonic() + START_SECONDS
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.kill()
-                raise RuntimeError(f"redis-server does not start: {log.read_text() if log.exists() else 'no log'}")
-            time.sleep(0.02)
+        with ExitStack() as failing:
+            failing.callback(self.kill)
+            self._process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL)
+            deadline = time.monotonic() + START_SECONDS
+            while not self._answers():
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"redis-server does not start: {log.read_text() if log.exists() else 'no log'}")
+                time.sleep(0.02)
+            failing.pop_all()
 
     def kill(self) -> None:
         """End it at once, as a crash does."""

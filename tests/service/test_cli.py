@@ -29,7 +29,7 @@ from learners.threshold import Threshold
 from service import __version__
 from service.cli import app
 from service.listening import CannotListen, listen, process_age, shown
-from tests.service.process import Process
+from tests.service.process import Commands, Process
 
 
 @pytest.fixture(scope="module")
@@ -422,14 +422,7 @@ def test_replay_of_a_file_that_is_not_there(server: Process, tmp_path: Path) -> 
 # serve
 
 
-def start(*arguments: object, **environment: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "service", *map(str, arguments)]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
-    )
-
-
-def test_serve_says_when_it_is_ready_and_where(tmp_path: Path) -> None:
+def test_serve_says_when_it_is_ready_and_where(start: Commands, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'here.db'}"
     process = start(
         "serve", "--port", 0, "--store", store, "--log-level", "warning", RARESTREAM_STORE="sqlite:///elsewhere.db"
@@ -447,7 +440,7 @@ def test_serve_says_when_it_is_ready_and_where(tmp_path: Path) -> None:
     assert (process.returncode, out, err) == (0, "", "")
 
 
-def test_serve_tells_of_variables_that_are_no_settings(tmp_path: Path) -> None:
+def test_serve_tells_of_variables_that_are_no_settings(start: Commands, tmp_path: Path) -> None:
     unknown = {"RARESTREAM_STOER": "sqlite:///a.db", "RARESTREAM_PROT": "0"}
     known = {
         "RARESTREAM_URL": "http://127.0.0.1:1",
@@ -465,7 +458,7 @@ def test_serve_tells_of_variables_that_are_no_settings(tmp_path: Path) -> None:
     ]
 
 
-def test_serve_where_it_cannot(tmp_path: Path) -> None:
+def test_serve_where_it_cannot(start: Commands, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         process = start("serve", "--port", port, "--store", f"sqlite:///{tmp_path / 'a.db'}")
@@ -482,7 +475,7 @@ def test_serve_where_it_cannot(tmp_path: Path) -> None:
         ("mysql://user:secret@host", "a store's URL is sqlite:///", 2),
     ],
 )
-def test_serve_without_a_store(store: str, message: str, status: int) -> None:
+def test_serve_without_a_store(start: Commands, store: str, message: str, status: int) -> None:
     process = start("serve", "--port", 0, "--store", store)
     _, err = process.communicate()
     assert process.returncode == status
@@ -490,7 +483,7 @@ def test_serve_without_a_store(store: str, message: str, status: int) -> None:
     assert "secret" not in err
 
 
-def test_settings_that_are_wrong() -> None:
+def test_settings_that_are_wrong(start: Commands) -> None:
     process = start("serve", RARESTREAM_PORT="high")
     _, err = process.communicate()
     assert process.returncode == 2

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +19,7 @@ from hypothesis import strategies as st
 from service.commands.api import Api, ApiError
 from service.commands.late import Delay, late_source, schedule
 from service.commands.sources import Batch
-from tests.service.process import Process
+from tests.service.process import Commands, Process
 from tests.service.test_cli import run
 
 ROWS = 600
@@ -267,16 +265,12 @@ def test_a_limit_leaves_labels_for_later(server: Process, file: Path, whole: str
     assert figures(server, "limited") == figures(server, whole)
 
 
-def replay(server: Process, file: Path, name: str, *options: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "service", "replay", str(file), "--learner", name, "--url", server.url, *options]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-def test_stopped_and_killed_in_between(server: Process, file: Path, whole: str) -> None:
+def test_stopped_and_killed_in_between(start: Commands, server: Process, file: Path, whole: str) -> None:
     create(server, "killed")
     learnt = 0
     for number, status in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
-        process = replay(server, file, "killed", *LATE, "--rate", "200", "--batch", "20")
+        command = ("replay", file, "--learner", "killed", "--url", server.url, *LATE, "--rate", "200", "--batch", "20")
+        process = start(*command)
         while get(server, "killed")["events"] <= learnt:
             time.sleep(0.01)
         process.send_signal(number)

@@ -336,9 +336,12 @@ def test_a_supervisor_that_is_killed_leaves_nobody_behind(redis: RedisServer, tm
 def test_one_that_is_stopped_before_it_is_ready_ends(redis: RedisServer, tmp_path: Path) -> None:
     service = Process(redis.url, tmp_path / "log", workers=2)
     service.launch()
-    until(lambda: bool(service.children()))
-    workers = service.children()
-    assert service.stop() == -signal.SIGTERM
+    try:
+        until(lambda: bool(service.children()))
+        workers = service.children()
+        assert service.stop() == -signal.SIGTERM
+    finally:
+        service.kill()
     assert all(map(gone, workers))
 
 

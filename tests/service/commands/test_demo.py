@@ -8,21 +8,31 @@ import resource
 import signal
 import socket
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from rich.console import Console
 
 from service.commands.console import LearnersDisplay
 from service.commands.demo import GROUP, LEARNERS, SOURCE, Standstill
 from service.commands.simulation import CardFraud
 from tests.service.commands.test_api import Time
-from tests.service.test_cli import start
+from tests.service.process import Commands
+
+Demo = Callable[..., subprocess.Popen[str]]
 
 
-def demo(store: str, *options: object) -> subprocess.Popen[str]:
-    return start("demo", "--store", store, "--port", 0, *options, PYTHONUNBUFFERED="1")
+@pytest.fixture
+def demo(start: Commands) -> Demo:
+    """Starts the demo on a store with options."""
+
+    def started(store: str, *options: object) -> subprocess.Popen[str]:
+        return start("demo", "--store", store, "--port", 0, *options, PYTHONUNBUFFERED="1")
+
+    return started
 
 
 def until(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
@@ -46,7 +56,7 @@ def compared(url: str) -> dict[str, Any]:
     return dict(told)
 
 
-def test_the_demo_streams_stops_and_goes_on(tmp_path: Path) -> None:
+def test_the_demo_streams_stops_and_goes_on(demo: Demo, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'demo.db'}"
     process = demo(store, "--events", 3000, "--rate", 100)
     url = until(process, r"dashboard +(http://\S+)/$")[1]
@@ -90,7 +100,7 @@ def test_the_demo_streams_stops_and_goes_on(tmp_path: Path) -> None:
         assert process.returncode == 0
 
 
-def test_the_demo_on_a_full_disk(tmp_path: Path) -> None:
+def test_the_demo_on_a_full_disk(demo: Demo, tmp_path: Path) -> None:
     """The store's files may grow no more: as on a full disk, every append fails."""
     process = demo(f"sqlite:///{tmp_path / 'demo.db'}", "--events", 100_000, "--rate", 1000)
     until(process, r"demo-fofo +[\d,]+ events")
@@ -124,7 +134,7 @@ def test_why_a_stream_stands_still_is_said_late_and_once() -> None:
     assert said == [*told, "full; trying again in 1 s"]
 
 
-def test_a_learner_that_is_ahead_of_the_others_learns_nothing_twice(tmp_path: Path) -> None:
+def test_a_learner_that_is_ahead_of_the_others_learns_nothing_twice(demo: Demo, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'demo.db'}"
     process = demo(store, "--events", 1000, "--rate", 0)
     url = until(process, r"dashboard +(http://\S+)/$")[1]
@@ -145,7 +155,7 @@ def test_a_learner_that_is_ahead_of_the_others_learns_nothing_twice(tmp_path: Pa
     process.communicate()
 
 
-def test_a_learner_that_somebody_else_teaches_does_not_stop_the_stream(tmp_path: Path) -> None:
+def test_a_learner_that_somebody_else_teaches_does_not_stop_the_stream(demo: Demo, tmp_path: Path) -> None:
     """What it has learnt is a duplicate to it, of which it is known what it said: all are level, and compared."""
     process = demo(f"sqlite:///{tmp_path / 'demo.db'}", "--events", 400, "--rate", 40)
     url = until(process, r"dashboard +(http://\S+)/$")[1]
@@ -162,7 +172,7 @@ def test_a_learner_that_somebody_else_teaches_does_not_stop_the_stream(tmp_path:
     assert process.returncode == 0
 
 
-def test_the_demo_where_it_cannot(tmp_path: Path) -> None:
+def test_the_demo_where_it_cannot(start: Commands, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         process = start("demo", "--port", port, "--store", f"sqlite:///{tmp_path / 'a.db'}")

@@ -17,8 +17,8 @@ from learners import algorithms
 from learners.jit import cache_directory
 from service.cli import app
 from service.commands.demo import LEARNERS
+from tests.service.process import Commands
 from tests.service.redis_server import RedisServer
-from tests.service.test_cli import start
 
 
 def leaves(command: Any, *path: str) -> Iterator[tuple[str, Any]]:
@@ -58,7 +58,7 @@ def test_there_are_the_commands_within_groups_too() -> None:
     assert {"serve", "demo", "warm", "watch", "keys create", "keys list", "keys revoke"} <= set(COMMANDS)
 
 
-def test_warm_tells_what_it_compiled_in_one_document() -> None:
+def test_warm_tells_what_it_compiled_in_one_document(start: Commands) -> None:
     process = start("warm", "--json")
     out, err = process.communicate()
     assert process.returncode == 0, err
@@ -69,7 +69,7 @@ def test_warm_tells_what_it_compiled_in_one_document() -> None:
     assert err.splitlines() == [f"compiled {name}" for name in algorithms()]
 
 
-def test_serve_tells_where_it_listens_once_it_does(tmp_path: Path) -> None:
+def test_serve_tells_where_it_listens_once_it_does(start: Commands, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'a.db'}"
     process = start("serve", "--json", "--port", 0, "--store", store)
     told = line(process)
@@ -84,7 +84,7 @@ def test_serve_tells_where_it_listens_once_it_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("by", ["option", "variable"])
-def test_the_form_of_the_log_may_be_another(by: str) -> None:
+def test_the_form_of_the_log_may_be_another(start: Commands, by: str) -> None:
     options, environment = (("--log-format", "text"), {}) if by == "option" else ((), {"RARESTREAM_LOG_FORMAT": "text"})
     process = start("serve", "--json", "--port", 0, "--store", "memory:", *options, **environment)
     assert set(line(process)) == {"url", "pid", "store", "workers"}
@@ -93,7 +93,7 @@ def test_the_form_of_the_log_may_be_another(by: str) -> None:
     assert err[-1].endswith("rarestream.server: stopped")
 
 
-def test_several_workers_are_told_of_once() -> None:
+def test_several_workers_are_told_of_once(start: Commands) -> None:
     with RedisServer() as redis:
         process = start("serve", "--json", "--port", 0, "--store", redis.url, "--workers", 2)
         told = line(process)
@@ -104,14 +104,14 @@ def test_several_workers_are_told_of_once() -> None:
     assert {1, 2} <= {json.loads(one).get("worker") for one in err}
 
 
-def test_what_cannot_start_prints_no_document(tmp_path: Path) -> None:
+def test_what_cannot_start_prints_no_document(start: Commands, tmp_path: Path) -> None:
     process = start("serve", "--json", "--port", 0, "--store", f"sqlite:///{tmp_path}/no/a.db")
     out, err = process.communicate()
     assert (process.returncode, out) == (2, "")
     assert err == f"error: the service cannot start: the directory {tmp_path}/no of the store does not exist\n"
 
 
-def test_the_demo_is_lines_of_figures_behind_its_address(tmp_path: Path) -> None:
+def test_the_demo_is_lines_of_figures_behind_its_address(start: Commands, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'demo.db'}"
     process = start("demo", "--json", "--store", store, "--port", 0, "--events", 2000, "--rate", 0)
     told = line(process)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from service.commands.cells import Columns
 from service.commands.pacing import Interruption
 from service.commands.replay import Plan, ahead, replay_file
 from service.commands.sources import batches, earlier_rows, source_name
-from tests.service.process import Process
+from tests.service.process import Commands, Process
 
 ROWS = 3000
 CONFIG = {"algorithm": "cbr-diag", "features": {"kind": "named", "bits": 10}, "params": {"buffer": "reservoir"}}
@@ -48,7 +47,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(server: Process, file: Path) -> str:
     """The digest after an uninterrupted replay."""
     create(server, "whole")
-    finish(replay(server, file, "whole"))
+    replayed(server, file, "whole")
     return digest(server, "whole")
 
 
@@ -76,9 +75,10 @@ def digest(server: Process, name: str) -> str:
     return str(get(server, f"{name}/digest")["digest"])
 
 
-def replay(server: Process, file: Path, name: str, *options: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "service", "replay", str(file), "--learner", name, "--url", server.url, *options]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def replay(start: Commands, server: Process, file: Path, name: str, *options: str) -> subprocess.Popen[str]:
+    """One that runs on."""
+    command = ("replay", file, "--learner", name, "--url", server.url, *options)
+    return start(*command, stderr=subprocess.STDOUT)
 
 
 def finish(process: subprocess.Popen[str], status: int = 0) -> str:
@@ -86,6 +86,12 @@ def finish(process: subprocess.Popen[str], status: int = 0) -> str:
     text = process.communicate()[0]
     assert process.returncode == status, text
     return text
+
+
+def replayed(server: Process, file: Path, name: str, *options: str, status: int = 0) -> str:
+    """What one printed, from its start to its end."""
+    with Commands() as start:
+        return finish(replay(start, server, file, name, *options), status)
 
 
 def some_are_learnt(server: Process, name: str, more_than: int = 0) -> int:
@@ -195,21 +201,20 @@ def test_all_rows_are_learnt_in_order(server: Process, file: Path, whole: str) -
     assert document["class_counts"]["positive"] == (ROWS + 6) // 7
     assert list(document["sources"].values()) == [ROWS]
     create(server, "small-batches")
-    finish(replay(server, file, "small-batches", "--batch", "17"))
+    replayed(server, file, "small-batches", "--batch", "17")
     assert digest(server, "small-batches") == whole
 
 
 def test_a_second_replay_finds_nothing_left(server: Process, file: Path, whole: str) -> None:
-    process = replay(server, file, "whole")
-    text = finish(process)
+    text = replayed(server, file, "whole")
     assert f"resuming at row {ROWS:,}" in text
     assert "no row is left" in text
     assert digest(server, "whole") == whole
 
 
-def test_ctrl_c_stops_after_the_batch_in_flight(server: Process, file: Path, whole: str) -> None:
+def test_ctrl_c_stops_after_the_batch_in_flight(start: Commands, server: Process, file: Path, whole: str) -> None:
     create(server, "interrupted")
-    process = replay(server, file, "interrupted", "--rate", "100", "--batch", "10")
+    process = replay(start, server, file, "interrupted", "--rate", "100", "--batch", "10")
     some_are_learnt(server, "interrupted")
     process.send_signal(signal.SIGINT)
     text = finish(process, status=130)
@@ -218,31 +223,30 @@ def test_ctrl_c_stops_after_the_batch_in_flight(server: Process, file: Path, who
     assert 0 < learnt < ROWS
     assert f"rows 0 to {learnt:,}: {learnt:,} learnt" in text
 
-    process = replay(server, file, "interrupted")
-    text = finish(process)
+    text = replayed(server, file, "interrupted")
     assert f"resuming at row {learnt:,}" in text
     assert f"rows {learnt:,} to {ROWS:,}: {ROWS - learnt:,} learnt, 0 duplicates" in text
     assert digest(server, "interrupted") == whole
 
 
-def test_killed_again_and_again(server: Process, file: Path, whole: str) -> None:
+def test_killed_again_and_again(start: Commands, server: Process, file: Path, whole: str) -> None:
     create(server, "killed")
     learnt = 0
     for _ in range(3):
-        process = replay(server, file, "killed", "--rate", "100", "--batch", "7")
+        process = replay(start, server, file, "killed", "--rate", "100", "--batch", "7")
         learnt = some_are_learnt(server, "killed", more_than=learnt)
         process.kill()
         finish(process, status=-signal.SIGKILL)
-    finish(replay(server, file, "killed"))
+    replayed(server, file, "killed")
     assert digest(server, "killed") == whole
 
 
 @pytest.mark.usefixtures("whole")
-def test_the_service_may_be_killed_as_well(server: Process, file: Path, tmp_path: Path) -> None:
+def test_the_service_may_be_killed_as_well(start: Commands, server: Process, file: Path, tmp_path: Path) -> None:
     expected = figures(server, "whole")
     with Process(f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log") as other:
         create(other, "survivor")
-        process = replay(other, file, "survivor", "--rate", "100", "--batch", "20", "--retry-seconds", "300")
+        process = replay(start, other, file, "survivor", "--rate", "100", "--batch", "20", "--retry-seconds", "300")
         learnt = 0
         for _ in range(3):
             learnt = some_are_learnt(other, "survivor", more_than=learnt)
@@ -252,7 +256,7 @@ def test_the_service_may_be_killed_as_well(server: Process, file: Path, tmp_path
         some_are_learnt(other, "survivor", more_than=learnt)
         process.send_signal(signal.SIGTERM)
         assert "trying again in" in finish(process, status=143)
-        finish(replay(other, file, "survivor"))
+        replayed(other, file, "survivor")
         # no digest: a batch whose answer got lost was sent again, and the state counts such duplicates
         assert figures(other, "survivor") == expected
 
@@ -261,8 +265,7 @@ def test_a_bad_row_stops_the_replay_after_those_before_it(server: Process, tmp_p
     path = tmp_path / "bad.csv"
     path.write_text("x,label\n" + "1,0\n" * 250 + "1\n" + "1,0\n" * 250)
     create(server, "bad")
-    process = replay(server, path, "bad", "--batch", "100")
-    text = finish(process, status=6)
+    text = replayed(server, path, "bad", "--batch", "100", status=6)
     assert f"error: {path}, line 252: has 1 cells; the header names 2 columns" in text
     assert get(server, "bad")["events"] == 200
     assert "rows 0 to 200 are learnt; a repaired file counts as a new one and is learnt from its first row: " in text
@@ -273,11 +276,11 @@ def test_after_a_bad_row_ids_keep_a_repaired_file_from_being_learnt_twice(server
     rows = [f"k{i},1,{i % 2}\n" for i in range(300)]
     path.write_text("key,x,label\n" + "".join(rows[:250]) + "k250,1\n")
     create(server, "ids")
-    text = finish(replay(server, path, "ids", "--id", "key", "--batch", "100"), status=6)
+    text = replayed(server, path, "ids", "--id", "key", "--batch", "100", status=6)
     assert "rows 0 to 200 are learnt; " in text
     assert "learnt from its first row, but for the rows whose id the learner has met" in text
     path.write_text("key,x,label\n" + "".join(rows))
-    text = finish(replay(server, path, "ids", "--id", "key", "--batch", "100"))
+    text = replayed(server, path, "ids", "--id", "key", "--batch", "100")
     assert "rows 0 to 300: 100 learnt, 200 duplicates" in text
 
 
@@ -286,14 +289,14 @@ def test_the_first_row_may_be_the_bad_one(server: Process, tmp_path: Path) -> No
     path.write_text("x,label\n1\n")
     create(server, "first")
     path.write_text("x,label\n1\n1,0\n")
-    assert finish(replay(server, path, "first"), status=2).endswith("none of the file's rows is learnt\n")
+    assert replayed(server, path, "first", status=2).endswith("none of the file's rows is learnt\n")
 
 
 def test_a_positive_label_spelt_otherwise_is_refused_before_anything_is_sent(server: Process, tmp_path: Path) -> None:
     path = tmp_path / "spelling.csv"
     path.write_text("x,label\n" + "1,ok\n" * 2000 + "2,fraud\n")
     create(server, "spelling")
-    text = finish(replay(server, path, "spelling", "--positive", "Fraud", "--batch", "100"), status=2)
+    text = replayed(server, path, "spelling", "--positive", "Fraud", "--batch", "100", status=2)
     assert "the file has the label 'fraud', --positive says 'Fraud'" in text
     assert get(server, "spelling")["events"] == 0
 
@@ -304,12 +307,12 @@ def test_a_file_without_one_positive_row_is_refused_before_anything_is_sent(serv
     path.write_text(rows)
     create(server, "negative")
     for options in ((), ("--limit", "150")):
-        text = finish(replay(server, path, "negative", "--positive", "fraud", *options), status=2)
+        text = replayed(server, path, "negative", "--positive", "fraud", *options, status=2)
         assert "no row had the label 'fraud'; labels seen: 'ok', 'suspect'; nothing was sent" in text
     assert get(server, "negative")["events"] == 0
     path.write_text(f"{rows}3,fraud\n")  # the last one
-    assert "warning" not in finish(replay(server, path, "negative", "--positive", "fraud", "--limit", "150"))
-    assert "warning" not in finish(replay(server, path, "negative", "--positive", "fraud"))
+    assert "warning" not in replayed(server, path, "negative", "--positive", "fraud", "--limit", "150")
+    assert "warning" not in replayed(server, path, "negative", "--positive", "fraud")
     assert get(server, "negative")["class_counts"] == {"negative": 10_000, "positive": 1}
 
 
@@ -355,7 +358,6 @@ def test_a_value_that_the_service_refuses_is_named_by_its_row(server: Process, t
     path = tmp_path / "large.csv"
     path.write_text("x,label\n" + "1,0\n" * 250 + "1e300,0\n")
     create(server, "large")
-    process = replay(server, path, "large", "--batch", "100")
-    text = finish(process, status=6)
+    text = replayed(server, path, "large", "--batch", "100", status=6)
     assert "  row 250 /features/x: is 1e+300" in text
     assert "rows 0 to 200 are learnt; a repaired file counts as a new one" in text
