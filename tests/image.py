@@ -29,10 +29,11 @@ import pip
 
 from tests.documents import ROOT
 
-__all__ = ["DOCKERFILE", "Container", "Stage", "build", "context", "has_namespaces", "instructions", "sizes"]
+__all__ = ["DOCKERFILE", "Container", "Stage", "build", "context", "instructions", "refused", "sizes"]
 
 DOCKERFILE = ROOT / "docker" / "Dockerfile"
 UNSHARE = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
+NOBODY = ["setpriv", "--clear-groups", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]  # and a user's ids
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # How this machine reaches the package index: Docker takes proxies from the machine, too.
 PASSED = (
@@ -56,12 +57,31 @@ def instructions(text: str | None = None) -> list[tuple[str, str]]:
     return [(line.split()[0], line.split(maxsplit=1)[1]) for line in lines if line.strip()]
 
 
-def has_namespaces() -> bool:
-    """Whether this process may make mounts and processes of its own."""
-    if sys.platform != "linux" or os.geteuid() != 0 or not shutil.which("unshare"):
-        return False
-    command = [*UNSHARE, "--net", "true"]
-    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+def refused() -> str:
+    """What keeps this process from carrying out the steps, as the machine says it; "" where nothing does.
+
+    Tried is what they need: processes, a network and mounts of their own, chroot, and to become a user without rights.
+    """
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return "only root on Linux may"
+    programs = ("unshare", "nsenter", "mount", "chroot", "setpriv")
+    if lacking := [name for name in programs if not shutil.which(name)]:
+        return f"not on PATH: {', '.join(lacking)}"
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("usr", "upper", "work"):
+            Path(folder, name).mkdir()
+        tried = [
+            "mount --bind usr usr",
+            "mount -t overlay overlay -o lowerdir=/usr,upperdir=upper,workdir=work usr",
+            "mount -t proc proc usr",
+            "mount -t tmpfs tmpfs usr",
+            shlex.join(["chroot", "/", *NOBODY, "--reuid=1", "--regid=1", "true"]),
+        ]
+        command = [*UNSHARE, "--net", "sh", "-c", "\n".join(["set -eu", *tried])]
+        done = subprocess.run(
+            command, check=False, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
+    return "" if done.returncode == 0 else " ".join(done.stderr.split()) or f"it ended with {done.returncode}"
 
 
 # The build context
@@ -142,8 +162,7 @@ class Stage:
         given = [f"{name}={value}" for name, value in {**self.environment, **environment}.items()]
         wrapped = ["chroot", str(self.root), "env", "-i", f"--chdir={self.workdir}", *given]
         if uid != "0":  # rights as an engine leaves them with cap_drop: ALL and no-new-privileges
-            wrapped += ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups", "--no-new-privs"]
-            wrapped += ["--bounding-set=-all", "--inh-caps=-all"]
+            wrapped += [*NOBODY, f"--reuid={uid}", f"--regid={gid}"]
         return "exec " + shlex.join(wrapped + arguments) + "\n"
 
 

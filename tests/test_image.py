@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.image import Container, Stage, build, has_namespaces, sizes
+from tests.documents import ROOT
+from tests.image import Container, Stage, build, refused, sizes
 
-pytestmark = pytest.mark.skipif(
-    not has_namespaces(), reason="the Dockerfile's steps take root on Linux, and mounts of one's own"
-)
+REFUSED = refused()
+pytestmark = pytest.mark.skipif(REFUSED != "", reason=f"the Dockerfile's steps cannot be carried out: {REFUSED}")
 OPEN = {"RARESTREAM_INSECURE": "true"}  # nothing is published: the network is the container's own
 LEARN = """
 import json, urllib.request
@@ -47,6 +49,14 @@ def container(image: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with Container(image, tmp_path_factory.mktemp("volume"), **OPEN) as started:
         started.healthy()
         yield started
+
+
+@pytest.mark.parametrize(("right", "said"), [("sys_chroot", "chroot: "), ("sys_admin", "unshare: ")])
+def test_what_the_machine_does_not_let_it_do_is_found_beforehand(right: str, said: str) -> None:
+    command = ["setpriv", f"--bounding-set=-{right}", sys.executable, "-c"]
+    code = "from tests.image import refused; print(refused())"
+    done = subprocess.run([*command, code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(said)
 
 
 def test_the_image_holds_the_service_and_nothing_of_the_build(image: Stage) -> None:
