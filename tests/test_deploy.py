@@ -13,6 +13,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
@@ -31,6 +32,8 @@ from service.cli import app as command_line
 from service.settings import Settings
 from tests.documents import ROOT
 from tests.image import DOCKERFILE, context, instructions
+from tests.service.process import free_port
+from tests.service.redis_server import REDIS
 
 DOCKER = ROOT / "docker"
 DOCUMENT: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text())
@@ -252,6 +255,7 @@ def test_only_this_machine_reaches_what_is_published() -> None:
     assert "ports" not in COMPOSE["redis"]
     assert COMPOSE["redis"]["networks"] == ["store"]
     assert DOCUMENT["networks"]["store"] == {"internal": True}
+    assert [name for name, service in COMPOSE.items() if "store" in service["networks"]] == ["rarestream", "redis"]
 
 
 def test_redis_keeps_what_it_acknowledges_and_is_waited_for() -> None:
@@ -267,6 +271,22 @@ def test_redis_keeps_what_it_acknowledges_and_is_waited_for() -> None:
     assert COMPOSE["rarestream"]["depends_on"] == {"redis": {"condition": "service_healthy"}}
     redis = yaml.safe_load((ROOT / "deploy/helm/rarestream/values.yaml").read_text())["redis"]
     assert COMPOSE["redis"]["image"] == redis["image"]
+
+
+def test_redis_answers_the_service_which_is_on_another_host(tmp_path: Path) -> None:
+    """A Redis as it is published, not built for containers, started by the line of compose.yaml."""
+    port = free_port()
+    command = [REDIS, *COMPOSE["redis"]["command"][1:], "--port", str(port), "--dir", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as redis:
+        try:
+            assert redis.stdout is not None
+            assert any("Ready to accept connections" in line for line in redis.stdout)
+            # to this Redis 127.0.0.2 is another host
+            with socket.create_connection(("127.0.0.1", port), 60, source_address=("127.0.0.2", 0)) as client:
+                client.sendall(b"PING\r\n")
+                assert client.recv(100) == b"+PONG\r\n"
+        finally:
+            redis.kill()
 
 
 def test_every_service_is_looked_after() -> None:
