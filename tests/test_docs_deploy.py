@@ -149,10 +149,10 @@ def rendered(console: Console, command: str, hidden: dict[str, object]) -> dict[
 
 @with_helm
 def test_the_chart_to_try_out(tmp_path: Path) -> None:
-    install, test, forward = commands(block("docs/operations.md", "$ helm install"))
+    install, test, forward, uninstall, delete = commands(block("docs/operations.md", "$ helm install"))
     (tmp_path / "keys.json").write_text('{"keys": []}')
     known_to("helm", [*shlex.split(instead(install, {"\\\n": " ", "$(openssl rand -hex 32)": PASSWORD}))[1:], "--help"])
-    hidden: dict[str, object] = {"helm install": "helm template", " --create-namespace": ""}
+    hidden: dict[str, object] = {"helm install": "helm template", " --create-namespace": "", " --wait": ""}
     if shutil.which("openssl") is None:
         hidden["$(openssl rand -hex 32)"] = PASSWORD
     objects = rendered(Console(tmp_path), install, hidden)
@@ -169,14 +169,22 @@ def test_the_chart_to_try_out(tmp_path: Path) -> None:
     (port,) = objects["Service", found[1]]["spec"]["ports"]
     assert str(port["port"]) == found[2]
 
+    known_to("helm", [*shlex.split(uninstall)[1:], "--help"])
+    assert uninstall == "helm uninstall scores --namespace scores"
+    known_to("kubectl", [*shlex.split(delete)[1:], "--help"])
+    assert delete == "kubectl delete namespace scores"  # which the first command has created
+
 
 @with_helm
 def test_the_chart_in_earnest(tmp_path: Path) -> None:
     """The Secrets that kubectl makes are those that the nodes look for, by name and key."""
-    of_keys, of_redis, upgrade, uninstall = commands(block("docs/operations.md", "$ kubectl --namespace"))
+    namespace, of_keys, of_redis, upgrade, uninstall = commands(block("docs/operations.md", "$ kubectl create"))
     (tmp_path / "scores.yaml").write_text(block("docs/operations.md", "# scores.yaml").text)
     (tmp_path / "keys.json").write_text('{"keys": []}')
     console = Console(tmp_path, KUBECONFIG=tmp_path / "none")
+    if shutil.which("kubectl"):  # which asks no cluster
+        made_first = json.loads(console.run(f"{namespace} --dry-run=client --output json").stdout)
+        assert (made_first["kind"], made_first["metadata"]["name"]) == ("Namespace", "scores")
     made = {}
     for command in (of_keys, of_redis):
         found = re.fullmatch(
