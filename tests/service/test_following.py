@@ -213,11 +213,12 @@ async def test_one_node_takes_the_snapshots_and_the_others_count_from_them(open_
 async def test_where_the_node_that_takes_them_is_gone_the_next_one_does(open_again: Opener, monkeypatch) -> None:
     monkeypatch.setattr("service.claims._SECONDS", 0.5)
     settings = {"follow_seconds": 0.05, "snapshot_events": 10, "snapshot_seconds": 3600}
-    async with node(await open_again(), **settings) as two:
+    async with AsyncExitStack() as running:
         async with node(await open_again(), **settings) as one:
             here, _ = await one.create("a", Config.of(DENSE))
             await here.label(batch_of(10))
-            await until(lambda: here.snapshots.newest is not None)
+            await until(lambda: here.snapshots.newest is not None)  # with the claim, as nobody else is there yet
+            two = await running.enter_async_context(node(await open_again(), **settings))
             await until(lambda: "a" in two.hosted and two.get("a").position == here.position)
         there = two.get("a")
         position = (await there.label(batch_of(20, 10))).position

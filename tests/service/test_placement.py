@@ -423,7 +423,14 @@ def test_a_host_that_stands_still_holds_nobody_up(spread: Spread) -> None:
     host = spread.host(name)
     others = [i for i in range(3) if i != host]
     urls = [f"{spread.nodes[i].url}/v1/learners/{name}" for i in others]
+
+    def passes_on(node: int) -> bool:  # not while it answers itself what it hosted a moment ago
+        count = spread.forwarded(node)
+        spread.get(node, f"/learners/{name}/digest")
+        return spread.forwarded(node) > count
+
     for number in range(10_000, 10_005):
+        spread.until(lambda: all(passes_on(i) for i in others))
         before = spread.agreed(name, range(3))
         body = {"events": [event(number)]}
         spread.nodes[host].pause()

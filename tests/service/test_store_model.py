@@ -105,7 +105,10 @@ async def compare(url: str, steps: list[tuple[Any, ...]]) -> None:
                 result: Awaitable[Any] = settle(on, of, *given) if name == "settle" else getattr(on, name)(of, *given)
                 return result
 
-            assert await outcome(call(store)) == await outcome(call(model)), (name, learner, *arguments)
+            ours, expected = await outcome(call(store)), await outcome(call(model))
+            if isinstance(ours, Kept) and isinstance(expected, Kept) and not expected.token:
+                ours = ours._replace(token=b"")  # Redis knows the last one that it trimmed
+            assert ours == expected, (name, learner, *arguments)
             assert await store.heads() == await model.heads()
             for learner, head in (await model.heads()).items():
                 assert await store.pending(learner, head.birth) == await model.pending(learner, head.birth)
