@@ -25,6 +25,7 @@ logger = logging.getLogger("rarestream.following")
 
 _STRETCH = 1000  # logs that are looked at in one go, in about a millisecond
 _QUIET = 30.0  # times `follow_seconds`: so often is looked where the store tells for certain that others wrote
+_REST_SECONDS = 5.0  # at most, between two looks that are asked for: one that took long may have compiled kernels
 _TELL_SECONDS = 60.0  # from one word that the store is away to the next
 
 
@@ -101,11 +102,11 @@ class Following:
     async def _next_look(self) -> bool:
         """Wait until it is time for one; whether what was heard asks for it.
 
-        However much is heard, no more than a tenth of the time goes into looking.
+        However much is heard, about a tenth of the time goes into looking.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(self._node.settings.follow_seconds):
-                await asyncio.sleep(9 * self._looked)
+                await asyncio.sleep(min(9 * self._looked, _REST_SECONDS))
                 await self._look.wait()
         heard = self._look.is_set()
         self._look.clear()
