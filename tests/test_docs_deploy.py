@@ -1,4 +1,4 @@
-"""The documents' commands and files for systemd, containers and Kubernetes, and how they are installed.
+"""The documents' commands and files for systemd and containers, and how they are installed.
 
 Programs that are here carry them out, or check them; what a command names is held against the files it is for.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import configparser
-import json
 import re
 import shlex
 import shutil
@@ -27,7 +26,6 @@ from service.settings import Settings
 from tests.command_lines import parse
 from tests.consoles import Console, kill_group
 from tests.documents import ROOT, block, commands, instead, read
-from tests.helm import CHART, PASSWORD, with_helm
 from tests.image import instructions
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())
@@ -136,83 +134,6 @@ def test_compose() -> None:
         if chosen.verb == "logs":
             assert chosen.service in COMPOSE["services"]
     assert set(COMPOSE["volumes"]) == {"log", "figures"}  # of which the text says that `down --volumes` deletes them
-
-
-# Kubernetes
-
-
-def rendered(console: Console, command: str, hidden: dict[str, object]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Every object that `helm install` or `upgrade` makes, by kind and name: from the command, its verb replaced."""
-    done = console.run(instead(command, {"deploy/helm/rarestream": CHART, **hidden}))
-    return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(done.stdout) if one}
-
-
-@with_helm
-def test_the_chart_to_try_out(tmp_path: Path) -> None:
-    install, test, forward, uninstall, delete = commands(block("docs/operations.md", "$ helm install"))
-    (tmp_path / "keys.json").write_text('{"keys": []}')
-    known_to("helm", [*shlex.split(instead(install, {"\\\n": " ", "$(openssl rand -hex 32)": PASSWORD}))[1:], "--help"])
-    hidden: dict[str, object] = {"helm install": "helm template", " --create-namespace": "", " --wait": ""}
-    if shutil.which("openssl") is None:
-        hidden["$(openssl rand -hex 32)"] = PASSWORD
-    objects = rendered(Console(tmp_path), install, hidden)
-    assert ("StatefulSet", "scores-rarestream-redis") in objects
-
-    known_to("helm", [*shlex.split(test)[1:], "--help"])
-    assert test == "helm test scores --namespace scores"
-    hooks = [one for one in objects.values() if one["metadata"].get("annotations", {}).get("helm.sh/hook") == "test"]
-    assert [one["kind"] for one in hooks] == ["Pod"]
-
-    known_to("kubectl", [*shlex.split(forward)[1:], "--help"])
-    found = re.fullmatch(r"kubectl --namespace scores port-forward service/(\S+) (\d+)", forward)
-    assert found
-    (port,) = objects["Service", found[1]]["spec"]["ports"]
-    assert str(port["port"]) == found[2]
-
-    known_to("helm", [*shlex.split(uninstall)[1:], "--help"])
-    assert uninstall == "helm uninstall scores --namespace scores"
-    known_to("kubectl", [*shlex.split(delete)[1:], "--help"])
-    assert delete == "kubectl delete namespace scores"  # which the first command has created
-
-
-@with_helm
-def test_the_chart_in_earnest(tmp_path: Path) -> None:
-    """The Secrets that kubectl makes are those that the nodes look for, by name and key."""
-    namespace, of_keys, of_redis, upgrade, uninstall = commands(block("docs/operations.md", "$ kubectl create"))
-    (tmp_path / "scores.yaml").write_text(block("docs/operations.md", "# scores.yaml").text)
-    (tmp_path / "keys.json").write_text('{"keys": []}')
-    console = Console(tmp_path, KUBECONFIG=tmp_path / "none")
-    if shutil.which("kubectl"):  # which asks no cluster
-        made_first = json.loads(console.run(f"{namespace} --dry-run=client --output json").stdout)
-        assert (made_first["kind"], made_first["metadata"]["name"]) == ("Namespace", "scores")
-    made = {}
-    for command in (of_keys, of_redis):
-        found = re.fullmatch(
-            r"kubectl --namespace scores create secret generic (\w+) --from-(?:file=(\S+)|literal=(\w+)=\S+)", command
-        )
-        assert found
-        made[found[1]] = found[2] or found[3]
-        if shutil.which("kubectl"):  # which reads the file, and asks no cluster
-            secret = json.loads(console.run(f"{command} --dry-run=client --output json").stdout)
-            assert (secret["metadata"]["name"], set(secret["data"])) == (found[1], {made[found[1]]})
-    known_to("helm", [*shlex.split(upgrade)[1:], "--help"])
-    objects = rendered(console, upgrade, {"helm upgrade --install": "helm template", " --wait": ""})
-    deployment = objects["Deployment", "scores-rarestream"]
-    pod = deployment["spec"]["template"]["spec"]
-    assert deployment["spec"]["replicas"] == 3
-    assert {kind for kind, _ in objects} >= {"ServiceMonitor", "PrometheusRule", "ConfigMap"}
-    assert "Secret" not in {kind for kind, _ in objects}  # all are the operator's own
-    (container,) = pod["containers"]
-    assert container["image"].startswith("registry.example/rarestream:")
-    environment = {one["name"]: one for one in container["env"]}
-    reference = environment["RARESTREAM_STORE"]["valueFrom"]["secretKeyRef"]
-    assert made[reference["name"]] == reference["key"]
-    assert (environment["RARESTREAM_ACKS"]["value"], environment["RARESTREAM_LOG_FORMAT"]["value"]) == ("aof", "json")
-    mounted = {one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one}
-    assert mounted == {"keys"}
-    assert Path(environment["RARESTREAM_KEYS"]["value"]).name == made["keys"]
-    known_to("helm", [*shlex.split(uninstall)[1:], "--help"])
-    assert shlex.split(uninstall)[2:] == ["scores", "--namespace", "scores"]
 
 
 # How it is installed
