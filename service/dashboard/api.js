@@ -100,6 +100,15 @@ export const get = (path, options) => ask("GET", path, options);
 export const learnerPath = (name, rest = "") => `learners/${encodeURIComponent(name)}${rest}`;
 export const groupPath = (name, rest = "") => `groups/${encodeURIComponent(name)}${rest}`;
 
+/** What is sent for no name: it is refused, and with it whatever else is wrong. */
+export const NAMELESS = " ";
+
+/** The problems that the server found in what has no name, with `detail` in place of that name's. */
+export const named = (problems, detail) => [
+  { pointer: "/name", detail },
+  ...problems.filter(({ pointer }) => pointer !== "/name"),
+];
+
 /** What an error says to the reader; whatever is none of ours is a fault of this page, and goes to the console. */
 export function reasonOf(error) {
   if (error instanceof Away) return "the server does not answer";

@@ -1,15 +1,13 @@
 /* The learners of a group on the same events: AUCs, differences with intervals, and the verdict in words. */
 
-import { ask, get, groupPath, learnerPath, reasonOf, reasonsOf, Refused } from "./api.js";
+import { get, groupPath, learnerPath, Refused } from "./api.js";
 import { Chart, drawnAs, legend, line, placeOf, plain, widened } from "./charts.js";
-import { announce, dialog } from "./dialogs.js";
-import { arrange, el, freshId, write } from "./dom.js";
+import { arrange, el, write } from "./dom.js";
 import { between, count, counted, figure, fixed, local, NOTHING, share, signed, wholeMoment } from "./format.js";
 import { follow, RARELY, rounds } from "./live.js";
+import { askGroup } from "./new_group.js";
 import { drawWhisker, whisker } from "./sketches.js";
 import { odds, summaryOf, verdictsOf, writeVerdict } from "./verdicts.js";
-
-const NAMELESS = Symbol(); // thrown where a group is asked for without a name
 
 const HISTORY = 10; // seconds between looks at the learners' histories, while events come
 const DASHES = ["solid", "dash", "dot"];
@@ -31,7 +29,7 @@ class List {
       type: "button",
       class: "primary",
       text: "New group …",
-      on: { click: () => this.#create() },
+      on: { click: askGroup },
     });
     main.append(
       el("header", { class: "title" }, el("h1", { text: "Compare" }), add),
@@ -80,48 +78,6 @@ class List {
         if (tests !== null) writeVerdict(told, summaryOf(name, events, tests, config.alpha));
       },
     );
-  }
-
-  async #create() {
-    let names;
-    try {
-      const told = await get("learners?figures=true", { asked: true });
-      names = [
-        ...told.learners.filter((one) => Object.hasOwn(one.class_counts, "positive")).map(({ name }) => name),
-        ...told.asleep,
-      ].sort();
-    } catch (error) {
-      announce(reasonOf(error));
-      return;
-    }
-    const id = freshId();
-    const name = el("input", { id, autocomplete: "off", spellcheck: "false" });
-    const boxes = names.map((one) => el("input", { type: "checkbox", value: one }));
-    const done = await dialog({
-      title: "A group of learners",
-      confirm: "Compare them",
-      body: [
-        el("label", { for: id, text: "Name of the group" }),
-        name,
-        el(
-          "fieldset",
-          { class: "choices" },
-          el("legend", { text: "Learners, two to eight" }),
-          boxes.map((box) => el("label", {}, box, ` ${box.value}`)),
-        ),
-      ],
-      submit: () => {
-        if (name.value.trim() === "") throw NAMELESS;
-        return ask("PUT", groupPath(name.value.trim()), {
-          body: { learners: boxes.filter((box) => box.checked).map((box) => box.value) },
-        });
-      },
-      reason: (error) =>
-        error === NAMELESS
-          ? "the group has no name"
-          : reasonsOf(error, { "/name": "Name of the group", "/learners": "Learners, two to eight" }),
-    });
-    if (done !== undefined) location.hash = `#/compare/${encodeURIComponent(done.name)}`;
   }
 }
 

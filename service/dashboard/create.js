@@ -1,7 +1,7 @@
 /* A form for a new learner, built from the catalogue's JSON schemas. */
 
 import { access, withheld } from "./access.js";
-import { ask, get, labelled, learnerPath, reasonOf, Refused } from "./api.js";
+import { ask, get, labelled, learnerPath, NAMELESS, named, reasonOf, Refused } from "./api.js";
 import { announce } from "./dialogs.js";
 import { el, freshId, put, write } from "./dom.js";
 import { importing } from "./importing.js";
@@ -11,7 +11,6 @@ import { SchemaForm, within } from "./schema_form.js";
 
 const PATIENCE = 300; // seconds: the first of its kind on a machine waits for its kernels
 const SLOW = 1.5; // seconds after which it is said why it takes so long
-const NAMELESS = " "; // what is sent for no name: it is refused, and with it whatever else is wrong
 
 const PARTS = [
   ["threshold", "Threshold", "what alerts are for"],
@@ -259,9 +258,7 @@ class Creation {
       location.hash = `#/learners/${encodeURIComponent(name)}`;
     } catch (error) {
       const problems = error instanceof Refused ? error.errors : [];
-      const nameless = name === "" ? [{ pointer: "/name", detail: "a learner needs a name" }] : [];
-      const others = problems.filter(({ pointer }) => name !== "" || pointer !== "/name");
-      this.#refuse([...nameless, ...others], reasonOf(error));
+      this.#refuse(name === "" ? named(problems, "a learner needs a name") : problems, reasonOf(error));
     }
     clearTimeout(said);
     write(this.waiting, "");

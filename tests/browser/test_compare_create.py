@@ -28,17 +28,23 @@ async def test_a_group_is_made_and_compared_live(service: Serving, visit: Opener
     await expect(page.get_by_text("No groups yet.")).to_be_visible()
     await page.get_by_role("button", name="New group …").click()
     dialog = page.get_by_role("dialog", name="A group of learners")
-    await dialog.get_by_role("button", name="Compare them").click()
-    await expect(dialog).to_contain_text("the group has no name")
-    await dialog.get_by_label("Name of the group").fill("duel")
-    await dialog.get_by_label("better").check()
+    name, troubled = dialog.get_by_label("Name of the group"), dialog.locator(".setting", has=page.get_by_role("alert"))
     visit.expected = ("422",)
-    await dialog.get_by_label("Name of the group").fill("a b")
+    for entered, wrong in (("", "a group needs a name"), ("a b", "is 'a b'; expected 1 to 100 of letters")):
+        await name.fill(entered)
+        await dialog.get_by_role("button", name="Compare them").click()
+        await expect(troubled.first).to_contain_text(wrong)  # and, at the same time, what is wrong with the learners
+        await expect(troubled.nth(1)).to_contain_text("has 0 names; expected 2 to 8")
+        await expect(dialog).to_contain_text("the name and the group are refused; nothing was created")
+        await expect(name).to_be_focused()
+        await expect(name).to_have_accessible_description(re.compile(wrong))
+    await name.fill("duel")
+    await dialog.get_by_label("better").check()
     await dialog.get_by_role("button", name="Compare them").click()
-    await expect(dialog.get_by_role("alert")).to_contain_text("“Name of the group” is 'a b'; expected")
-    await dialog.get_by_label("Name of the group").fill("duel")
-    await dialog.get_by_role("button", name="Compare them").click()
-    await expect(dialog.get_by_role("alert")).to_contain_text("“Learners, two to eight” has 1 names")
+    await expect(troubled.nth(1)).to_contain_text("has 1 names; expected 2 to 8")
+    await expect(troubled.first.get_by_role("alert")).to_be_empty()  # nothing is wrong with the name any more
+    await expect(name).not_to_have_attribute("aria-invalid", "true")
+    await expect(dialog.get_by_label("better")).to_be_focused()
     await dialog.get_by_label("worse").check()
     await dialog.get_by_role("button", name="Compare them").click()
     await expect(page.get_by_role("heading", name="duel", level=1)).to_be_visible()
@@ -72,6 +78,22 @@ async def test_a_group_is_made_and_compared_live(service: Serving, visit: Opener
     await overview.get_by_role("link", name="Compare").click()
     group = overview.get_by_role("listitem").filter(has=overview.get_by_role("link", name="duel"))
     await expect(group.locator(".told[data-state=decided]")).to_have_text(verdict)
+
+
+async def test_a_learner_that_goes_while_a_group_is_made_of_it_is_marked(service: Serving, visit: Opener) -> None:
+    service.create("brief")
+    page = await visit(service.url, "#/compare")
+    await page.get_by_role("button", name="New group …").click()
+    dialog = page.get_by_role("dialog", name="A group of learners")
+    await dialog.get_by_label("Name of the group").fill("short")
+    for one in ("better", "brief"):
+        await dialog.get_by_label(one).check()
+    service.http.delete("/learners/brief").raise_for_status()
+    visit.expected = ("422",)
+    await dialog.get_by_role("button", name="Compare them").click()
+    await expect(dialog).to_contain_text("no. 2 is brief; there is no learner of this name")
+    await expect(dialog.locator("[aria-invalid]")).to_have_count(1)
+    await expect(dialog.get_by_label("brief")).to_be_focused()
 
 
 async def test_without_a_stream_a_comparison_is_polled(service: Serving, visit: Opener) -> None:

@@ -1,0 +1,88 @@
+/* The dialog that makes a group: a name and its learners. All that is wrong stands at once, each beside its field. */
+
+import { ask, get, groupPath, keyWords, labelled, NAMELESS, named, reasonOf, Refused } from "./api.js";
+import { announce, dialog } from "./dialogs.js";
+import { el, freshId, put, write } from "./dom.js";
+
+/** Ask for the group, and go to its page once it is made. */
+export async function askGroup() {
+  let names;
+  try {
+    const told = await get("learners?figures=true", { asked: true });
+    names = [
+      ...told.learners.filter((one) => Object.hasOwn(one.class_counts, "positive")).map(({ name }) => name),
+      ...told.asleep,
+    ].sort();
+  } catch (error) {
+    announce(reasonOf(error));
+    return;
+  }
+  const form = new GroupForm(names);
+  const done = await dialog({
+    title: "A group of learners",
+    confirm: "Compare them",
+    body: [form.element],
+    submit: () => form.send(),
+    reason: (error) => form.refuse(error),
+  });
+  if (done !== undefined) location.hash = `#/compare/${encodeURIComponent(done.name)}`;
+}
+
+class GroupForm {
+  /** `names`: of the learners that there are to choose from. */
+  constructor(names) {
+    const [id, wrongName, wrongLearners] = [freshId(), freshId(), freshId()];
+    this.name = el("input", { id, autocomplete: "off", spellcheck: "false", "aria-describedby": wrongName });
+    this.boxes = names.map((one) => el("input", { type: "checkbox", value: one, "aria-describedby": wrongLearners }));
+    this.nameTrouble = el("p", { id: wrongName, class: "trouble", role: "alert" });
+    this.learnersTrouble = el("p", { id: wrongLearners, class: "trouble", role: "alert" });
+    this.element = el(
+      "div",
+      { class: "stack" },
+      el("div", { class: "setting" }, el("label", { for: id, text: "Name of the group" }), this.name, this.nameTrouble),
+      el(
+        "div",
+        { class: "setting" },
+        el(
+          "fieldset",
+          { class: "choices" },
+          el("legend", { text: "Learners, two to eight" }),
+          this.boxes.map((box) => el("label", {}, box, ` ${box.value}`)),
+        ),
+        this.learnersTrouble,
+      ),
+    );
+  }
+
+  send() {
+    this.#show([]);
+    this.sent = { name: this.name.value.trim(), boxes: this.boxes.filter((box) => box.checked) };
+    return ask("PUT", groupPath(this.sent.name || NAMELESS), {
+      body: { learners: this.sent.boxes.map((box) => box.value) },
+    });
+  }
+
+  /** Show what is wrong with what was sent; gives in words what has no field. */
+  refuse(error) {
+    const problems = error instanceof Refused ? error.errors : [];
+    const left = this.#show(this.sent.name === "" ? named(problems, "a group needs a name") : problems);
+    return [reasonOf(error), ...left.map((one) => labelled(one))].join("; ");
+  }
+
+  /** Put each problem beside its field; gives those that have none. */
+  #show(problems) {
+    for (const box of this.boxes) put(box, "aria-invalid", null);
+    const ofName = problems.filter(({ pointer }) => pointer === "/name");
+    const ofLearners = problems.filter(({ pointer }) => /^\/learners(\/|$)/.test(pointer));
+    put(this.name, "aria-invalid", ofName.length > 0 ? "true" : null);
+    write(this.nameTrouble, ofName.map(({ detail }) => detail).join("; "));
+    const words = ofLearners.map(({ pointer, detail }) => {
+      const [place] = pointer.split("/").slice(2); // none where it is about all of them
+      for (const box of place === undefined ? this.boxes : [this.sent.boxes[place]]) put(box, "aria-invalid", "true");
+      return place === undefined ? detail : `${keyWords(place)} ${detail}`;
+    });
+    write(this.learnersTrouble, words.join("; "));
+    this.element.querySelector("[aria-invalid]")?.focus();
+    return problems.filter((one) => !ofName.includes(one) && !ofLearners.includes(one));
+  }
+}
