@@ -268,7 +268,11 @@ class Whole(Parameters):
 
     window: int = param(10_000, "labelled events that the windowed figures look back on", least=1, most=1_000_000)
     window_seconds: float | None = param(
-        None, "seconds of the learner's clock that they look back on at most; null: any", above=0, most=1e10
+        None,
+        "seconds of the learner's clock that they look back on at most; null: any",
+        above=0,
+        most=1e10,
+        unit="seconds",
     )
     remembered_ids: int = param(2**20, "distinct event ids kept to tell duplicates", least=1, most=2**26)
     refit_every: int | None = param(

@@ -17,10 +17,16 @@ class LateLabels(Parameters):
     """The settings. Events that were scored with an id are remembered for their labels within these bounds."""
 
     label_ttl: float = param(
-        90 * DAY, "seconds, by the events' time, that a served event is remembered for its label", above=0, most=1e10
+        90 * DAY,
+        "seconds, by the events' time, that a served event is remembered for its label",
+        above=0,
+        most=1e10,
+        unit="seconds",
     )
     unlabelled: Literal["nothing", "negative"] = param(
         "nothing", "what an event becomes whose label has not come within label_ttl"
     )
     max_events: int = param(1_000_000, "served events that are remembered at most", least=1, most=10**8)
-    max_bytes: int = param(2**30, "bytes of served events that are remembered at most", least=2**10, most=2**40)
+    max_bytes: int = param(
+        2**30, "bytes of served events that are remembered at most", least=2**10, most=2**40, unit="bytes"
+    )

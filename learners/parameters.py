@@ -52,10 +52,14 @@ def param(
     least: float | None = None,
     below: float | None = None,
     most: float | None = None,
+    unit: Literal["seconds", "bytes"] | None = None,
 ) -> Value:
-    """A field of a `Parameters` class with its meaning and its range (`least` and `most` are allowed values)."""
-    limits = {"above": above, "least": least, "below": below, "most": most}
-    metadata = {"doc": doc, **{name: limit for name, limit in limits.items() if limit is not None}}
+    """A field of a `Parameters` class with its meaning and its range (`least` and `most` are allowed values).
+
+    A `unit` goes into the JSON schema, beside the range: whoever shows the number can say what it comes to.
+    """
+    facts = {"above": above, "least": least, "below": below, "most": most, "unit": unit}
+    metadata = {"doc": doc, **{name: fact for name, fact in facts.items() if fact is not None}}
     if isinstance(default, (list, dict)):
         raise TypeError("a default must be immutable")
     return field(default=default, metadata=metadata)
@@ -254,6 +258,8 @@ def _schema(hint: Any, item: dataclasses.Field[Any]) -> dict[str, Any]:
     body = _type_schema(hint)
     target = next((part for part in body.get("anyOf", ()) if part["type"] in ("number", "integer")), body)
     target.update({_BOUNDS[key]: limit for key, limit in item.metadata.items() if key in _BOUNDS})
+    if "unit" in item.metadata:
+        target["unit"] = item.metadata["unit"]
     if item.metadata.get("doc"):
         body["description"] = item.metadata["doc"]
     if item.default is not dataclasses.MISSING:

@@ -113,7 +113,9 @@ class Threshold(Parameters):
     alerts: float | None = param(
         None, "budget: events called positive per unit of time at most; required, or else rate", least=1, most=1e9
     )
-    unit_seconds: float = param(86_400.0, "budget with alerts: length of the unit of time", least=1, most=1e9)
+    unit_seconds: float = param(
+        86_400.0, "budget with alerts: length of the unit of time", least=1, most=1e9, unit="seconds"
+    )
     rate: float | None = param(None, "budget: share of all events called positive, instead of alerts", above=0, most=1)
 
     def __post_init__(self) -> None:

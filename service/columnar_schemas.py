@@ -11,6 +11,7 @@ from service.compression import ENCODINGS
 from service.ndjson import NDJSON
 from service.precise import MAX_EVENTS
 from service.schemas import ClassCounts, ProblemDocument, Source, request_body
+from service.schemas.document import Bytes, Moment, Seconds, WholeSeconds
 
 __all__ = ["MODELS", "hot_body", "hot_reply"]
 
@@ -42,7 +43,7 @@ class _Features(_Columns):
         None, description="named and table: a column for each name; nil where an event lacks it"
     )
     ids: Array | list[str | int | None] | None = Field(None, description="int32, int64 or uint64, or a list")
-    times: Array | list[float | None] | None = Field(None, description="seconds since the epoch; NaN or nil: none")
+    times: Array | list[Moment | None] | None = Field(None, description="seconds since the epoch; NaN or nil: none")
 
 
 class ColumnarEvents(_Features):
@@ -63,7 +64,7 @@ class ColumnarLabels(_Columns):
     ids: Array | list[str | int] = Field(description="int32, int64 or uint64, or a list")
     labels: Array | list[int | bool] = Field(description="any dtype, or a list")
     weights: Array | list[float | None] | None = Field(None, description="nil: 1")
-    times: Array | list[float | None] | None = Field(None, description="when the labels became known; NaN or nil: now")
+    times: Array | list[Moment | None] | None = Field(None, description="when the labels became known; NaN or nil: now")
 
 
 class _Sums(_Columns):
@@ -94,7 +95,7 @@ class ColumnarScores(_Columns):
     position: int
     ready: bool
     remembered: int
-    stale_seconds: float
+    stale_seconds: Seconds
     scores: Array = Field(description="float64")
     probabilities: Array | None = Field(None, description="float64")
     thresholds: Array | None = Field(None, description="float64")
@@ -107,7 +108,7 @@ class _Lines(_Columns):
     """How far a body of lines was taken."""
 
     lines: int = Field(description="of the body that have been taken by now")
-    bytes: int = Field(description="of the body that have been taken by now, expanded")
+    bytes: Bytes = Field(description="of the body that have been taken by now, expanded")
 
 
 class Taken(_Sums, _Lines):
@@ -127,14 +128,14 @@ class ScoredLines(_Lines):
     position: int
     ready: bool
     remembered: int
-    stale_seconds: float
+    stale_seconds: Seconds
 
 
 class RefusedLines(ProblemDocument, _Lines):
     """The last line of a reply that has begun, where a later line was refused: those up to `lines` stand."""
 
     done: Literal[False]
-    retry_after: int | None = Field(None, description="seconds, as in the header that has gone out by then")
+    retry_after: WholeSeconds | None = Field(None, description="seconds, as in the header that has gone out by then")
 
 
 MODELS: list[type[BaseModel]] = [

@@ -38,6 +38,23 @@ export function duration(seconds) {
   return seconds >= 1 || seconds === 0 ? `${short(seconds)} s` : `${short(seconds * 1000)} ms`;
 }
 
+/** A length of time in full, to the millisecond: 7 days, 1 hour 30 minutes, 45 seconds. */
+export function spelt(seconds) {
+  let left = Math.round(seconds * 1000);
+  const parts = [];
+  for (const [name, size] of [
+    ["day", 86_400_000],
+    ["hour", 3_600_000],
+    ["minute", 60_000],
+    ["second", 1000],
+  ]) {
+    const n = name === "second" ? left / size : Math.floor(left / size);
+    left -= n * size;
+    if (n > 0) parts.push(counted(n, name));
+  }
+  return parts.join(" ");
+}
+
 /** How long ago something was, in whole units: 45 s ago, 2 min ago. */
 export function ago(seconds) {
   const [unit, size] = unitOf(seconds);

@@ -6,7 +6,7 @@
 
 import { keyWords, Refused } from "./api.js";
 import { el, freshId, put, write } from "./dom.js";
-import { count } from "./format.js";
+import { bytes, count, spelt } from "./format.js";
 
 /** The schema of a setting apart from null, and whether it may be null. */
 function typed(schema) {
@@ -33,6 +33,17 @@ function range({ minimum, maximum, exclusiveMinimum: above, exclusiveMaximum: be
   if (below !== undefined) parts.push(`less than ${spoken(below)}`);
   if (maximum !== undefined) parts.push(`at most ${spoken(maximum)}`);
   return parts.join(", ");
+}
+
+/** What a number with a unit comes to in larger ones: `604800 s = 7 days`; "" where it has none, or is small. */
+function worth(value, unit) {
+  if (typeof value !== "number") return ""; // none, or no number at all
+  if (unit === "seconds" && value >= 60) return `${value} s = ${spelt(value)}`;
+  if (unit === "bytes" && value >= 1024) {
+    const parts = value / 2 ** (10 * Math.min(3, Math.floor(Math.log2(value) / 10)));
+    return `${value} bytes ${Number(parts.toPrecision(3)) === parts ? "=" : "≈"} ${bytes(value)}`;
+  }
+  return "";
 }
 
 /** Whether a setting matters with the values entered: a description like "cost: of a positive that is missed" names the
@@ -173,7 +184,8 @@ export class SchemaForm {
       const { about } = this.#settings.find((one) => one.name === name);
       write(about, texts[entered[name]] ?? "");
     }
-    for (const { name, element, schema, about } of this.#settings) {
+    for (const { name, element, schema, about, unit, meant } of this.#settings) {
+      if (meant) write(meant, worth(entered[name], unit));
       if (about && this.#choices[name] === undefined) write(about, told(name, schema, entered, this.schema.properties));
       element.hidden = schema.const !== undefined || !matters(name, schema, entered, this.schema.properties);
     }
@@ -212,12 +224,14 @@ export class SchemaForm {
       about,
       facts === "" ? null : el("small", { text: ` (${facts})` }),
     );
+    const meant = one.unit === undefined ? null : el("p", { id: freshId(), class: "meant" });
+    if (meant) put(control, "aria-describedby", `${meant.id} ${described}`);
     // a list is a group with a name: a label would become the name of its first button
     const listed = control.classList.contains("list");
     const label = listed ? el("p", { class: "label", id, text: name }) : el("label", { for: id, text: name });
     if (listed) put(control, "aria-labelledby", id);
-    const element = el("div", { class: "setting" }, label, control, help, trouble);
-    return { element, read, enter, refuse, trouble, inputs, about };
+    const element = el("div", { class: "setting" }, label, control, meant, help, trouble);
+    return { element, read, enter, refuse, trouble, inputs, about, meant, unit: one.unit };
   }
 }
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
 
-__all__ = ["Document"]
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["Bytes", "Document", "Moment", "PerSecond", "Seconds", "WholeSeconds"]
 
 
 class Document(BaseModel):
     """One, which has the members that are described and no others."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+# Numbers with a unit, which their schemas name as those of the catalogue do: `unit`, beside the bounds.
+Seconds = Annotated[float, Field(json_schema_extra={"unit": "seconds"})]
+WholeSeconds = Annotated[int, Field(json_schema_extra={"unit": "seconds"})]
+Moment = Annotated[float, Field(json_schema_extra={"unit": "seconds since the epoch"})]
+PerSecond = Annotated[float, Field(json_schema_extra={"unit": "per second"})]
+Bytes = Annotated[int, Field(json_schema_extra={"unit": "bytes"})]

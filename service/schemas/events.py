@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from service.precise import MAX_EVENTS
-from service.schemas.document import Document
+from service.schemas.document import Document, Moment, Seconds
 
 __all__ = [
     "ClassCounts",
@@ -37,7 +37,7 @@ class Event(Document):
     id: str | int | None = Field(
         None, description="the event's own name: it is learnt once, and a label may come later by it"
     )
-    time: float | None = Field(
+    time: Moment | None = Field(
         None, ge=-1e12, le=1e12, description="seconds since the epoch, at most a day ahead of now"
     )
     x: list[float] | None = Field(None, description="dense: as many numbers as the learner's dim")
@@ -63,7 +63,7 @@ class LateLabel(Document):
     id: str | int
     label: int | bool = Field(ge=-1, le=64)
     weight: float | None = Field(None, ge=0, le=1e6, description="multiplies the event's learning step; 1 if absent")
-    time: float | None = Field(
+    time: Moment | None = Field(
         None, ge=-1e12, le=1e12, description="when the label became known, seconds since the epoch; now if absent"
     )
 
@@ -196,7 +196,7 @@ class PredictReply(Document):
     position: int
     ready: bool = Field(description="false until both classes have been seen: scores mean nothing yet")
     remembered: int = Field(description="events with an id, whose labels may come later; 0 while the store is away")
-    stale_seconds: float = Field(description="how long the store has not been reached; 0 while it answers")
+    stale_seconds: Seconds = Field(description="how long the store has not been reached; 0 while it answers")
     results: list[Prediction]
 
 
@@ -216,5 +216,5 @@ class OrdinalPredictReply(Document):
     position: int
     ready: bool = Field(description="false until two ranks have been seen")
     remembered: int
-    stale_seconds: float
+    stale_seconds: Seconds
     results: list[OrdinalPrediction]

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from service.schemas.document import Document
+from service.schemas.document import Document, Moment, PerSecond, Seconds
 from service.schemas.events import ClassCounts
 
 __all__ = [
@@ -36,7 +36,7 @@ class Alarm(Document):
     number: int = Field(description="counts the alarms of the learner from 0")
     kind: Literal["auc", "scores"] = Field(description="a fall of the AUC, or another distribution of served scores")
     events: int = Field(description="labelled events by then")
-    clock: float | None
+    clock: Moment | None
     before: float | None
     after: float | None
 
@@ -54,9 +54,9 @@ class SmallWindow(Document):
     alert_rate: float | None = None
     mae: float | None = None
     accuracy: float | None = None
-    label_delay_median: float | None
+    label_delay_median: Seconds | None
     label_coverage: float | None
-    events_per_second: float | None = Field(description="by the learner's clock")
+    events_per_second: PerSecond | None = Field(description="by the learner's clock")
 
 
 class LearnerFigures(Document):
@@ -68,7 +68,7 @@ class LearnerFigures(Document):
     events: int = Field(description="labelled, learnt")
     served: int = Field(description="events that were scored with an id")
     class_counts: dict[str, int]
-    clock: float | None
+    clock: Moment | None
     threshold: float | None
     window: SmallWindow
     trend: list[float | None] = Field(
@@ -83,7 +83,7 @@ class LearnerFigures(Document):
         description="events are being learnt, or it changes otherwise; the first events that a machine learns with an"
         " algorithm wait for its kernels"
     )
-    stale_seconds: float = Field(
+    stale_seconds: Seconds = Field(
         description="how long the store has not been reached, in steps: 0, 5, 10, 20 and so on"
     )
     failed: str | None
@@ -93,7 +93,7 @@ class LearnerInCreation(Document):
     """A learner that was asked for and is not there yet."""
 
     name: str
-    seconds: float = Field(description="since it was asked for")
+    seconds: Seconds = Field(description="since it was asked for")
 
 
 class LearnerFigureList(Document):
@@ -141,10 +141,10 @@ class _Figures(Document):
     brier: float | None
     log_loss: float | None
     calibration_error: float | None = Field(description="expected calibration error over 15 equal-width bins")
-    label_delay_median: float | None = Field(description="seconds from an event to its label")
-    label_delay_p90: float | None
+    label_delay_median: Seconds | None = Field(description="seconds from an event to its label")
+    label_delay_p90: Seconds | None
     label_coverage: float | None = Field(description="share of served events whose label has come by now")
-    events_per_second: float | None = Field(description="by the learner's clock")
+    events_per_second: PerSecond | None = Field(description="by the learner's clock")
     confusion: Confusion
 
 
@@ -152,7 +152,7 @@ class WindowFigures(_Figures):
     """Over the last `size` labelled events, and at most `seconds` of the learner's clock: exact."""
 
     size: int
-    seconds: float | None
+    seconds: Seconds | None
 
 
 class TotalFigures(_Figures):
@@ -195,7 +195,7 @@ class Metrics(Document):
     corrections: int = Field(description="labels that were replaced by others")
     assumed: int = Field(description="labels that never came and were taken for negative")
     served: ServedFigures
-    clock: float | None = Field(description="the largest time of any event or label, seconds since the epoch")
+    clock: Moment | None = Field(description="the largest time of any event or label, seconds since the epoch")
     settings: FigureSettings
     window: WindowFigures
     since_start: TotalFigures
@@ -210,17 +210,17 @@ class RankFigures(Document):
     mse: float | None = Field(description="mean squared error")
     accuracy: float | None
     confusion: list[list[int]] = Field(description="rows: the true rank, columns: the predicted one")
-    label_delay_median: float | None
-    label_delay_p90: float | None
+    label_delay_median: Seconds | None
+    label_delay_p90: Seconds | None
     label_coverage: float | None
-    events_per_second: float | None
+    events_per_second: PerSecond | None
 
 
 class WindowRankFigures(RankFigures):
     """Over the last `size` labelled events, and at most `seconds` of the learner's clock."""
 
     size: int
-    seconds: float | None
+    seconds: Seconds | None
     events: int
 
 
@@ -240,7 +240,7 @@ class OrdinalMetrics(Document):
     duplicates: int
     corrections: int
     served: int
-    clock: float | None
+    clock: Moment | None
     window: WindowRankFigures
     since_start: TotalRankFigures
     undefined: dict[str, str]

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from service.schemas.document import Document
+from service.schemas.document import Document, Moment
 from service.schemas.events import PredictReply, UpdateReply
 
 __all__ = [
@@ -74,7 +74,7 @@ class Comparison(Document):
     events: int
     duplicates: int
     corrections: int
-    clock: float | None
+    clock: Moment | None
     window: dict[str, Any] = Field(description="AUC of each learner and difference of each pair, with intervals")
     tests: list[dict[str, Any]] = Field(description="for each pair the evidence for either, and the verdict")
     undefined: dict[str, str]

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from service.schemas.document import Document
+from service.schemas.document import Bytes, Document, Moment, Seconds
 
 __all__ = [
     "CloneBody",
@@ -38,7 +38,7 @@ class LearnerConfig(Document):
     figures: dict[str, Any] | None = Field(None, description="beta, max_fpr and k of the live figures")
     late: dict[str, Any] | None = Field(None, description="label_ttl, unlabelled, max_events, max_bytes")
     window: int | None = Field(None, ge=1, le=1_000_000, description="labelled events the live figures look back on")
-    window_seconds: float | None = Field(
+    window_seconds: Seconds | None = Field(
         None, gt=0, le=1e10, description="seconds of the learner's clock that they look back on at most"
     )
     remembered_ids: int | None = Field(None, ge=1, le=2**26, description="event ids kept to tell duplicates")
@@ -86,7 +86,7 @@ class PendingDocument(Document):
     """Served events that wait for their labels, or for corrections, in the store."""
 
     events: int
-    bytes: int
+    bytes: Bytes
     expired: int = Field(description="that were forgotten after label_ttl, ever")
     evicted: int = Field(description="that have been forgotten because there were too many, ever")
 
@@ -95,8 +95,8 @@ class SnapshotDocument(Document):
     """A retained snapshot."""
 
     position: int
-    size: int = Field(description="bytes")
-    time: float = Field(description="seconds since the epoch")
+    size: Bytes = Field(description="bytes")
+    time: Moment = Field(description="seconds since the epoch")
 
 
 class SnapshotList(Document):
@@ -129,12 +129,12 @@ class LearnerDocument(Document):
     )
     fit: FitDocument | None = Field(description="null for an algorithm that learns from each event as it is")
     columns: int = Field(description="feature columns that have a meaning so far")
-    state_bytes: int = Field(description="memory of its state; grows with the columns met, windows and remembered ids")
+    state_bytes: Bytes = Field(description="of memory; grows with the columns met, windows and remembered ids")
     sources: dict[str, int] = Field(description="the number of the next new event of each source")
     queued_events: int
     snapshot: SnapshotDocument | None = Field(description="the newest")
     pending: PendingDocument | None = Field(description="as this node last saw it; zeros before any was served")
-    stale_seconds: float
+    stale_seconds: Seconds
     failed: str | None = Field(description="why it cannot move on, if it cannot")
 
 

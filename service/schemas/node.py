@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from service.schemas.document import Document
+from service.schemas.document import Bytes, Document, Moment, PerSecond, Seconds
 
 __all__ = [
     "AlgorithmDocument",
@@ -54,7 +54,7 @@ class Health(Document):
     status: Literal["ok", "starting", "store-unavailable"]
     detail: str | None = None
     learners: int
-    stale_seconds: float
+    stale_seconds: Seconds
 
 
 class Nodes(Document):
@@ -69,9 +69,9 @@ class Nodes(Document):
 class KeyLimits(Document):
     """What a key may use at most; null: as much as the node's settings allow."""
 
-    requests_per_second: float | None
-    events_per_second: float | None
-    body_bytes: int | None
+    requests_per_second: PerSecond | None
+    events_per_second: PerSecond | None
+    body_bytes: Bytes | None
     learners: int | None
     dimensions: int | None
     remembered_events: int | None
@@ -85,4 +85,4 @@ class KeyDocument(Document):
     scopes: list[Literal["read", "predict", "update", "admin"]]
     learners: str | None = Field(description="pattern of the names that it is for; null: all")
     limits: KeyLimits
-    expires: float | None = Field(description="seconds since the epoch; null: never")
+    expires: Moment | None = Field(description="seconds since the epoch; null: never")

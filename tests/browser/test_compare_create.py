@@ -315,6 +315,41 @@ async def test_fields_of_a_table_are_added_and_removed(service: Serving, visit: 
     assert found[1]["categories"] == 5
 
 
+async def test_what_a_number_with_a_unit_comes_to_is_told_as_it_is_entered(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/create?algorithm=lr")
+    for part in ("Threshold what alerts are for", "Late labels how long", "The learner as a whole"):
+        await page.locator("summary", has_text=part).click()
+    window, ttl, most = (page.get_by_label(name, exact=True) for name in ("window_seconds", "label_ttl", "max_bytes"))
+    meant = page.locator(".setting", has=window).locator(".meant")
+    await expect(meant).to_be_empty()  # none is the default
+    for entered, said in (
+        ("604800", "604800 s = 7 days"),
+        ("5400", "5400 s = 1 hour 30 minutes"),
+        ("90061.5", "90061.5 s = 1 day 1 hour 1 minute 1.5 seconds"),
+        ("119.9999", "119.9999 s = 2 minutes"),
+        ("1e10", "10000000000 s = 115,740 days 17 hours 46 minutes 40 seconds"),
+        ("59", ""),
+        ("-604800", ""),
+        ("none", ""),
+        ("a week", ""),
+    ):
+        await window.fill(entered)
+        await expect(meant).to_have_text(said)
+    await window.fill("604800")
+    await expect(window).to_have_accessible_description(re.compile("^604800 s = 7 days seconds of the learner's clock"))
+    await expect(page.locator(".setting", has=ttl).locator(".meant")).to_have_text("7776000 s = 90 days")  # by default
+    for entered, said in (
+        ("", "1073741824 bytes = 1 GiB"),
+        ("1500000000", "1500000000 bytes \N{ALMOST EQUAL TO} 1.4 GiB"),
+        ("2048", "2048 bytes = 2 KiB"),
+    ):
+        await most.fill(entered)
+        await expect(page.locator(".setting", has=most).locator(".meant")).to_have_text(said)
+    await page.get_by_label("objective").select_option("budget")
+    unit = page.get_by_label("unit_seconds")
+    await expect(page.locator(".setting", has=unit).locator(".meant")).to_have_text("86400 s = 1 day")
+
+
 async def test_another_kind_of_features_leaves_what_was_entered(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/create?algorithm=lr&name=kept")
     kind = page.get_by_label("kind").first

@@ -28,7 +28,7 @@ class Sample(Parameters):
     count: int = required("how many", least=1, most=1_000_000)
     share: float = param(0.5, "a share", above=0, below=1)
     kind: Literal["a", "b"] = param("a", "one of two")
-    limit: float | None = param(None, "perhaps", above=0)
+    limit: float | None = param(None, "perhaps", above=0, unit="seconds")
     flag: bool = param(False, "yes or no")
     names: tuple[str, ...] = param((), "several")
 
@@ -128,7 +128,7 @@ def test_the_schema_says_what_the_checks_do() -> None:
             },
             "kind": {"type": "string", "enum": ["a", "b"], "description": "one of two", "default": "a"},
             "limit": {
-                "anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "null"}],
+                "anyOf": [{"type": "number", "exclusiveMinimum": 0, "unit": "seconds"}, {"type": "null"}],
                 "description": "perhaps",
                 "default": None,
             },
