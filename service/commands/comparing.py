@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -72,18 +72,22 @@ def compare(
             return
         out = console()
         if not told["events"]:
-            out.print(f"Nothing is compared yet: send events to /v1/groups/{group}/update, they go to each learner")
+            out.print(
+                f"Nothing is compared yet. Send events to /v1/groups/{group}/update: they go to each learner. "
+                "What its learners get otherwise is not compared."
+            )
         else:
             for test, late in zip(told["tests"], told["window"]["differences"], strict=True):
                 out.print(verdict_of(test, told["alpha"], late["difference"]))
         out.print(_compared(told))
         out.print(_areas(told["window"]))
         out.print()
-        out.print(_differences(told["window"]))
+        out.print(_differences(told["window"], told["tests"]))
 
 
 def verdict_of(test: Document, alpha: float, difference: float | None = None) -> str:
-    """What a pair's test has found, in words; `alpha` is the risk of a verdict on two that are equal.
+    """What a pair's test has found, in the words of the dashboard (`verdicts.js`); `alpha` is the risk of a verdict on
+    two that are equal.
 
     A verdict is on all that was compared: where the window's `difference` points the other way, that is said.
     """
@@ -94,22 +98,34 @@ def verdict_of(test: Document, alpha: float, difference: float | None = None) ->
             (a, evidence["a_better"]) if evidence["a_better"] >= evidence["b_better"] else (b, evidence["b_better"])
         )
         leaning = f"it leans to {leader}, " if log > 0.5 else ""
-        return f"{a} or {b}: not decided. Keep watching: {leaning}evidence {_odds(log)}; {_odds(decides)} decides"
+        nearest = f"{leaning}evidence {_odds(log)} to 1; {_odds(decides)} to 1 decides"
+        return f"{a} or {b}: not decided. Keep watching: {nearest}."
     better, other, log = (a, b, evidence["a_better"]) if test["verdict"] == "a" else (b, a, evidence["b_better"])
     since = f"event {test['since_events']:,}"
     if test["since_clock"] is not None:
         since = f"{datetime.fromtimestamp(test['since_clock']).astimezone().isoformat(' ', 'seconds')} ({since})"
     behind = f"{(difference or 0) * (-1 if test['verdict'] == 'a' else 1):.4f}"
-    late = f"; in the window its AUC is behind by {behind}" if float(behind) > 0 else ""
+    late = f": in the window its AUC is behind by {behind}." if float(behind) > 0 else "."
     if log >= decides:
-        return f"{better} is better than {other}: decided at {since}, evidence {_odds(log)}{late}"
-    return f"{better} was better than {other}: decided at {since}, but the evidence is {_odds(log)} by now{late}"
+        return f"{better} is better than {other}: {_certainty(log)} sure since {since}; keep watching{late}"
+    present = f"the evidence is {_odds(log)} to 1 by now"
+    return f"{better} was better than {other}: decided at {since}, but {present}; keep watching{late}"
+
+
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def _odds(log: float) -> str:
+    """An amount of evidence, given as its log10, as one would say it."""
     if log >= 6:
-        return f"10^{math.floor(log)} to 1"
-    return f"{float(f'{10**log:.2g}'):,.6g} to 1" if log > -3 else "0 to 1"
+        return f"10{str(math.floor(log)).translate(_RAISED)}"
+    return f"{float(f'{10**log:.2g}'):,.3f}".rstrip("0").rstrip(".") if log > -3 else "0"
+
+
+def _certainty(log: float) -> str:
+    """How sure the evidence makes, in per cent, rounded down: 1 - 2 / evidence, as two hypotheses are tested."""
+    doubt = 200 * 10**-log
+    return "over 99.99 %" if doubt < 0.01 else f"{math.floor((100 - doubt) * 100) / 100:g} %"
 
 
 def _compared(told: Document) -> str:
@@ -127,10 +143,12 @@ def _areas(window: Document) -> Table:
     return table
 
 
-def _differences(window: Document) -> Table:
-    table = plain_table("difference", "of AUC", "95 % interval", right=2)
-    for one in window["differences"]:
-        table.add_row(f"{one['a']} - {one['b']}", *_figures(one["difference"], one["interval"], "+.4f"))
+def _differences(window: Document, tests: Sequence[Document]) -> Table:
+    table = plain_table("A - B", "difference of AUC", "95 % interval", "evidence for A", "evidence for B", right=4)
+    for one, test in zip(window["differences"], tests, strict=True):
+        figures = _figures(one["difference"], one["interval"], "+.4f")
+        evidence = (f"{_odds(test['evidence'][which])} to 1" for which in ("a_better", "b_better"))
+        table.add_row(f"{one['a']} - {one['b']}", *figures, *evidence)
     return table
 
 

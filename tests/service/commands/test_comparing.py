@@ -43,7 +43,8 @@ def test_groups_are_listed_and_compared(server: Process, http: httpx.Client) -> 
         http.put(f"/learners/{name}", json={**DENSE, **more}).raise_for_status()
     http.put("/groups/duel", json={"learners": ["better", "worse"]}).raise_for_status()
     assert run(server, "compare", "duel").splitlines()[0] == (
-        "Nothing is compared yet: send events to /v1/groups/duel/update, they go to each learner"
+        "Nothing is compared yet. Send events to /v1/groups/duel/update: they go to each learner. What its learners "
+        "get otherwise is not compared."
     )
     rows = [{"id": str(i), "x": [i * 7 % 10 + 4 * (i % 5 == 0)], "label": int(i % 5 == 0)} for i in range(400)]
     http.post("/groups/duel/update", json={"events": rows}).raise_for_status()
@@ -56,11 +57,14 @@ def test_groups_are_listed_and_compared(server: Process, http: httpx.Client) -> 
     )
     assert "get a verdict with a probability of at most 5 %\n" in said
     lines = [line.split() for line in said.splitlines()]
-    assert ["difference", "of", "AUC", "95", "%", "interval"] in lines
+    heads = next(line for line in lines if line[:3] == ["A", "-", "B"])
+    assert " ".join(heads[3:]) == "difference of AUC 95 % interval evidence for A evidence for B"
     for name, one in told["window"]["auc"].items():
         low, high = one["interval"]
         assert [name, f"{one['auc']:.4f}", f"{low:.4f}", "to", f"{high:.4f}"] in lines
-    assert f"better - worse  {told['window']['differences'][0]['difference']:+.4f}" in said
+    row = next(line for line in lines if line[:3] == ["better", "-", "worse"])
+    assert row[3] == f"{told['window']['differences'][0]['difference']:+.4f}"
+    assert row[-6:] == ["10\N{SUPERSCRIPT SIX}", "to", "1", "1", "to", "1"]
     assert json.loads(run(server, "compare", "duel", "--json")) == told
     assert json.loads(run(server, "groups", "--json")) == http.get("/groups").json()
 
@@ -80,20 +84,20 @@ def outcome(verdict: str | None, a: float, b: float) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("test", "said"),
     [
-        (outcome(None, 0.0, 0.0), "x or y: not decided. Keep watching: evidence 1 to 1; 40 to 1 decides"),
+        (outcome(None, 0.0, 0.0), "x or y: not decided. Keep watching: evidence 1 to 1; 40 to 1 decides."),
         (
             outcome(None, 0.0, 1.0),
-            "x or y: not decided. Keep watching: it leans to y, evidence 10 to 1; 40 to 1 decides",
+            "x or y: not decided. Keep watching: it leans to y, evidence 10 to 1; 40 to 1 decides.",
         ),
-        (outcome("b", -5.0, 3.0), "y is better than x: decided at event 1,234, evidence 1,000 to 1"),
-        (outcome("a", 12.3, 0.0), "x is better than y: decided at event 1,234, evidence 10^12 to 1"),
+        (outcome("b", -5.0, 3.0), "y is better than x: 99.8 % sure since event 1,234; keep watching."),
+        (outcome("a", 12.3, 0.0), "x is better than y: over 99.99 % sure since event 1,234; keep watching."),
         (
             outcome("a", 1.0, 0.0),
-            "x was better than y: decided at event 1,234, but the evidence is 10 to 1 by now",
+            "x was better than y: decided at event 1,234, but the evidence is 10 to 1 by now; keep watching.",
         ),
         (
             outcome("a", -4.0, 0.0),
-            "x was better than y: decided at event 1,234, but the evidence is 0 to 1 by now",
+            "x was better than y: decided at event 1,234, but the evidence is 0 to 1 by now; keep watching.",
         ),
     ],
 )
@@ -103,14 +107,14 @@ def test_the_verdict_in_words(test: dict[str, Any], said: str) -> None:
 
 def test_a_verdict_that_the_window_contradicts_says_so() -> None:
     """It is on all events; whoever is to choose by it is told that the other one is ahead of late."""
+    behind = ": in the window its AUC is behind by 0.0123."
     for test, difference in ((outcome("a", 3.0, 0.0), -0.0123), (outcome("b", 0.0, 3.0), 0.0123)):
-        assert (
-            verdict_of(test, 0.05, difference) == verdict_of(test, 0.05) + "; in the window its AUC is behind by 0.0123"
-        )
+        plain = verdict_of(test, 0.05)
+        assert verdict_of(test, 0.05, difference) == plain.removesuffix(".") + behind
         for no_news in (-difference, 0.0, difference / 1e6, None):
-            assert verdict_of(test, 0.05, no_news) == verdict_of(test, 0.05)
+            assert verdict_of(test, 0.05, no_news) == plain
     was = outcome("a", 1.0, 0.0)
     assert verdict_of(was, 0.05, -0.5).endswith(
-        "the evidence is 10 to 1 by now; in the window its AUC is behind by 0.5000"
+        "the evidence is 10 to 1 by now; keep watching: in the window its AUC is behind by 0.5000."
     )
     assert "behind" not in verdict_of(outcome(None, 1.0, 0.0), 0.05, -0.5)
