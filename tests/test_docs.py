@@ -19,6 +19,7 @@ import service
 from learners import algorithms
 from learners.catalogue import describe
 from learners.config import KINDS, Config, Whole
+from learners.features import Dense, SparseColumns
 from learners.figures import FIGURES
 from learners.metrics import HISTORY_COLUMNS
 from learners.ordinal_metrics import ORDINAL_HISTORY
@@ -107,6 +108,16 @@ def test_every_algorithm_is_in_the_guide_with_its_parameters(name: str) -> None:
     assert_documented(describe(name)["params"], text)
     assert f"](../learners/{name.replace('-', '_')}.py)" in text
     assert " Paper: " in text.replace("\n", " ")
+
+
+@pytest.mark.parametrize("name", algorithms())
+def test_the_guide_says_how_many_columns_an_algorithm_takes_where_features_may_have_more(name: str) -> None:
+    (features,) = re.findall(rf"^\| `{name}` \| .*? \| (.*?) \|", section(LEARNERS, "Which algorithm"), re.MULTILINE)
+    traits = algorithms()[name].TRAITS
+    widest = SparseColumns if traits.sparse else Dense
+    fewer = traits.max_dim < widest.schema()["properties"]["dim"]["maximum"]
+    assert re.findall(r"at most ([\d,]+) columns", features) == ([f"{traits.max_dim:,}"] if fewer else [])
+    assert features.split(" (")[0] == ("all" if traits.sparse else "dense, table")
 
 
 def test_the_readme_counts_what_there_is() -> None:
