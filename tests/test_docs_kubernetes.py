@@ -28,6 +28,7 @@ from tests.service.redis_server import VALKEY, RedisServer
 pytestmark = with_cluster
 TRIED = commands(block("docs/operations.md", "$ helm install"))
 EARNEST = commands(block("docs/operations.md", "$ kubectl create namespace"))
+VALUES = block("docs/operations.md", "# scores.yaml").text
 NODES = "app.kubernetes.io/component=service"
 REDIS_URL = "rediss://:PASSWORD@redis.example:6379/0"  # as the documents have it
 
@@ -39,7 +40,7 @@ class Operator(Console):
         super().__init__(folder, **cluster.environment)
         self._cluster = cluster
         (folder / "deploy").symlink_to(ROOT / "deploy")
-        (folder / "scores.yaml").write_text(block("docs/operations.md", "# scores.yaml").text)
+        (folder / "scores.yaml").write_text(VALUES)
         self.key = self.run("rarestream keys create --keys keys.json --name me --scope admin").stdout.split()[-1]
 
     def run(self, command: str, *, status: int = 0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

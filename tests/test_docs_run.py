@@ -30,11 +30,13 @@ def not_run(document: Path) -> list[Block]:
 
 
 def read_by_tests() -> set[str]:
-    """Where the blocks stand that some test of the documents reads, by `block("DOCUMENT", "BEGINNING")`."""
+    """Where blocks stand that tests of documents, or constants beside them, read: `block("DOCUMENT", "BEGINNING")`."""
     found = set()
     for path in (ROOT / "tests").glob("test_docs_*.py"):
-        tests = [one for one in ast.parse(path.read_text()).body if isinstance(one, ast.FunctionDef)]
-        for call in (one for test in tests if test.name.startswith("test_") for one in ast.walk(test)):
+        body = ast.parse(path.read_text()).body
+        tests = [one for one in body if isinstance(one, ast.FunctionDef) and one.name.startswith("test_")]
+        constants = [one for one in body if isinstance(one, ast.Assign)]
+        for call in (one for part in (*tests, *constants) for one in ast.walk(part)):
             match call:
                 case ast.Call(ast.Name("block"), [ast.Constant(str(document)), ast.Constant(str(begins))]):
                     found.add(block(document, begins).place)
