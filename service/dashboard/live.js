@@ -1,8 +1,8 @@
 /* What keeps the page live: server-sent events, rounds of requests, and whether the server answers.
  *
  * The events are read through fetch, not EventSource, which could not send a key. Where no stream is to be had (a proxy
- * holds it back, the node has too many or is of a release before), the same is polled, and a stream is tried again after
- * a while.
+ * holds it back or bars it, the node has too many or is of a release before), the same is polled, and a stream is tried
+ * again after a while.
  */
 
 import { Away, Refused, send, reasonOf } from "./api.js";
@@ -11,7 +11,7 @@ const LONGEST_WAIT = 30; // seconds: the wait doubles with each failure up to th
 const BEGINNING = 8; // seconds in which a stream has to begin; the server sends at once
 const SILENCE = 25; // seconds without a byte after which a stream is dead; the server sends one each 15
 const POLL = 2; // seconds between polls in place of a stream
-const POLLS = 30; // after which a stream is tried again
+const POLLS = 30; // after which a stream is tried again; sooner where it may only have failed
 export const RARELY = 30; // seconds between questions for what is not there: it may come
 
 /** Whether the server answers, for the line at the top: `connection` tells "change". */
@@ -20,11 +20,12 @@ class Connection extends EventTarget {
   at = null; // when something was last heard
   reason = "";
   next = 0; // when it is tried again, in milliseconds
+  polling = false; // the page's stream is replaced by requests
   retries = new Set();
 
-  heard(state = "live") {
+  heard() {
     this.at = new Date();
-    this.#turn(state);
+    this.#turn(this.polling ? "polling" : "live");
   }
 
   failed(error, seconds) {
@@ -124,34 +125,55 @@ export function rounds(round, seconds, signal, failed = () => null) {
 /** Tell the events of a stream as they come, until the signal or until what they are of is gone.
  *
  * `tell` has a function for each kind of event, also `gone` where that may be. `poll` (async) asks for the same and tells
- * it; it is called with its number, from 0 on, where no stream is to be had.
+ * it; it is called with its number, from 0 on, where no stream is to be had: the server says so, or it fails twice while
+ * requests are answered.
  */
 export async function follow(path, tell, poll, signal) {
   const at = { last: null, heard: false };
   let failures = 0; // one after the other, without an event between them
-  while (!signal.aborted) {
-    await seen(signal);
-    if (signal.aborted) return;
-    let end;
-    try {
-      at.heard = false;
-      end = await read(path, at, tell, signal);
-      failures = 0;
-    } catch (error) {
+  try {
+    while (!signal.aborted) {
+      await seen(signal);
       if (signal.aborted) return;
-      if (error instanceof Refused && (error.code === "too-many-streams" || absent(error))) end = "nothing";
-      else {
+      let end;
+      let polls = POLLS;
+      try {
+        at.heard = false;
+        end = await read(path, at, tell, signal);
+        failures = 0;
+      } catch (error) {
+        if (signal.aborted) return;
         failures = at.heard ? 1 : failures + 1;
-        const wait = Math.max(longer(1, failures), error.wait ?? 0);
-        connection.failed(error, wait);
-        await pause(wait, signal);
+        const refused = error instanceof Refused && (error.code === "too-many-streams" || absent(error));
+        const trouble = refused ? null : failures === 1 ? error : await troubleOf(poll);
+        if (signal.aborted) return;
+        if (trouble === null) {
+          end = "nothing";
+          if (!refused) polls = Math.min(POLLS, 2 ** failures);
+        } else {
+          const wait = Math.max(longer(1, failures), trouble.wait ?? 0);
+          connection.failed(trouble, wait);
+          await pause(wait, signal);
+        }
       }
+      if (end === "nothing") {
+        end = await polled(tell, poll, polls, signal);
+        at.last = null;
+      }
+      if (end === "gone") return;
     }
-    if (end === "nothing") {
-      end = await polled(tell, poll, signal);
-      at.last = null;
-    }
-    if (end === "gone") return;
+  } finally {
+    connection.polling = false;
+  }
+}
+
+/** What keeps a first poll from being answered; null where it was, if only with that there is nothing. */
+async function troubleOf(poll) {
+  try {
+    await poll(0);
+    return null;
+  } catch (error) {
+    return absent(error) ? null : error;
   }
 }
 
@@ -186,6 +208,7 @@ async function read(path, at, tell, signal) {
         const event = parsed(part);
         if (event === null) continue;
         at.heard = true;
+        connection.polling = false;
         connection.heard();
         if (event.id !== undefined) at.last = event.id;
         tell[event.kind]?.(event.data);
@@ -214,12 +237,13 @@ function parsed(text) {
 }
 
 /** The same by polling, for a while; "gone" if that is what it is. Throws nothing. */
-async function polled(tell, poll, signal) {
-  for (let n = 0; n < POLLS && !signal.aborted; n += 1) {
+async function polled(tell, poll, polls, signal) {
+  for (let n = 0; n < polls && !signal.aborted; n += 1) {
     await seen(signal);
     try {
       await poll(n);
-      connection.heard("polling");
+      connection.polling = !signal.aborted;
+      connection.heard();
     } catch (error) {
       if (signal.aborted) break;
       if (absent(error) && tell.gone) {
