@@ -25,7 +25,7 @@ from service.keys import load
 from service.settings import Settings
 from tests.command_lines import parse
 from tests.consoles import Console, kill_group
-from tests.documents import ROOT, block, commands, instead, read
+from tests.documents import DOCUMENTS, ROOT, block, commands, inline, instead, read
 from tests.image import instructions
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())
@@ -139,6 +139,12 @@ def test_compose() -> None:
 # How it is installed
 
 
+def skip_without_registry(error: RuntimeError) -> None:
+    """Skip the test where `pip install` failed for want of what builds the package."""
+    if re.search("No matching distribution|Could not find a version|Connection", str(error)):
+        pytest.skip("the build's own setuptools cannot be had here")
+
+
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The repository, without what a build leaves behind."""
@@ -146,6 +152,23 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     left = shutil.ignore_patterns(".git", "build", "*.egg-info", "__pycache__", ".*_cache", ".venv", "*.db*")
     shutil.copytree(ROOT, folder, ignore=left)
     return folder
+
+
+def test_every_other_line_that_installs_does(tmp_path: Path, clone: Path) -> None:
+    """Without the dependencies, which are here already: from the clone, with the extras that it names."""
+    lines = {one for document in DOCUMENTS for one in inline(document) if one.startswith("pip install ")}
+    assert len(lines) >= 5
+    console = Console(tmp_path, PIP_NO_DEPS=1, PIP_DISABLE_PIP_VERSION_CHECK=1, PYTHONPATH="")
+    into = f"cd {clone}; . {tmp_path}/venv/bin/activate"
+    console.run(f"{sys.executable} -m venv {tmp_path}/venv")
+    for line in sorted(lines):
+        try:
+            done = console.run(f"{into} && {line}")
+        except RuntimeError as error:
+            skip_without_registry(error)
+            raise
+        assert "Successfully installed rarestream" in done.stdout, line
+        assert "does not provide the extra" not in done.stdout + done.stderr, line
 
 
 def test_it_is_installed_and_the_demo_started(tmp_path: Path, clone: Path) -> None:
@@ -163,8 +186,7 @@ def test_it_is_installed_and_the_demo_started(tmp_path: Path, clone: Path) -> No
     try:
         done = console.run(f"{into} && {tested}")
     except RuntimeError as error:
-        if re.search("No matching distribution|Could not find a version|Connection", str(error)):
-            pytest.skip("the build's own setuptools cannot be had here")
+        skip_without_registry(error)
         raise
     assert "does not provide the extra" not in done.stdout + done.stderr
     assert re.search(r"^\d+ tests collected", done.stdout, re.MULTILINE)
