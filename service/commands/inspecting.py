@@ -166,6 +166,9 @@ def _listed(
 
     shown = {heading: column.told for heading, column in columns.items() if width >= column.width}
     table = plain_table("learner", *shown, right=len(shown) - ("algorithm" in shown))
+    if left_out := [heading for heading in columns if heading not in shown]:
+        table.caption = f"no room here for {', '.join(left_out)}; --json has all"
+        table.caption_justify = "left"
     table.add_column("state", overflow="fold")
     for row in rows:
         table.add_row(row["name"], *(told(row) for told in shown.values()), _state(row))

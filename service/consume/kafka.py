@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["KafkaFeed", "KafkaPartition", "Security"]
 
 _LOOK_SECONDS = 60.0  # from one look for new partitions to the next
-_MISSING = "Kafka needs a package that is not installed: pip install 'rarestream[kafka]'"
+_MISSING = "Kafka needs a package that is not installed: pip install '.[kafka]' in the clone"
 
 
 @dataclass(frozen=True)

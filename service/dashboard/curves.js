@@ -2,7 +2,7 @@
 
 import { Chart, colour, line, veil } from "./charts.js";
 import { el, put, write } from "./dom.js";
-import { count, fixed, share, short } from "./format.js";
+import { count, fixed, share, short, timeOfDay } from "./format.js";
 
 const SQUARE = { range: [-0.02, 1.02] };
 
@@ -191,7 +191,7 @@ export class Confusion {
 
   classes({ tp, fp, tn, fn }) {
     this.#fill(
-      "Events of the window: truth by row, decision by column; shares of each row",
+      `Events of the window at ${timeOfDay(new Date())}: truth by row, decision by column; shares of each row`,
       ["no alert", "alert"],
       ["negative", "positive"],
       [
@@ -203,7 +203,7 @@ export class Confusion {
 
   ranks(counts) {
     const names = counts.map((_, i) => String(i + 1));
-    this.#fill("Events of the window: true rank by row, predicted by column", names, names, counts);
+    this.#fill(`Events of the window at ${timeOfDay(new Date())}: true rank by row, predicted by column`, names, names, counts);
   }
 
   #fill(caption, columns, rows, counts) {

@@ -388,7 +388,7 @@ def test_without_the_extra_it_is_named(target: Target) -> None:
     arguments = ["consume", "kafka://127.0.0.1:1/topic", "--learner", target.name, "--url", target.url]
     found = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
     assert found.returncode == 1
-    assert found.stderr.strip().endswith("pip install 'rarestream[kafka]'")
+    assert found.stderr.strip().endswith("pip install '.[kafka]' in the clone")
     assert "Traceback" not in found.stderr
 
 

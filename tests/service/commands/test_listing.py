@@ -13,7 +13,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from service.cli import app
-from service.commands.inspecting import _listed
+from service.commands.inspecting import _figure_columns, _listed
 from tests.service.apps import DENSE, events
 from tests.service.process import Process
 from tests.service.terminal import in_terminal
@@ -75,6 +75,18 @@ def test_what_is_being_created_has_its_line() -> None:
         ["tired", "asleep"],
         ["cards", "being", "created"],
     ]
+
+
+def test_what_there_is_no_room_for_is_told() -> None:
+    told = {}
+    for width in (80, 100, 200):
+        out = Console(width=width, file=StringIO())
+        out.print(_listed([], ["tired"], [], {}, _figure_columns([]), out.width))
+        assert isinstance(out.file, StringIO)
+        told[width] = " ".join(out.file.getvalue().partition("asleep")[2].split())
+    assert told[80] == "no room here for positives, 95 %, alerts, threshold, label delay, alarms; --json has all"
+    assert told[100] == "no room here for positives, 95 %, label delay; --json has all"
+    assert told[200] == ""
 
 
 def test_restore_asks(server: Process) -> None:
