@@ -1,8 +1,9 @@
 /* The learners of a group on the same events: AUCs, differences with intervals, and the verdict in words. */
 
+import { withheld } from "./access.js";
 import { get, groupPath, learnerPath, Refused } from "./api.js";
 import { Chart, drawnAs, legend, line, placeOf, plain, widened } from "./charts.js";
-import { arrange, el, write } from "./dom.js";
+import { arrange, el, freshId, write } from "./dom.js";
 import { between, count, counted, figure, fixed, local, NOTHING, share, signed, wholeMoment } from "./format.js";
 import { follow, RARELY, rounds } from "./live.js";
 import { askGroup } from "./new_group.js";
@@ -25,14 +26,23 @@ class List {
     document.title = "Compare – rarestream";
     this.list = el("ul", { class: "links" });
     this.note = el("p", { class: "message", text: "The groups appear here as soon as the server has answered." });
+    const id = freshId();
     const add = el("button", {
       type: "button",
       class: "primary",
       text: "New group …",
+      "aria-describedby": id,
       on: { click: askGroup },
+    });
+    const why = el("p", { id, class: "withheld", hidden: true });
+    withheld("admin", signal, (reason) => {
+      add.disabled = reason !== null;
+      why.hidden = reason === null;
+      write(why, reason === null ? "" : `No group can be made here: ${reason}`);
     });
     main.append(
       el("header", { class: "title" }, el("h1", { text: "Compare" }), add),
+      why,
       el("p", {
         class: "quiet",
         text:

@@ -46,6 +46,8 @@ async def test_without_keys_nothing_is_withheld_and_none_is_asked_for(service: S
     await expect(page.locator("#key")).to_be_hidden()
     await page.get_by_role("link", name="New learner").click()
     await expect(button(page, "Create it")).to_be_enabled()
+    await page.get_by_role("link", name="Compare").click()
+    await expect(button(page, "New group …")).to_be_enabled()
     await expect(page.locator(".withheld:visible")).to_have_count(0)
     assert visit.requests.count("/v1/key") == 1  # once for each load of the page
 
@@ -76,6 +78,10 @@ async def test_a_key_that_may_read_only(service: Serving, visit: Opener) -> None
     await expect(button(page, "Import a file …")).to_be_disabled()
     await expect(button(page, "Import a file …")).to_have_accessible_description(f"Withheld: {LACKS} admin")
     await expect(page.get_by_role("textbox", name="name", exact=True).first).to_be_disabled()
+    await page.get_by_role("link", name="Compare").click()
+    await expect(button(page, "New group …")).to_be_disabled()
+    await expect(button(page, "New group …")).to_have_accessible_description(f"No group can be made here: {LACKS} admin")
+    await expect(page.get_by_text("No group can be made here")).to_be_visible()
 
 
 async def test_a_key_that_may_predict_and_one_of_some_learners(service: Serving, visit: Opener) -> None:
