@@ -1,6 +1,7 @@
 /* The learners of a group on the same events: AUCs, differences with intervals, and the verdict in words. */
 
 import { withheld } from "./access.js";
+import { rangeOf, tellUnread, unreadNote, unreadOf } from "./address.js";
 import { get, groupPath, learnerPath, Refused } from "./api.js";
 import { Chart, drawnAs, legend, line, placeOf, plain, widened } from "./charts.js";
 import { arrange, el, freshId, write } from "./dom.js";
@@ -123,7 +124,8 @@ class Group {
       onRange: (range) => this.#chosen(range),
     });
     this.all = el("button", { type: "button", text: "All", hidden: true, on: { click: () => this.#chosen(null) } });
-    this.chart.element.querySelector("figcaption").append(this.all, this.key);
+    this.unread = unreadNote();
+    this.chart.element.querySelector("figcaption").append(this.all, this.unread, this.key);
     const table = (title, names, heads, body) =>
       el(
         "section",
@@ -315,12 +317,6 @@ class Group {
     this.#draw();
   }
 
-  /** The range in the address, if it has one. */
-  #kept() {
-    const ends = ["from", "to"].map((end) => Number(this.place.query.get(end) ?? NaN));
-    return ends.every(Number.isFinite) && ends[0] < ends[1] ? ends : null;
-  }
-
   #draw() {
     const learners = this.#learners;
     const histories = this.#histories.filter(({ points }) => points.length > 0);
@@ -331,9 +327,12 @@ class Group {
     };
     const places = histories.flatMap(({ points }) => points.map((point) => (clocked ? point.clock : point.events)));
     this.#clocked = clocked;
-    const kept = this.#kept();
-    const range = kept ?? widened(places, clocked ? "clock" : "events");
-    this.all.hidden = kept === null;
+    const by = clocked ? "clock" : "events";
+    const { query } = this.place;
+    const kept = rangeOf(query, by, places);
+    const range = kept ?? widened(places, by);
+    this.all.hidden = !query.has("from") && !query.has("to");
+    if (histories.length > 0) tellUnread(this.unread, unreadOf(query, by)); // before, the axis is not known
     this.key.replaceChildren(legend(learners.map((name) => ({ text: name, ...lineOf(name) }))));
     this.chart.draw(() =>
       histories.length === 0

@@ -1,7 +1,8 @@
 /* A learner's figures over time: charts that share an axis, the drift alarms on it, and the part that is shown. */
 
-import { Chart, colour, drawnAs, line, veil, widened } from "./charts.js";
-import { el, put, write } from "./dom.js";
+import { boundOf, rangeOf, tellUnread, unreadNote, unreadOf } from "./address.js";
+import { Chart, colour, drawnAs, line, placeOf, veil, widened } from "./charts.js";
+import { el, put } from "./dom.js";
 import { count, fixed, local, NOTHING, servedOf, share, unitOf } from "./format.js";
 import { chartsOf } from "./history_charts.js";
 
@@ -28,7 +29,7 @@ export class Histories {
   #by = null;
   #place;
   #size;
-  #note = el("p", { class: "trouble", role: "status" });
+  #note = unreadNote();
 
   /** `size` is that of the window; `place` keeps the range and the axis in the address. */
   constructor(ranks, size, place, signal) {
@@ -182,19 +183,20 @@ export class Histories {
     });
   }
 
-  /** The range of the axis where nobody chose one: none, unless its points are very near to each other. */
-  #usual() {
+  /** The range of the axis as Plotly takes it: `chosen` by the reader, or where points are too near; null: all. */
+  #range() {
     const clocked = this.#by === "clock";
     const places = this.#all()
       .map((point) => (clocked ? point.clock : point.events))
       .filter((place) => place !== null);
-    return widened(places, this.#by)?.map((place) => (clocked ? local(place) : place)) ?? null;
+    const ends = (range) => range?.map((place) => (clocked ? local(place) : place)) ?? null;
+    const chosen = ends(rangeOf(this.#place.query, this.#by, places));
+    return { chosen, range: chosen ?? ends(widened(places, this.#by)) };
   }
 
   #layout(kind, traces, alarms, unit) {
-    const range = this.#range();
-    const usual = range === null ? this.#usual() : null;
-    const within = (x) => range === null || (range[0] <= x && x <= range[1]);
+    const { chosen, range } = this.#range();
+    const within = (x) => chosen === null || (chosen[0] <= x && x <= chosen[1]);
     const values = traces.flatMap(({ x, y }) => y.filter((value, i) => Number.isFinite(value) && within(x[i])));
     if (values.length === 0) values.push(0, 1);
     let [low, high] = [Math.min(...values), Math.max(...values)];
@@ -204,8 +206,8 @@ export class Histories {
     return {
       xaxis: {
         fixedrange: false,
-        range: range ?? usual ?? undefined,
-        autorange: range === null && usual === null,
+        range: range ?? undefined,
+        autorange: range === null,
         type: this.#by === "clock" ? "date" : "linear",
         title: this.#by === "clock" ? "" : "labelled events",
         ...(this.#by === "clock" ? {} : { tickformat: "," }),
@@ -239,7 +241,7 @@ export class Histories {
           font: { color: colour("--bad"), size: 11 },
           hovertext: `drift: ${alarm.kind === "auc" ? "AUC" : "scores"}`,
         })),
-      uirevision: JSON.stringify(range), // a zoom outlives new points
+      uirevision: JSON.stringify(chosen), // a zoom outlives new points
     };
   }
 
@@ -250,45 +252,6 @@ export class Histories {
   }
 
   /* ---- The part that is shown ---- */
-
-  /** The range of the axis, as Plotly takes it; null: all. */
-  #range() {
-    const bounds = ["from", "to"].map((end) => this.#bound(end));
-    if (bounds[0] === null && bounds[1] === null) return null;
-    const ends = this.#all()
-      .map(this.#at)
-      .filter((place) => place !== null);
-    const [low, high] = [bounds[0] ?? ends[0] ?? null, bounds[1] ?? ends.at(-1) ?? null];
-    return low === null || high === null || low >= high ? null : [low, high];
-  }
-
-  #bound(end) {
-    const at = this.#given(end);
-    if (!Number.isFinite(at)) return null;
-    return this.#by === "clock" ? local(at) : at;
-  }
-
-  /** A bound of the address: epoch seconds or ISO 8601, or a number of events; null: none, NaN: unreadable. */
-  #given(end) {
-    const text = this.#place.query.get(end);
-    if (text === null) return null;
-    const number = text.trim() === "" ? NaN : Number(text);
-    return Number.isNaN(number) && this.#by === "clock" ? Date.parse(text) / 1000 : number;
-  }
-
-  /** What of the address is not followed, and why. */
-  #unread() {
-    const { query } = this.#place;
-    const [by, from, to] = [query.get("by"), this.#given("from"), this.#given("to")];
-    const parts = [];
-    if (by !== null && by !== this.#by) parts.push(`there is no axis “${by}” here`);
-    for (const [end, at] of Object.entries({ from, to })) {
-      const kind = this.#by === "clock" ? "time (epoch seconds, or ISO 8601)" : "number of events";
-      if (at !== null && !Number.isFinite(at)) parts.push(`“${query.get(end)}” (${end}) is no ${kind}`);
-    }
-    if (from !== null && to !== null && from >= to) parts.push("“from” has to be before “to”");
-    return parts.join("; ");
-  }
 
   #build(clocked) {
     const axis = el(
@@ -320,14 +283,14 @@ export class Histories {
     this.inputs.forEach((input) => {
       put(input, "type", this.#by === "clock" ? "datetime-local" : "number");
       put(input, "step", this.#by === "clock" ? "1" : "any");
-      input.value = this.#bound(input.name) ?? "";
+      const at = boundOf(this.#place.query, input.name, this.#by);
+      input.value = at === null ? "" : this.#by === "clock" ? local(at) : at;
     });
     this.#tell();
   }
 
   #tell() {
-    const unread = this.#unread();
-    write(this.#note, unread && `Not followed: ${unread}.`);
+    tellUnread(this.#note, unreadOf(this.#place.query, this.#by));
   }
 
   /** The reader typed a bound. */
@@ -345,11 +308,8 @@ export class Histories {
 
   /** The reader zoomed in one of the charts, or out (null). */
   #chosen(range) {
-    const place = (value) =>
-      this.#by === "clock" ? Math.round(new Date(value.replace(" ", "T")).getTime() / 1000) : Math.round(value);
-    this.#place.keep(
-      range === null ? { from: null, to: null } : { from: place(String(range[0])), to: place(String(range[1])) },
-    );
+    const [from, to] = range === null ? [null, null] : range.map((end) => placeOf(end, this.#by === "clock"));
+    this.#place.keep({ from, to });
     this.#showRange();
     this.draw();
   }

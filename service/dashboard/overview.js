@@ -5,6 +5,7 @@
  */
 
 import { withheld } from "./access.js";
+import { tellUnread, unreadNote } from "./address.js";
 import { get } from "./api.js";
 import { announce } from "./dialogs.js";
 import { arrange, el, put, write } from "./dom.js";
@@ -61,6 +62,7 @@ class Overview {
       ]),
     );
     this.found = el("p", { class: "found", role: "status" });
+    this.unread = unreadNote();
     this.table = this.#table();
     this.waiting = el("p", { class: "message", text: "The learners appear here as soon as the server has answered." });
     this.tools = el(
@@ -71,6 +73,7 @@ class Overview {
       this.state,
       el("label", { class: "narrow" }, "sorted by ", this.order),
       this.found,
+      this.unread,
     );
     const clear = el("button", { type: "button", text: "Show all", on: { click: () => this.#cleared() } });
     const none = el("p", { text: "No learner matches what is entered above." });
@@ -99,7 +102,6 @@ class Overview {
     withheld("read", this.signal, (reason) => {
       if (reason !== null && this.#told === null) write(this.waiting, `No learner can be shown: ${reason}.`);
     });
-    this.wanted = this.place.query.get("algorithm") ?? "";
     const { signal } = this;
     const tell = {
       learners: (told) => this.#take(told),
@@ -200,16 +202,30 @@ class Overview {
       (name) => name || "every",
       (name) => el("option", { value: name, text: name || "every algorithm" }),
     );
-    if (this.wanted) {
-      this.algorithm.value = this.wanted;
-      this.wanted = "";
-    }
+    const wanted = this.place.query.get("algorithm");
+    if (algorithms.includes(wanted)) this.algorithm.value = wanted; // which may come later than the page
+    this.#tellUnread(algorithms);
     const shown = this.#ordered(all.filter((row) => this.#matches(row)));
     write(this.found, foundWords(all, shown));
     this.table.hidden = shown.length === 0;
     this.none.hidden = shown.length > 0;
     arrange(this.table.tBodies[0], shown, (row) => row.name, makeRow, updateRow);
     this.groups.show(this.#rows);
+  }
+
+  /** What of the address is not followed. */
+  #tellUnread(algorithms) {
+    const known = {
+      algorithm: ["there is no learner with the algorithm", algorithms],
+      state: ["there is no state", Object.keys(STATES)],
+      sort: ["there is no column to sort by that is called", COLUMNS.filter(({ of }) => of).map(({ key }) => key)],
+      order: ["there is no order", ["up", "down"]],
+    };
+    const parts = Object.entries(known)
+      .map(([key, [words, values]]) => [words, values, this.place.query.get(key)])
+      .filter(([, values, wanted]) => wanted !== null && !values.includes(wanted))
+      .map(([words, , wanted]) => `${words} “${wanted}”`);
+    tellUnread(this.unread, parts);
   }
 
   #matches(row) {

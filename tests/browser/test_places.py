@@ -8,7 +8,7 @@ import pytest
 
 from tests.browser.conftest import Opener
 from tests.browser.replies import replying
-from tests.browser.serving import Serving
+from tests.browser.serving import T0, Serving
 
 expect = pytest.importorskip("playwright.async_api").expect
 
@@ -149,3 +149,52 @@ async def test_the_range_of_a_comparison_stands_in_the_address(service: Serving,
     await page.get_by_role("button", name="All", exact=True).click()
     await expect(page).to_have_url(re.compile(r"#/compare/both$"))
     await expect(ticks.filter(has_text="11:00")).to_have_count(1)  # far beyond what was chosen
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),  # in the reader's zone
+    [
+        ("from=2026-01-01T02:00:00Z", "11:00:00 to 11:2.:.."),
+        (f"to={T0 + 1800:.0f}", "09:..:.. to 09:30:00"),
+        ("from=2026-01-01T00:30:00Z&to=2026-01-01T01:00:00Z", "09:30:00 to 10:00:00"),
+    ],
+)
+async def test_a_comparison_takes_the_bounds_that_a_learner_takes(
+    service: Serving, visit: Opener, query: str, shown: str
+) -> None:
+    page = await visit(service.url, f"#/compare/both?{query}")
+    await page.locator(".chart").scroll_into_view_if_needed()
+    await expect(page.locator(".chart .xtick text").first).to_be_visible()
+    ends = await page.evaluate("document.querySelector('.js-plotly-plot').layout.xaxis.range")
+    assert re.fullmatch(shown, " to ".join(end[11:] for end in ends)), ends
+    await expect(page.locator(".chart").get_by_role("status")).to_have_text("")
+    await page.get_by_role("button", name="All", exact=True).click()
+    await expect(page).to_have_url(re.compile(r"#/compare/both$"))
+
+
+async def test_what_of_an_address_is_not_followed_is_told(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/compare/both?by=bogus&from=yesterday&to=1e20")
+    await expect(page.locator(".chart").get_by_role("status")).to_have_text(
+        "Not followed: there is no axis “bogus” here; “yesterday” (from) is no time (epoch seconds, or ISO 8601); "
+        "“1e20” (to) is no time (epoch seconds, or ISO 8601)."
+    )
+    await page.get_by_role("button", name="All", exact=True).click()
+    await expect(page).to_have_url(re.compile(r"#/compare/both\?by=bogus$"))
+
+    overview = await visit(service.url, "#/?sort=nonsense&order=sideways&state=nope&algorithm=zzz")
+    note = overview.locator(".tools .unread")
+    await expect(note).to_have_text(
+        "Not followed: there is no learner with the algorithm “zzz”; there is no state “nope”; "
+        "there is no column to sort by that is called “nonsense”; there is no order “sideways”."
+    )
+    for name in ("fraud", "other"):  # all are shown
+        await expect(overview.get_by_role("row", name=name)).to_be_visible()
+    await expect(overview.get_by_label("Algorithm", exact=True)).to_have_value("")
+    await overview.get_by_label("State", exact=True).select_option("in need of attention")
+    await expect(note).to_have_text(re.compile("^Not followed: there is no column .* there is no order “sideways”.$"))
+    await overview.get_by_label("State", exact=True).select_option("every state")
+    await overview.get_by_role("columnheader", name="Positives").get_by_role("button").click()
+    await expect(note).to_have_text("")
+    followed = await visit(service.url, "#/?algorithm=loam-ada&state=all&sort=auc&order=up")
+    await expect(followed.get_by_label("Algorithm", exact=True)).to_have_value("loam-ada")
+    await expect(followed.locator(".tools .unread")).to_have_text("")
