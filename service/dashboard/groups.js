@@ -1,7 +1,8 @@
 /* The groups above the overview: the learners of each side by side by the AUC of their windows, and which is better. */
 
 import { arrange, el, put, write } from "./dom.js";
-import { between, counted, fixed, NOTHING } from "./format.js";
+import { counted, figure, fixed, intervalWords, NOTHING } from "./format.js";
+import { stateOf } from "./rows.js";
 import { drawWhisker, whisker } from "./sketches.js";
 import { summaryOf, writeVerdict } from "./verdicts.js";
 
@@ -51,7 +52,7 @@ function updateGroup(card, { name, config, events, failed, tests }, rows) {
   write(card.querySelector("small"), failed ?? `${counted(events, "event")} compared`);
   const aucOf = (learner) => rows.get(learner)?.window?.auc ?? null;
   writeVerdict(card.querySelector(".told"), summaryOf(name, events, tests, config.alpha, aucOf));
-  const members = config.learners.map((name) => ({ name, window: rows.get(name)?.window }));
+  const members = config.learners.map((name) => ({ name, row: rows.get(name), window: rows.get(name)?.window }));
   const ends = members.flatMap(
     ({ window }) => window?.auc_interval ?? (Number.isFinite(window?.auc) ? [window.auc] : []),
   );
@@ -62,17 +63,19 @@ function updateGroup(card, { name, config, events, failed, tests }, rows) {
     members,
     ({ name }) => name,
     makeMember,
-    (item, { window }) => {
+    (item, { row, window }) => {
       const known = Number.isFinite(window?.auc);
       write(item.querySelector("span"), known ? fixed(3)(window.auc) : NOTHING);
-      put(
-        item,
-        "title",
-        known && window.auc_interval ? `95 % interval ${between(window.auc_interval)}` : "no AUC to show",
-      );
+      put(item, "title", known ? intervalWords(row) : `no AUC to show: ${whyNone(row)}`);
       drawWhisker(item.querySelector("svg"), window?.auc ?? null, window?.auc_interval ?? null, { low, high });
     },
   );
+}
+
+/** Why a learner has no AUC: by its figures, or as there are none of it. */
+function whyNone(row) {
+  if (row?.window !== undefined) return figure(row, "/window/auc").reason;
+  return (row !== undefined && stateOf(row).text) || "there is no such learner";
 }
 
 const makeMember = ({ name }) =>

@@ -8,6 +8,7 @@ import {
   duration,
   figure,
   fixed,
+  intervalWords,
   moment,
   NOTHING,
   rate,
@@ -103,7 +104,7 @@ const COMPILED = "kernels are compiled, once for this machine and version, which
 const QUICK = 2; // seconds: of what takes no longer no reason is told
 
 /** What is told beside the name of a learner that is not as the others: {text, state}, the state for the style. */
-function stateOf(row) {
+export function stateOf(row) {
   if (row.creating) {
     const long = `, for ${duration(Math.round(row.seconds))} by now: its ${COMPILED}`;
     return { text: `being created${!row.first ? ", in its turn" : row.seconds > QUICK ? long : ""}`, state: "making" };
@@ -183,11 +184,11 @@ export function updateRow(element, row) {
     for (const key of Object.keys(texts)) say(key, NOTHING);
     return;
   }
-  const sayFigure = (key, name, format, extra = () => "") => {
+  const brief = (reason) => reason.replace(/ in the window$/, ""); // as all of these are
+  const sayFigure = (key, name, format, extra = "", title = null) => {
     const { value, reason } = figure(row, `/window/${name}`);
-    if (value === null)
-      say(key, NOTHING, reason.replace(/ in the window$/, ""), reason); // as all of these are
-    else say(key, format(value), extra(value));
+    if (value === null) say(key, NOTHING, brief(reason), reason);
+    else say(key, format(value), extra, title);
   };
   say("algorithm", row.algorithm);
   say(
@@ -204,7 +205,9 @@ export function updateRow(element, row) {
       count(positive),
       negative + positive > 0 ? share(positive / (negative + positive)) : "no events yet",
     );
-    sayFigure("auc", "auc", fixed(3), () => (row.window.auc_interval === null ? "" : between(row.window.auc_interval)));
+    const { value: interval, reason } = figure(row, "/window/auc_interval");
+    if (interval !== null) sayFigure("auc", "auc", fixed(3), between(interval));
+    else sayFigure("auc", "auc", fixed(3), `no interval: ${brief(reason)}`, intervalWords(row));
     sayFigure("f1", "f1", fixed(3));
     sayFigure("alerts", "alert_rate", share);
     if (row.threshold === null) say("threshold", NOTHING, "none yet", row.not_ready);
@@ -218,12 +221,7 @@ export function updateRow(element, row) {
   } else {
     say("positives", NOTHING, "ranks", "an ordinal learner has ranks, not positives");
     sayFigure("auc", "mae", (x) => `MAE ${x.toFixed(3)}`);
-    sayFigure(
-      "f1",
-      "accuracy",
-      (x) => `${x.toFixed(3)}`,
-      () => "accuracy",
-    );
+    sayFigure("f1", "accuracy", fixed(3), "accuracy");
     for (const key of ["alerts", "threshold"]) say(key, NOTHING, "ranks", "an ordinal learner gives ranks, no alerts");
     drawSparkline(trend, row.trend, `mean absolute error, last ${row.trend.length} points`);
   }

@@ -26,6 +26,10 @@ def service(served: Serving) -> Serving:
     served.create("negative")
     rows = [{"x": [i % 7, 0, 0, 1], "label": 0} for i in range(600)]
     served.http.post("/learners/negative/update", json={"events": rows}).raise_for_status()
+    served.create("pair")
+    rows = [{"x": [i, 0, 0, 1], "label": i} for i in range(2)]
+    served.http.post("/learners/pair/update", json={"events": rows}).raise_for_status()
+    served.http.put("/groups/few", json={"learners": ["negative", "pair"]}).raise_for_status()
     return served
 
 
@@ -47,6 +51,7 @@ def given(service: Serving, visit: Opener, *, reasons: bool) -> None:
     curves = http.get("/learners/negative/metrics/curves").json()
     visit.replies["**/metrics/curves"] = replying(curves | {"score_threshold": 0.25})
     rows = http.get("/learners?figures=true").json()
+    rows["learners"] = [row for row in rows["learners"] if row["name"] == "negative"]
     for row in rows["learners"]:
         row |= {"threshold": None, "window": row["window"] | {"f1": None}, "undefined": told, "not_ready": WHY}
     visit.replies["**/learners?figures=true"] = replying(rows)
@@ -108,3 +113,34 @@ async def test_a_threshold_changed_before_it_decides_is_not_told(service: Servin
     await page.get_by_role("button", name="Threshold …").click()
     await page.get_by_role("button", name="Change it").click()
     await expect(page.get_by_role("log")).to_contain_text(f"now; there is none yet: {not_ready}")
+
+
+async def test_an_auc_without_an_interval_says_why(service: Serving, visit: Opener) -> None:
+    assert service.http.get("/learners/pair/metrics").json()["window"]["auc_interval"] is None
+    page = await visit(service.url)
+    cell = page.locator(".overview tr", has=page.get_by_role("link", name="pair")).locator("[data-column=auc]")
+    await expect(cell).to_have_text("0.500no interval: only one negative")
+    await expect(cell).to_have_attribute("title", "no 95 % interval: only one negative in the window")
+    members = page.locator(".group li")
+    await expect(members.filter(has_text="pair")).to_have_attribute(
+        "title", "no 95 % interval: only one negative in the window"
+    )
+    await expect(members.filter(has_text="negative")).to_have_attribute(
+        "title", "no AUC to show: no positives in the window"
+    )
+    await page.get_by_role("row").get_by_role("link", name="pair").click()
+    await expect(tile(page, "AUC")).to_contain_text("0.500no 95 % interval: only one negative in the window")
+
+
+async def test_a_group_card_says_of_a_learner_without_figures_what_it_is(service: Serving, visit: Opener) -> None:
+    rows = service.http.get("/learners?figures=true").json()
+    rows |= {"learners": [], "asleep": ["pair"], "unavailable": {"negative": "its log is damaged"}}
+    visit.replies["**/stream"] = replying({"detail": "none", "code": "too-many-streams"}, status=429)
+    visit.replies["**/learners?figures=true"] = replying(rows)
+    visit.expected = ("429",)
+    page = await visit(service.url)
+    members = page.locator(".group li")
+    await expect(members.filter(has_text="pair")).to_have_attribute(
+        "title", "no AUC to show: asleep until somebody asks for it"
+    )
+    await expect(members.filter(has_text="negative")).to_have_attribute("title", "no AUC to show: its log is damaged")
