@@ -63,7 +63,9 @@ class GroupConfig(Parameters):
         names = self.learners
         problems = []
         if not _FEWEST <= len(names) <= _MOST:
-            problems.append(Problem("/learners", f"has {len(names)} names; expected {_FEWEST} to {_MOST}"))
+            problems.append(
+                Problem("/learners", f"has {len(names)} name{'s' * (len(names) != 1)}; expected {_FEWEST} to {_MOST}")
+            )
         for i, name in enumerate(names):
             if not _NAME.fullmatch(name):
                 problems.append(Problem(f"/learners/{i}", f"is {show(name)}; expected a name like {_NAME.pattern}"))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from service.commands.durations import spoken
+from service.commands.figures import counted
 
 __all__ = ["aim_of", "settings_of"]
 
@@ -36,7 +37,7 @@ def settings_of(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     late = config["late"]
     yield "late labels", f"for {spoken(late['label_ttl'])}, then {late['unlabelled']}"
     if config["refit_every"] is not None:
-        yield "fits", f"every {config['refit_every']:,} events, of the last {config['refit_window']:,}"
+        yield "fits", f"every {counted(config['refit_every'], 'event')}, of the last {config['refit_window']:,}"
 
 
 def aim_of(threshold: Mapping[str, Any]) -> str:

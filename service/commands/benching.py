@@ -33,6 +33,7 @@ from service.commands.connection import (
     reporting,
 )
 from service.commands.failure import CommandFailed, ExitStatus
+from service.commands.figures import counted
 
 if TYPE_CHECKING:
     from service.commands.api import Api
@@ -133,7 +134,7 @@ def _load(api: Api, name: str, requests: int, updates: int, batch: int, dim: int
     rng = random.Random(0)
     notes = console(stderr=True)
     if show:
-        notes.print(f"{updates + _WARM:,} updates of {batch:,} events ...")
+        notes.print(f"{updates + _WARM:,} updates of {counted(batch, 'event')} ...")
     bodies = [_body(rng, batch, dim, labelled=True) for _ in range(updates + _WARM)]
     yield measured("update", bodies, batch, lambda body: api.update(name, body, repeatable=False))
     if show:

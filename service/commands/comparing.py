@@ -21,7 +21,7 @@ from service.commands.connection import (
     print_json,
     reporting,
 )
-from service.commands.figures import share
+from service.commands.figures import counted, share
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -131,7 +131,9 @@ def _certainty(log: float) -> str:
 def _compared(told: Document) -> str:
     window = told["window"]
     counts = ", ".join(f"{count:,} {name}" for name, count in window["class_counts"].items())
-    said = f"{told['events']:,} events compared, the last {window['events']:,} of them in the window ({counts})"
+    said = (
+        f"{counted(told['events'], 'event')} compared, the last {window['events']:,} of them in the window ({counts})"
+    )
     gone = f"; no longer there: {', '.join(told['gone'])}" if told["gone"] else ""
     return f"{said}; equal learners get a verdict with a probability of at most {share(told['alpha'])}{gone}\n"
 

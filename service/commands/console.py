@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
 from service.commands.durations import roughly, spoken
-from service.commands.figures import figure, share
+from service.commands.figures import counted, figure, share
 
 __all__ = ["FiguresLines", "LearnersDisplay", "ReplayDisplay", "behind", "figures_table", "fit_of", "so_far"]
 
@@ -67,7 +67,12 @@ class ReplayDisplay:
             self._bar.update(self._task, completed=fraction, rows=rows, speed=speed, left=left, figures=figures)
         elif self._clock() - self._printed >= _PLAIN_EVERY:
             self._printed = self._clock()
-            said = [f"{rows:,} rows ({fraction:.0%})", f"{speed:,.0f} events/s", *([left] if left else []), figures]
+            said = [
+                f"{counted(rows, 'row')} ({fraction:.0%})",
+                f"{speed:,.0f} events/s",
+                *([left] if left else []),
+                figures,
+            ]
             self._console.print(", ".join(said))
 
     def _left(self, fraction: float) -> str:
@@ -96,7 +101,7 @@ def fit_of(learner: Document) -> str | None:
     fit = learner["fit"]
     if fit is None:
         return None
-    said = [f"after {fit['events']:,} events" if fit["events"] else "none yet"]
+    said = [f"after {counted(fit['events'], 'event')}" if fit["events"] else "none yet"]
     if fit["running"]:
         said.append("the next waits for those of other learners" if fit["waiting"] else "the next is running")
     if fit["failed"] is not None:
@@ -128,7 +133,7 @@ def figures_table(metrics: Figures, speed: float | None = None) -> Table:
     `speed`: of a replay, in events per second.
     """
     window, start = metrics["window"], metrics["since_start"]
-    table = Table(title=f"{metrics['name']}: {metrics['events']:,} events")
+    table = Table(title=f"{metrics['name']}: {counted(metrics['events'], 'event')}")
     table.add_column("")
     table.add_column(f"last {window['size']:,}", justify="right")
     table.add_column("since start", justify="right")

@@ -1,8 +1,13 @@
-"""A figure as people read it; `-` where there is none."""
+"""A figure as people read it, `-` where there is none; and counts in words."""
 
 from __future__ import annotations
 
-__all__ = ["figure", "share"]
+__all__ = ["counted", "figure", "share"]
+
+
+def counted(n: int, thing: str) -> str:
+    """1 event, 1,234 events."""
+    return f"{n:,} {thing}{'s' * (n != 1)}"
 
 
 def figure(value: float | None) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from service.commands.cells import Columns, Labels, Ranks
 from service.commands.failure import WrongUsage
+from service.commands.figures import counted
 from service.commands.rows import Event, Shape
 
 __all__ = ["Misfit", "adapter", "declared", "labels_for", "labels_said", "suitable"]
@@ -40,7 +41,9 @@ def labels_for(columns: Columns, learner: Mapping[str, Any]) -> Labels | Ranks:
     if columns.positive:
         raise Misfit(f"--positive is for learners of two classes; {learner['name']} tells ranks: use --ranks")
     if len(columns.ranks) not in (0, len(classes)):
-        raise Misfit(f"--ranks names {len(columns.ranks)} labels; {learner['name']} tells {len(classes)} ranks")
+        raise Misfit(
+            f"--ranks names {counted(len(columns.ranks), 'label')}; {learner['name']} tells {len(classes)} ranks"
+        )
     try:
         return Ranks(columns.ranks or tuple(classes))
     except ValueError as error:
@@ -99,7 +102,7 @@ def suitable(shape: Shape, ranks: int = 0) -> str:
 def _misfit(shape: Shape, features: Mapping[str, Any]) -> Misfit:
     takes = f"{features['kind']} features"
     if "dim" in features:
-        takes += f" of {features['dim']:,} columns"
+        takes += f" of {counted(features['dim'], 'column')}"
     return Misfit(f"the file has {shape}; the learner takes {takes}")
 
 
@@ -128,7 +131,7 @@ def _numbers(shape: Shape, dim: int) -> Callable[[Event], Event]:
         except KeyError as error:
             raise ValueError(f"has no {error.args[0]}, as the first row has") from None
         if len(features) != dim:
-            raise ValueError(f"has {len(features)} columns; the first row has {dim}")
+            raise ValueError(f"has {counted(len(features), 'column')}; the first row has {dim}")
         if None in event["x"]:
             empty = names[event["x"].index(None)]
             raise ValueError(f"column {empty} has no value; a dense learner takes numbers only")

@@ -24,7 +24,7 @@ from service.commands.connection import (
     reporting,
 )
 from service.commands.durations import roughly, spoken
-from service.commands.figures import figure, share
+from service.commands.figures import counted, figure, share
 from service.commands.states import size
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def alarm_of(alarm: Document) -> str:
         "auc": f"the AUC fell from {figure(before)} to {figure(after)}",
         "scores": f"the served scores changed: {share(after)} are above one that {share(before)} were",
     }
-    return f"after {alarm['events']:,} events: {what.get(alarm['kind'], alarm['kind'])}"
+    return f"after {counted(alarm['events'], 'event')}: {what.get(alarm['kind'], alarm['kind'])}"
 
 
 def _progress(learner: Document) -> Iterator[tuple[str, str]]:
@@ -285,10 +285,10 @@ def _progress(learner: Document) -> Iterator[tuple[str, str]]:
     if learner["pending"] is not None:
         pending = learner["pending"]
         gone = f"; {pending['expired']:,} expired, {pending['evicted']:,} evicted"
-        kept = f"{pending['events']:,} served event{'s' * (pending['events'] != 1)}"
+        kept = counted(pending["events"], "served event")
         yield "remembered", f"{kept}, for labels and corrections ({size(pending['bytes'])}){gone}"
     if learner["queued_events"]:
-        yield "queue", f"{learner['queued_events']:,} events"
+        yield "queue", counted(learner["queued_events"], "event")
     snapshot = learner["snapshot"]
     if snapshot is not None:
         ago = roughly(max(0.0, time.time() - snapshot["time"]))
@@ -296,7 +296,7 @@ def _progress(learner: Document) -> Iterator[tuple[str, str]]:
     else:
         taken = "; no snapshot yet"
     yield "position", f"{learner['position']:,}{taken}"
-    yield "state", f"{size(learner['state_bytes'])}, {learner['columns']:,} columns"
+    yield "state", f"{size(learner['state_bytes'])}, {counted(learner['columns'], 'column')}"
     for source, offset in learner["sources"].items():
         yield "source", f"{source}: {offset:,}"
 

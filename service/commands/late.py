@@ -27,6 +27,7 @@ import msgspec
 from service.commands.api import Document
 from service.commands.durations import spoken
 from service.commands.failure import WrongUsage
+from service.commands.figures import counted
 from service.commands.rows import Event
 from service.commands.sources import MAX_BODY, Batch, batches
 
@@ -68,8 +69,9 @@ def check(learner: Document, source: str, delay: Delay) -> None:
     for name, learnt in learner["sources"].items():
         if learnt and name != own and (name == source or name.startswith(f"{source}+")):
             raise WrongUsage(
-                f"{learner['name']} has learnt {learnt:,} rows of this file by a replay with another label delay, or "
-                "none: to score them again would count them twice; go on with that delay, or take another learner"
+                f"{learner['name']} has learnt {counted(learnt, 'row')} of this file by a replay with another label "
+                "delay, or none: to score them again would count them twice; go on with that delay, or take another "
+                "learner"
             )
 
 

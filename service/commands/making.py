@@ -19,6 +19,7 @@ from service.commands.connection import (
     print_json,
     reporting,
 )
+from service.commands.figures import counted
 from service.commands.options import (
     OBJECTIVES,
     Alerts,
@@ -155,7 +156,7 @@ def create(
         for what, said in settings_of(document["config"]):
             if what in ("algorithm", "features", "objective"):
                 print(f"  {_TITLES.get(what, what):<10} {said}")
-        print(f"  {'position':<10} {document['position']:,} in its log, {document['events']:,} events learnt")
+        print(f"  {'position':<10} {document['position']:,} in its log, {counted(document['events'], 'event')} learnt")
         print(f"`rarestream update {name}` or `replay` teaches it, `rarestream show {name}` tells all of its settings")
 
 

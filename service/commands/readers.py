@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from service.commands.cells import Columns, Labels, Ranks, is_number, number
+from service.commands.figures import counted
 from service.commands.rows import GZIP, Event, ReadError, Rows, Shape, TextRows
 
 __all__ = ["FORMATS", "check_regular", "form_of", "format_of", "open_rows"]
@@ -168,7 +169,9 @@ class _CsvRows(TextRows[list[str]]):
 
     def _event(self, record: list[str]) -> Event:
         if len(record) != len(self._header):
-            raise ValueError(f"has {len(record)} cells; the header names {len(self._header)} columns")
+            raise ValueError(
+                f"has {counted(len(record), 'cell')}; the header names {counted(len(self._header), 'column')}"
+            )
         features: dict[str, float | str | None] = {}
         for k, name, numeric in self._features:
             if numeric:

@@ -32,6 +32,7 @@ from service.commands.api import Api, ApiError, Document, Stopped
 from service.commands.cells import Columns, Labels
 from service.commands.console import ReplayDisplay, so_far
 from service.commands.failure import CommandFailed, ExitStatus, WrongUsage
+from service.commands.figures import counted
 from service.commands.fit import adapter, declared, labels_for, suitable
 from service.commands.late import Delay, check, late_source, needed, schedule
 from service.commands.pacing import Interruption, Meter, Pace
@@ -276,8 +277,8 @@ def _say_where(start: int, earlier: int, notes: Console) -> None:
         notes.print(f"resuming at row {start:,}")
     elif earlier:
         notes.print(
-            f"warning: the learner has learnt {earlier:,} rows of a file of this name before, but of other content or "
-            "read with other options: this one is learnt from its first row"
+            f"warning: the learner has learnt {counted(earlier, 'row')} of a file of this name before, but of other "
+            "content or read with other options: this one is learnt from its first row"
         )
 
 

@@ -18,6 +18,7 @@ from typing import Any, Generic, Literal, Self, TypeVar
 
 from service.commands.cells import Columns, Labels, Ranks
 from service.commands.failure import WrongUsage
+from service.commands.figures import counted
 
 __all__ = ["GZIP", "Event", "ReadError", "Rows", "Shape", "TextRows", "standard_input"]
 
@@ -46,7 +47,7 @@ class Shape:
     def __str__(self) -> str:
         if self.kind == "named":
             return f"{len(self.columns)} named features"
-        return f"{self.kind} rows" if self.width is None else f"{self.kind} rows of {self.width:,} columns"
+        return f"{self.kind} rows" if self.width is None else f"{self.kind} rows of {counted(self.width, 'column')}"
 
 
 class _Counting(io.RawIOBase):

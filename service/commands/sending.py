@@ -27,6 +27,7 @@ from service.commands.connection import (
     reporting,
 )
 from service.commands.failure import CommandFailed, ExitStatus
+from service.commands.figures import counted
 from service.commands.options import ranks_of
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ def _learn(
         _tell_each(each)
     words = {"applied": "learnt", "duplicate": "known before", "relabelled": "corrected"}
     said = [f"{count:,} {words.get(status, status)}" for status, count in sums.items() if count]
-    print(f"{sending.done:,} {'label' if kind == 'labels' else 'event'}{'s' * (sending.done != 1)}: {', '.join(said)}")
+    print(f"{counted(sending.done, 'label' if kind == 'labels' else 'event')}: {', '.join(said)}")
 
 
 def _tell_each(results: list[dict[str, Any]]) -> None:
@@ -258,17 +259,19 @@ class _Sending:
                 now = time.monotonic()
                 if now - shown >= (0.2 if live else _PLAIN_EVERY) and not (quiet and self._notes.is_terminal):
                     shown = now
-                    self._show(f"{self.done:,} events {verb}, {self.done / (now - began):,.0f}/s", live)
+                    self._show(f"{counted(self.done, 'event')} {verb}, {self.done / (now - began):,.0f}/s", live)
                 if self._stopped.is_set():
                     raise KeyboardInterrupt
         except (KeyboardInterrupt, Stopped):
-            self._notes.print(f"{self.done:,} events were {verb}")
+            self._notes.print(f"{counted(self.done, 'event')} {'was' if self.done == 1 else 'were'} {verb}")
             raise KeyboardInterrupt from None
         except CommandFailed as error:
             said = by_row(error, self.done, "event") if isinstance(error, ApiError) else error
             if not self.done:
                 raise said from None
-            failed = CommandFailed(f"{said}\n{self.done:,} events before were {verb}")
+            failed = CommandFailed(
+                f"{said}\n{counted(self.done, 'event')} before {'was' if self.done == 1 else 'were'} {verb}"
+            )
             failed.exit_status = ExitStatus.PARTLY
             raise failed from None
         finally:

@@ -28,6 +28,7 @@ from service.commands.connection import (
     snapshot_positions,
 )
 from service.commands.failure import CommandFailed, ExitStatus, WrongUsage
+from service.commands.figures import counted
 
 __all__ = ["clone", "delete", "export", "import_state", "restore", "snapshot", "snapshots"]
 
@@ -111,7 +112,7 @@ def clone(name: Name, to: NewName, as_json: AsJson = False, url: Url = DEFAULT_U
         if as_json:
             print_json(made)
         else:
-            print(f"{to} is created as a copy of {name}: {made['events']:,} events learnt")
+            print(f"{to} is created as a copy of {name}: {counted(made['events'], 'event')} learnt")
 
 
 def delete(
@@ -126,7 +127,7 @@ def delete(
 
         def question() -> str:
             events = api.learner(name)["events"]
-            return f"Delete {name}, which has learnt {events:,} events? It cannot be brought back"
+            return f"Delete {name}, which has learnt {counted(events, 'event')}? It cannot be brought back"
 
         _confirmed(yes, question, "it deletes the learner for good, its log and snapshots too", "nothing was deleted")
         api.delete(name)
@@ -186,7 +187,7 @@ def import_state(
         if as_json:
             print_json(made)
         else:
-            print(f"{name} is created from {file}: {made['events']:,} events learnt")
+            print(f"{name} is created from {file}: {counted(made['events'], 'event')} learnt")
 
 
 def _confirmed(yes: bool, question: Callable[[], str], why: str, otherwise: str) -> None:

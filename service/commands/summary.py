@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from service.commands.console import behind, figures_table, fit_of
+from service.commands.figures import counted
 from service.commands.replay import Outcome, Plan
 
 __all__ = ["tell"]
@@ -17,14 +18,16 @@ def tell(outcome: Outcome, plan: Plan, notes: Console, out: Console) -> None:
         notes.print("no row is left: all were learnt before")
     else:
         if plan.delay is not None:
-            notes.print(f"{rows.scored:,} rows scored")
-        said = [f"{rows.applied:,} learnt", f"{rows.duplicate:,} duplicates"]
+            notes.print(f"{counted(rows.scored, 'row')} scored")
+        said = [f"{rows.applied:,} learnt", counted(rows.duplicate, "duplicate")]
         said += [f"{rows.relabelled:,} corrected"] if rows.relabelled else []
         notes.print(f"rows {rows.start:,} to {rows.next:,}: {', '.join(said)}")
     if rows.missing:
-        notes.print(f"warning: {rows.missing:,} labels came too late: their events are not remembered any more")
+        events = "its event is" if rows.missing == 1 else "their events are"
+        notes.print(f"warning: {counted(rows.missing, 'label')} came too late: {events} not remembered any more")
     if rows.complete and rows.reached > rows.next:
-        notes.print(f"the labels of {rows.reached - rows.next:,} rows are not known yet: they come when it goes on")
+        rest = counted(rows.reached - rows.next, "row")
+        notes.print(f"the labels of {rest} are not known yet: they come when it goes on")
     if outcome.metrics is not None:
         out.print(figures_table(outcome.metrics, outcome.speed))
     if outcome.learner is not None:

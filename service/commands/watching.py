@@ -15,7 +15,7 @@ import typer
 
 from service.commands.connection import DEFAULT_URL, Key, Name, Url, connected, console, print_json, reporting
 from service.commands.failure import CommandFailed, ExitStatus
-from service.commands.figures import figure, share
+from service.commands.figures import counted, figure, share
 from service.commands.inspecting import alarm_of
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ def _line(out: Console, watched: Watched, kind: str, data: Document) -> None:
     now = datetime.now().astimezone().strftime("%H:%M:%S")
     if kind == "figures":
         words = "  ".join(f"{name} {value}" for name, value in watched.words())
-        out.print(f"{now}  {watched.metrics['events']:,} events  {words}  {watched.rates()}")
+        out.print(f"{now}  {counted(watched.metrics['events'], 'event')}  {words}  {watched.rates()}")
     elif kind == "alarm":
         out.print(f"{now}  ALARM {alarm_of(data)}")
     elif kind == "reset":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+from service.commands.figures import counted
 from service.consume.feed import Document
 
 __all__ = ["Counts"]
@@ -27,8 +28,8 @@ class Counts:
         """For people, on one line."""
         learnt = {"applied": 0} | {status: count for status, count in self.learnt.items() if count}
         words = {"applied": "learnt", "duplicate": "known before", "relabelled": "corrected"}
-        said = [f"{self.read:,} messages", *(f"{n:,} {words.get(status, status)}" for status, n in learnt.items())]
-        said += [f"{self.scored:,} scored ({self.alerts:,} alerts)"] if self.scored else []
+        said = [counted(self.read, "message"), *(f"{n:,} {words.get(status, status)}" for status, n in learnt.items())]
+        said += [f"{self.scored:,} scored ({counted(self.alerts, 'alert')})"] if self.scored else []
         said += [f"{self.passed:,} passed over"] if self.passed else []
         said += [f"{self.skipped:,} skipped"] if self.skipped else []
         speed = self.read / max(time.monotonic() - self.began, 1e-9)

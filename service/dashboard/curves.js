@@ -2,7 +2,7 @@
 
 import { Chart, colour, line, veil } from "./charts.js";
 import { el, put, write } from "./dom.js";
-import { count, fixed, share, short, timeOfDay } from "./format.js";
+import { count, counted, fixed, share, short, timeOfDay } from "./format.js";
 
 const SQUARE = { range: [-0.02, 1.02] };
 
@@ -141,7 +141,7 @@ export class Curves {
           ? [{ type: "line", yref: "paper", x0: alerts, x1: alerts, y0: 0, y1: 1, line: line(5, "dash", 1.5) }]
           : [],
       },
-      words: `${count(sum(negative))} negatives and ${count(sum(positive))} positives. ${where}`,
+      words: `${counted(sum(negative), "negative")} and ${counted(sum(positive), "positive")}. ${where}`,
     };
   }
 
@@ -161,8 +161,8 @@ export class Curves {
           mode: "lines+markers",
           line: { color: veil("--line-0", 0.45), width: 1 },
           marker: { color: colour("--line-0"), size: kept.map((i) => 6 + 2 * Math.log10(events[i])), opacity: 1 },
-          customdata: kept.map((i) => events[i]),
-          hovertemplate: "said %{x:.1%}, came true %{y:.1%}, of %{customdata:,} events<extra></extra>",
+          customdata: kept.map((i) => counted(events[i], "event")),
+          hovertemplate: "said %{x:.1%}, came true %{y:.1%}, of %{customdata}<extra></extra>",
         },
       ],
       layout: {

@@ -66,7 +66,7 @@ const BOTH = [
     "Labels that have come",
     share,
     (m) => since(m, "label_coverage", share),
-    (m) => `${count(servedOf(m))} events served`,
+    (m) => `${counted(servedOf(m), "event")} served`,
   ],
   [
     "/window/label_delay_median",
@@ -159,7 +159,7 @@ function titleOf(name, settings) {
   const own = {
     partial_auc: `${title} up to a false positive rate of ${largest}`,
     recall_at_fpr: `${title} of ${largest}`,
-    precision_at_k: `Precision among the ${count(k)} highest scores`,
+    precision_at_k: `Precision among the ${counted(k, "highest score")}`,
     fbeta: `${title}, beta ${short(beta)}`,
   };
   return own[name] ?? title;
@@ -227,7 +227,7 @@ export class FigureTable {
       [
         clock === null ? "The events have no times." : `The learner's clock is at ${wholeMoment(clock)}.`,
         `${counted(duplicates, "duplicate")}, ${counted(corrections, "corrected label")}.`,
-        `${count(servedOf(metrics))} events served` +
+        `${counted(servedOf(metrics), "event")} served` +
           (Number.isFinite(served.labelled) ? `, ${count(served.labelled)} of them labelled.` : "."),
       ].join(" "),
     );

@@ -3,7 +3,7 @@
 import { boundOf, rangeOf, tellUnread, unreadNote, unreadOf } from "./address.js";
 import { Chart, colour, drawnAs, line, placeOf, veil, widened } from "./charts.js";
 import { el, put } from "./dom.js";
-import { count, fixed, local, NOTHING, servedOf, share, unitOf } from "./format.js";
+import { count, counted, fixed, local, NOTHING, servedOf, share, unitOf } from "./format.js";
 import { chartsOf } from "./history_charts.js";
 
 const SINCE = "since the start";
@@ -154,7 +154,7 @@ export class Histories {
       }
     }
     const alarms = this.#alarms.filter((alarm) => this.#at(alarm) !== null);
-    if (alarms.length > 0) words.push(`${alarms.length} drift alarms`);
+    if (alarms.length > 0) words.push(counted(alarms.length, "drift alarm"));
     const absent = kind.lines.filter((one) => !drawn.includes(one)).flatMap(({ text }) => [text, `${text} ${SINCE}`]);
     return { traces, layout: this.#layout(kind, traces, alarms, unit), words: `Now: ${words.join(", ")}.`, absent };
   }

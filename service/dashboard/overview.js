@@ -9,7 +9,7 @@ import { tellUnread, unreadNote } from "./address.js";
 import { get } from "./api.js";
 import { announce } from "./dialogs.js";
 import { arrange, el, put, write } from "./dom.js";
-import { count } from "./format.js";
+import { count, counted } from "./format.js";
 import { Groups } from "./groups.js";
 import { alarmWords } from "./history.js";
 import { connection, follow, rounds } from "./live.js";
@@ -310,7 +310,7 @@ function merged(told, { learners, gone, ...rest }) {
 /** How many learners there are, and how many of them are shown. */
 function foundWords(all, shown) {
   const creating = all.filter((row) => row.creating).length;
-  const words = `${count(all.length)} learner${all.length === 1 ? "" : "s"}`;
+  const words = counted(all.length, "learner");
   if (shown.length < all.length) return `${count(shown.length)} of ${words}`;
   if (creating === 0) return words;
   return creating === all.length ? `${words} being created` : `${words}, ${count(creating)} of them being created`;

@@ -41,7 +41,7 @@ async def test_a_group_is_made_and_compared_live(service: Serving, visit: Opener
     await name.fill("duel")
     await dialog.get_by_label("better").check()
     await dialog.get_by_role("button", name="Compare them").click()
-    await expect(troubled.nth(1)).to_contain_text("has 1 names; expected 2 to 8")
+    await expect(troubled.nth(1)).to_contain_text("has 1 name; expected 2 to 8")
     await expect(troubled.first.get_by_role("alert")).to_be_empty()  # nothing is wrong with the name any more
     await expect(name).not_to_have_attribute("aria-invalid", "true")
     await expect(dialog.get_by_label("better")).to_be_focused()

@@ -80,7 +80,9 @@ async def test_a_key_that_may_read_only(service: Serving, visit: Opener) -> None
     await expect(page.get_by_role("textbox", name="name", exact=True).first).to_be_disabled()
     await page.get_by_role("link", name="Compare").click()
     await expect(button(page, "New group …")).to_be_disabled()
-    await expect(button(page, "New group …")).to_have_accessible_description(f"No group can be made here: {LACKS} admin")
+    await expect(button(page, "New group …")).to_have_accessible_description(
+        f"No group can be made here: {LACKS} admin"
+    )
     await expect(page.get_by_text("No group can be made here")).to_be_visible()
 
 

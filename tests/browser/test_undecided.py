@@ -144,3 +144,20 @@ async def test_a_group_card_says_of_a_learner_without_figures_what_it_is(service
         "title", "no AUC to show: asleep until somebody asks for it"
     )
     await expect(members.filter(has_text="negative")).to_have_attribute("title", "no AUC to show: its log is damaged")
+
+
+async def test_one_event_is_one(service: Serving, visit: Opener) -> None:
+    """Counts in words have the singular where there is one."""
+    service.create("single")
+    body = {"events": [{"id": "one", "x": [1, 0, 0, 1]}]}
+    service.http.post("/learners/single/predict", json=body).raise_for_status()
+    service.http.post("/learners/single/labels", json={"events": [{"id": "one", "label": 0}]}).raise_for_status()
+    service.feed("learners/single", 4)  # the last of them positive
+    page = await visit(service.url, "#/learners/single")
+    await expect(tile(page, "Labels that have come")).to_contain_text("1 event served")
+    await page.get_by_text("All figures as a table").click()
+    await expect(page.locator(".figures p")).to_contain_text("1 event served, 1 of them labelled.")
+    await chart(page, "Scores by class").scroll_into_view_if_needed()
+    await expect(chart(page, "Scores by class").locator(".plot")).to_have_attribute(
+        "aria-label", re.compile("4 negatives and 1 positive\\.")
+    )

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from learners import create
+from learners import Refused, create
+from learners.comparison import GroupConfig
 from service.commands.console import figures_table
-from service.commands.figures import figure, share
+from service.commands.figures import counted, figure, share
 from service.commands.inspecting import _figure_columns, alarm_of
 from service.commands.watching import Watched
 from tests.service.commands.test_live import Service, figures
@@ -22,6 +23,21 @@ from tests.service.commands.test_live import Service, figures
 )
 def test_shares(value: float, text: str) -> None:
     assert share(value) == text
+
+
+@pytest.mark.parametrize(("n", "text"), [(0, "0 events"), (1, "1 event"), (2, "2 events"), (1234, "1,234 events")])
+def test_counts(n: int, text: str) -> None:
+    assert counted(n, "event") == text
+
+
+def test_one_event_is_one_wherever_events_are_counted() -> None:
+    alarm = {"kind": "auc", "events": 1, "before": 0.9, "after": 0.7}
+    assert alarm_of(alarm) == "after 1 event: the AUC fell from 0.9000 to 0.7000"
+    learner = create("loam-ada", dim=1)
+    learner.learn(np.ones((1, 1)), np.ones(1))
+    assert figures_table({**learner.figures(), "name": "cards", "threshold": 0.0}).title == "cards: 1 event"
+    with pytest.raises(Refused, match="has 1 name; expected 2 to 8"):
+        GroupConfig(learners=("a",))
 
 
 def test_what_is_not_known() -> None:

@@ -140,7 +140,7 @@ def test_a_malformed_row_is_named(write: Write, row: str, message: str) -> None:
 
 def test_lines_are_counted_as_an_editor_counts_them(write: Write) -> None:
     path = write("a.csv", 'x,label\n"two\nlines",0\nthree\n')
-    assert "line 4: has 1 cells" in refusal(path)
+    assert "line 4: has 1 cell;" in refusal(path)
 
 
 def test_missing_and_repeated_columns(write: Write) -> None:
