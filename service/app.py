@@ -156,7 +156,10 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
         await engine.stop()
         await app.state.forwarding.close()
 
-    app = FastAPIOffline(title="rarestream", version=__version__, description=_ABOUT, lifespan=lifespan)
+    app = FastAPIOffline(
+        redoc_url=None,  # its page asks another host for a picture
+        title="rarestream", version=__version__, description=_ABOUT, lifespan=lifespan,
+    )  # fmt: skip
     app.state.settings = settings
     app.state.guard = guard = Guard(settings)
     app.state.bodies = Bodies(settings)

@@ -1,4 +1,4 @@
-"""The headers of /docs and /redoc, whose pages are FastAPI's: only what a page brings may run there.
+"""The headers of /docs, whose page is FastAPI's: only what a page brings may run there.
 
 A script that a page holds in itself is allowed by its hash, as it is in the very reply.
 """
@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["DocsPolicy"]
 
-_PAGES = frozenset({"/docs", "/docs/oauth2-redirect", "/redoc"})
+_PAGES = frozenset({"/docs", "/docs/oauth2-redirect"})
 _SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 
 
@@ -49,9 +49,8 @@ def _headers(page: bytes) -> dict[str, str]:
     policy = [
         "default-src 'self'",
         "script-src " + " ".join(["'self'", *(f"'sha256-{one}'" for one in hashes)]),
-        "style-src 'self' 'unsafe-inline'",  # both write styles into their elements
+        "style-src 'self' 'unsafe-inline'",  # it writes styles into its elements
         "img-src 'self' data:",
-        "worker-src 'self' blob:",  # ReDoc's search
         "object-src 'none'",
         "base-uri 'none'",
         "form-action 'none'",

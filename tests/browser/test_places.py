@@ -198,3 +198,12 @@ async def test_what_of_an_address_is_not_followed_is_told(service: Serving, visi
     followed = await visit(service.url, "#/?algorithm=loam-ada&state=all&sort=auc&order=up")
     await expect(followed.get_by_label("Algorithm", exact=True)).to_have_value("loam-ada")
     await expect(followed.locator(".tools .unread")).to_have_text("")
+
+
+async def test_the_description_of_the_api_is_a_page_of_this_host_alone(service: Serving, visit: Opener) -> None:
+    """And what it does not ask for elsewhere leaves no error in the console: `visit` looks for either."""
+    page = await visit(service.url, "docs")
+    await expect(page.get_by_role("heading", name="rarestream")).to_be_visible()
+    await page.locator(".opblock-summary-control").first.click()
+    await expect(page.get_by_role("button", name="Try it out")).to_be_visible()
+    assert "/openapi.json" in visit.requests

@@ -248,15 +248,15 @@ async def test_openapi_has_examples_and_problems_for_every_body():
         assert "application/problem+json" in operation["responses"]["422"]["content"]
 
 
-async def test_the_interactive_pages_load_nothing_from_elsewhere():
+async def test_the_interactive_page_loads_nothing_from_elsewhere():
     async with client() as http:
-        for path in ("/docs", "/redoc"):
-            page = (await http.get(path)).text
-            linked = re.findall(r"""(?:src|href)=["']([^"']+)["']""", page)
-            assert linked
-            assert all(link.startswith("/") for link in linked), linked
-            for link in linked:
-                assert (await http.get(link)).status_code == 200
+        page = (await http.get("/docs")).text
+        linked = re.findall(r"""(?:src|href)=["']([^"']+)["']""", page)
+        assert linked
+        assert all(link.startswith("/") for link in linked), linked
+        for link in linked:
+            assert (await http.get(link)).status_code == 200
+        assert (await http.get("/redoc")).status_code == 404  # whose script would ask another host
 
 
 # Bad input
