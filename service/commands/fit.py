@@ -10,7 +10,7 @@ from service.commands.failure import WrongUsage
 from service.commands.figures import counted
 from service.commands.rows import Event, Shape
 
-__all__ = ["Misfit", "adapter", "declared", "labels_for", "labels_said", "suitable"]
+__all__ = ["Misfit", "adapter", "declared", "features_of", "labels_for", "labels_said", "suitable"]
 
 _LISTED = 8  # columns that a message names
 
@@ -91,6 +91,13 @@ def adapter(shape: Shape, features: Mapping[str, Any]) -> Callable[[Event], Even
     if kind == shape.kind:
         return None
     return _spread(features["dim"]) if kind == "dense" else _nonzero
+
+
+def features_of(shape: Shape) -> str | None:
+    """What is learnt from of each row, in words, so that what was not meant to be is seen; None: it has no names."""
+    if not shape.columns:
+        return None
+    return f"features: {_listed(shape.columns)}; --drop COLUMN leaves one out"
 
 
 def suitable(shape: Shape, ranks: int = 0) -> str:

@@ -33,7 +33,7 @@ from service.commands.cells import Columns, Labels
 from service.commands.console import ReplayDisplay, so_far
 from service.commands.failure import CommandFailed, ExitStatus, WrongUsage
 from service.commands.figures import counted
-from service.commands.fit import adapter, declared, labels_for, suitable
+from service.commands.fit import adapter, declared, features_of, labels_for, suitable
 from service.commands.late import Delay, check, late_source, needed, schedule
 from service.commands.pacing import Interruption, Meter, Pace
 from service.commands.readers import check_regular, format_of, open_rows
@@ -195,6 +195,8 @@ def replay_file(plan: Plan, api: Api, interruption: Interruption, notes: Console
             if start == 0:
                 _check_positive(plan, document, format)
             _say_where(start, earlier_rows(document, source), notes)
+            if start == 0 and (said := features_of(rows.shape)) is not None:
+                notes.print(said, markup=False, highlight=False)
             work = _work(plan, rows, source, start)
             with ReplayDisplay(notes) as display:
                 progress = _Progress(api, plan, display, start, interruption.wait)

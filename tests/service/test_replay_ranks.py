@@ -59,6 +59,7 @@ def test_replay_to_an_ordinal_learner(server: Process, grades: Path) -> None:
     order = ["--ranks", "poor, fair, good"]
     result = run(server, "replay", grades, "--learner", "grades", *order, "--limit", 500)
     assert "rows 0 to 500: 500 learnt" in result.stderr
+    assert "features: a, b; --drop COLUMN leaves one out\n" in result.stderr
     assert not re.search("AUC|F1|threshold|positives", result.stdout)
     assert re.search(r"MAE\W+0\.\d{4}\W+0\.\d{4}", result.stdout)
     assert re.search(r"MSE\W+0\.\d{4}\W+0\.\d{4}", result.stdout)
@@ -66,6 +67,7 @@ def test_replay_to_an_ordinal_learner(server: Process, grades: Path) -> None:
     result = run(server, "replay", grades, "--learner", "grades", *order, "--json")
     found = json.loads(result.stdout)
     assert "resuming at row 500" in result.stderr
+    assert "features:" not in result.stderr  # they were told
     assert (found["applied"], found["ready"], found["not_ready"], found["fit"]) == (400, True, None, None)
     assert found["metrics"]["since_start"]["accuracy"] > 0.6
     assert list(found["metrics"]["class_counts"]) == ["1", "2", "3"]

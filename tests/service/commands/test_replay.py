@@ -266,7 +266,7 @@ def test_a_bad_row_stops_the_replay_after_those_before_it(server: Process, tmp_p
     path.write_text("x,label\n" + "1,0\n" * 250 + "1\n" + "1,0\n" * 250)
     create(server, "bad")
     text = replayed(server, path, "bad", "--batch", "100", status=6)
-    assert f"error: {path}, line 252: has 1 cells; the header names 2 columns" in text
+    assert f"error: {path}, line 252: has 1 cell; the header names 2 columns" in text
     assert get(server, "bad")["events"] == 200
     assert "rows 0 to 200 are learnt; a repaired file counts as a new one and is learnt from its first row: " in text
 
