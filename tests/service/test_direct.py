@@ -16,7 +16,7 @@ import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service import direct as direct_module
-from service import serving
+from service import protocol, serving
 from service.direct import Direct
 from service.logs import LineWriter
 from service.protocol import HttpProtocol
@@ -406,8 +406,11 @@ def test_what_uvicorn_is_set_to_count_goes_its_way() -> None:
 @pytest.mark.parametrize(
     "asked", [request(), request(b"", URL, "GET")], ids=["answered at once", "answered by the application"]
 )
-def test_a_client_that_reads_nothing_is_not_read_or_written_to_without_end(asked: bytes) -> None:
-    with served() as service:
+def test_a_client_that_reads_nothing_is_not_read_or_written_to_without_end(
+    asked: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "_STALL_SECONDS", 600.0)  # a machine that stands still meanwhile drops nobody
+    with served(uvicorn={"timeout_keep_alive": 600.0}) as service:
         connection = service.connect()
         for end in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             connection.socket.setsockopt(socket.SOL_SOCKET, end, 2**16)
