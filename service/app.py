@@ -158,8 +158,11 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
 
     app = FastAPIOffline(
         redoc_url=None,  # its page asks another host for a picture
-        title="rarestream", version=__version__, description=_ABOUT, lifespan=lifespan,
-    )  # fmt: skip
+        title="rarestream",
+        version=__version__,
+        description=_ABOUT,
+        lifespan=lifespan,
+    )
     app.state.settings = settings
     app.state.guard = guard = Guard(settings)
     app.state.bodies = Bodies(settings)

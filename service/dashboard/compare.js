@@ -325,7 +325,9 @@ class Group {
       const n = learners.indexOf(name);
       return { number: n % COLOURS, dash: DASHES[(n + Math.floor(n / COLOURS)) % DASHES.length] };
     };
-    const places = histories.flatMap(({ points }) => points.map((point) => (clocked ? point.clock : point.events)));
+    const places = histories
+      .flatMap(({ points }) => points.map((point) => (clocked ? point.clock : point.events)))
+      .filter((place) => place !== null); // the first rows may be older than any time that is known
     this.#clocked = clocked;
     const by = clocked ? "clock" : "events";
     const { query } = this.place;
