@@ -70,7 +70,7 @@ def main() -> None:
                 known, truth = waiting.pop(day - WAIT)
                 learner.labels(known, truth, times=np.full(PER_DAY, times[-1]))
         figures = learner.metrics()
-    print(f"alerts: {alerts} in {DAYS - 10} days, {busiest} on the busiest; {ALERTS} a day were allowed")
+    print(f"alerts: {alerts} in days 11 to {DAYS}, {busiest} on the busiest; {ALERTS} a day were allowed")
     print(f"precision: {caught / alerts:.2f} of the alerts were fraud; {caught} of {frauds} frauds were among them")
     print(f"AUC: {figures['window']['auc']:.3f}, labels after {figures['window']['label_delay_median'] / DAY:.1f} days")
 

@@ -12,7 +12,7 @@ from learners.batch import Batch, length
 from learners.config import Config
 from learners.features import SparseColumns
 from learners.labels import as_array
-from learners.parameters import Problem, Refused, show
+from learners.parameters import Problem, Refused, entries_for, show
 
 __all__ = ["MAX_TIME", "MAX_WEIGHT", "batch_of", "encoded"]
 
@@ -45,7 +45,7 @@ def batch_of(
     labels = config.labels.read(y)
     n = len(labels)
     if n != length(rows):
-        raise Refused([Problem("/labels", f"has {n} entries for {length(rows)} events")])
+        raise Refused([Problem("/labels", entries_for(n, length(rows)))])
     known = None if ids is None else _ids(ids, n)
     return Batch(rows, labels, _weights(weights, n), _times(times, n), known, costs=config.costs(X))
 

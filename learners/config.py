@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -71,7 +72,7 @@ class Config:
         """What features are rounded to as they are read: see `learners.precision`."""
         return self.precision if self.batch or self.embedding.kind != "none" else "float64"
 
-    @property
+    @cached_property
     def labels(self) -> Labels:
         """What the learner's labels are."""
         ordinal = catalogue.algorithms()[self.algorithm].TRAITS.ordinal

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.arrays import Matrix, Rows, Sparse
-from learners.jit import kernel
+from learners.jit import bare_kernel, kernel
 from learners.parameters import Parameters, Problem, Refused, required, show
 
 __all__ = [
@@ -56,6 +56,16 @@ def _is_csr(rows: Sparse) -> bool:
         and ends[-1] == len(rows.data)
         and (ends[1:] >= ends[:-1]).all()
     )
+
+
+@bare_kernel
+def _within(X, largest):  # type: ignore[no-untyped-def]
+    """Whether no number of X is larger in magnitude, or none at all (NaN)."""
+    good = True
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            good &= abs(X[i, j]) <= largest
+    return good
 
 
 @kernel
@@ -178,6 +188,14 @@ class Features(Parameters, ABC):
         }
 
 
+def _as_float64(values: Sequence[Any] | Matrix) -> Matrix:
+    """A C-ordered copy of rows. Raises as NumPy does for what is ragged, no number, or beyond float64."""
+    if isinstance(values, np.ndarray) and values.dtype == np.float64:
+        return np.array(values, dtype=np.float64, order="C", ndmin=2)
+    with np.errstate(invalid="ignore"):  # a float32 NaN that signals: refused like every NaN
+        return np.array(values, dtype=np.float64, order="C", ndmin=2)
+
+
 @dataclass(frozen=True)
 class Dense(Features):
     """A fixed number of numbers."""
@@ -196,13 +214,11 @@ class Dense(Features):
         numbers = values.dtype.kind in "fiu" if isinstance(values, np.ndarray) else typed
         if numbers:
             try:
-                with np.errstate(invalid="ignore"):  # a float32 NaN that signals: refused below like every NaN
-                    X = np.array(values, dtype=np.float64, order="C", ndmin=2)
+                X = _as_float64(values)
             except (TypeError, ValueError, OverflowError):  # ragged, or a number beyond float64
                 X = np.empty((0, 0))
             if X.shape == (len(values), self.dim):
-                # no temporary of this size: it would cost more than both passes; a NaN is the largest and the smallest
-                if not X.size or bool(X.max() <= LARGEST and X.min() >= -LARGEST):
+                if _within(X, LARGEST):
                     return X
                 if isinstance(values, np.ndarray):
                     _refuse(X)

@@ -10,9 +10,20 @@ from numpy.typing import NDArray
 
 from learners.arrays import Vector
 from learners.features import MAX_PROBLEMS
+from learners.jit import bare_kernel
 from learners.parameters import Problem, Refused, show
 
 __all__ = ["Labels", "as_array"]
+
+
+@bare_kernel
+def _two_classes(values, y):  # type: ignore[no-untyped-def]
+    """Whether all of some numbers are -1, 0 or 1; `y` gets -1 or +1 for each."""
+    good = True
+    for i in range(values.shape[0]):
+        good &= values[i] == 0.0 or abs(values[i]) == 1.0
+        y[i] = 1.0 if values[i] > 0.0 else -1.0
+    return good
 
 
 @dataclass(frozen=True)
@@ -56,6 +67,11 @@ class Labels:
         if y is None or y.ndim != 1:
             raise Refused([Problem("/labels", f"is {show(labels)}; expected a list of labels")])
         if y.dtype.kind in ("biuf" if self.ranks is None else "iuf"):
+            if self.ranks is None:  # most are good: that is found in one pass
+                numbers = np.ascontiguousarray(y, dtype=np.float64)
+                read = np.empty(len(y))
+                if _two_classes(numbers, read):
+                    return read
             good = self.good(y)
         else:  # something is no number, or too large for one: look at each as it was given
             y = np.fromiter(labels, dtype=object, count=len(y))

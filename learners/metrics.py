@@ -97,6 +97,16 @@ def history_stride(size: int) -> int:
 
 
 @bare_kernel
+def _counted(y, delays):  # type: ignore[no-untyped-def]
+    """How many labels are positive, and how many delays are known."""
+    positives = known = 0
+    for i in range(y.shape[0]):
+        positives += y[i] > 0.0
+        known += not np.isnan(delays[i])
+    return positives, known
+
+
+@bare_kernel
 def _take(parts, size, seconds, scores, probabilities, y, decisions, clocks, delays, hashes, late):  # type: ignore[no-untyped-def]
     """Take labelled events into window, sketch and traffic, one after the other; see `Metrics.learn`.
 
@@ -207,9 +217,10 @@ class Metrics:
     def _take(self, *columns: Any) -> None:
         """Take so many events that they may wait together, columns as of `learn`, the thresholds last."""
         _, _, y, _, clocks, delays, _, _, thresholds = columns
-        n, positives = len(y), int(np.count_nonzero(y > 0.0))
+        n = len(y)
+        positives, known = _counted(y, delays)
         self._window.reserve(n - positives, positives)
-        self._traffic.reserve(n, n - int(np.count_nonzero(np.isnan(delays))))
+        self._traffic.reserve(n, known)
         sums, derived = self._window.sums, self._traffic.derived
         parts = (
             tuple(self._window.arrays),
@@ -220,10 +231,12 @@ class Metrics:
         )
         start = 0
         while start < n:
-            stop = min(n, start + self._history.due(self.steps))
+            due = start + self._history.due(self.steps)
+            stop = min(n, due)
             part = columns[:-1] if stop - start == n else [column[start:stop] for column in columns[:-1]]
             _take(parts, self.size, self._window.age, *part)
-            self._note(float(thresholds[stop - 1]), float(clocks[stop - 1]))
+            if stop == due:
+                self._note(float(thresholds[stop - 1]), float(clocks[stop - 1]))
             start = stop
 
     def _note(self, threshold: float, clock: float) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
-__all__ = ["Parameters", "Problem", "Refused", "param", "pointer", "required", "show"]
+__all__ = ["Parameters", "Problem", "Refused", "entries_for", "param", "pointer", "required", "show"]
 
 Value = TypeVar("Value")
 
@@ -42,6 +42,11 @@ class Refused(ValueError):
     def under(self, prefix: str) -> Refused:
         """The same problems as seen from a document that holds the input at `prefix`."""
         return Refused([Problem(prefix + p.pointer, p.detail) for p in self.problems])
+
+
+def entries_for(count: int, events: int) -> str:
+    """`has 1 entry for 2 events`: what is wrong with a column that is not as long as the others."""
+    return f"has {count} {'entry' if count == 1 else 'entries'} for {events} event{'s' * (events != 1)}"
 
 
 def param(

@@ -35,6 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -138,6 +139,23 @@ class Threshold(Parameters):
         if problems:
             raise Refused(problems)
 
+    @cached_property
+    def rule(self) -> Rule:
+        """The same as kernels take it."""
+        return Rule(
+            kind=_KINDS[self.objective],
+            aim=self.beta**2 if self.target is None else self.target,
+            memory=math.inf if self.memory is None else float(self.memory),
+            kappa=self.kappa if self.horizon is None else 0.0,
+            n1=self.horizon or self.n1,
+            value=self.value,
+            false_positive=self.false_positive,
+            false_negative=self.false_negative,
+            alerts=self.alerts or 0.0,
+            unit=self.unit_seconds,
+            rate=self.rate or 0.0,
+        )
+
 
 _SKETCH = frozenset({"memory"})
 _OWN: Mapping[str, frozenset[str]] = MappingProxyType(
@@ -180,22 +198,6 @@ _KINDS: Mapping[str, int] = MappingProxyType(
 )
 
 
-def _rule(settings: Threshold) -> Rule:
-    return Rule(
-        kind=_KINDS[settings.objective],
-        aim=settings.beta**2 if settings.target is None else settings.target,
-        memory=math.inf if settings.memory is None else float(settings.memory),
-        kappa=settings.kappa if settings.horizon is None else 0.0,
-        n1=settings.horizon or settings.n1,
-        value=settings.value,
-        false_positive=settings.false_positive,
-        false_negative=settings.false_negative,
-        alerts=settings.alerts or 0.0,
-        unit=settings.unit_seconds,
-        rate=settings.rate or 0.0,
-    )
-
-
 class State(NamedTuple):
     """What is learnt for every objective; `live` alone is the chosen one's."""
 
@@ -221,7 +223,7 @@ class State(NamedTuple):
 def init(settings: Threshold) -> State:
     """The state before any event."""
     n = settings.horizon or settings.n1
-    rule = _rule(settings)
+    rule = settings.rule
     state = State(
         live=np.zeros(1),
         seen=np.zeros(2, dtype=np.int64),
@@ -249,7 +251,7 @@ def _start(rule: Rule) -> float:
 def restarted(settings: Threshold, state: State) -> State:
     """The state for the scores of another model: nothing is known of them, but what was spent of a budget is spent."""
     fresh = init(settings)._replace(**{name: getattr(state, name).copy() for name in Account._fields})
-    rules.refresh(_rule(settings), fresh, objectives.edges())
+    rules.refresh(settings.rule, fresh, objectives.edges())
     return fresh
 
 
@@ -260,7 +262,7 @@ def changed(was: Threshold, settings: Threshold, state: State) -> State:
     or target is what is searched for, whatever became of the aim of the one before. An account of
     another unit of time goes on with what was spent, and without a forecast; a share of all events starts at no credit.
     """
-    old, new = _rule(was), _rule(settings)
+    old, new = was.rule, settings.rule
     state = State._make(array.copy() for array in state)
     if (old.n1, old.kappa) != (new.n1, new.kappa):
         start = init(settings)
@@ -325,7 +327,7 @@ def learn(
     would be said now. `costs` (n,) are the events' factors, `clocks` (n,) the learner's clock after each, NaN while
     unknown. Moves the state in place.
     """
-    rule = _rule(settings)
+    rule = settings.rule
     rules.learn(rule, tuple(state), objectives.edges(), probabilities, y, decided, costs, clocks, thresholds, decisions)
 
 
@@ -339,7 +341,7 @@ def serve(
     decisions: Counts,
 ) -> None:
     """Decide n unlabelled events in order, and account for them; fills `thresholds` and `decisions` (n,)."""
-    rule = _rule(settings)
+    rule = settings.rule
     rules.decide(rule, tuple(state), objectives.edges(), probabilities, costs, clocks, False, thresholds, decisions)
 
 
@@ -348,7 +350,7 @@ def note(settings: Threshold, state: State, probabilities: Vector, decisions: Co
     columns = [np.array(column, dtype=np.float64) for column in (probabilities, clocks)]  # a record's are read-only
     known = np.array(decisions, dtype=np.int64)
     unused = np.empty(0)
-    rules.decide(_rule(settings), tuple(state), objectives.edges(), columns[0], unused, columns[1], True, unused, known)
+    rules.decide(settings.rule, tuple(state), objectives.edges(), columns[0], unused, columns[1], True, unused, known)
 
 
 def look(settings: Threshold, state: State, probabilities: Vector, costs: Vector) -> tuple[Vector, Counts]:

@@ -196,8 +196,11 @@ class Window:
     def _make_room(self, negatives: int, positives: int) -> None:
         """In the orders alone."""
         tn, fp, fn, tp = self.sums.confusion.tolist()
-        first = reserved(self.sums.negatives, min(tn + fp + negatives, self.size), negatives)
-        second = reserved(self.sums.positives, min(fn + tp + positives, self.size), positives)
+        first, second = self.sums.negatives, self.sums.positives
+        if negatives:
+            first = reserved(first, min(tn + fp + negatives, self.size), negatives)
+        if positives:
+            second = reserved(second, min(fn + tp + positives, self.size), positives)
         if first is not self.sums.negatives or second is not self.sums.positives:
             self.sums = self.sums._replace(negatives=first, positives=second)
 

@@ -3,6 +3,7 @@
     hot request   -> Edge       -> Access.hot      what the edge knows is handed over
     other request -> FastAPI    -> Access.__call__ what passes by is looked at
     websocket     -> Connection -> Access.messages_of, Access.websocket
+    no request    -> protocol   -> Access.unread
 
 The route is its template, never the path: so there are as many series as there are routes, whatever clients ask for.
 
@@ -21,6 +22,7 @@ from typing import get_args
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.bodies import heading_of
+from service.errors import ServiceError
 from service.hot import Operation
 from service.logs import Entry, LineWriter, current_request
 from service.problems import request_id
@@ -230,6 +232,18 @@ class Access:
                 code=state.get("problem"),
             )
         )
+
+    # What is no request
+
+    def unread(self, error: ServiceError, own_id: str, client: Sequence[object] | None) -> None:
+        """A connection sent what could not be read as a request, and was refused; who the `client` is, by address."""
+        self._of(_OTHER, _OTHER, error.status).observe(0.0)
+        level = _level(error.status)
+        if not self._wanted(level, perf_counter()):
+            return
+        assert self.lines is not None
+        address = str(client[0]) if client else None
+        self.lines.put(Entry(time(), level, own_id, _OTHER, _OTHER, error.status, 0.0, client=address, code=error.code))
 
     # Websockets
 

@@ -110,6 +110,7 @@ class Application:
         self.router = api.router  # whose lifespan is the application's
         self.openapi = api.openapi
         self.direct: Direct = api.state.direct  # for a server that asks it first: `protocol.py`
+        self.access: Access = api.state.access  # likewise, for what is no request
         self.head_seconds: float = api.state.settings.body_seconds  # likewise, for the heads of requests
         self._edge = Edge(api.state)
         self._forwarding: Forwarding = api.state.forwarding

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from learners.arrays import Vector
 from learners.features import MAX_PROBLEMS
-from learners.parameters import Problem, pointer, show
+from learners.parameters import Problem, entries_for, pointer, show
 from service.errors import BadBody, Invalid
 from service.precise import MAX_EVENTS
 from service.scan.rows import FLOATS
@@ -129,11 +129,11 @@ class Members:
             if n is None or n == count:
                 column = self._taken(cells if named else scalars, given)
             else:
-                self.note(where, f"has {count} entries for {n} events")
+                self.note(where, entries_for(count, n))
                 return None
         values = column if isinstance(column, list) else self.array(given, where, dtypes, 1, "a list or ", column)
         if values is not None and n is not None and len(values) != n:
-            self.note(where, f"has {len(values)} entries for {n} events")
+            self.note(where, entries_for(len(values), n))
             return None
         return values
 

@@ -1,6 +1,7 @@
 """Everything that can go wrong at the edge or below it, one tree. Each knows its HTTP status and its code.
 
 ServiceError               500  internal             a fault of ours
+|- BadRequest              400  bad-request          no HTTP at all; the connection is closed
 |- BadBody                 400  bad-body             not JSON, or not the JSON of this route
 |- Unauthorized            401  unauthorized         no key, or none that this service knows
 |- Forbidden               403  forbidden            the key is not for this: a scope lacks, or another name
@@ -48,6 +49,7 @@ from learners.parameters import Problem
 
 __all__ = [
     "BadBody",
+    "BadRequest",
     "Behind",
     "BehindLog",
     "BeyondLog",
@@ -109,6 +111,12 @@ class ServiceError(Exception):
             "errors": [problem._asdict() for problem in self.problems],
             "request_id": request_id,
         }
+
+
+class BadRequest(ServiceError):
+    """What came is no request of HTTP; the connection is closed."""
+
+    status, code, title = 400, "bad-request", "No request of HTTP"
 
 
 class BadBody(ServiceError):

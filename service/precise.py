@@ -147,7 +147,8 @@ class Precise:
         carried = self._check_features(events)
         if self.problems or self.bad or carried is None:
             least = "at least " if len(self.bad) == MAX_PROBLEMS else ""
-            what = f"{least}{len(self.bad)} of {len(events)} events" if self.bad else "the body"
+            several = "the event" if len(events) == 1 else f"{least}{len(self.bad)} of {len(events)} events"
+            what = several if self.bad else "the body"
             listed = [self.bad[i] for i in sorted(self.bad)]
             raise Invalid(f"refused {what}; nothing was changed", self.problems + listed)
         return events, carried

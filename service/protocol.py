@@ -12,14 +12,16 @@ import logging
 from collections.abc import Container
 from typing import Any, cast
 
+import httptools
 import msgspec
 from uvicorn.config import Config
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from service.access import Access
 from service.bodies import BODY_ENDS
 from service.direct import Asked, Direct, Learning
-from service.errors import HeadTooLarge
+from service.errors import BadRequest, HeadTooLarge, ServiceError
 from service.flow import Begun, Flow, Joining
 from service.problems import request_id
 
@@ -31,8 +33,7 @@ _HEAD_SECONDS = 30.0  # in which a head has to come, where the application does 
 _HEAD_BYTES = 2**16  # of a request's line and its headers
 _STALL_SECONDS = 30.0  # after which a client is dropped that has read nothing more of what it was sent at the end
 _REFUSAL = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
-    b"content-type: application/problem+json\r\ncontent-length: %d\r\n\r\n%b"
+    b"connection: close\r\nx-request-id: %b\r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\n\r\n%b"
 )
 
 
@@ -52,6 +53,7 @@ class HttpProtocol(HttpToolsProtocol):
             app, self._trusted = app.app, app.trusted_hosts
         by_uvicorn = config.access_log or self.limit_concurrency is not None  # what only its own way sees to
         self._direct: Direct | None = None if by_uvicorn else getattr(app, "direct", None)
+        self._access: Access | None = getattr(app, "access", None)
         self._between = True  # nothing has come of the next request
         self._asked: Asked | None = None  # the request that is being read, where it may be answered at once,
         self._body = b""  # and what has come of its body
@@ -105,7 +107,8 @@ class HttpProtocol(HttpToolsProtocol):
                 self._declined = True
         self._last = None
         self._head_bytes += len(data)
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        self._parse(data)
         self._declined = False
         if self._asked is not None:
             self._unset_keepalive_if_required()  # that of a reply to what came before it in the same piece
@@ -115,6 +118,21 @@ class HttpProtocol(HttpToolsProtocol):
                 self._to_application()
         elif direct is not None and self._last is not None:
             direct.know(data, self._last)
+
+    def _parse(self, data: bytes) -> None:
+        """As uvicorn does; but what cannot be read is refused as all else is, with the request's id, and logged."""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            if self._should_upgrade():
+                self.handle_websocket_upgrade()
+            else:
+                self._unsupported_upgrade_warning()
+        except httptools.HttpParserError as error:
+            if self._in_head and self._head_bytes > _HEAD_BYTES:
+                self._refuse(_too_large())
+            else:
+                self._refuse(_unreadable(error))
 
     def on_message_begin(self) -> None:
         """One begins; its scope is made where ASGI is to see it."""
@@ -215,7 +233,7 @@ class HttpProtocol(HttpToolsProtocol):
         """Some bytes have been read: is it, after them, a head that is waited for?"""
         if self._in_head:
             if self._head_bytes > _HEAD_BYTES:
-                self._refuse_head()
+                self._refuse(_too_large())
                 return
         else:
             self._head_bytes = 0
@@ -247,18 +265,19 @@ class HttpProtocol(HttpToolsProtocol):
         else:
             self._close()
 
-    def send_400_response(self, msg: str) -> None:
-        """What came is no request; or too large a head."""
-        if self._in_head and self._head_bytes > _HEAD_BYTES:
-            self._refuse_head()
-        else:
-            super().send_400_response(msg)
-
-    def _refuse_head(self) -> None:
-        if not self.transport.is_closing():
-            document = msgspec.json.encode(_too_large().document(request_id(b"")))
-            self.transport.write(_REFUSAL % (len(document), document))
-            self._close()
+    def _refuse(self, error: ServiceError) -> None:
+        """Answer what is no request, or no end of one, if that is next to be answered; and close the connection."""
+        if self.transport.is_closing():
+            return
+        own_id = request_id(b"")
+        if self._access is not None:
+            self._access.unread(error, own_id, self.client)
+        in_body = not self._between and not self._in_head and not self.pipeline
+        if self._free() or (in_body and self.cycle is not None and not self.cycle.response_started):
+            document = msgspec.json.encode(error.document(own_id))
+            reply = _REFUSAL % (own_id.encode(), len(document), document)
+            self._write(error.status, self.server_state.default_headers, reply)
+        self._close()
 
     def _close(self) -> None:
         """Close it, and if the client does not read what is left to be sent, without that."""
@@ -387,3 +406,9 @@ class HttpProtocol(HttpToolsProtocol):
 
 def _too_large() -> HeadTooLarge:
     return HeadTooLarge(f"the request's line and its headers are over {_HEAD_BYTES} bytes")
+
+
+def _unreadable(error: httptools.HttpParserError) -> BadRequest:
+    ours = isinstance(error, httptools.HttpParserCallbackError)  # which tells of the callback, not of what came
+    reason = "" if ours or not str(error) else f": {error}"
+    return BadRequest(f"this is no request of HTTP/1.1{reason}; the connection is closed")

@@ -52,7 +52,7 @@ def test_spam_is_told_from_raw_text_though_its_words_change(service: Process) ->
 
 def test_a_budget_finds_card_fraud_with_late_labels(service: Process) -> None:
     text = printed("card_fraud", service)
-    alerts, busiest = numbers(text, r"alerts: (\d+) in 20 days, (\d+) on the busiest; 10 a day were allowed")
+    alerts, busiest = numbers(text, r"alerts: (\d+) in days 11 to 30, (\d+) on the busiest; 10 a day were allowed")
     assert 150 <= alerts <= 200
     assert busiest <= 10
     precision, caught, frauds = numbers(text, r"precision: ([\d.]+) .*; (\d+) of (\d+) frauds were among them")

@@ -204,16 +204,15 @@ def replay_file(plan: Plan, api: Api, interruption: Interruption, notes: Console
                 try:
                     progress.wait()
                     done = replay(api, plan.learner, work, start, pace, interruption, progress)
+                    seconds = time.monotonic() - began
+                    reached = progress.end() if done.complete else None
                 except (ApiError, ReadError) as error:
                     if isinstance(error, ApiError) and error.code == _GONE:
                         raise
                     failed = CommandFailed(f"{error}\n{_how_to_go_on(error, progress.next, plan)}")
                     failed.exit_status = ExitStatus.PARTLY if progress.next > start else error.exit_status
                     raise failed from None
-        seconds = time.monotonic() - began
-        if not done.complete:
-            return Outcome(done, seconds, None)
-        return Outcome(done, seconds, api.metrics(plan.learner), api.learner(plan.learner))
+        return Outcome(done, seconds, *(reached or (None, None)))
     except ApiError as error:
         if error.code == _GONE:
             raise ApiError(f"{error}\n{_how_to_create(plan, format)}", error.status, code=error.code) from None
@@ -264,6 +263,14 @@ class _Progress:
         fraction = batch.fraction if limit is None else max(batch.fraction, self._row / limit)
         self._display.show(self._row, fraction, self._meter.speed(), self._figures)
         self.wait()
+
+    def end(self) -> tuple[Document, Document]:
+        """The figures, and the learner, after the last batch; the display ends with them."""
+        name = self._plan.learner
+        metrics, learner = self._api.metrics(name), self._api.learner(name)
+        if self._figures:
+            self._display.show(self._row, 1.0, self._meter.speed(), so_far(metrics, learner))
+        return metrics, learner
 
     def wait(self) -> None:
         """Until no fit is under way, however long that takes; a failed one is not waited for."""

@@ -50,6 +50,8 @@ class Reading:
         if value is None:
             return None
         body = value if isinstance(value, bytes) else self._flat(value)
+        if not body:
+            raise BadMessage("it has no event; an entry of Redis has it in its field event, or needs --entry flat")
         try:
             head = self._decoder.decode(body)
             body.decode()

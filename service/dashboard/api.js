@@ -109,9 +109,11 @@ export const named = (problems, detail) => [
   ...problems.filter(({ pointer }) => pointer !== "/name"),
 ];
 
+export const UNANSWERED = "the server does not answer";
+
 /** What an error says to the reader; whatever is none of ours is a fault of this page, and goes to the console. */
 export function reasonOf(error) {
-  if (error instanceof Away) return "the server does not answer";
+  if (error instanceof Away) return UNANSWERED;
   if (error instanceof Refused) return error.message;
   console.error(error);
   return error instanceof SyntaxError ? "an answer could not be read" : "this page failed; reload it";

@@ -152,6 +152,7 @@ addEventListener("online", () => connection.retry());
 /* ---- The key ----------------------------------------------------------------------------------------------------- */
 
 let declined; // the key with which the reader wanted no other
+let unaccepted; // the key that the server said it does not know, or no longer
 
 async function changeKey(refused) {
   const [before, place] = [theKey(), shown];
@@ -162,6 +163,7 @@ async function changeKey(refused) {
     return;
   }
   keepKey(key);
+  unaccepted = undefined; // even where it is the same one: it may be good by now
   showKey();
   access.renew();
   shown = null; // the page begins anew, with the new key
@@ -170,13 +172,24 @@ async function changeKey(refused) {
 
 function showKey() {
   byId("key").hidden = !access.keyed && theKey() === null; // a server without keys needs none
-  write(byId("key"), theKey() === null ? "Key …" : "Key ✓");
-  put(byId("key"), "aria-label", theKey() === null ? "Enter an API key" : "An API key is in use; change it");
+  const key = theKey();
+  const [text, label] =
+    key === null
+      ? ["Key …", "Enter an API key"]
+      : key === unaccepted
+        ? ["Key ✗", "The API key is not accepted; enter another"]
+        : ["Key ✓", "An API key is in use; change it"];
+  write(byId("key"), text);
+  put(byId("key"), "aria-label", label);
 }
 
 byId("key").addEventListener("click", () => changeKey(null));
 document.addEventListener("key-wanted", ({ detail: { refused, key, asked } }) => {
-  if (refused.status === 401) access.refused();
+  if (refused.status === 401) {
+    access.refused();
+    unaccepted = key ?? undefined;
+    showKey();
+  }
   if (key !== theKey() || document.querySelector("dialog.key[open]")) return;
   if (asked || (refused.status === 401 && key !== declined)) changeKey(refused);
 });

@@ -5,7 +5,7 @@ import { ask, get, labelled, learnerPath, NAMELESS, named, reasonOf, Refused } f
 import { announce } from "./dialogs.js";
 import { el, freshId, put, write } from "./dom.js";
 import { importing } from "./importing.js";
-import { rounds } from "./live.js";
+import { rounds, untilAnswered } from "./live.js";
 import { OBJECTIVES } from "./objectives.js";
 import { SchemaForm, within } from "./schema_form.js";
 
@@ -74,6 +74,12 @@ class Creation {
       spellcheck: "false",
       "aria-describedby": `${ids.name}-help`,
       value: place.query.get("name") ?? "",
+      on: {
+        input: () => {
+          write(this.nameTrouble, "");
+          put(this.name, "aria-invalid", null);
+        },
+      },
     });
     this.nameTrouble = el("p", { class: "trouble", role: "alert" });
     this.algorithm = el(
@@ -293,6 +299,7 @@ class Creation {
     const titles = Object.fromEntries(PARTS.map(([part, title]) => [`/${part}`, title]));
     const words = left.map((one) => labelled(one, titles));
     this.trouble.replaceChildren(...[whole, ...words].filter(Boolean).map((text) => el("li", { text })));
+    [...this.trouble.children].forEach(untilAnswered);
     this.element.querySelector("[aria-invalid]")?.focus();
   }
 }

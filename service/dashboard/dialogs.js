@@ -1,6 +1,7 @@
 /* Dialogs (the browser's own: focus stays inside, Escape closes) and the news at the page's edge. */
 
 import { el, freshId } from "./dom.js";
+import { untilAnswered } from "./live.js";
 
 const LASTS = 12; // seconds that a piece of news stays, unless it is an alarm
 const MOST = 4;
@@ -35,6 +36,7 @@ export function dialog({ title, body, confirm = "OK", dangerous = false, submit,
       } catch (error) {
         trouble.textContent = reason(error);
         trouble.hidden = false;
+        untilAnswered(trouble);
       }
       go.disabled = false;
     });

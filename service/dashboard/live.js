@@ -5,7 +5,7 @@
  * again after a while.
  */
 
-import { Away, Refused, send, reasonOf } from "./api.js";
+import { Away, Refused, send, reasonOf, UNANSWERED } from "./api.js";
 
 const LONGEST_WAIT = 30; // seconds: the wait doubles with each failure up to this
 const BEGINNING = 8; // seconds in which a stream has to begin; the server sends at once
@@ -61,6 +61,17 @@ function pause(seconds, signal) {
     connection.retries.add(done);
     signal.addEventListener("abort", done);
   });
+}
+
+/** Have an element that says that the server does not answer say so no longer than that is so. */
+export function untilAnswered(element) {
+  const look = () => {
+    const says = element.isConnected && element.textContent === UNANSWERED;
+    if (says && connection.state === "away") return;
+    connection.removeEventListener("change", look);
+    if (says) element.textContent = "the server did not answer; now it does: try again";
+  };
+  if (element.textContent === UNANSWERED) connection.addEventListener("change", look);
 }
 
 /** Until the page is seen: a hidden one asks nothing. */

@@ -102,7 +102,7 @@ export class SchemaForm {
     }
     this.element = el(
       "div",
-      { class: "settings", role: label && "group", "aria-label": label, on: { input: () => this.#moved() } },
+      { class: "settings", role: label && "group", "aria-label": label, on: { input: ({ target }) => this.#moved(target) } },
       this.#settings.map(({ element }) => element),
     );
     this.#relevant();
@@ -171,7 +171,13 @@ export class SchemaForm {
     this.#relevant();
   }
 
-  #moved() {
+  /** Something was entered, by the reader at `target`: what was wrong with it there may be right now. */
+  #moved(target = null) {
+    for (const { element, trouble, inputs } of this.#settings) {
+      if (!element.contains(target)) continue;
+      write(trouble, "");
+      for (const input of inputs) put(input, "aria-invalid", null);
+    }
     this.#relevant();
     this.#changed();
   }

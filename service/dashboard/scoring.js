@@ -4,6 +4,7 @@ import { withheld } from "./access.js";
 import { ask, labelled, learnerPath, pointed, reasonOf, Refused } from "./api.js";
 import { el, freshId, put, write } from "./dom.js";
 import { finite, short, signed } from "./format.js";
+import { untilAnswered } from "./live.js";
 import { bars, barsTable } from "./weights.js";
 
 const TOP = 12; // contributions shown
@@ -152,6 +153,10 @@ export class Scoring {
       this.#refuse(["this is no event: expected an object, {…}"]);
       return;
     }
+    if (this.features.kind === "named" && !Object.hasOwn(event, "features")) {
+      this.#refuse(['this has no "features": put its names and values into that, {"features": {…}}']);
+      return;
+    }
     this.go.disabled = true;
     try {
       delete event.id; // under an id it would be remembered
@@ -179,6 +184,7 @@ export class Scoring {
   #refuse(reasons) {
     this.trouble.hidden = reasons.length === 0;
     this.trouble.replaceChildren(...reasons.map((text) => el("li", { text })));
+    [...this.trouble.children].forEach(untilAnswered);
     this.#mark([]);
     if (reasons.length > 0) this.result.replaceChildren();
   }

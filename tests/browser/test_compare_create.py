@@ -178,7 +178,10 @@ async def test_a_learner_is_created_from_the_catalogue(service: Serving, visit: 
     await expect(dim).to_have_attribute("aria-invalid", "true")  # which is missing, too
     await expect(troubled).to_have_count(2)
     await name.fill("no name")
+    await expect(troubled).to_have_count(1)  # what is entered anew may be right
     await dim.fill("0")
+    await expect(troubled).to_have_count(0)
+    await expect(page.get_by_text("a learner needs a name")).to_be_hidden()
     await create.click()
     await expect(troubled.first).to_contain_text("is 'no name'; expected")
     await expect(troubled.nth(1)).to_contain_text("dim is 0; expected")

@@ -118,11 +118,16 @@ async def test_another_key_may_more(service: Serving, visit: Opener) -> None:
     await expect(dialog).to_contain_text("Whoever runs the service gives you one")
     field = dialog.get_by_label("Key")
     await expect(field).to_have_accessible_description(re.compile("kept in this tab alone"))
+    await field.fill("wrong")
+    await page.keyboard.press("Enter")
+    await expect(dialog).to_contain_text("The key in use is not accepted")
     await page.keyboard.press("Escape")
+    await expect(page.locator("#key")).to_have_text("Key ✗")
     await expect(button(page, "Delete …")).to_be_disabled()
     await expect(page.get_by_text("This is withheld: it takes an API key")).to_be_visible()
-    await button(page, "Enter an API key").click()
+    await button(page, "The API key is not accepted; enter another").click()
     await dialog.get_by_label("Key").fill("s3cret")
     await page.keyboard.press("Enter")
     await all_may(page)
-    assert asked == [None, "Bearer s3cret"]
+    await expect(page.locator("#key")).to_have_text("Key ✓")
+    assert asked == [None, "Bearer wrong", "Bearer s3cret"]

@@ -31,6 +31,24 @@ async def test_declared_features_are_asked_for(served: Serving, visit: Opener) -
     assert await features(page) == {"amount": 1, "shop": 0}
 
 
+async def test_features_without_their_member_and_a_server_that_was_away(served: Serving, visit: Opener) -> None:
+    served.create("flat", features={"kind": "named"})
+    visit.expected = ("ERR_",)
+    page = await visit(served.url, "#/learners/flat")
+    score = page.get_by_role("button", name="Score it")
+    await area(page).fill('{"words": 3}')
+    await score.click()
+    await expect(page.get_by_text('this has no "features": put its names and values into that')).to_be_visible()
+    await area(page).fill('{"features": {"words": 3}}')
+    await page.route("**/predict?*", lambda route: route.abort())
+    await score.click()
+    await expect(page.get_by_text("now it does: try again")).to_be_visible()  # once something else was answered
+    await page.unroute_all()
+    await score.click()
+    await expect(page.locator(".verdict")).to_be_visible()
+    await expect(page.get_by_text("try again")).to_be_hidden()
+
+
 async def test_features_that_were_met_are_asked_for_and_none_is_made_up(served: Serving, visit: Opener) -> None:
     served.create("met", features={"kind": "named"})
     page = await visit(served.url, "#/learners/met")

@@ -61,7 +61,7 @@ def bare(labels: Vector, ids: tuple[str, ...], learner: Learner, **columns: Any)
     """Labels of which nothing but the ids is at hand."""
     n = len(labels)
     late = Late.none(n)._replace(bare=np.ones(n, dtype=np.bool_), **columns)
-    return Batch(np.zeros((n, learner.config.features.columns)), labels, ids=ids, late=late)
+    return Batch(np.zeros((0, learner.config.features.columns)), labels, ids=ids, late=late)
 
 
 def other_labels(pipeline: Pipeline, y: Vector) -> Vector:

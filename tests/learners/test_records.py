@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners import Learner
-from learners.batch import Batch, Changed, Outcome, Restored, Served, Status, joined
+from learners.batch import Batch, Changed, Outcome, Restored, Served, Status, joined, take
 from learners.ids import hashes_of
 from tests.learners.late_labels import (
     SEVERAL,
@@ -70,7 +70,7 @@ def course(pipeline: Pipeline, learner: Learner, seed: int) -> list[Any]:
             costs=random.choice([0.0, 1.0, 7.0], n),
             late=late,
         )
-        records.append(one)
+        records.append(replace(one, rows=take(one.rows, ~late.bare)))
         if start == 30 and not pipeline.traits.ordinal:
             records.append(Changed({"threshold": {"objective": "budget", "alerts": 5}, "figures": {"k": 9}}))
     return records

@@ -6,6 +6,7 @@ Append-only file with fsync on every write and no other persistence, but for wha
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -113,7 +114,7 @@ class RedisServer:
         arguments = [self._binary, str(settings), *(["--sentinel"] if self._sentinel else [])]
         with ExitStack() as failing:
             failing.callback(self.kill)
-            self._process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL)
+            self._process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, process_group=0)
             deadline = time.monotonic() + START_SECONDS
             while not self._answers():
                 if self._process.poll() is not None or time.monotonic() > deadline:
@@ -124,7 +125,8 @@ class RedisServer:
     def kill(self) -> None:
         """End it at once, as a crash does."""
         if self._process is not None:
-            self._process.kill()
+            with suppress(ProcessLookupError):  # it has ended by itself
+                os.killpg(self._process.pid, signal.SIGKILL)  # with a child that writes its files anew, if there is one
             self._process.wait()
             self._process = None
 

@@ -50,7 +50,7 @@ def test_an_empty_message_is_no_event() -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (b"", "it is not JSON"),
+        (b"", "it has no event"),
         (b"{} {}", "it is not JSON"),
         (b"[" * 100_000, "it is not"),
         (b'{"id": {}, %b}' % X, "it is not an event"),

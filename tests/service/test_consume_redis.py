@@ -162,7 +162,7 @@ def test_a_signal_ends_it_while_redis_is_away(target: Target, tmp_path: Path) ->
         (b"\xff", "it is not JSON"),
         (b'{"x": [1, 2], "label": 1, "id": "\xff"}', "not"),
         (b"[1]", "it is not an event"),
-        (b"", "it is not JSON"),
+        (b"", "it has no event"),
         (event(0, x=[1.0]), "x"),  # refused by the service, which points at it
         (event(0, labelled=False, x=[1.0, "2"]), "x"),
         (event(0, surplus=1), "surplus"),

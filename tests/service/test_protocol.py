@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -82,6 +83,47 @@ async def test_what_is_kept_back_goes_out_before_the_end() -> None:
     assert await replied(app, GET) == [b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n"]
     (refused,) = await replied(app, b"nonsense\r\n\r\n")
     assert refused.startswith(b"HTTP/1.1 400 ")
+
+
+def problem_in(written: bytes) -> dict[str, Any]:
+    """The problem that a refusal tells, whose id its header has too."""
+    head, _, body = written.partition(b"\r\n\r\n")
+    assert b"content-type: application/problem+json" in head
+    assert b"connection: close" in head
+    document: dict[str, Any] = json.loads(body)
+    assert f"x-request-id: {document['request_id']}".encode() in head
+    return document
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"nonsense\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc",  # TLS
+        b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+        b"GET / HTTP/1.1\r\nContent-Length: many\r\n\r\n",
+        b"GET http://[/ HTTP/1.1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n",
+    ],
+)
+async def test_what_is_no_request_is_refused_with_an_id(sent: bytes) -> None:
+    async def app(_scope: Any, receive: Any, _send: Any) -> None:
+        while (await receive())["type"] == "http.request":
+            pass
+
+    (written,) = await replied(app, sent)
+    assert written.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    told = problem_in(written)
+    assert (told["status"], told["code"]) == (400, "bad-request")
+    assert told["request_id"]
+
+
+async def test_no_refusal_can_be_taken_for_the_reply_to_an_earlier_request() -> None:
+    async def app(_scope: Any, _receive: Any, _send: Any) -> None:
+        await asyncio.Event().wait()
+
+    assert await replied(app, GET, b"nonsense\r\n\r\n") == []
+    assert await replied(app, GET + b"GET / HTTP/1.1\r\nno colon\r\n\r\n") == []
 
 
 async def test_what_is_answered_at_once_puts_off_the_end_of_an_idle_connection() -> None:
