@@ -203,7 +203,7 @@ def _place(state, low, high, number, clock):  # type: ignore[no-untyped-def]
 
 
 @bare_kernel
-def _learn(parts, members, scores, y, events, clocks):  # type: ignore[no-untyped-def]
+def _learn(parts, members, events, scores, y, clocks):  # type: ignore[no-untyped-def]
     """`parts` and `members` as plain tuples, which a call takes in a third of the time of named ones."""
     state, negatives = DriftState(*parts), Ordered(*members)
     for i in range(y.shape[0]):
@@ -322,9 +322,9 @@ class Drift:
             self._reserve(int(self.arrays.negatives[0]) + len(y) - int(np.count_nonzero(y > 0)))
         for start in range(0, len(y), WAITING):
             part = slice(start, start + WAITING)
-            self._negatives = reserved(self._negatives, len(self.arrays.scores), min(WAITING, len(y) - start))
-            members = tuple(self._negatives)
-            _learn(tuple(self.arrays), members, scores[part], y[part], events + start, clocks[part])
+            own = (scores, y, clocks) if len(y) <= WAITING else (scores[part], y[part], clocks[part])
+            self._negatives = reserved(self._negatives, len(self.arrays.scores), len(own[1]))
+            _learn(tuple(self.arrays), tuple(self._negatives), events + start, *own)
 
     def serve(self, scores: Vector, events: int, clocks: Vector) -> None:
         """Look at n served events in order: `scores` (n,), NaN counts as 0; `events` labelled so far; `clocks` (n,)."""

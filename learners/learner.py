@@ -119,16 +119,7 @@ class Learner:
         Raises `Refused` (a ValueError), and then nothing was learnt.
         """
         batch = batch_of(self.config, X, y, weights, ids, times)
-        outcomes: list[Outcome] = []
-        start = 0
-        while start < len(batch) or not outcomes:
-            rest = batch.part(start, len(batch))
-            part = rest.part(0, self.step(rest))
-            outcomes.append(self._learn(part))
-            start += len(part)
-            if self.due:
-                self._refit()
-        outcome = joined(outcomes)
+        outcome = self._learn_and_fit(batch) if self._model.fits else self._learn(batch)
         if self.config.labels.ranks is None:
             return outcome.scores
         return np.where(np.isin(outcome.status, (Status.APPLIED, Status.RELABELLED)), outcome.decisions, np.nan)
@@ -166,6 +157,18 @@ class Learner:
     def encode(self, X: Any) -> Rows:
         """The columns of n events' features; see `features.py`. Raises `Refused`."""
         return encoded(self.config, X)
+
+    def _learn_and_fit(self, batch: Batch) -> Outcome:
+        outcomes: list[Outcome] = []
+        start = 0
+        while start < len(batch) or not outcomes:
+            rest = batch.part(start, len(batch))
+            part = rest.part(0, self.step(rest))
+            outcomes.append(self._learn(part))
+            start += len(part)
+            if self.due:
+                self._refit()
+        return joined(outcomes)
 
     def _learn(self, batch: Batch) -> Outcome:
         n = len(batch)

@@ -53,7 +53,7 @@ class Model:
         self._embedding = embedding.init(config.embedding, config.precision)
         dim = None if config.features.sparse else self.dim
         self._retained = Retained(*_retention(config), dim, number(config.precision))
-        fitted = self._batch or self._embeds
+        fitted = self.fits
         # events at the last one, how many, events when those retained were replaced; or nothing
         self._fits = np.zeros(3 if fitted else 0, dtype=np.int64)
         self._restores = np.zeros(1 if fitted else 0, dtype=np.int64)  # roll-backs: a fit from before one is void
@@ -113,6 +113,11 @@ class Model:
     def embedding(self) -> embedding.EmbeddingState | None:
         """The fitted embedding, which never changes in place; None while there is none."""
         return self._embedding if self._embeds and embedding.columns(self._embedding) else None
+
+    @property
+    def fits(self) -> bool:
+        """Whether anything is fitted, now and then or once."""
+        return self._batch or self._embeds
 
     @property
     def fitted_events(self) -> int | None:

@@ -107,8 +107,9 @@ def _move(rule, live, row, account, clock):  # type: ignore[no-untyped-def]
 
 
 @bare_kernel
-def learn(rule, state, edges, probabilities, y, decided, costs, clocks, thresholds, decisions):  # type: ignore[no-untyped-def]
-    """`threshold.learn`; `state` as a plain tuple, which a call takes in a tenth of the time of a named one."""
+def learn(ruled, state, edges, probabilities, y, decided, costs, clocks, thresholds, decisions):  # type: ignore[no-untyped-def]
+    """`threshold.learn`; rule and `state` as plain tuples, which a call takes in a tenth of the time of named ones."""
+    rule = Rule(*ruled)
     kind, false_positive, false_negative = rule.kind, rule.false_positive, rule.false_negative
     live, seen, mean, theta, centre, radius, block, stage, called, bins, count, aim = state[:12]
     clock, spent, opening, traffic, credit = state[12:]
@@ -162,11 +163,12 @@ def learn(rule, state, edges, probabilities, y, decided, costs, clocks, threshol
 
 
 @bare_kernel
-def decide(rule, state, edges, probabilities, costs, clocks, given, thresholds, decisions):  # type: ignore[no-untyped-def]
+def decide(ruled, state, edges, probabilities, costs, clocks, given, thresholds, decisions):  # type: ignore[no-untyped-def]
     """`threshold.serve`; and `threshold.note`, where the `decisions` are `given` and `thresholds` is not used.
 
-    `state` as for `learn`.
+    Rule and `state` as for `learn`.
     """
+    rule = Rule(*ruled)
     kind, false_positive, false_negative = rule.kind, rule.false_positive, rule.false_negative
     live, row, count = state[0], state[9][2], state[10]  # in the order of `threshold.State`
     clock, spent, opening, traffic, credit = state[12:]

@@ -327,7 +327,7 @@ def learn(
     would be said now. `costs` (n,) are the events' factors, `clocks` (n,) the learner's clock after each, NaN while
     unknown. Moves the state in place.
     """
-    rule = settings.rule
+    rule = tuple(settings.rule)
     rules.learn(rule, tuple(state), objectives.edges(), probabilities, y, decided, costs, clocks, thresholds, decisions)
 
 
@@ -341,7 +341,7 @@ def serve(
     decisions: Counts,
 ) -> None:
     """Decide n unlabelled events in order, and account for them; fills `thresholds` and `decisions` (n,)."""
-    rule = settings.rule
+    rule = tuple(settings.rule)
     rules.decide(rule, tuple(state), objectives.edges(), probabilities, costs, clocks, False, thresholds, decisions)
 
 
@@ -349,8 +349,8 @@ def note(settings: Threshold, state: State, probabilities: Vector, decisions: Co
     """Account for n unlabelled events that were decided elsewhere: after what `serve` said, the same bits as there."""
     columns = [np.array(column, dtype=np.float64) for column in (probabilities, clocks)]  # a record's are read-only
     known = np.array(decisions, dtype=np.int64)
-    unused = np.empty(0)
-    rules.decide(settings.rule, tuple(state), objectives.edges(), columns[0], unused, columns[1], True, unused, known)
+    rule, unused = tuple(settings.rule), np.empty(0)
+    rules.decide(rule, tuple(state), objectives.edges(), columns[0], unused, columns[1], True, unused, known)
 
 
 def look(settings: Threshold, state: State, probabilities: Vector, costs: Vector) -> tuple[Vector, Counts]:
