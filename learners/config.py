@@ -239,8 +239,8 @@ class Config:
     def encode(self, values: Any, typed: bool = False) -> Rows:
         """The columns of n events' features: `Features.encode`, and no event too long for the algorithm's buffers."""
         rows = self.features.encode(values, typed)
-        capacity = _stored(self.params)
         if isinstance(rows, Sparse):
+            capacity = _stored(self.params)
             sizes = np.diff(rows.indptr)
             long = np.flatnonzero(sizes * capacity > MAX_BUFFERED)[:MAX_PROBLEMS]
             if len(long):

@@ -282,8 +282,8 @@ class Learner:
         `again`: the events were learnt before, with other labels.
         """
         model, n = self._model, len(y)
-        step = model.step_rows  # one call of each stage for the whole batch, or for some millions of numbers
-        if n > step:
+        # one call of each stage for the whole batch, or for some millions of numbers
+        if n > 1 and n > (step := model.step_rows):
             said = []
             for start in range(0, n, step):
                 part, cut = part_of(rows, start, start + step), slice(start, start + step)

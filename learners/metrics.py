@@ -206,12 +206,12 @@ class Metrics:
         """
         self._view = None
         n, first = len(y), self.events
-        columns = scores, probabilities, y, decisions, clocks, delays, hashes, late
-        for start in range(0, n, WAITING):
-            stop = min(n, start + WAITING)
-            self._take(
-                *(columns if stop - start == n else (column[start:stop] for column in columns)), thresholds[start:stop]
-            )
+        columns = scores, probabilities, y, decisions, clocks, delays, hashes, late, thresholds
+        if n <= WAITING:
+            self._take(*columns)
+        else:
+            for start in range(0, n, WAITING):
+                self._take(*(column[start : start + WAITING] for column in columns))
         self._drift.learn(scores, y, first, clocks)
 
     def _take(self, *columns: Any) -> None:

@@ -29,7 +29,7 @@ from service.commands.failure import WrongUsage
 from service.commands.inspecting import list_learners, show
 from service.commands.keys import app as keys_app
 from service.commands.making import create, threshold
-from service.commands.options import given
+from service.commands.options import flag, given
 from service.commands.replaying import replay
 from service.commands.sending import labels, predict, update
 from service.commands.states import clone, delete, export, import_state, restore, snapshot, snapshots
@@ -126,7 +126,7 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool, flag("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Take the options that stand before the command; typer prints the help text of `app` in the place of this one."""
@@ -142,7 +142,7 @@ def serve(
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = None,
     keys: Annotated[str | None, typer.Option(metavar="FILE", help="The keys that requests need; see `keys`.")] = None,
     insecure: Annotated[
-        bool | None, typer.Option("--insecure", help="Listen beyond loopback though nobody needs a key.")
+        bool | None, flag("--insecure", help="Listen beyond loopback though nobody needs a key.")
     ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes behind the port, over one Redis.")] = None,
     log_level: Annotated[
@@ -152,7 +152,7 @@ def serve(
         LogFormat | None, typer.Option(help="How lines are written; text where nothing is said.")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object when it is ready; log as JSON where nothing is said.")
+        bool, flag("--json", help="Print a JSON object when it is ready; log as JSON where nothing is said.")
     ] = False,
 ) -> None:
     """Run the service. Options go before RARESTREAM_* variables, these before the defaults."""
@@ -185,7 +185,7 @@ def demo(
     rate: Annotated[float, typer.Option(min=0, help="Events per second to each learner; 0: no limit.")] = 1000.0,
     events: Annotated[int, typer.Option(min=2, help="Events in all; the fraud changes half-way.")] = 200_000,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object in each line: the address, then figures.")
+        bool, flag("--json", help="Print a JSON object in each line: the address, then figures.")
     ] = False,
 ) -> None:
     """Serve four learners on one simulated stream of card fraud. Ctrl-C stops; starting again goes on from there."""

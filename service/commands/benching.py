@@ -34,6 +34,7 @@ from service.commands.connection import (
 )
 from service.commands.failure import CommandFailed, ExitStatus
 from service.commands.figures import counted
+from service.commands.options import flag
 
 if TYPE_CHECKING:
     from service.commands.api import Api
@@ -51,9 +52,7 @@ def bench(
     batch: Annotated[int, typer.Option(min=1, max=10_000, help="Events of each update.")] = 500,
     algorithm: Annotated[str, typer.Option(help="Of the learner.")] = "cbr-diag",
     dim: Annotated[int, typer.Option(min=1, max=10_000, help="Numbers of each event.")] = 20,
-    start: Annotated[
-        bool, typer.Option("--start", help="Start a server for it, with a store in a temporary folder.")
-    ] = False,
+    start: Annotated[bool, flag("--start", help="Start a server for it, with a store in a temporary folder.")] = False,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
     key: Key = None,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from service.commands.failure import CommandFailed, ExitStatus
+from service.commands.options import flag
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -108,7 +109,7 @@ Key = Annotated[
     ),
 ]
 RetrySeconds = Annotated[float, typer.Option(min=0, help="How long a request is tried again.", rich_help_panel=_PANEL)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+AsJson = Annotated[bool, flag("--json", help="Print JSON, for programs.")]
 Name = Annotated[str, typer.Argument(help="The learner's name.", autocompletion=learner_names)]
 
 

@@ -22,6 +22,7 @@ from service.commands.connection import (
     print_json,
     reporting,
 )
+from service.commands.options import flag
 
 if TYPE_CHECKING:
     from service.consume.consumption import Start
@@ -104,12 +105,12 @@ def consume(
     ] = None,
     batch: Annotated[int, typer.Option(min=1, max=100_000, help="Messages of a partition at a time.")] = 1000,
     linger: Annotated[float, typer.Option(min=0, max=60, help="Seconds that a batch waits for more messages.")] = 0.05,
-    once: Annotated[bool, typer.Option("--once", help="End where the messages end now.")] = False,
+    once: Annotated[bool, flag("--once", help="End where the messages end now.")] = False,
     partition: Annotated[
         list[int] | None,
         typer.Option(min=0, help="A partition to read; all, if not given. Repeatable.", rich_help_panel=_KAFKA),
     ] = None,
-    tls: Annotated[bool, typer.Option("--tls", help="Connect by TLS.", rich_help_panel=_KAFKA)] = False,
+    tls: Annotated[bool, flag("--tls", help="Connect by TLS.", rich_help_panel=_KAFKA)] = False,
     tls_ca: File = None,
     tls_cert: File = None,
     tls_key: File = None,

@@ -25,6 +25,7 @@ from service.commands.connection import (
 )
 from service.commands.durations import roughly, spoken
 from service.commands.figures import counted, figure, share
+from service.commands.options import flag
 from service.commands.states import size
 
 if TYPE_CHECKING:
@@ -59,9 +60,9 @@ _OF_FIGURES = (SortBy.auc, SortBy.f1, SortBy.alerts)
 def list_learners(
     prefix: Annotated[str, typer.Argument(help="Only those whose names begin like this.", show_default=False)] = "",
     sort: Annotated[SortBy, typer.Option(help="By what; numbers from the largest.")] = SortBy.name,
-    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="The other way round.")] = False,
+    reverse: Annotated[bool, flag("--reverse", "-r", help="The other way round.")] = False,
     sizes: Annotated[
-        bool, typer.Option("--sizes", help="What each takes, not its figures; so does --sort pending or size.")
+        bool, flag("--sizes", help="What each takes, not its figures; so does --sort pending or size.")
     ] = False,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
@@ -199,7 +200,7 @@ def _state(row: Document) -> Any:
 def show(
     name: Name,
     weights: Annotated[int | None, typer.Option(min=1, max=1000, help="Show so many of the largest weights.")] = None,
-    config: Annotated[bool, typer.Option("--config", help="Print the configuration only, as JSON.")] = False,
+    config: Annotated[bool, flag("--config", help="Print the configuration only, as JSON.")] = False,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
     key: Key = None,

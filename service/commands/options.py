@@ -29,6 +29,7 @@ __all__ = [
     "check_late",
     "duration",
     "field_of",
+    "flag",
     "given",
     "json_file",
     "objective_names",
@@ -36,6 +37,11 @@ __all__ = [
     "ranks_of",
     "threshold_of",
 ]
+
+
+def flag(*names: str, **about: Any) -> Any:
+    """An option without a value; the help would show `<bool>` behind it, as if one were to follow."""
+    return typer.Option(*names, metavar="", **about)
 
 
 def duration(text: str) -> float:

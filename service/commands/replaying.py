@@ -19,7 +19,7 @@ from service.commands.connection import (
     print_json,
     reporting,
 )
-from service.commands.options import check_late, duration, ranks_of
+from service.commands.options import check_late, duration, flag, ranks_of
 
 __all__ = ["replay"]
 
@@ -40,9 +40,7 @@ def replay(
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after this row of the file.")] = None,
     rate: Annotated[float | None, typer.Option(min=1e-3, help="Events per second at most.")] = None,
     batch: Annotated[int, typer.Option(min=1, max=100_000, help="Rows per request at most.")] = 1000,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Batch algorithms: wait for each fit before the next rows.")
-    ] = False,
+    wait: Annotated[bool, flag("--wait", help="Batch algorithms: wait for each fit before the next rows.")] = False,
     label_delay: Annotated[
         float | None,
         typer.Option(

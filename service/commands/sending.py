@@ -28,7 +28,7 @@ from service.commands.connection import (
 )
 from service.commands.failure import CommandFailed, ExitStatus
 from service.commands.figures import counted
-from service.commands.options import ranks_of
+from service.commands.options import flag, ranks_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -132,8 +132,8 @@ def predict(
         int | None, typer.Option(min=1, max=2**53, help="Position of an update that has to be learnt before.")
     ] = None,
     batch: Size = 1000,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object in each line.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_json: Annotated[bool, flag("--json", help="Print a JSON object in each line.")] = False,
+    as_csv: Annotated[bool, flag("--csv", help="Print CSV.")] = False,
     url: Url = DEFAULT_URL,
     key: Key = None,
     retry_seconds: RetrySeconds = 60.0,

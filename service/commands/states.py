@@ -29,6 +29,7 @@ from service.commands.connection import (
 )
 from service.commands.failure import CommandFailed, ExitStatus, WrongUsage
 from service.commands.figures import counted
+from service.commands.options import flag
 
 __all__ = ["clone", "delete", "export", "import_state", "restore", "snapshot", "snapshots"]
 
@@ -36,7 +37,7 @@ _PIECE = 2**20  # bytes of a file that are read at once
 _DASH = "-"
 _BEGINNING = b"rare"  # of what `export` writes (`service/codec.py`)
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, flag("--yes", "-y", help="Do not ask.")]
 NewName = Annotated[str, typer.Argument(help="The new learner's name.")]
 
 
@@ -140,7 +141,7 @@ def delete(
 def export(
     name: Name,
     file: Annotated[Path, typer.Argument(help="Where to; - is standard output. A folder: the usual name in it.")],
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, flag("--force", "-f", help="Replace a file that is there.")] = False,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
     key: Key = None,

@@ -11,12 +11,11 @@ from datetime import datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
-import typer
-
 from service.commands.connection import DEFAULT_URL, Key, Name, Url, connected, console, print_json, reporting
 from service.commands.failure import CommandFailed, ExitStatus
 from service.commands.figures import counted, figure, share
 from service.commands.inspecting import alarm_of
+from service.commands.options import flag
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,9 +36,9 @@ _REFRESHES = 4  # of the terminal per second at most
 
 def watch(
     name: Name,
-    once: Annotated[bool, typer.Option("--once", help="Show the figures as they are now, and end.")] = False,
+    once: Annotated[bool, flag("--once", help="Show the figures as they are now, and end.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object in each line: event and data; with --once the figures.")
+        bool, flag("--json", help="Print a JSON object in each line: event and data; with --once the figures.")
     ] = False,
     url: Url = DEFAULT_URL,
     key: Key = None,

@@ -8,7 +8,7 @@ import { arrange, el, freshId, write } from "./dom.js";
 import { between, count, counted, figure, fixed, local, NOTHING, share, signed, wholeMoment } from "./format.js";
 import { follow, RARELY, rounds } from "./live.js";
 import { askGroup } from "./new_group.js";
-import { drawWhisker, whisker } from "./sketches.js";
+import { drawScale, drawWhisker, scaleHead, whisker } from "./sketches.js";
 import { odds, summaryOf, verdictsOf, writeVerdict } from "./verdicts.js";
 
 const HISTORY = 10; // seconds between looks at the learners' histories, while events come
@@ -112,6 +112,8 @@ class Group {
     this.facts = el("p", { class: "quiet" });
     this.aucs = el("tbody");
     this.differences = el("tbody");
+    this.aucScale = scaleHead();
+    this.differenceScale = scaleHead();
     this.key = el("div");
     this.waiting = el("p", {
       class: "message",
@@ -143,8 +145,10 @@ class Group {
               el(
                 "tr",
                 {},
-                heads.map((text) =>
-                  el("th", { scope: "col", class: text.endsWith("#") ? "number" : null, text: text.replace("#", "") }),
+                heads.map((head) =>
+                  typeof head === "string"
+                    ? el("th", { scope: "col", class: head.endsWith("#") ? "number" : null, text: head.replace("#", "") })
+                    : head,
                 ),
               ),
             ),
@@ -156,11 +160,11 @@ class Group {
       "div",
       { class: "stack", hidden: true },
       el("section", { class: "panel" }, el("h2", { text: "Which is better" }), this.verdicts, this.facts),
-      table("AUC on the same events", "", ["Learner", "AUC#", "95 % interval", ""], this.aucs),
+      table("AUC on the same events", "", ["Learner", "AUC#", "95 % interval", this.aucScale], this.aucs),
       table(
         "Differences of AUC",
         "pairs",
-        ["A minus B", "Difference#", "95 % interval", "", "Evidence for A#", "Evidence for B#"],
+        ["A minus B", "Difference#", "95 % interval", this.differenceScale, "Evidence for A#", "Evidence for B#"],
         this.differences,
       ),
       this.chart.element,
@@ -254,6 +258,7 @@ class Group {
       low: Math.max(0, Math.min(...ends, 0.99) - 0.02),
       high: Math.min(1, Math.max(...ends, 0.5) + 0.02),
     };
+    drawScale(this.aucScale, ...[scale.low, scale.high].map(fixed(2)));
     const rows = learners.map((name) => ({ name, ...window.auc[name] }));
     arrange(
       this.aucs,
@@ -283,6 +288,7 @@ class Group {
 
   #pairs(told, window, tests) {
     const reach = Math.max(...window.differences.flatMap(({ interval }) => (interval ?? [0.01]).map(Math.abs))) * 1.1;
+    drawScale(this.differenceScale, ...[-reach, reach].map(signed(3)));
     const rows = window.differences.map((one, i) => ({ ...one, ...tests[i].evidence, place: i }));
     arrange(
       this.differences,

@@ -1,6 +1,6 @@
 /* Small drawings in SVG: hundreds of them stand in a table, where a chart library would be too heavy. */
 
-import { put, svg } from "./dom.js";
+import { el, put, svg, write } from "./dom.js";
 
 const WIDTH = 120;
 const HEIGHT = 28;
@@ -52,6 +52,14 @@ export function whisker() {
     svg("line", { class: "reach", y1: 8, y2: 8 }),
     svg("line", { class: "point", y1: 2, y2: 14 }),
   );
+}
+
+/** The head of a column of whiskers: what the ends of their scale are, which `drawScale` says. */
+export const scaleHead = () =>
+  el("th", { scope: "col" }, el("div", { class: "scale", "aria-hidden": "true" }, el("span"), el("span")));
+
+export function drawScale(head, ...ends) {
+  [...head.firstElementChild.children].forEach((place, i) => write(place, ends[i]));
 }
 
 export function drawWhisker(drawing, value, interval, { low, high, zero = null }) {
