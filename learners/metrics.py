@@ -101,8 +101,10 @@ def _counted(y, delays):  # type: ignore[no-untyped-def]
     """How many labels are positive, and how many delays are known."""
     positives = known = 0
     for i in range(y.shape[0]):
-        positives += y[i] > 0.0
-        known += not np.isnan(delays[i])
+        if y[i] > 0.0:
+            positives += 1
+        if not np.isnan(delays[i]):
+            known += 1
     return positives, known
 
 
