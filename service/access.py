@@ -243,7 +243,14 @@ class Access:
             return
         assert self.lines is not None
         address = str(client[0]) if client else None
-        self.lines.put(Entry(time(), level, own_id, _OTHER, _OTHER, error.status, 0.0, client=address, code=error.code))
+        self.lines.put(
+            Entry(
+                *(time(), level, own_id, _OTHER, _OTHER, error.status, 0.0),
+                client=address,
+                code=error.code,
+                reason=error.detail,
+            )
+        )
 
     # Websockets
 
@@ -265,10 +272,12 @@ class Access:
         *,
         status: int = 101,
         closed: int | None = None,
+        known: bool = True,
     ) -> None:
         """A websocket that was opened at that `perf_counter()` has come to its end.
 
-        `status` of the handshake; `closed`: the code that it was closed with before any message.
+        `status` of the handshake; `closed`: the code that it was closed with before any message; `known`: there is a
+        websocket at that path.
         """
         now = perf_counter()
         level = _level(status) if closed is None else logging.WARNING
@@ -276,7 +285,8 @@ class Access:
             return
         assert self.lines is not None
         route = f"{_PREFIX}/ws" if learner is None else f"{_PREFIX}/learners/{{name}}/ws"
-        own_id = request_id(heading_of(scope["headers"]).request_id)
+        route = route if known else _OTHER
+        own_id: str = scope["state"]["request_id"]
         self.lines.put(
             Entry(
                 time(),

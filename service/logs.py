@@ -63,6 +63,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     messages: int | None = None  # of a websocket: answered,
     refused: int | None = None  # and of these with an error
     code: str | None = None  # of the problem
+    reason: str | None = None  # why what came was no request
 
 
 _LEVELS = {
@@ -73,7 +74,19 @@ _LEVELS = {
     logging.CRITICAL: "critical",
 }
 _SHOUTED = {level: f"{name.upper():<7}" for level, name in _LEVELS.items()}
-_FIELDS = ("learner", "group", "events", "messages", "refused", "bytes", "code", "key", "client", "request_id")
+_FIELDS = (
+    "learner",
+    "group",
+    "events",
+    "messages",
+    "refused",
+    "bytes",
+    "code",
+    "reason",
+    "key",
+    "client",
+    "request_id",
+)
 _fields = attrgetter(*_FIELDS)
 _LOGGER = "rarestream.requests"
 

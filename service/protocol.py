@@ -70,6 +70,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._paused = False  # the client has more to read than it should
         self._stuck = False  # it has been so since `_look_at_unread`
         self._unread_timer: asyncio.TimerHandle | None = None
+        self._refusal: ServiceError | None = None  # of what came behind requests that are not answered yet
         self._defaults: list[tuple[bytes, bytes]] | None = None  # the headers of every reply,
         self._head = b""  # and what a reply begins with that has them
 
@@ -97,6 +98,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Some of it has come. A body that comes in a piece of its own, as of many clients, is waited for."""
+        if self._refusal is not None:
+            return  # nothing of it can be read
         direct = self._direct if self._between else None
         if direct is not None:
             known = direct.known(data)  # most clients send the same head each time: then nothing is parsed
@@ -132,7 +135,7 @@ class HttpProtocol(HttpToolsProtocol):
             if self._in_head and self._head_bytes > _HEAD_BYTES:
                 self._refuse(_too_large())
             else:
-                self._refuse(_unreadable(error))
+                self._refuse(_unreadable(error, data))
 
     def on_message_begin(self) -> None:
         """One begins; its scope is made where ASGI is to see it."""
@@ -266,18 +269,34 @@ class HttpProtocol(HttpToolsProtocol):
             self._close()
 
     def _refuse(self, error: ServiceError) -> None:
-        """Answer what is no request, or no end of one, if that is next to be answered; and close the connection."""
+        """Answer what is no request, or no end of one, in its turn, and close the connection.
+
+        Where it is the end of a request whose reply has begun, there is nothing to answer any more.
+        """
         if self.transport.is_closing():
+            return
+        reading = not self._between and not self._in_head  # a body: `_asked`'s, or, with nothing before it, `cycle`'s
+        idle = self.cycle is None or self.cycle.response_complete
+        if self.pipeline or not (reading or idle):
+            self._refusal = error  # until the requests before it are answered
+            self.flow.pause_reading()
             return
         own_id = request_id(b"")
         if self._access is not None:
             self._access.unread(error, own_id, self.client)
-        in_body = not self._between and not self._in_head and not self.pipeline
-        if self._free() or (in_body and self.cycle is not None and not self.cycle.response_started):
+        if not reading or self._asked is not None or self.cycle is None or not self.cycle.response_started:
             document = msgspec.json.encode(error.document(own_id))
             reply = _REFUSAL % (own_id.encode(), len(document), document)
             self._write(error.status, self.server_state.default_headers, reply)
+        if self.cycle is not None:
+            self.cycle.disconnected = True  # it gets no other reply
         self._close()
+
+    def _refuse_in_turn(self) -> None:
+        """A reply is out: what came behind it, and cannot be read, may be next."""
+        if self._refusal is not None and not self.pipeline:
+            error, self._refusal = self._refusal, None
+            self._refuse(error)
 
     def _close(self) -> None:
         """Close it, and if the client does not read what is left to be sent, without that."""
@@ -365,6 +384,7 @@ class HttpProtocol(HttpToolsProtocol):
                 self.on_response_complete()
             else:
                 self._written()
+                self._refuse_in_turn()
 
         learning.done.add_done_callback(answer)
 
@@ -394,6 +414,7 @@ class HttpProtocol(HttpToolsProtocol):
         """A reply of ASGI's is whole; one without a body has nothing but its head."""
         self._joining.release()
         super().on_response_complete()
+        self._refuse_in_turn()
 
     def handle_websocket_upgrade(self) -> None:
         """From here on it is another protocol's."""
@@ -408,7 +429,11 @@ def _too_large() -> HeadTooLarge:
     return HeadTooLarge(f"the request's line and its headers are over {_HEAD_BYTES} bytes")
 
 
-def _unreadable(error: httptools.HttpParserError) -> BadRequest:
+def _unreadable(error: httptools.HttpParserError, data: bytes) -> BadRequest:
+    if data.startswith(b"\x16\x03"):  # a handshake
+        return BadRequest("this is TLS, which this port does not speak: use http://; the connection is closed")
+    if data.startswith(b"PRI * HTTP/2"):
+        return BadRequest("this is HTTP/2, which this port does not speak; the connection is closed")
     ours = isinstance(error, httptools.HttpParserCallbackError)  # which tells of the callback, not of what came
     reason = "" if ours or not str(error) else f": {error}"
     return BadRequest(f"this is no request of HTTP/1.1{reason}; the connection is closed")

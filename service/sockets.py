@@ -93,6 +93,7 @@ class Sockets:
                 await _ask_for_upgrade(scope, receive, send)
             return
         began = perf_counter()
+        scope.setdefault("state", {})["request_id"] = request_id(heading_of(scope["headers"]).request_id)
         await receive()  # that a connection is asked for
         try:
             if found is None:
@@ -101,7 +102,8 @@ class Sockets:
         except ServiceError as refusal:
             await _deny(refusal, scope, send)
             access: Access = scope["app"].state.access
-            access.websocket(scope, None, began, status=refusal.status)
+            name = None if found is None else found[1]
+            access.websocket(scope, name, began, status=refusal.status, known=found is not None)
         else:
             await Connection(scope, receive, send, found[1], grant).serve()
 
@@ -137,7 +139,7 @@ async def _deny(error: ServiceError, scope: Scope, send: Send) -> None:
     if _RESPONSE not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": _VIOLATION, "reason": error.detail})
         return
-    own_id = request_id(heading_of(scope["headers"]).request_id)
+    own_id: str = scope["state"]["request_id"]
     told = {"content-type": PROBLEM, "x-request-id": own_id, **headers_of(error)}
     headers = [(name.lower().encode(), value.encode()) for name, value in told.items()]
     document = msgspec.json.encode(error.document(own_id))

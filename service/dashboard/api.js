@@ -42,15 +42,16 @@ export function keepKey(key) {
   }
 }
 
-/** Send a request below v1/, with a `body` of JSON or with a `file`; its raw response once the head is there.
+/** Send a request below v1/, with a `body` to be made JSON, with `json` that is, or with a `file`; its raw response once the head is there.
  *
  * Throws Away or Refused.
  */
-export async function send(method, path, { body, file, signal, headers = {}, asked = false } = {}) {
+export async function send(method, path, { body, json, file, signal, headers = {}, asked = false } = {}) {
   const key = theKey();
   const all = { ...headers };
   if (key !== null) all.authorization = `Bearer ${key}`;
-  if (body !== undefined) all["content-type"] = "application/json";
+  const text = body === undefined ? json : JSON.stringify(body);
+  if (text !== undefined) all["content-type"] = "application/json";
   if (file !== undefined) all["content-type"] = "application/octet-stream";
   let reply;
   try {
@@ -59,7 +60,7 @@ export async function send(method, path, { body, file, signal, headers = {}, ask
       headers: all,
       signal,
       cache: "no-store",
-      body: body === undefined ? file : JSON.stringify(body),
+      body: text ?? file,
     });
   } catch (error) {
     if (signal?.aborted && signal.reason?.name !== "TimeoutError") throw error;

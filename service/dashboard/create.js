@@ -264,7 +264,8 @@ class Creation {
       location.hash = `#/learners/${encodeURIComponent(name)}`;
     } catch (error) {
       const problems = error instanceof Refused ? error.errors : [];
-      this.#refuse(name === "" ? named(problems, "a learner needs a name") : problems, reasonOf(error));
+      if (error.code === "name-taken") this.#refuse([{ pointer: "/name", detail: error.message }], "");
+      else this.#refuse(name === "" ? named(problems, "a learner needs a name") : problems, reasonOf(error));
     }
     clearTimeout(said);
     write(this.waiting, "");

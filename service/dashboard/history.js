@@ -27,6 +27,7 @@ export class Histories {
   #alarms = [];
   #metrics = null;
   #by = null;
+  #offersTime = null; // as an axis; null: no axis can be chosen yet
   #place;
   #size;
   #note = unreadNote();
@@ -64,7 +65,7 @@ export class Histories {
     const by = usual === "clock" && clocks.length > 1 && clocks[0] === clocks.at(-1) ? "events" : usual;
     const wanted = this.#place.query.get("by");
     this.#by = wanted === "events" || (wanted === "clock" && by === "clock") ? wanted : by;
-    if (this.range.children.length === 0) this.#build(by === "clock");
+    if (this.#offersTime !== (by === "clock")) this.#build(by === "clock"); // at first, and where the first time came
     this.draw();
   }
 
@@ -254,6 +255,7 @@ export class Histories {
   /* ---- The part that is shown ---- */
 
   #build(clocked) {
+    this.#offersTime = clocked;
     const axis = el(
       "select",
       { name: "by", on: { change: () => this.#turn(axis.value) } },
@@ -262,7 +264,7 @@ export class Histories {
     );
     axis.value = this.#by;
     this.inputs = ["from", "to"].map((end) => el("input", { name: end, "aria-label": `${end} (of the axis)` }));
-    this.range.append(
+    this.range.replaceChildren(
       el("label", {}, "Axis ", axis),
       el("label", {}, "from ", this.inputs[0]),
       el("label", {}, "to ", this.inputs[1]),
@@ -301,7 +303,7 @@ export class Histories {
       const at = this.#by === "clock" ? new Date(input.value).getTime() / 1000 : Number(input.value);
       kept[input.name] = input.value === "" || !Number.isFinite(at) ? null : at;
     }
-    this.#place.keep(kept);
+    this.#keep(kept);
     this.#tell();
     this.draw();
   }
@@ -309,9 +311,15 @@ export class Histories {
   /** The reader zoomed in one of the charts, or out (null). */
   #chosen(range) {
     const [from, to] = range === null ? [null, null] : range.map((end) => placeOf(end, this.#by === "clock"));
-    this.#place.keep({ from, to });
+    this.#keep({ from, to });
     this.#showRange();
     this.draw();
+  }
+
+  /** Keep bounds in the address: with an axis of events, as time may be the usual one before long. */
+  #keep(bounds) {
+    const ofEvents = this.#by === "events" && Object.values(bounds).some((bound) => bound !== null);
+    this.#place.keep({ ...bounds, ...(ofEvents ? { by: "events" } : {}) });
   }
 }
 

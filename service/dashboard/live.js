@@ -7,6 +7,7 @@
 
 import { Away, Refused, send, reasonOf, UNANSWERED } from "./api.js";
 
+const OFFLINE = "offline";
 const LONGEST_WAIT = 30; // seconds: the wait doubles with each failure up to this
 const BEGINNING = 8; // seconds in which a stream has to begin; the server sends at once
 const SILENCE = 25; // seconds without a byte after which a stream is dead; the server sends one each 15
@@ -29,7 +30,7 @@ class Connection extends EventTarget {
   }
 
   failed(error, seconds) {
-    this.reason = error instanceof Away ? "offline" : reasonOf(error);
+    this.reason = error instanceof Away ? OFFLINE : reasonOf(error);
     if (error.status === 401) [this.reason] = this.reason.split(":"); // how to send a key is for those who write requests
     this.next = Date.now() + seconds * 1000;
     this.#turn("away");
@@ -67,7 +68,7 @@ function pause(seconds, signal) {
 export function untilAnswered(element) {
   const look = () => {
     const says = element.isConnected && element.textContent === UNANSWERED;
-    if (says && connection.state === "away") return;
+    if (says && connection.state === "away" && connection.reason === OFFLINE) return;
     connection.removeEventListener("change", look);
     if (says) element.textContent = "the server did not answer; now it does: try again";
   };

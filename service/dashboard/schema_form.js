@@ -210,7 +210,7 @@ export class SchemaForm {
       present,
       needed,
       whole: this.whole,
-      changed: () => this.#moved(),
+      changed: (target) => this.#moved(target),
     });
     const open = nullable && isNumeric(one) && usual !== null && usual !== undefined;
     // that of a choice is marked in the list of choices; what its description calls required has none
@@ -320,7 +320,7 @@ function rowsOf(schema, present, changed) {
         click: () => {
           forms.delete(row);
           row.remove();
-          changed();
+          changed(list);
         },
       },
     });
@@ -335,7 +335,7 @@ function rowsOf(schema, present, changed) {
     on: {
       click: () => {
         add({}).element.querySelector("input, select")?.focus();
-        changed();
+        changed(list);
       },
     },
   });

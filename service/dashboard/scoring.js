@@ -10,7 +10,7 @@ import { bars, barsTable } from "./weights.js";
 const TOP = 12; // contributions shown
 
 const MET = 6; // features that are proposed because the learner has large weights of them
-const sent = new Map(); // learner's name -> the last event that was scored here
+const sent = new Map(); // learner's name -> the last event that was scored here, in JSON
 
 /** An event of the learner's kind to begin with: of the features that are declared, or else of some that it has `met`,
  * which are the names of weights. */
@@ -31,6 +31,21 @@ function example({ kind, dim, log = [], categorical = [], text = [] }, met) {
     if (Object.keys(features).length === MET) break;
   }
   return { features };
+}
+
+/** The JSON of an event without its id, all numbers as they were typed; null where the browser is too old for that. */
+function withoutId(json) {
+  if (JSON.rawJSON === undefined) return null;
+  const kept = (key, value, { source }) => (typeof value === "number" ? JSON.rawJSON(source) : value);
+  const { id, ...event } = JSON.parse(json, kept);
+  return JSON.stringify(event);
+}
+
+/** The JSON of what was typed for a field: a number as it stands, if it is one. */
+function valueOf(kind, text) {
+  const numeric = kind === "numeric" ? Number.isFinite(Number(text)) : /^-?\d+$/.test(text);
+  if (!numeric) return JSON.stringify(text);
+  return /^-?(0|[1-9]\d*)(\.\d+)?(e[+-]?\d+)?$/i.test(text) ? text : JSON.stringify(Number(text));
 }
 
 export class Scoring {
@@ -91,7 +106,8 @@ export class Scoring {
       placeholder: features.kind === "named" ? '{"features": {"NAME": 12.5, "NAME": "text"}}' : null,
     });
     this.hint = el("small", { hidden: true, text: "Type its features between the braces: a name and a value each." });
-    this.#propose(sent.get(this.name) ?? example(features, []));
+    this.#propose(example(features, []));
+    if (sent.has(this.name)) this.area.value = sent.get(this.name);
     return [el("label", { for: id, text: "The event in JSON" }), this.area, this.hint];
   }
 
@@ -127,24 +143,23 @@ export class Scoring {
     );
   }
 
-  /** What was entered, as an event; throws SyntaxError where it is no JSON. */
-  #event() {
-    if (this.fields === null) return JSON.parse(this.area.value);
-    const features = {};
-    for (const { name, kind, input } of this.inputs) {
-      const text = input.value.trim();
-      if (text !== "")
-        features[name] =
-          Number.isFinite(Number(text)) && (kind === "numeric" || /^-?\d+$/.test(text)) ? Number(text) : text;
-    }
-    return { features };
+  /** What was entered, as the JSON of an event; its numbers stay as they were typed, which may be longer than a
+   * number of this language. */
+  #json() {
+    if (this.fields === null) return this.area.value;
+    const members = this.inputs
+      .map(({ name, kind, input }) => [name, kind, input.value.trim()])
+      .filter(([, , text]) => text !== "")
+      .map(([name, kind, text]) => `${JSON.stringify(name)}: ${valueOf(kind, text)}`);
+    return `{"features": {${members.join(", ")}}}`;
   }
 
   async #score(submitted) {
     submitted.preventDefault();
+    let json = this.#json();
     let event;
     try {
-      event = this.#event();
+      event = JSON.parse(json);
     } catch (error) {
       this.#refuse([`this is no JSON: ${error.message}`]);
       return;
@@ -153,16 +168,26 @@ export class Scoring {
       this.#refuse(["this is no event: expected an object, {…}"]);
       return;
     }
+    if (Object.hasOwn(event, "events")) {
+      this.#refuse(["this is a whole request: enter one of its events alone"]);
+      return;
+    }
+    if (Object.hasOwn(event, "id")) {
+      json = withoutId(json);
+      if (json === null) {
+        this.#refuse(["leave its id out: under an id it would be remembered, and counted"]);
+        return;
+      }
+    }
     if (this.features.kind === "named" && !Object.hasOwn(event, "features")) {
       this.#refuse(['this has no "features": put its names and values into that, {"features": {…}}']);
       return;
     }
     this.go.disabled = true;
     try {
-      delete event.id; // under an id it would be remembered
       const path = `/predict${this.explains ? `?explain=${TOP}` : ""}`;
-      const reply = await ask("POST", learnerPath(this.name, path), { body: { events: [event] } });
-      sent.set(this.name, event);
+      const reply = await ask("POST", learnerPath(this.name, path), { json: `{"events": [${json}]}` });
+      sent.set(this.name, json);
       this.#refuse([]);
       this.#show(reply);
     } catch (error) {

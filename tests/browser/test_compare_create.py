@@ -214,6 +214,17 @@ async def test_a_learner_is_created_from_the_catalogue(service: Serving, visit: 
     assert (config["params"]["eta"], config["threshold"]["alerts"]) == (0.9, 100)
 
 
+async def test_a_name_that_is_taken(service: Serving, visit: Opener) -> None:
+    service.create("taken")
+    visit.expected = ("409",)
+    page = await visit(service.url, "#/create?name=taken")
+    await page.get_by_role("button", name="Create it").click()
+    troubled = page.locator(".setting", has=page.locator("[aria-invalid]"))
+    await expect(troubled).to_have_count(1)
+    await expect(troubled).to_contain_text("exists with another configuration")
+    await expect(page.get_by_role("textbox", name="name", exact=True).first).to_be_focused()
+
+
 async def test_the_form_begins_with_named_features(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/create")
     kind, algorithm = page.get_by_label("kind").first, page.get_by_label("algorithm", exact=True)

@@ -268,6 +268,21 @@ async def test_numbers_that_overflowed_are_said_to_have(service: Serving, visit:
     await expect(page.locator(".result tbody .number")).to_have_text(["overflowed"])
 
 
+async def test_time_becomes_an_axis_on_an_open_page(service: Serving, visit: Opener) -> None:
+    service.create("early")
+    page = await visit(service.url, "#/learners/early")
+    await expect(page.get_by_text("Nothing to draw: no", exact=False).first).to_be_visible()
+    service.feed("learners/early", 1000)
+    axis = page.locator("select[name=by]")
+    await expect(axis.locator("option")).to_have_text(["time", "labelled events"])
+    await expect(axis).to_have_value("clock")
+    await expect(page.get_by_label("from (of the axis)")).to_have_attribute("type", "datetime-local")
+    await axis.select_option("events")
+    await page.get_by_label("from (of the axis)").fill("200")
+    await page.get_by_label("from (of the axis)").blur()
+    await expect(page).to_have_url(re.compile("by=events"))
+
+
 async def test_score_form_shows_what_each_feature_adds(service: Serving, opened: Page, visit: Opener) -> None:
     form = opened.locator(".scoring")
     await form.get_by_label("The event in JSON").fill('{"id": "mine", "x": [6, 1, 0, 0]}')

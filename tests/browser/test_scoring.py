@@ -31,6 +31,30 @@ async def test_declared_features_are_asked_for(served: Serving, visit: Opener) -
     assert await features(page) == {"amount": 1, "shop": 0}
 
 
+@pytest.mark.parametrize("id", ["", '"id": "mine", '])
+async def test_numbers_go_as_they_are_typed(served: Serving, visit: Opener, id: str) -> None:
+    served.create(f"long-{len(id)}", features={"kind": "named", "categorical": ["shop"]})
+    rows = [{"features": {"shop": 9007199254740993 - i % 2}, "label": 1 - i % 2} for i in range(20)]
+    served.http.post(f"/learners/long-{len(id)}/update", json={"events": rows}).raise_for_status()
+    page = await visit(served.url, f"#/learners/long-{len(id)}")
+    score = page.get_by_role("button", name="Score it")
+    for shop in ("9007199254740993", "9007199254740992"):
+        await area(page).fill(f'{{{id}"features": {{"shop": {shop}}}}}')
+        await score.click()
+        event = {"features": {"shop": int(shop)}}
+        reply = served.http.post(f"/learners/long-{len(id)}/predict", json={"events": [event]}).json()
+        told = f"{reply['results'][0]['score']:.3g}".replace("-", "\N{MINUS SIGN}")
+        await expect(page.locator(".result dd").first).to_have_text(told)
+        await expect(page.locator(".result").get_by_role("row", name=f"shop={shop}")).to_be_visible()
+    visit.expected = ("422",)
+    await area(page).fill('{"features": {"shop": 1e999}}')
+    await score.click()
+    await expect(page.locator(".scoring").get_by_role("alert")).to_contain_text("expected a finite number")
+    await area(page).fill('{"events": [{"features": {"shop": 1}}]}')
+    await score.click()
+    await expect(page.get_by_text("this is a whole request")).to_be_visible()
+
+
 async def test_features_without_their_member_and_a_server_that_was_away(served: Serving, visit: Opener) -> None:
     served.create("flat", features={"kind": "named"})
     visit.expected = ("ERR_",)

@@ -52,6 +52,8 @@ def whole(body: bytes, status: int = 200) -> Application:
 
 
 GET = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
+CHUNKED = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc"
 
 
 async def test_the_head_of_a_reply_goes_out_with_its_body() -> None:
@@ -118,12 +120,53 @@ async def test_what_is_no_request_is_refused_with_an_id(sent: bytes) -> None:
     assert told["request_id"]
 
 
-async def test_no_refusal_can_be_taken_for_the_reply_to_an_earlier_request() -> None:
-    async def app(_scope: Any, _receive: Any, _send: Any) -> None:
-        await asyncio.Event().wait()
+@pytest.mark.parametrize("before", [1, 2])
+@pytest.mark.parametrize("junk", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nno colon\r\n\r\n", CHUNKED + b"no size\r\n"])
+async def test_a_refusal_waits_for_the_replies_to_the_requests_before_it(before: int, junk: bytes) -> None:
+    go_on = asyncio.Event()
 
-    assert await replied(app, GET, b"nonsense\r\n\r\n") == []
-    assert await replied(app, GET + b"GET / HTTP/1.1\r\nno colon\r\n\r\n") == []
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["method"] == "POST":
+            while (await receive())["type"] == "http.request":
+                pass
+            return
+        await go_on.wait()
+        await whole(b"abc")(scope, receive, send)
+
+    slow = Slow(app, 1000.0)
+    slow.protocol.data_received(GET * before + junk)
+    await asyncio.sleep(0.01)
+    assert (bytes(slow.pipe.written), slow.pipe.closed) == (b"", False)
+    slow.protocol.data_received(GET)  # nothing behind it is read
+    go_on.set()
+    await slow.pipe.until(before * len(OK) + 300)
+    assert slow.pipe.closed
+    assert slow.pipe.written.startswith(OK * before + b"HTTP/1.1 400 Bad Request\r\n")
+    assert slow.pipe.written.count(b"\r\ncontent-length: ") == before + 1
+    assert problem_in(bytes(slow.pipe.written[before * len(OK) :]))["code"] == "bad-request"
+    slow.protocol.connection_lost(None)
+
+
+async def test_a_request_that_is_answered_before_its_body_breaks_has_one_reply() -> None:
+    slow = Slow(whole(b"abc"), 1000.0)
+    slow.protocol.data_received(CHUNKED)
+    await slow.pipe.until(len(OK))
+    slow.protocol.data_received(b"no size\r\n")
+    assert (bytes(slow.pipe.written), slow.pipe.closed) == (OK, True)
+    slow.protocol.connection_lost(None)
+
+
+async def test_a_request_whose_body_breaks_is_refused_and_gets_no_other_reply() -> None:
+    written = await replied(whole(b"abc"), CHUNKED, b"no size\r\n")
+    assert [one[:12] for one in written] == [b"HTTP/1.1 400"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"), [(b"\x16\x03\x01\x02\x00", "TLS"), (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP/2")]
+)
+async def test_other_protocols_are_named(sent: bytes, said: str) -> None:
+    (written,) = await replied(whole(b"abc"), sent)
+    assert f"this is {said}, which this port does not speak" in problem_in(written)["detail"]
 
 
 async def test_what_is_answered_at_once_puts_off_the_end_of_an_idle_connection() -> None:
@@ -172,7 +215,14 @@ class Slow:
 
     def __init__(self, app: Application, seconds: float = 0.05) -> None:
         config = Config(
-            Patient(app, seconds), lifespan="off", log_config=None, http=HttpProtocol, ws="none", interface="asgi3"
+            Patient(app, seconds),
+            lifespan="off",
+            log_config=None,
+            http=HttpProtocol,
+            ws="none",
+            interface="asgi3",
+            server_header=False,
+            date_header=False,
         )
         config.load()
         self.pipe = Pipe()
