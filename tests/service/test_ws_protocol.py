@@ -180,7 +180,7 @@ async def test_however_a_stream_is_cut_what_is_read_and_answered_is_what_the_lib
     pieces = [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True) if a < b]
     read, written, closed = await outcome(pieces, singly)
     assert (read, written) == expected
-    # the library's own bound of a message holds for a ping between its pieces, too: 70,000 bytes and a ping are too much
+    # the library's bound of a message holds for a ping between its pieces, too: 70,000 bytes and a ping are too much
     assert closed == any(opcode is Opcode.CLOSE for opcode, _ in written)
     assert closed or wrong is None
 
