@@ -67,7 +67,8 @@ class Labels:
         if y is None or y.ndim != 1:
             raise Refused([Problem("/labels", f"is {show(labels)}; expected a list of labels")])
         if y.dtype.kind in ("biuf" if self.ranks is None else "iuf"):
-            if self.ranks is None and y.dtype.itemsize <= 8:  # most are good: that is found in one pass
+            whole = y.dtype.kind != "f" or y.dtype == np.float64  # to cast a NaN that signals would be a warning
+            if self.ranks is None and whole:  # most are good: that is found in one pass
                 numbers = np.ascontiguousarray(y, dtype=np.float64)
                 read = np.empty(len(y))
                 if _two_classes(numbers, read):
