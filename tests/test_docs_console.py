@@ -184,7 +184,7 @@ def test_consumers_of_kafka(tmp_path: Path) -> None:
     with (
         KafkaBroker() as broker,
         Process("memory:", tmp_path / "log") as service,
-        Target(service.url, "cards") as cards,
+        Target(service.url, "terminals") as cards,
     ):
         console = Console(tmp_path, RARESTREAM_URL=service.url)
         broker.create(payments=1, labels=1, scores=1, alerts=1)
