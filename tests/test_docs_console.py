@@ -209,7 +209,7 @@ def test_consumers_of_kafka(tmp_path: Path) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     nobody = f"127.0.0.1:{free_port()}"
-    with Process("memory:", tmp_path / "log") as service, Target(service.url, "cards"):
+    with Process("memory:", tmp_path / "log") as service, Target(service.url, "terminals"):
         console = Console(tmp_path / "second", RARESTREAM_URL=service.url)
         done = console.run(instead(secured, {"kafka-1:9093": nobody, "ca.pem": "../ca.pem"}), status=1)
     assert nobody in done.stderr
