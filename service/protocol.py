@@ -281,10 +281,10 @@ class HttpProtocol(HttpToolsProtocol):
             self._refusal = error  # until the requests before it are answered
             self.flow.pause_reading()
             return
-        own_id = request_id(b"")
-        if self._access is not None:
-            self._access.unread(error, own_id, self.client)
         if not reading or self._asked is not None or self.cycle is None or not self.cycle.response_started:
+            own_id = request_id(b"")
+            if self._access is not None:
+                self._access.unread(error, own_id, self.client)
             document = msgspec.json.encode(error.document(own_id))
             reply = _REFUSAL % (own_id.encode(), len(document), document)
             self._write(error.status, self.server_state.default_headers, reply)

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import re
+import socket
 import threading
 from pathlib import Path
 from typing import Any
@@ -214,13 +215,31 @@ def test_lines_of_many_threads_come_whole() -> None:
 # The server
 
 
+FOREIGN = (
+    b"GET /v1/ws HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
+    b"Origin: http://elsewhere.example\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+
+
+def refused(port: int, sent: bytes) -> str:
+    """The id of the request in the refusal that a connection gets which sends this."""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        connection.sendall(sent)
+        read = b"".join(iter(lambda: connection.recv(2**16), b""))
+    document: dict[str, str] = json.loads(read.partition(b"\r\n\r\n")[2])
+    return document["request_id"]
+
+
 async def test_the_server_writes_json_lines_only_and_the_last_one_before_it_ends(tmp_path: Path) -> None:
     log = tmp_path / "log"
+    told: list[str] = []
 
     def run() -> int:
         with Process(f"sqlite:///{tmp_path / 'store.db'}", log, log_format="json") as process:
             httpx.put(f"{process.url}{URL}", json=DENSE, trust_env=False, timeout=60)
             httpx.get(f"{process.url}/v1/nothing?{SECRET}", trust_env=False)
+            told.extend(refused(process.port, sent) for sent in (b"nonsense\r\n\r\n", FOREIGN))
             return process.stop()
 
     assert await asyncio.to_thread(run) == -15
@@ -229,6 +248,12 @@ async def test_the_server_writes_json_lines_only_and_the_last_one_before_it_ends
     assert [line["message"] for line in lines if line["logger"] == "rarestream.requests"] == [
         "PUT /v1/learners/{name} 201",
         "GET other 404",
+        "other other 400",
+        "WEBSOCKET /v1/ws 403",
+    ]
+    assert [line["request_id"] for line in lines if line.get("status") in (400, 403)] == told
+    assert [line["reason"] for line in lines if line.get("status") == 400] == [
+        "this is no request of HTTP/1.1: Invalid method encountered; the connection is closed"
     ]
     assert lines[-1]["message"] == "stopped"
     assert all(line["logger"].startswith("rarestream.") for line in lines)  # uvicorn does not say it again
