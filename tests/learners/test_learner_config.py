@@ -467,3 +467,9 @@ def test_events_too_long_for_the_buffers_are_refused_where_there_are_buffers() -
         stored.encode([event])
     for name, params in (("npsvor", {"replays": 0}), ("fofo", {}), ("oam", {"capacity": 100})):
         Config.of({"algorithm": name, "params": params, "features": features}).encode([event])
+
+
+@pytest.mark.parametrize("odd", [np.longdouble(1) + np.finfo(np.longdouble).eps, np.longdouble("1e-4000")])
+def test_labels_are_looked_at_as_they_are_given_and_not_as_they_are_rounded(odd: np.longdouble) -> None:
+    with pytest.raises(Refused, match="/labels/0"):
+        create("oam", dim=1).learn([[1.0], [2.0]], np.array([odd, 1], dtype=np.longdouble))
