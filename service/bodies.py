@@ -11,13 +11,14 @@ import types
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Generator, Iterable
 from typing import Any, NamedTuple, cast
 
-from starlette.types import Message, Receive, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from service.compression import expanded
 from service.errors import QueueFull, ServiceError, TooLarge, TooSlow, WrongType
 from service.settings import Settings
 
 __all__ = [
+    "BODY_BREAKS",
     "BODY_ENDS",
     "Bodies",
     "Disconnected",
@@ -32,6 +33,7 @@ __all__ = [
 
 logger = logging.getLogger("rarestream.bodies")
 
+BODY_BREAKS = "rarestream.body_breaks"  # in a scope: why what was received last is not the rest of the body
 BODY_ENDS = "rarestream.body_ends"  # in a scope: by when the body has to be whole, where it was waited for before
 _DIGITS = 18  # of a length that is read
 
@@ -92,18 +94,31 @@ def in_utf8(parameters: str) -> bool:
     return True
 
 
-async def pieces(receive: Receive, first: Message | Generator[Any, Any, Message] | None = None) -> AsyncIterator[bytes]:
-    """A body as it comes; its `first` message may be here, or have begun to be awaited. Raises `Disconnected`."""
+async def pieces(
+    receive: Receive, scope: Scope, first: Message | Generator[Any, Any, Message] | None = None
+) -> AsyncIterator[bytes]:
+    """The body of the request of this scope as it comes; its `first` message may be here, or have begun to be awaited.
+
+    Raises `Disconnected`, and what the scope says where the body breaks off.
+    """
     waited = await cast(Awaitable[Message], first) if isinstance(first, types.GeneratorType) else first
     message = cast("Message | None", waited)
     while True:
         message = await receive() if message is None else message
         if message["type"] != "http.request":
             raise Disconnected("the client went away before its body was complete")
+        if not (more := message.get("more_body", False)):
+            _check_end(scope)
         yield message.get("body", b"")
-        if not message.get("more_body", False):
+        if not more:
             return
         message = None
+
+
+def _check_end(scope: Scope) -> None:
+    """Refuse a body that has come to an end which is none of its own."""
+    if broken := scope.get(BODY_BREAKS):
+        raise cast(ServiceError, broken)
 
 
 class Bodies:
@@ -115,28 +130,30 @@ class Bodies:
         self._most_of_all = settings.max_buffered_bytes
         self._seconds = settings.body_seconds
 
-    async def read(
-        self, receive: Receive, heading: Heading, most: int | None = None, ends: float | None = None
-    ) -> bytes:
+    async def read(self, receive: Receive, scope: Scope, heading: Heading, most: int | None = None) -> bytes:
         """The body, expanded, which counts as held until `release`. `most` bytes, where that is less than all may have.
-        It has to be whole by `ends`, by the loop's clock, or else within the node's seconds from now on.
+        It has to be whole by when the scope says, or else within the node's seconds from now on.
 
-        Raises `TooLarge`, also by its own word, `QueueFull`, `TooSlow`, `Disconnected`, or as `expanded`. The timer,
+        Raises `TooLarge`, also by its own word, `QueueFull`, `TooSlow`, or as `pieces` and `expanded`. The timer,
         which costs more than all else here, is started only where the first message is not there yet, or is not the
         whole.
         """
+        ends: float | None = scope.get(BODY_ENDS)
         most = self._most if most is None else min(most, self._most)
         if heading.length.isdigit() and (told := _length(heading.length)) > most:
             raise TooLarge(f"the body has {told} bytes; at most {most} are taken: send smaller batches")
         if heading.encoding not in (b"", b"identity"):
-            return await self._gathered(expanded(pieces(receive), heading.encoding.decode("latin-1"), most), most, ends)
+            return await self._gathered(
+                expanded(pieces(receive, scope), heading.encoding.decode("latin-1"), most), most, ends
+            )
         first: Coroutine[Any, Any, Message] = receive()  # type: ignore[assignment]  # as servers have it
         try:
             waits = first.send(None)
         except StopIteration as done:
             message: Message = done.value
             if message.get("more_body", False) or message["type"] != "http.request":
-                return await self._gathered(pieces(receive, message), most, ends)
+                return await self._gathered(pieces(receive, scope, message), most, ends)
+            _check_end(scope)
             body: bytes = message.get("body", b"")
             self.bytes += len(body)
             try:
@@ -145,7 +162,7 @@ class Bodies:
                 self.bytes -= len(body)
                 raise
             return body
-        return await self._gathered(pieces(receive, _resumed(first, waits)), most, ends)
+        return await self._gathered(pieces(receive, scope, _resumed(first, waits)), most, ends)
 
     async def _gathered(self, parts: AsyncIterator[bytes], most: int, ends: float | None) -> bytes:
         """The whole of what comes in parts."""

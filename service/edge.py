@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 from learners.explain import MAX_FEATURES
 from learners.parameters import Problem, show
 from service.access import GONE, Access
-from service.bodies import BODY_ENDS, Bodies, Disconnected, heading_of, pieces, read_in_time
+from service.bodies import Bodies, Disconnected, heading_of, pieces, read_in_time
 from service.compression import expanded
 from service.direct import STOPS
 from service.engine import Engine
@@ -102,14 +102,14 @@ class Edge:
                 explain, at_least = _asked_for(scope["query_string"], operation)
                 await learner.at_least(at_least)
             if read is NDJSON:
-                parts = expanded(pieces(receive), heading.encoding.decode("latin-1"), None)
+                parts = expanded(pieces(receive, scope), heading.encoding.decode("latin-1"), None)
                 lines = replies(learner, operation, parts, self._bodies, explain, own_id, self._state.closing, grant)
                 first = await anext(lines)  # what is refused from the start has its own status
                 begun = True
                 await _lines(first, lines, own_id, send, learner.node.settings.ws_stall_seconds)
                 self._access.hot(operation, 200, began, scope, own_id, name)
                 return
-            body = await self._bodies.read(receive, heading, grant.body_bytes, scope.get(BODY_ENDS))
+            body = await self._bodies.read(receive, scope, heading, grant.body_bytes)
             reply = await answer(learner, operation, body, read, write, explain, counted, grant.spend)
         except Disconnected:
             self._access.hot(operation, GONE, began, scope, own_id, name)

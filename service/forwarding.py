@@ -120,11 +120,16 @@ class Forwarding:
         own_id = request_id(heading_of(scope["headers"]).request_id)
         client = scope.get("client")
         given = [(name, value) for name, value in scope["headers"] if name != b"x-request-id"]
+        received = scope  # in which the server tells of the body
         scope = {**scope, "headers": [*given, (b"x-request-id", own_id.encode())], "route": Route()}
         scope["path_params"] = {"name": scope["path"][len(scope.get("root_path", "") + _PREFIX) :].partition("/")[0]}
 
         async def told(answer: ASGIApp) -> None:
             await access(answer, scope, receive, send, began)
+
+        async def refused(error: ServiceError) -> None:
+            scope.setdefault("state", {})["problem"] = error.code  # for the line in the log
+            await told(problem_reply(error, own_id))
 
         access: Access = self._state.access
         guard: Guard = self._state.guard
@@ -133,7 +138,7 @@ class Forwarding:
             try:
                 guard.admit(given, None, scope["path_params"]["name"], client, changes=changes, counts=False)
             except ServiceError as error:
-                await told(problem_reply(error, own_id))
+                await refused(error)
                 return None
         target = _target(scope)
         if self._state.settings.elsewhere == "redirect":
@@ -154,7 +159,7 @@ class Forwarding:
         keep = kept_of(heading.length) if again and has_any else 0
         if bodies.bytes + keep > self._state.settings.max_buffered_bytes:  # then it is sent once
             keep = 0
-        body = PassedBody(receive, has_any=has_any, keep=keep, large=has_any and is_large(heading.length))
+        body = PassedBody(receive, received, has_any=has_any, keep=keep, large=has_any and is_large(heading.length))
         bodies.bytes += keep
         placement: Placement = self._state.engine.placement
         try:
@@ -168,7 +173,11 @@ class Forwarding:
                     self._silenced(host, "cannot be connected to", error)
                     continue
                 except (aiohttp.ClientError, TimeoutError) as error:
-                    if body.left:  # the client went away
+                    if body.left:
+                        await told(_nobody)
+                        return None
+                    if body.broken:
+                        await refused(body.broken)
                         return None
                     self._silenced(host, "does not answer", error)
                     if again and body.kept:
@@ -186,7 +195,7 @@ class Forwarding:
                             partial(_returned, reply, body, self._state.closing, partial(placement.without, host))
                         )
                     return None
-                await told(problem_reply(unknown, own_id))
+                await refused(unknown)
                 return None
         finally:
             bodies.bytes -= keep
@@ -326,6 +335,10 @@ async def _end_without(placement: Placement, host: str, body: PassedBody) -> Non
     """End the wait for a host that is not alive any more."""
     await placement.without(host)
     body.give_up()
+
+
+async def _nobody(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    """No reply: the client went away."""
 
 
 async def _returned(

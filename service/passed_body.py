@@ -8,7 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from starlette.types import Message, Receive
+from starlette.types import Message, Receive, Scope
+
+from service.bodies import BODY_BREAKS
+from service.errors import ServiceError
 
 __all__ = ["PassedBody", "is_large", "kept_of"]
 
@@ -30,10 +33,11 @@ def is_large(length: bytes) -> bool:
 class PassedBody:
     """One, piece by piece as it comes."""
 
-    def __init__(self, receive: Receive, *, has_any: bool, keep: int, large: bool = False) -> None:
+    def __init__(self, receive: Receive, scope: Scope, *, has_any: bool, keep: int, large: bool = False) -> None:
         """`keep`: of a body of so many bytes all are kept, to be sent once more; `large`: see `is_large`."""
         self.large = large
         self._receive = receive
+        self._scope = scope
         self._has_any = has_any
         self._keep = keep
         self._pieces_kept: list[bytes] | None = []  # None: it is larger
@@ -41,6 +45,11 @@ class PassedBody:
         self._limit: asyncio.Timeout | None = None
         self._seconds = 0.0
         self.left = False  # the client went away before all of it had come
+
+    @property
+    def broken(self) -> ServiceError | None:
+        """Why it has no rest."""
+        return self._scope.get(BODY_BREAKS)
 
     @property
     def kept(self) -> bool:
@@ -84,6 +93,9 @@ class PassedBody:
             if message["type"] == "http.disconnect":
                 self.left = True
                 raise ConnectionResetError("the client went away")
+            more = message.get("more_body", False)
+            if not more and self.broken:
+                raise ConnectionResetError("the body breaks off")
             piece: bytes = message.get("body", b"")
             self._keep -= len(piece)
             if self._keep < 0:
@@ -92,7 +104,7 @@ class PassedBody:
                 self._pieces_kept.append(piece)
             if piece:
                 yield piece
-            if not message.get("more_body", False):
+            if not more:
                 self._whole.set()
                 return
 

@@ -19,7 +19,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.access import Access
-from service.bodies import BODY_ENDS
+from service.bodies import BODY_BREAKS, BODY_ENDS
 from service.direct import Asked, Direct, Learning
 from service.errors import BadRequest, HeadTooLarge, ServiceError
 from service.flow import Begun, Flow, Joining
@@ -30,7 +30,7 @@ __all__ = ["HttpProtocol"]
 logger = logging.getLogger("rarestream.http")
 
 _HEAD_SECONDS = 30.0  # in which a head has to come, where the application does not say
-_HEAD_BYTES = 2**16  # of a request's line and its headers
+_HEAD_BYTES = 2**16  # of a request's line and its headers, or of what is between the pieces of a body, and behind them
 _STALL_SECONDS = 30.0  # after which a client is dropped that has read nothing more of what it was sent at the end
 _REFUSAL = (
     b"connection: close\r\nx-request-id: %b\r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\n\r\n%b"
@@ -62,7 +62,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._last: Asked | None = None  # the last one in what has just come that was answered at once
         self._answered_at = 0.0  # when that was done last, by the loop's clock
         self._in_head = False  # some of the next request's head has come, not all of it
-        self._head_bytes = 0  # that have come of it, with what came before it in the same piece
+        self._head_bytes = 0  # that have come of it, or of a body's framing, with what came before in the same piece
         self._waits_since: float | None = None  # for a head, or `_asked`'s body, by the loop's clock; None: busy
         self._head_timer: asyncio.TimerHandle | None = None
         self._head_seconds: float = getattr(app, "head_seconds", _HEAD_SECONDS)  # from its first byte, or the beginning
@@ -70,6 +70,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._paused = False  # the client has more to read than it should
         self._stuck = False  # it has been so since `_look_at_unread`
         self._unread_timer: asyncio.TimerHandle | None = None
+        self._over = False  # nothing that still comes can be read
         self._refusal: ServiceError | None = None  # of what came behind requests that are not answered yet
         self._defaults: list[tuple[bytes, bytes]] | None = None  # the headers of every reply,
         self._head = b""  # and what a reply begins with that has them
@@ -98,8 +99,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Some of it has come. A body that comes in a piece of its own, as of many clients, is waited for."""
-        if self._refusal is not None:
-            return  # nothing of it can be read
+        if self._over:
+            return
         direct = self._direct if self._between else None
         if direct is not None:
             known = direct.known(data)  # most clients send the same head each time: then nothing is parsed
@@ -123,7 +124,7 @@ class HttpProtocol(HttpToolsProtocol):
             direct.know(data, self._last)
 
     def _parse(self, data: bytes) -> None:
-        """As uvicorn does; but what cannot be read is refused as all else is, with the request's id, and logged."""
+        """As uvicorn does; but what cannot be read is refused as all else is."""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -132,7 +133,9 @@ class HttpProtocol(HttpToolsProtocol):
             else:
                 self._unsupported_upgrade_warning()
         except httptools.HttpParserError as error:
-            if self._in_head and self._head_bytes > _HEAD_BYTES:
+            if not (self._between or self._in_head):
+                self._break_off(BadRequest(f"the body breaks off{_reason(error)}; the connection is closed"))
+            elif self._in_head and self._head_bytes > _HEAD_BYTES:
                 self._refuse(_too_large())
             else:
                 self._refuse(_unreadable(error, data))
@@ -151,16 +154,17 @@ class HttpProtocol(HttpToolsProtocol):
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size > _HEAD_BYTES:
                 raise _too_large()
-        self._in_head = False
-        self._head_bytes = 0  # what follows in this piece, and may be another's head, is bounded by the piece
         self._asked = self._wanted()
         if self._asked is None:
-            self._to_application()
+            self._to_application()  # which may find that there is no such URL
         else:
             self._waits_since = None  # the time of the body begins
+        self._in_head = False
+        self._head_bytes = 0  # what follows in this piece, and may be another's head, is bounded by the piece
 
     def on_body(self, body: bytes) -> None:
         """Some of its body."""
+        self._head_bytes = 0
         if self._asked is None:
             super().on_body(body)
         else:
@@ -225,7 +229,7 @@ class HttpProtocol(HttpToolsProtocol):
             cast(dict[str, Any], self.scope)[BODY_ENDS] = since + self._head_seconds
             self._waits_since = None
         self.url, self.expect_100_continue = url, expect
-        self.headers += headers  # in place: they are the scope's
+        self.headers, self.scope["headers"] = headers, list(headers)  # which what comes behind a body does not join
         super().on_headers_complete()
         if body:
             super().on_body(body)
@@ -234,12 +238,14 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _mind_head(self) -> None:
         """Some bytes have been read: is it, after them, a head that is waited for?"""
-        if self._in_head:
-            if self._head_bytes > _HEAD_BYTES:
-                self._refuse(_too_large())
-                return
-        else:
+        if self._between:
             self._head_bytes = 0
+        elif self._head_bytes > _HEAD_BYTES:
+            if self._in_head:
+                self._refuse(_too_large())
+            else:
+                self._break_off(HeadTooLarge(f"what frames the body, or follows it, is over {_HEAD_BYTES} bytes"))
+            return
         if self._upgraded:
             return
         idle = not self.pipeline and (self.cycle is None or self.cycle.response_complete)
@@ -269,28 +275,37 @@ class HttpProtocol(HttpToolsProtocol):
             self._close()
 
     def _refuse(self, error: ServiceError) -> None:
-        """Answer what is no request, or no end of one, in its turn, and close the connection.
-
-        Where it is the end of a request whose reply has begun, there is nothing to answer any more.
-        """
+        """Answer what is no request in its turn, and close the connection."""
         if self.transport.is_closing():
             return
-        reading = not self._between and not self._in_head  # a body: `_asked`'s, or, with nothing before it, `cycle`'s
-        idle = self.cycle is None or self.cycle.response_complete
-        if self.pipeline or not (reading or idle):
+        self._over = True
+        if self.pipeline or not (self.cycle is None or self.cycle.response_complete):
             self._refusal = error  # until the requests before it are answered
             self.flow.pause_reading()
             return
-        if not reading or self._asked is not None or self.cycle is None or not self.cycle.response_started:
-            own_id = request_id(b"")
-            if self._access is not None:
-                self._access.unread(error, own_id, self.client)
-            document = msgspec.json.encode(error.document(own_id))
-            reply = _REFUSAL % (own_id.encode(), len(document), document)
-            self._write(error.status, self.server_state.default_headers, reply)
-        if self.cycle is not None:
-            self.cycle.disconnected = True  # it gets no other reply
+        own_id = request_id(b"")
+        if self._access is not None:
+            self._access.unread(error, own_id, self.client)
+        document = msgspec.json.encode(error.document(own_id))
+        reply = _REFUSAL % (own_id.encode(), len(document), document)
+        self._write(error.status, self.server_state.default_headers, reply)
         self._close()
+
+    def _break_off(self, error: ServiceError) -> None:
+        """Have the application find that a body has no rest, and close the connection when it has answered.
+
+        Where it has answered before, there is nothing to say any more.
+        """
+        self._over = True
+        cycle = self.cycle
+        if cycle.response_complete:
+            if not self.transport.is_closing():
+                self._close()
+            return
+        cast(dict[str, Any], cycle.scope)[BODY_BREAKS] = error
+        cycle.keep_alive = False
+        cycle.more_body = False
+        cycle.message_event.set()
 
     def _refuse_in_turn(self) -> None:
         """A reply is out: what came behind it, and cannot be read, may be next."""
@@ -415,6 +430,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._joining.release()
         super().on_response_complete()
         self._refuse_in_turn()
+        if self.transport.is_closing():
+            self._drop_unread(-1)
 
     def handle_websocket_upgrade(self) -> None:
         """From here on it is another protocol's."""
@@ -434,6 +451,9 @@ def _unreadable(error: httptools.HttpParserError, data: bytes) -> BadRequest:
         return BadRequest("this is TLS, which this port does not speak: use http://; the connection is closed")
     if data.startswith(b"PRI * HTTP/2"):
         return BadRequest("this is HTTP/2, which this port does not speak; the connection is closed")
+    return BadRequest(f"this is no request of HTTP/1.1{_reason(error)}; the connection is closed")
+
+
+def _reason(error: httptools.HttpParserError) -> str:
     ours = isinstance(error, httptools.HttpParserCallbackError)  # which tells of the callback, not of what came
-    reason = "" if ours or not str(error) else f": {error}"
-    return BadRequest(f"this is no request of HTTP/1.1{reason}; the connection is closed")
+    return "" if ours or not str(error) else f": {error}"

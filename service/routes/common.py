@@ -196,7 +196,7 @@ async def the_body(request: Request, grant: TheGrant) -> AsyncIterator[bytes]:
     bodies: Bodies = request.app.state.bodies
     heading = heading_of(request.scope["headers"])
     check_json(heading)
-    body = await bodies.read(request.receive, heading, grant.body_bytes)
+    body = await bodies.read(request.receive, request.scope, heading, grant.body_bytes)
     try:
         yield body
     finally:

@@ -282,7 +282,7 @@ async def the_file(request: Request, name: TheName, grant: TheGrant) -> AsyncIte
     if kind not in ("", copies.MEDIA_TYPE):
         raise WrongType(f"the body is {kind[:100]}; expected {copies.MEDIA_TYPE}")
     try:
-        body = await imports.read(request.receive, heading, grant.body_bytes)
+        body = await imports.read(request.receive, request.scope, heading, grant.body_bytes)
     except TooLarge:
         most: int = request.app.state.settings.max_import_bytes
         what = "the setting max_import_bytes"

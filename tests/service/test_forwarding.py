@@ -155,7 +155,7 @@ async def test_time_that_is_over_is_not_given_again(hurried: str) -> None:
         await pieces.wait()
         return {"type": "http.request", "body": b"piece", "more_body": False}
 
-    body = PassedBody(receive, has_any=True, keep=10)
+    body = PassedBody(receive, {}, has_any=True, keep=10)
 
     async def waited() -> None:
         async with asyncio.timeout(None) as limit:
@@ -195,6 +195,20 @@ def two_nodes(redis: RedisServer, folder: Path, **settings: object) -> Iterator[
         yield nodes[0], nodes[1]
 
 
+def created_there(
+    http: httpx.Client, here: Process, there: Process, folder: Path, key: dict[str, str] | None = None
+) -> str:
+    """The name of a learner that was created by the first of two nodes, once that has the other answer for it."""
+    name = next(name for name in NAMES if _weight(there.url, name) > _weight(here.url, name))
+    assert http.put(f"/learners/{name}", json=CONFIG, headers=key).status_code == 201
+    until = time.monotonic() + 60
+    while f"learner={name}" not in (folder / "1.log").read_text():
+        assert http.get(f"/learners/{name}", headers=key).status_code == 200
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return name
+
+
 def test_what_the_host_refuses_by_the_head_of_a_request_is_told_as_it_says_it(
     redis: RedisServer, tmp_path: Path
 ) -> None:
@@ -202,31 +216,26 @@ def test_what_the_host_refuses_by_the_head_of_a_request_is_told_as_it_says_it(
     ring = Keyring(tmp_path)
     admin = ring.make("admin", "admin")
     narrow = ring.make("narrow", "predict", body_bytes=2**16)
-    with two_nodes(redis, tmp_path, keys=ring.path, max_body_bytes=2**20) as (here, there):
-        name = next(name for name in NAMES if _weight(there.url, name) > _weight(here.url, name))
-        learner = f"/learners/{name}"
-        with httpx.Client(base_url=f"{here.url}/v1", timeout=60, trust_env=False) as http:
-            assert http.put(learner, json=CONFIG, headers=admin).status_code == 201
-            until = time.monotonic() + 60
-            while f"learner={name}" not in (tmp_path / "1.log").read_text():
-                assert http.get(learner, headers=admin).status_code == 200
-                assert time.monotonic() < until  # it is answered there from now on
-                time.sleep(0.05)
-            events = json.dumps({"events": [{"x": [1, 2], "label": i % 2} for i in range(5000)]}).encode()
-            for _ in range(10):
-                for path, key, size, status, said in (
-                    ("update", admin, 2**25, 413, "at most 1048576 are taken"),
-                    ("update", narrow, 2**19, 403, "this needs the scope update"),
-                    ("predict", narrow, 2**19, 413, "at most 65536 are taken"),
-                    ("update", {}, 2**19, 401, "needs a key"),
-                ):
-                    reply = http.post(f"{learner}/{path}", content=bytes(size), headers=key)
-                    assert (reply.status_code, said in reply.json()["detail"]) == (status, True), reply.text
-            in_pieces = (events[start : start + 2**16] for start in range(0, len(events), 2**16))
-            for body in (events, in_pieces):
-                reply = http.post(f"{learner}/update", content=body, headers={**admin, **JSON})
-                assert reply.status_code == 200, reply.text
-                assert reply.json()["applied"] == 5000
+    with (
+        two_nodes(redis, tmp_path, keys=ring.path, max_body_bytes=2**20) as (here, there),
+        httpx.Client(base_url=f"{here.url}/v1", timeout=60, trust_env=False) as http,
+    ):
+        learner = f"/learners/{created_there(http, here, there, tmp_path, admin)}"
+        events = json.dumps({"events": [{"x": [1, 2], "label": i % 2} for i in range(5000)]}).encode()
+        for _ in range(10):
+            for path, key, size, status, said in (
+                ("update", admin, 2**25, 413, "at most 1048576 are taken"),
+                ("update", narrow, 2**19, 403, "this needs the scope update"),
+                ("predict", narrow, 2**19, 413, "at most 65536 are taken"),
+                ("update", {}, 2**19, 401, "needs a key"),
+            ):
+                reply = http.post(f"{learner}/{path}", content=bytes(size), headers=key)
+                assert (reply.status_code, said in reply.json()["detail"]) == (status, True), reply.text
+        in_pieces = (events[start : start + 2**16] for start in range(0, len(events), 2**16))
+        for body in (events, in_pieces):
+            reply = http.post(f"{learner}/update", content=body, headers={**admin, **JSON})
+            assert reply.status_code == 200, reply.text
+            assert reply.json()["applied"] == 5000
 
 
 def test_a_request_is_counted_where_it_is_answered(redis: RedisServer, tmp_path: Path) -> None:
@@ -251,3 +260,26 @@ def test_a_request_is_counted_where_it_is_answered(redis: RedisServer, tmp_path:
             said = http.post(f"/learners/{name}/predict", json=predict, headers=rare)
             assert said.status_code == 200, said.text  # by this node, as nobody can be connected to there
             assert http.post(f"/learners/{name}/predict", json=predict, headers=rare).status_code == 429
+
+
+def test_a_request_without_the_rest_of_its_body_has_its_line(redis: RedisServer, tmp_path: Path) -> None:
+    with two_nodes(redis, tmp_path) as (here, there), httpx.Client(base_url=f"{here.url}/v1", trust_env=False) as http:
+        name = created_there(http, here, there, tmp_path)
+        head = f"POST /v1/learners/{name}/update HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        body = "1\r\n{\r\n"
+        with socket.create_connection(("127.0.0.1", here.port), timeout=60) as connection:
+            connection.sendall(f"{head}{body}no size\r\n".encode())
+            read = b"".join(iter(lambda: connection.recv(2**16), b""))
+        told = json.loads(read.partition(b"\r\n\r\n")[2])
+        assert (told["status"], told["code"]) == (400, "bad-request")
+        with socket.create_connection(("127.0.0.1", here.port), timeout=60) as connection:
+            connection.sendall(f"{head}{body}".encode())
+            time.sleep(0.2)  # it is being passed on
+        until = time.monotonic() + 60
+        while len(lines := re.findall("POST .*", (tmp_path / "0.log").read_text())) < 2:
+            assert time.monotonic() < until, lines
+            time.sleep(0.05)
+        assert [line.split()[2] for line in lines] == ["400", "499"]
+        assert f"request_id={told['request_id']}" in lines[0]
+        assert "code=bad-request" in lines[0]
+        assert http.get(f"/learners/{name}").json()["position"] == 1  # that it was created

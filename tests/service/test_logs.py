@@ -222,6 +222,21 @@ FOREIGN = (
 )
 
 
+def breaking(request: bytes, kind: bytes = b"application/json") -> bytes:
+    """One whose body breaks off."""
+    head = b" HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Type: "
+    return request + head + kind + b"\r\n\r\n1\r\n{\r\nno size\r\n"
+
+
+SENT = (
+    b"nonsense\r\n\r\n",
+    breaking(f"POST {URL}/update".encode()),
+    breaking(f"POST {URL}/update".encode(), b"application/x-ndjson"),
+    breaking(f"PUT {URL}".encode()),
+    FOREIGN,
+)
+
+
 def refused(port: int, sent: bytes) -> str:
     """The id of the request in the refusal that a connection gets which sends this."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
@@ -239,7 +254,7 @@ async def test_the_server_writes_json_lines_only_and_the_last_one_before_it_ends
         with Process(f"sqlite:///{tmp_path / 'store.db'}", log, log_format="json") as process:
             httpx.put(f"{process.url}{URL}", json=DENSE, trust_env=False, timeout=60)
             httpx.get(f"{process.url}/v1/nothing?{SECRET}", trust_env=False)
-            told.extend(refused(process.port, sent) for sent in (b"nonsense\r\n\r\n", FOREIGN))
+            told.extend(refused(process.port, sent) for sent in SENT)
             return process.stop()
 
     assert await asyncio.to_thread(run) == -15
@@ -249,10 +264,14 @@ async def test_the_server_writes_json_lines_only_and_the_last_one_before_it_ends
         "PUT /v1/learners/{name} 201",
         "GET other 404",
         "other other 400",
+        "POST /v1/learners/{name}/update 400",
+        "POST /v1/learners/{name}/update 400",
+        "PUT /v1/learners/{name} 400",
         "WEBSOCKET /v1/ws 403",
     ]
     assert [line["request_id"] for line in lines if line.get("status") in (400, 403)] == told
-    assert [line["reason"] for line in lines if line.get("status") == 400] == [
+    assert {line["code"] for line in lines if line.get("status") == 400} == {"bad-request"}
+    assert [line["reason"] for line in lines if "reason" in line] == [
         "this is no request of HTTP/1.1: Invalid method encountered; the connection is closed"
     ]
     assert lines[-1]["message"] == "stopped"

@@ -11,7 +11,9 @@ import pytest
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from service.bodies import pieces
 from service.direct import Asked
+from service.errors import ServiceError
 from service.hot import JSON
 from service.protocol import HttpProtocol
 from tests.service.pipe import Pipe
@@ -105,15 +107,10 @@ def problem_in(written: bytes) -> dict[str, Any]:
         b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
         b"GET / HTTP/1.1\r\nContent-Length: many\r\n\r\n",
         b"GET http://[/ HTTP/1.1\r\n\r\n",
-        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n",
     ],
 )
 async def test_what_is_no_request_is_refused_with_an_id(sent: bytes) -> None:
-    async def app(_scope: Any, receive: Any, _send: Any) -> None:
-        while (await receive())["type"] == "http.request":
-            pass
-
-    (written,) = await replied(app, sent)
+    (written,) = await replied(whole(b"abc"), sent)
     assert written.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     told = problem_in(written)
     assert (told["status"], told["code"]) == (400, "bad-request")
@@ -121,15 +118,11 @@ async def test_what_is_no_request_is_refused_with_an_id(sent: bytes) -> None:
 
 
 @pytest.mark.parametrize("before", [1, 2])
-@pytest.mark.parametrize("junk", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nno colon\r\n\r\n", CHUNKED + b"no size\r\n"])
+@pytest.mark.parametrize("junk", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nno colon\r\n\r\n"])
 async def test_a_refusal_waits_for_the_replies_to_the_requests_before_it(before: int, junk: bytes) -> None:
     go_on = asyncio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        if scope["method"] == "POST":
-            while (await receive())["type"] == "http.request":
-                pass
-            return
         await go_on.wait()
         await whole(b"abc")(scope, receive, send)
 
@@ -156,9 +149,53 @@ async def test_a_request_that_is_answered_before_its_body_breaks_has_one_reply()
     slow.protocol.connection_lost(None)
 
 
-async def test_a_request_whose_body_breaks_is_refused_and_gets_no_other_reply() -> None:
-    written = await replied(whole(b"abc"), CHUNKED, b"no size\r\n")
-    assert [one[:12] for one in written] == [b"HTTP/1.1 400"]
+async def reading(scope: Any, receive: Any, send: Any) -> None:
+    """Answers with the body, its headers' names, or the problem with either."""
+    try:
+        read = b"".join([piece async for piece in pieces(receive, scope)])
+    except ServiceError as error:
+        await whole(error.detail.encode(), error.status)(scope, receive, send)
+    else:
+        await whole(b",".join([read, *(name for name, _ in scope["headers"])]))(scope, receive, send)
+
+
+@pytest.mark.parametrize("before", [0, 2])
+@pytest.mark.parametrize("cut", [0, len(CHUNKED), len(CHUNKED) + 6])
+async def test_the_application_answers_a_request_whose_body_breaks_off(before: int, cut: int) -> None:
+    sent = CHUNKED + b"3\r\nabc\r\nno size\r\n" + GET
+    written = b"".join(await replied(reading, GET * before + sent[:cut], sent[cut:]))
+    assert written.count(b"HTTP/1.1 200") == before  # and to what follows it there is no reply
+    _, _, last = written.rpartition(b"HTTP/1.1 ")
+    assert last.startswith(b"400 Bad Request\r\n")
+    assert b"\r\nconnection: close\r\n" in last
+    assert b"the body breaks off: Invalid character in chunk size; the connection is closed" in last
+
+
+async def test_an_application_that_reads_no_body_answers_though_it_breaks_off() -> None:
+    slow = Slow(whole(b"abc"), 1000.0)
+    slow.protocol.data_received(CHUNKED + b"no size\r\n")
+    await slow.pipe.until(len(OK))
+    assert (slow.pipe.written.count(b"HTTP/1.1 "), slow.pipe.closed) == (1, True)
+    assert slow.pipe.written.startswith(b"HTTP/1.1 200 OK\r\n")
+    slow.protocol.connection_lost(None)
+
+
+async def test_what_follows_a_body_is_none_of_the_headers_and_large_bodies_are_none_of_the_framing() -> None:
+    chunk = b"x" * 2**14
+    sent = [CHUNKED, *(b"4000\r\n" + chunk + b"\r\n" for _ in range(10)), b"0\r\nauthorization: Bearer x\r\n\r\n" + GET]
+    written = b"".join(await replied(reading, *sent))
+    assert written.count(b"HTTP/1.1 200 OK") == 2
+    assert chunk * 10 + b",transfer-encoding" in written
+    assert b"authorization" not in written
+
+
+@pytest.mark.parametrize("framing", [b"0\r\n" + b"a: b\r\n" * 2**14, b"3;" + b"x" * 2**17, b"0\r\na: " + b"x" * 2**17])
+async def test_a_body_without_end_of_which_nothing_comes_is_broken_off(framing: bytes) -> None:
+    parts = [framing[at : at + 2**12] for at in range(0, len(framing), 2**12)]
+    written = b"".join(await replied(reading, CHUNKED, b"3\r\nabc\r\n", *parts))
+    assert written.startswith(b"HTTP/1.1 431 ")
+    assert b"what frames the body, or follows it, is over 65536 bytes" in written
+    assert written.count(b"HTTP/1.1 ") == 1
 
 
 @pytest.mark.parametrize(
