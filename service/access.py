@@ -120,16 +120,21 @@ class Access:
         events: int | None = None,
         code: str | None = None,
     ) -> None:
-        """A hot request that began at that `perf_counter()` is over. Under a microsecond where no line is written."""
+        """A hot request that began at that `perf_counter()` is over. Under a microsecond where no line is written.
+
+        `code`: of the refusal, or of what ended a reply that had begun.
+        """
         now = perf_counter()
         if status == 200:
             self._answered[operation].observe(now - began)
+        else:
+            self._of("POST", self._routes[operation], status).observe(now - began)
+        if status == 200 and code is None:
             if self._least > logging.INFO or not self._hot.take(now):
                 return
             level = logging.INFO
         else:
-            self._of("POST", self._routes[operation], status).observe(now - began)
-            level = _level(status)
+            level = logging.WARNING if status == 200 else _level(status)
             if status == 500:
                 current_request.set(own_id)  # for the server's log of it
             if not self._wanted(level, now):

@@ -18,6 +18,7 @@ from time import perf_counter
 from typing import get_args
 from urllib.parse import parse_qsl
 
+import msgspec
 from starlette.datastructures import State
 from starlette.types import Receive, Scope, Send
 
@@ -106,8 +107,8 @@ class Edge:
                 lines = replies(learner, operation, parts, self._bodies, explain, own_id, self._state.closing, grant)
                 first = await anext(lines)  # what is refused from the start has its own status
                 begun = True
-                await _lines(first, lines, own_id, send, learner.node.settings.ws_stall_seconds)
-                self._access.hot(operation, 200, began, scope, own_id, name)
+                end = await _lines(first, lines, own_id, send, learner.node.settings.ws_stall_seconds)
+                self._access.hot(operation, 200, began, scope, own_id, name, end.bytes, code=end.code)
                 return
             body = await self._bodies.read(receive, scope, heading, grant.body_bytes)
             reply = await answer(learner, operation, body, read, write, explain, counted, grant.spend)
@@ -140,8 +141,15 @@ class Edge:
         self._access.hot(operation, 200, began, scope, own_id, name, len(body), counted[0])
 
 
-async def _lines(first: bytes, rest: AsyncGenerator[bytes], own_id: str, send: Send, seconds: float) -> None:
-    """A reply that goes out while the request's body still comes in.
+class _End(msgspec.Struct):
+    """How far a body in lines was taken, as the last line of its reply has it, and what was wrong with the rest."""
+
+    bytes: int
+    code: str | None = None
+
+
+async def _lines(first: bytes, rest: AsyncGenerator[bytes], own_id: str, send: Send, seconds: float) -> _End:
+    """A reply that goes out while the request's body still comes in; what its last line says.
 
     Those who read the body find it where the client hangs up: what was answered by then stands. An error of ours ends
     the reply without its end, which clients tell from a whole one. So does a client that takes nothing of it for so
@@ -153,9 +161,11 @@ async def _lines(first: bytes, rest: AsyncGenerator[bytes], own_id: str, send: S
     async with aclosing(rest):
         await sent({"type": "http.response.start", "status": 200, "headers": headers})
         await sent({"type": "http.response.body", "body": first, "more_body": True})
+        line = first
         async for line in rest:
             await sent({"type": "http.response.body", "body": line, "more_body": True})
         await sent({"type": "http.response.body", "body": b""})
+    return msgspec.json.decode(line, type=_End)
 
 
 async def _refuse(error: ServiceError, own_id: str, scope: Scope, receive: Receive, send: Send) -> None:

@@ -108,10 +108,19 @@ async def test_lines_of_a_body_in_lines_and_of_a_stream() -> None:
         body = b'{"x": [1, 2, 3]}\n' * 3
         reply = await http.post(f"{URL}/predict", content=body, headers={"content-type": "application/x-ndjson"})
         assert reply.status_code == 200
+        broken = b'{"x": [1, 2, 3]}\n' * 1000 + b"{\n"
+        reply = await http.post(f"{URL}/predict", content=broken, headers={"content-type": "application/x-ndjson"})
+        told = json.loads(reply.text.splitlines()[-1])
+        assert (reply.status_code, told["code"]) == (200, "bad-body")
         app.state.closing.set()  # so that the stream ends by itself
         assert (await http.get(f"{URL}/metrics/stream")).status_code == 200
     lines = sink.lines()
-    assert [line["route"].rpartition("/")[2] for line in lines[1:]] == ["predict", "stream"]
+    assert [line["route"].rpartition("/")[2] for line in lines[1:]] == ["predict", "predict", "stream"]
+    assert [(line["level"], line.get("bytes"), line.get("code")) for line in lines[1:3]] == [
+        ("info", len(body), None),
+        ("warning", told["bytes"], told["code"]),
+    ]
+    assert lines[2]["request_id"] == told["request_id"]
 
 
 async def test_a_client_that_goes_away_is_no_error() -> None:
