@@ -13,7 +13,6 @@ from collections.abc import Container
 from typing import Any, cast
 
 import httptools
-import msgspec
 from uvicorn.config import Config
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -21,20 +20,17 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from service.access import Access
 from service.bodies import BODY_BREAKS, BODY_ENDS
 from service.direct import Asked, Direct, Learning
-from service.errors import BadRequest, HeadTooLarge, ServiceError
+from service.errors import ServiceError
 from service.flow import Begun, Flow, Joining
 from service.problems import request_id
+from service.unreadable import HEAD_BYTES, breaks_off, endless, no_request, refusal, too_large
 
 __all__ = ["HttpProtocol"]
 
 logger = logging.getLogger("rarestream.http")
 
 _HEAD_SECONDS = 30.0  # in which a head has to come, where the application does not say
-_HEAD_BYTES = 2**16  # of a request's line and its headers, or of what is between the pieces of a body, and behind them
 _STALL_SECONDS = 30.0  # after which a client is dropped that has read nothing more of what it was sent at the end
-_REFUSAL = (
-    b"connection: close\r\nx-request-id: %b\r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\n\r\n%b"
-)
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -134,11 +130,11 @@ class HttpProtocol(HttpToolsProtocol):
                 self._unsupported_upgrade_warning()
         except httptools.HttpParserError as error:
             if not (self._between or self._in_head):
-                self._break_off(BadRequest(f"the body breaks off{_reason(error)}; the connection is closed"))
-            elif self._in_head and self._head_bytes > _HEAD_BYTES:
-                self._refuse(_too_large())
+                self._break_off(breaks_off(error))
+            elif self._in_head and self._head_bytes > HEAD_BYTES:
+                self._refuse(too_large())
             else:
-                self._refuse(_unreadable(error, data))
+                self._refuse(no_request(error, data))
 
     def on_message_begin(self) -> None:
         """One begins; its scope is made where ASGI is to see it."""
@@ -150,10 +146,10 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Its body follows, and only that may still say that it cannot be answered at once."""
-        if self._head_bytes > _HEAD_BYTES:
+        if self._head_bytes > HEAD_BYTES:
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-            if size > _HEAD_BYTES:
-                raise _too_large()
+            if size > HEAD_BYTES:
+                raise too_large()
         self._asked = self._wanted()
         if self._asked is None:
             self._to_application()  # which may find that there is no such URL
@@ -240,11 +236,11 @@ class HttpProtocol(HttpToolsProtocol):
         """Some bytes have been read: is it, after them, a head that is waited for?"""
         if self._between:
             self._head_bytes = 0
-        elif self._head_bytes > _HEAD_BYTES:
+        elif self._head_bytes > HEAD_BYTES:
             if self._in_head:
-                self._refuse(_too_large())
+                self._refuse(too_large())
             else:
-                self._break_off(HeadTooLarge(f"what frames the body, or follows it, is over {_HEAD_BYTES} bytes"))
+                self._break_off(endless())
             return
         if self._upgraded:
             return
@@ -286,9 +282,7 @@ class HttpProtocol(HttpToolsProtocol):
         own_id = request_id(b"")
         if self._access is not None:
             self._access.unread(error, own_id, self.client)
-        document = msgspec.json.encode(error.document(own_id))
-        reply = _REFUSAL % (own_id.encode(), len(document), document)
-        self._write(error.status, self.server_state.default_headers, reply)
+        self._write(error.status, self.server_state.default_headers, refusal(error, own_id))
         self._close()
 
     def _break_off(self, error: ServiceError) -> None:
@@ -440,20 +434,3 @@ class HttpProtocol(HttpToolsProtocol):
             self._head_timer.cancel()
         self.transport = self._joining.release()
         super().handle_websocket_upgrade()
-
-
-def _too_large() -> HeadTooLarge:
-    return HeadTooLarge(f"the request's line and its headers are over {_HEAD_BYTES} bytes")
-
-
-def _unreadable(error: httptools.HttpParserError, data: bytes) -> BadRequest:
-    if data.startswith(b"\x16\x03"):  # a handshake
-        return BadRequest("this is TLS, which this port does not speak: use http://; the connection is closed")
-    if data.startswith(b"PRI * HTTP/2"):
-        return BadRequest("this is HTTP/2, which this port does not speak; the connection is closed")
-    return BadRequest(f"this is no request of HTTP/1.1{_reason(error)}; the connection is closed")
-
-
-def _reason(error: httptools.HttpParserError) -> str:
-    ours = isinstance(error, httptools.HttpParserCallbackError)  # which tells of the callback, not of what came
-    return "" if ours or not str(error) else f": {error}"
