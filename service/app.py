@@ -31,11 +31,12 @@ from service.errors import Invalid, ServiceError
 from service.exposition import Exposition
 from service.forwarding import Forwarding
 from service.guard import Guard
+from service.handshakes import Sockets
 from service.logs import LineWriter
 from service.overview import Overview
 from service.problems import internal_error, problem_reply
 from service.settings import Settings
-from service.sockets import Connections, Sockets
+from service.sockets import Connections
 from service.store import open_store
 
 __all__ = ["Application", "create_app"]

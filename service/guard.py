@@ -2,7 +2,7 @@
 
     hot request    -> edge.py          admit(headers, scope, learner)
     other request  -> routes/common.py  a dependency of each route, which declares the scope that it needs
-    websocket      -> sockets.py        admit(headers) of the handshake, then Grant.message of each message
+    websocket      -> handshakes.py     admit(headers) of the handshake, then Grant.message of each message
 
 Without keys there is one grant, `FREE`, for everybody. Then a browser is what a stranger could come by, so pages of
 other sites may change nothing (CSRF), and a node on loopback is not found by a foreign name (DNS rebinding).

@@ -1,6 +1,6 @@
-"""Websockets: pipelined operations, at `/v1/learners/NAME/ws` for one learner and at `/v1/ws` for all of them.
+"""Websockets that are open: pipelined operations, for one learner or for all of them.
 
-    hello -> messages (`frames.py`) -> a lane for each learner (`lanes.py`) -> replies
+    a handshake (`handshakes.py`) -> hello -> messages (`frames.py`) -> a lane for each learner (`lanes.py`) -> replies
 
 A reply may overtake one of another learner's, never one of its own. What was received is carried out, whether or not
 the client stays for the replies; a client that has more messages unanswered than it was granted is sent away, one that
@@ -11,52 +11,43 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Iterator, Sequence
 from time import perf_counter
 from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from learners.parameters import Problem
 from service.access import Access
-from service.bodies import Bodies, heading_of
+from service.bodies import Bodies
 from service.engine import Engine
 from service.errors import (
-    ForeignOrigin,
     Invalid,
     LearnerGone,
     QueueFull,
     ServiceError,
     UnknownLearner,
-    UnknownPath,
-    UpgradeRequired,
 )
 from service.frames import BINARY, Request, new_seqs, read
-from service.grants import FREE, NEEDED, Grant
-from service.guard import Guard
+from service.grants import NEEDED, Grant
 from service.hosted import Hosted
 from service.lanes import Lane
 from service.names import check_name, check_parameters
-from service.problems import PROBLEM, headers_of, problem_reply, request_id
 from service.ws_protocol import EXTENSION, Transport
 
-__all__ = ["NO_LEARNER", "Connection", "Connections", "Sockets"]
+__all__ = ["NO_LEARNER", "VIOLATION", "Connection", "Connections"]
 
 logger = logging.getLogger("rarestream.sockets")
 
 # close codes of the websocket registry, and one of ours
 _AWAY = 1001
-_VIOLATION = 1008
+VIOLATION = 1008
 _FAULT = 1011
 _LATER = 1013
 NO_LEARNER = 4404
 
-_RESPONSE = "websocket.http.response"  # an extension of ASGI: a handshake is refused by a reply of one's own
-_PATH = re.compile(r"/v1/(?:learners/([^/]+)/)?ws")
-_PLACES = "they are at /v1/learners/NAME/ws and /v1/ws"
 _REASON = 123  # bytes that a close frame has room for
 
 
@@ -72,79 +63,6 @@ class Connections:
         self.closing = True
         if self.open:
             await asyncio.wait([asyncio.ensure_future(one.leave(seconds)) for one in self.open])
-
-
-class Sockets:
-    """ASGI: the websockets; everything else passes on to the application behind."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
-        if scope["type"] not in ("websocket", "http"):
-            await self.app(scope, receive, send)
-            return
-        found = _PATH.fullmatch(scope["path"].removeprefix(scope.get("root_path", "")))
-        if scope["type"] == "http":
-            if found is None or scope["method"] != "GET":
-                await self.app(scope, receive, send)
-            else:
-                await _ask_for_upgrade(scope, receive, send)
-            return
-        began = perf_counter()
-        scope.setdefault("state", {})["request_id"] = request_id(heading_of(scope["headers"]).request_id)
-        await receive()  # that a connection is asked for
-        try:
-            if found is None:
-                raise UnknownPath(f"there is no websocket at {scope['path'][:200]}; {_PLACES}")
-            grant = _admitted(scope)
-        except ServiceError as refusal:
-            await _deny(refusal, scope, send)
-            access: Access = scope["app"].state.access
-            name = None if found is None else found[1]
-            access.websocket(scope, name, began, status=refusal.status, known=found is not None)
-        else:
-            await Connection(scope, receive, send, found[1], grant).serve()
-
-
-def _admitted(scope: Scope) -> Grant:
-    """What the key of a handshake allows; each message is asked for by itself. Raises what refuses it.
-
-    A browser opens websockets for pages of any site, and says which: no other than ours may.
-    """
-    guard: Guard = scope["app"].state.guard
-    headers = dict(scope["headers"])
-    if b"origin" in headers and not guard.same_origin(headers.get(b"host", b""), headers[b"origin"]):
-        raise ForeignOrigin("a page may open websockets only of the site that it comes from")
-    if not guard.on:
-        return FREE
-    grant = guard.admit(scope["headers"], client=scope.get("client"), changes=False)
-    scope.setdefault("state", {})["key"] = grant.id
-    if grant.scopes.isdisjoint(("predict", "update")):
-        grant.need("predict")
-    return grant
-
-
-async def _ask_for_upgrade(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a plain request for a websocket's path."""
-    own_id: str = scope["state"]["request_id"]
-    reply = problem_reply(UpgradeRequired("this path is a websocket: connect to it as ws:// or wss://"), own_id)
-    reply.headers.update({"Upgrade": "websocket", "Connection": "Upgrade"})
-    await reply(scope, receive, send)
-
-
-async def _deny(error: ServiceError, scope: Scope, send: Send) -> None:
-    """Refuse a websocket before it is one, with a reason where the server can send that: else it is a bare 403."""
-    if _RESPONSE not in scope.get("extensions", {}):
-        await send({"type": "websocket.close", "code": _VIOLATION, "reason": error.detail})
-        return
-    own_id: str = scope["state"]["request_id"]
-    told = {"content-type": PROBLEM, "x-request-id": own_id, **headers_of(error)}
-    headers = [(name.lower().encode(), value.encode()) for name, value in told.items()]
-    document = msgspec.json.encode(error.document(own_id))
-    await send({"type": f"{_RESPONSE}.start", "status": error.status, "headers": headers})
-    await send({"type": f"{_RESPONSE}.body", "body": document})
 
 
 class Connection:
@@ -225,7 +143,7 @@ class Connection:
             check_parameters((name for name, _ in given), ())
         except Invalid as error:
             where, detail = error.problems[0]
-            return _VIOLATION, f"{where} {detail}"
+            return VIOLATION, f"{where} {detail}"
         if self._name is not None:
             try:
                 self._grant.find(self._name)
@@ -275,7 +193,7 @@ class Connection:
     def _take(self, request: Request) -> Awaitable[None] | None:
         """Take messages that came together as far as they may be sent; what else is to be done."""
         if self._grant.key is not None and self._grant.over:
-            return self.close(_VIOLATION, "the key was revoked or changed, or has expired")
+            return self.close(VIOLATION, "the key was revoked or changed, or has expired")
         room = self._credit - self._unanswered
         fresh = new_seqs(request.seqs, self._seqs, room)
         if fresh == len(request):
@@ -290,7 +208,7 @@ class Connection:
         said = self._hand(request) if len(request) else None
         if said is not None:
             await said
-        await self.close(_VIOLATION, reason)
+        await self.close(VIOLATION, reason)
 
     def _hand(self, request: Request) -> Awaitable[None] | None:
         """Hand messages to the lane of their learner; or what else is to be done."""
