@@ -1,13 +1,14 @@
 """The Grafana dashboard and the Prometheus rules against a real scrape: what they ask for is what the service tells.
 
 Every expression is read by a PromQL parser, which checks types too, and every metric, label and value of a label that
-it names has to be in the scrape of an application that has met all there is to tell of. Where Prometheus' promtool is
-installed it checks the rules and runs their unit tests besides.
+it names has to be in the scrape of an application that has met all there is to tell of. Grafana Labs' own types read
+the dashboard. Where Prometheus' promtool is installed it checks the rules and runs their unit tests besides.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import io
 import json
 import re
@@ -21,6 +22,9 @@ import httpx
 import promql_parser
 import pytest
 import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.app import create_app
@@ -194,6 +198,38 @@ def test_the_dashboard_is_of_a_current_schema_and_of_no_one_s_own_data_source() 
         if panel["type"] != "row":
             assert panel["datasource"] == source
             assert all(target["datasource"] == source for target in panel["targets"])
+
+
+def lost(given: Any, kept: Any, at: str = "") -> set[str]:
+    """Where `kept` has not what was given, by JSON pointers."""
+    if isinstance(given, dict) and isinstance(kept, dict):
+        return {place for key in given for place in lost(given[key], kept.get(key, ...), f"{at}/{key}")}
+    if isinstance(given, list) and isinstance(kept, list) and len(given) == len(kept):
+        pairs = enumerate(zip(given, kept, strict=True))
+        return {place for i, pair in pairs for place in lost(*pair, f"{at}/{i}")}
+    return set() if given == kept else {at}
+
+
+def test_grafana_s_own_types_know_all_that_the_dashboard_says() -> None:
+    """What they do not know, as an option that is misspelt or of another kind of panel, is lost on the way."""
+    register_default_plugins()
+
+    def unknown(dashboard: dict[str, Any]) -> set[str]:
+        return lost(dashboard, json.loads(JSONEncoder().encode(Dashboard.from_json(dashboard))))
+
+    open_ended = {  # what Grafana leaves to the data source, and an id that a new dashboard has not
+        "/annotations/list/1/step",
+        "/annotations/list/1/titleFormat",
+        "/templating/list/1/definition",
+        "/templating/list/2/definition",
+    }
+    assert unknown(DASHBOARD) == {"/id", *open_ended}
+    (at, panel) = next((i, one) for i, one in enumerate(PANELS) if one["type"] == "timeseries")
+    assert panel["fieldConfig"]["defaults"]["custom"]["lineWidth"]
+    misspelt = copy.deepcopy(DASHBOARD)
+    custom = misspelt["panels"][at]["fieldConfig"]["defaults"]["custom"]
+    custom["lineWdith"] = custom.pop("lineWidth")
+    assert unknown(misspelt) - unknown(DASHBOARD) == {f"/panels/{at}/fieldConfig/defaults/custom/lineWdith"}
 
 
 def test_panels_stand_in_their_rows_and_do_not_overlap() -> None:
