@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -21,7 +21,7 @@ from tests.browser.serving import Serving
 if TYPE_CHECKING:
     from playwright.async_api import Browser, ConsoleMessage, Error, Page, Request, Route
 
-__all__ = ["Opener"]
+__all__ = ["Opener", "chromium"]
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _PATIENCE = 30_000  # milliseconds that an element is waited for, on a busy machine
@@ -35,19 +35,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 
+def chromium() -> dict[str, Any]:
+    """How Playwright is to start the one on PATH; its path is None where there is none."""
+    found = next(filter(None, map(shutil.which, _NAMES)), None)
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []  # which Chromium refuses to have as root
+    return {"executable_path": found, "args": arguments}
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     """One Chromium for all tests."""
-    found = next(filter(None, map(shutil.which, _NAMES)), None)
-    if found is None:
+    how = chromium()
+    if how["executable_path"] is None:
         pytest.skip(f"no browser: none of {', '.join(_NAMES)} is on PATH; on Debian: apt-get install chromium")
     playwright = pytest.importorskip("playwright.async_api", reason="no playwright: pip install '.[test]'")
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []  # which Chromium refuses to have as root
     async with playwright.async_playwright() as driver:
         playwright.expect.set_options(timeout=_PATIENCE)
-        chromium = await driver.chromium.launch(executable_path=found, args=arguments)
-        yield chromium
-        await chromium.close()
+        started = await driver.chromium.launch(**how)
+        yield started
+        await started.close()
 
 
 @pytest.fixture(scope="module")
