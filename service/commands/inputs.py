@@ -12,7 +12,6 @@ Everything but a JSON document of many lines is read in bounded memory.
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,11 +23,12 @@ import msgspec
 
 from service.commands.cells import Columns, Labels, Ranks
 from service.commands.failure import WrongUsage
-from service.commands.rows import GZIP, Event, ReadError, standard_input
+from service.commands.rows import GZIP, READ, Event, ReadError, lines_of, standard_input, text_of
 
 __all__ = ["Chunk", "Inputs", "chunks"]
 
 _MAX_BODY = 4 * 2**20  # bytes after which a chunk ends, however few its events
+_LABELS_READ = "JSON, CSV or TSV in UTF-8, gzipped or not"
 _LABEL_COLUMNS = ("id", "label", "time", "weight")
 _JSON = frozenset({"json", "jsonl", "ndjson"})
 _STDIN = Path("standard input")  # what messages call it
@@ -88,6 +88,8 @@ class Inputs:
             elif self.kind == "labels" and "=" in one and not Path(one).exists():
                 id, _, label = one.rpartition("=")
                 yield {"id": id, "label": self._label(label, f"the argument {one!r}")}
+            elif not one:
+                raise WrongUsage("an argument is empty; expected JSON, a file, or -")
             elif one == _DASH:
                 yield from self._from_stream(standard_input(), _STDIN)
             else:
@@ -105,11 +107,12 @@ class Inputs:
     def _from_stream(self, stream: io.BufferedReader, path: Path) -> Iterator[Event]:
         format = self.format or _format(path, stream)
         if format in _JSON:
-            yield from self._from_json(_json_rows(_lines(stream, path), path))
+            yield from self._from_json(_json_rows(_lines(stream, path, READ), path))
         elif self.kind == "labels":
             if format not in ("csv", "tsv"):
                 raise ReadError(f"{path}: labels are read from JSON, CSV and TSV, not from {format}")
-            yield from self._label_rows(_lines(stream, path), path, "," if format == "csv" else "\t")
+            lines = _lines(stream, path, _LABELS_READ)
+            yield from self._label_rows(lines, path, "," if format == "csv" else "\t")
         else:
             yield from self._rows(stream, path, format)
 
@@ -194,6 +197,8 @@ class Inputs:
                 if not cells["id"]:
                     raise ReadError(f"{place}: has no id")
                 yield event
+            if order is None:
+                raise ReadError(f"{path}: the file holds no rows")
         except (csv.Error, ValueError) as error:
             raise ReadError(f"{path}, line {reader.line_num:,}: {error}") from None
 
@@ -217,20 +222,15 @@ def _format(path: Path, stream: io.BufferedReader) -> str:
     return "json" if head.lstrip()[:1] in (b"{", b"[", b"") else "csv"
 
 
-def _lines(stream: io.BufferedReader, path: Path) -> Iterator[str]:
-    source: Any = gzip.GzipFile(fileobj=stream) if stream.peek(2)[: len(GZIP)] == GZIP else stream
-    try:
-        with io.TextIOWrapper(source, encoding="utf-8-sig", newline="") as text:
-            yield from text
-    except UnicodeDecodeError as error:
-        raise ReadError(f"{path}: not UTF-8 text ({error.reason})") from None
-    except (OSError, EOFError) as error:
-        raise ReadError(f"{path}: {error}") from None
+def _lines(stream: io.BufferedReader, path: Path, expected: str) -> Iterator[str]:
+    with text_of(stream) as text:
+        yield from lines_of(text, path, expected)
 
 
 def _json_rows(lines: Iterator[str], path: Path) -> Iterator[tuple[str, Any]]:
     """Each event with its place: of lines that are one each, or of one document."""
-    first = next((line for line in lines if not line.isspace()), "")
+    numbered = ((number, line) for number, line in enumerate(lines, 1) if not line.isspace())
+    place, first = next(numbered, (0, ""))
     if not first:
         raise ReadError(f"{path}: there are no events")
     try:
@@ -238,16 +238,14 @@ def _json_rows(lines: Iterator[str], path: Path) -> Iterator[tuple[str, Any]]:
     except msgspec.DecodeError:  # it goes on in the next line
         row = None
     if not isinstance(row, dict) or isinstance(row.get("events"), list):
-        yield from _documents(first + "".join(lines), str(path))
+        yield from _documents(first + "".join(line for _, line in numbered), str(path))
         return
-    yield f"{path}, line 1", row
-    for number, line in enumerate(lines, 2):
-        if not line.isspace():
-            place = f"{path}, line {number:,}"
-            try:
-                yield place, msgspec.json.decode(line)
-            except msgspec.DecodeError as error:
-                raise ReadError(f"{place}: not JSON: {error}") from None
+    yield f"{path}, line {place:,}", row
+    for number, line in numbered:
+        try:
+            yield f"{path}, line {number:,}", msgspec.json.decode(line)
+        except msgspec.DecodeError as error:
+            raise ReadError(f"{path}, line {number:,}: not JSON: {error}") from None
 
 
 def _documents(text: str, what: str) -> Iterator[tuple[str, Any]]:

@@ -47,6 +47,7 @@ _SUFFIXES = {
     ".svm": "libsvm",
     ".txt": "libsvm",
 }
+_ZIP, _ARRAY = b"PK", b"\x93NUMPY"  # how NumPy's files of several arrays begin, and those of one
 _SO_FAR = "the column was numeric so far: --drop it, or create the learner with it as a categorical one"
 _BLOCK = 1000  # rows of an array that are turned into Python numbers at once
 
@@ -351,7 +352,13 @@ def _arrays(path: Path, name: str) -> tuple[Any, NDArray[Any]]:
     with path.open("rb") as file:
         packed = file.read(len(GZIP)) == GZIP
         file.seek(0)
-        parts = np.load(io.BytesIO(gzip.decompress(file.read())) if packed else file, allow_pickle=False)
+        archive: Any = io.BytesIO(gzip.decompress(file.read())) if packed else file
+        if not archive.read(len(_ARRAY)).startswith((_ZIP, _ARRAY)):  # np.load would take it for a pickle
+            raise ValueError(
+                f"not an .npz archive; the other formats are {', '.join(one for one in FORMATS if one != 'npz')}"
+            )
+        archive.seek(0)
+        parts = np.load(archive, allow_pickle=False)
         if isinstance(parts, np.ndarray):
             raise ValueError("one bare array; expected an .npz archive")
         expected = ["X", name] if "X" in parts else ["data", "indices", "indptr", "shape", name]

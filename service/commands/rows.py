@@ -8,6 +8,7 @@ import os
 import sys
 import zlib
 from abc import ABC, abstractmethod
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,13 +21,20 @@ from service.commands.cells import Columns, Labels, Ranks
 from service.commands.failure import WrongUsage
 from service.commands.figures import counted
 
-__all__ = ["GZIP", "Event", "ReadError", "Rows", "Shape", "TextRows", "standard_input"]
+__all__ = ["GZIP", "READ", "Event", "ReadError", "Rows", "Shape", "TextRows", "lines_of", "standard_input", "text_of"]
 
 Event = dict[str, Any]  # as the API takes it, with its label
 Record = TypeVar("Record")
 Text = TypeVar("Text", str, list[str])
 
 GZIP = b"\x1f\x8b"  # how every gzipped file begins
+_NO_TEXT = {  # how files begin that are often taken for text, and what they are
+    BOM_UTF16_LE: "UTF-16 text",
+    BOM_UTF16_BE: "UTF-16 text",
+    b"PK\x03\x04": "a zip archive, as spreadsheets and .npz files are",
+    b"PAR1": "a Parquet file",
+}
+READ = "CSV, TSV, JSON lines or LIBSVM text in UTF-8, gzipped or not, or an .npz archive"
 _AHEAD_ROWS = 10_000  # rows that are looked at before the first is given out
 _AHEAD_CHARACTERS = 4_000_000  # or fewer, where they are long
 
@@ -73,6 +81,35 @@ class _Counting(io.RawIOBase):
 def standard_input() -> io.BufferedReader:
     """Standard input, for the readers of files."""
     return io.BufferedReader(_Counting(sys.stdin.buffer))  # type: ignore[arg-type]
+
+
+def text_of(stream: io.BufferedReader) -> io.TextIOWrapper:
+    """What is read there as text, gzipped or not."""
+    source: Any = gzip.GzipFile(fileobj=stream) if stream.peek(2)[:2] == GZIP else stream
+    return io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
+
+
+def lines_of(text: io.TextIOWrapper, path: Path, expected: str = READ) -> Iterator[str]:
+    """The lines of a text that was not read from yet; `path` is what messages call it.
+
+    Raises `ReadError` at the first line that is damaged or not UTF-8, and at once where it is no text, with what was
+    `expected`.
+    """
+    done = 0
+    try:
+        head: bytes = text.buffer.peek(1)  # type: ignore[attr-defined]  # what `text_of` wraps has it
+        found = next((what for begin, what in _NO_TEXT.items() if head.startswith(begin)), None)
+        if found is not None or b"\0" in head:
+            raise ReadError(f"{path} is {found or 'binary data'}; expected {expected}")
+        for line in text:
+            done += 1
+            yield line
+    except UnicodeDecodeError as error:
+        place = done + 1 + error.object.count(b"\n", 0, error.start)
+        said = f"not UTF-8 text: it holds the byte 0x{error.object[error.start]:02x}; save the file as UTF-8"
+        raise ReadError(f"{path}, line {place:,}: {said}") from None
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise ReadError(f"{path}, line {done + 1:,}: the gzip data is damaged or cut short ({error})") from None
 
 
 class Rows(ABC, Generic[Record]):
@@ -138,9 +175,7 @@ class TextRows(Rows[Text]):
         self._raw = path.open("rb") if stream is None else stream
         try:
             self._size = max(1, os.fstat(self._raw.fileno()).st_size) if stream is None else 0
-            packed = self._raw.peek(2)[:2] == GZIP
-            source: Any = gzip.GzipFile(fileobj=self._raw) if packed else self._raw
-            self._text = io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
+            self._text = text_of(self._raw)
             self._rest: Iterator[tuple[int, Text]] = self._read()
             self._head: deque[tuple[int, Text, int]] = deque(
                 (place, record, self._raw.tell()) for place, record in self._first()
@@ -194,12 +229,4 @@ class TextRows(Rows[Text]):
 
     def _lines(self) -> Iterator[str]:
         """The text line by line."""
-        done = 0
-        try:
-            for line in self._text:
-                done += 1
-                yield line
-        except UnicodeDecodeError as error:
-            raise ReadError(f"{self.path}, soon after line {done:,}: not UTF-8 text ({error.reason})") from None
-        except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-            raise self._at(done + 1, f"the gzip data is damaged or cut short ({error})") from None
+        return lines_of(self._text, self.path)

@@ -188,15 +188,35 @@ def test_lines_that_cannot_be_read(tmp_path: Path) -> None:
     path.write_text(JSON["an event"] + "\n{\n")
     with pytest.raises(ReadError, match="line 2: not JSON"):
         read(str(path))
+    path.write_text("\n\n" + JSON["an event"] + "\n\n{\n")
+    with pytest.raises(ReadError, match="line 5: not JSON"):
+        read(str(path))
     path.write_bytes(JSON["an event"].encode() + b"\n\xff\xfe\n")
-    with pytest.raises(ReadError, match="not UTF-8"):
+    with pytest.raises(ReadError, match="line 2: not UTF-8"):
+        read(str(path))
+    path.write_bytes(b"\xff\xfe\0\0")
+    with pytest.raises(ReadError, match=r"is UTF-16 text; expected JSON, CSV or TSV in UTF-8"):
+        read(str(path), kind="labels", format="csv")
+    packed = gzip.compress(JSON["an event"].encode())
+    path.write_bytes(packed[:15] + bytes(9) + packed[24:])
+    with pytest.raises(ReadError, match="the gzip data is damaged or cut short"):
         read(str(path))
     path.write_bytes(gzip.compress(JSON["an event"].encode())[:-4])
-    with pytest.raises(ReadError, match=r"a\.jsonl: "):
+    with pytest.raises(ReadError, match=r"a\.jsonl, line 1: the gzip data is damaged or cut short"):
         read(str(path))
     path.write_text("")
     with pytest.raises(ReadError, match="there are no events"):
         read(str(path))
+
+
+def test_no_labels_and_an_argument_without_anything(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    for text in ("", "\n"):
+        path.write_text(text)
+        with pytest.raises(ReadError, match="the file holds no rows"):
+            read(str(path), kind="labels")
+    with pytest.raises(CommandFailed, match="an argument is empty; expected JSON, a file, or -"):
+        read("")
 
 
 def test_standard_input_once_and_not_from_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -397,4 +397,34 @@ def test_damaged_files(tmp_path: Path) -> None:
     assert "the gzip data is damaged or cut short" in refusal(path)
     path = tmp_path / "latin.csv"
     path.write_bytes("x,label\nKöln,0\n".encode("latin-1"))
-    assert "not UTF-8 text" in refusal(path)
+    said = "not UTF-8 text: it holds the byte 0xf6; save the file as UTF-8"
+    assert refusal(path) == f"FILE, line 2: {said}"
+    for newline in ("\n", "\r\n"):  # 50,000 bytes, which are decoded a part at a time
+        path.write_bytes((newline.join(["x,label", *["1,0"] * 9999, "Köln,0"]) + newline).encode("latin-1"))
+        assert refusal(path) == f"FILE, line 10,001: {said}"
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (bytes(100), "binary data"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "binary data"),
+        (b"PAR1\x15\x04\x15", "a Parquet file"),
+        (b"PK\x03\x04\x14", "a zip archive, as spreadsheets and .npz files are"),
+        ("x,label\n1,0\n".encode("utf-16"), "UTF-16 text"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.libsvm"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_is_no_text_is_told_at_once(data: bytes, what: str, name: str, packed: bool, tmp_path: Path) -> None:
+    path = tmp_path / (f"{name}.gz" if packed else name)
+    path.write_bytes(gzip.compress(data) if packed else data)
+    assert refusal(path) == (
+        f"FILE is {what}; expected CSV, TSV, JSON lines or LIBSVM text in UTF-8, gzipped or not, or an .npz archive"
+    )
+
+
+def test_what_is_no_archive(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    path.write_bytes(b"x,label\n1,0\n")
+    assert refusal(path) == "FILE: not an .npz archive; the other formats are csv, tsv, jsonl, libsvm"
