@@ -98,7 +98,7 @@ def unreachable(url: str, error: httpx.TransportError) -> ApiError:
     if isinstance(error, _CUT_OFF) and url.startswith("http://") and _speaks_tls(url):
         hint = f"\nTLS answers there: use https{url.removeprefix('http')}"
     elif "WRONG_VERSION_NUMBER" in str(error):  # what OpenSSL makes of an answer without TLS
-        hint = f"\nWhat answers there does not speak TLS: use http{url.removeprefix('https')}"
+        hint = f"\nWhat answers there does not speak TLS, as https takes: use http{url.removeprefix('https')}"
     found = ApiError(text + hint)
     found.nothing_done = isinstance(error, _NOT_SENT)
     found.lasting = bool(hint)

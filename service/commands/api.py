@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote, unquote, urlencode
@@ -29,6 +28,7 @@ import msgspec
 from service import __version__
 from service.commands.answers import ApiError, Document, decode, refused, unknown, unreachable
 from service.commands.failure import WrongUsage
+from service.commands.hints import nearly
 from service.elsewhere import HOPS, elsewhere
 
 __all__ = ["Api", "ApiError", "Document", "Stopped", "Updated", "UpdatedEach"]
@@ -40,7 +40,6 @@ _TIMEOUT = 120.0  # seconds: an update waits for its learning, the first ever fo
 _CONNECT = 5.0  # seconds
 _SLOW = 3.0  # seconds without the first answer before it is told
 _SILENCE = 45.0  # seconds without a word after which a stream is broken: the service sends one each 15
-_NAMES = 2000  # that are compared with one that is unknown
 _LISTS = {("learners", "unknown-learner"): "list", ("groups", "unknown-group"): "groups"}  # the commands that list all
 _JSON, _FILE = "application/json", "application/octet-stream"
 
@@ -341,9 +340,7 @@ class Api:
             with suppress(ApiError):  # the refusal says enough
                 found = decode(self._once("GET", kind, None), Document)
                 names = {one["name"] for one in found[kind]}.union(found.get("asleep", ())) - {name}
-                folded = {one.casefold(): one for one in sorted(names)[:_NAMES]}
-                near = [folded[one] for one in get_close_matches(name.casefold(), folded)]
-                if near:
+                if near := nearly(name, names):
                     error.args = (f"{error}\nDid you mean {' or '.join(near)}? `rarestream {lists}` shows all.",)
         return error
 

@@ -204,6 +204,8 @@ def reporting() -> Iterator[None]:
 def _remedies(error: CommandFailed) -> list[str]:
     """What may help, where the error alone does not say."""
     status, code = getattr(error, "status", None), getattr(error, "code", None)
+    if getattr(error, "lasting", False):  # it says what to do
+        return []
     if error.exit_status == ExitStatus.UNREACHABLE:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             return ["RARESTREAM_CA names a file of certificates to trust besides those of the system."]

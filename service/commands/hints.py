@@ -1,6 +1,7 @@
 """What a refused setting is called on the command line: its option, where it has one; and what was meant, perhaps.
 
-And where a setting belongs that was given as a parameter of the algorithm: the option, or the member of `--config`.
+That is told of a learner, or group, that is not there, too, by its name. And where a setting belongs that was given as
+a parameter of the algorithm: the option, or the member of `--config`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from service.commands.answers import Problem, told
@@ -16,7 +17,7 @@ from service.commands.answers import Problem, told
 if TYPE_CHECKING:
     from service.commands.api import ApiError
 
-__all__ = ["misplaced", "named"]
+__all__ = ["misplaced", "named", "nearly"]
 
 _OPTIONS = {
     "features": {
@@ -65,7 +66,18 @@ _OPTIONS = {
     },
 }
 _ONE_OF = re.compile(r"is (?:'([^']*)'|not a setting(?: here)?); expected one of (.+)")  # how the service says it
+_NAMES = 20_000  # that are compared with one that is unknown: a fifth of a second
+_BEHIND = 0.1  # of the ratio that difflib gives: how much less near than the nearest a name may be
 _OWNERS = {"": "the learner itself", "late": "late labels"}
+
+
+def nearly(name: str, names: Iterable[str]) -> list[str]:
+    """Those called nearly so, whatever their case, nearest first: up to three, none much farther than the nearest."""
+    wanted = name.casefold()
+    folded = {one.casefold(): one for one in sorted(names)[:_NAMES]}
+    near = get_close_matches(wanted, folded)
+    ratios = [SequenceMatcher(None, one, wanted).ratio() for one in near]
+    return [folded[one] for one, ratio in zip(near, ratios, strict=True) if ratio > ratios[0] - _BEHIND]
 
 
 def named(

@@ -8,7 +8,7 @@ import pytest
 
 from learners import algorithms
 from service.commands.answers import ApiError, Problem
-from service.commands.hints import misplaced, named
+from service.commands.hints import misplaced, named, nearly
 
 
 @pytest.mark.parametrize(
@@ -112,3 +112,21 @@ def test_what_came_from_a_file_is_named_by_its_pointer() -> None:
 def test_the_objective_of_a_change_is_its_argument() -> None:
     error = named(ApiError("refused", 422, problems=[Problem("/threshold/objective", "is 'x'")]), objective="OBJECTIVE")
     assert str(error).splitlines()[1:] == ["  OBJECTIVE: is 'x'"]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("demo-fof", ["demo-fofo"]),
+        ("demo-cbr-dig", ["demo-cbr-diag"]),
+        ("DEMO-FOFO", ["demo-fofo"]),
+        ("demo", ["demo-cbr", "demo-fofo"]),  # about as far
+        ("cards", []),
+    ],
+)
+def test_names_that_are_nearly_so(name: str, near: list[str]) -> None:
+    assert nearly(name, ["demo-cbr", "demo-cbr-diag", "demo-fofo", "demo-loam-ada"]) == near
+
+
+def test_the_last_of_many_names_is_found() -> None:
+    assert nearly("zebraa", [*(f"fraud-{k}" for k in range(5000)), "zebra"]) == ["zebra"]

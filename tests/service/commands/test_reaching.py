@@ -16,9 +16,10 @@ from contextlib import contextmanager, suppress
 
 import pytest
 import trustme
+import typer
 
 from service.commands.api import Api, ApiError
-from service.commands.connection import connected
+from service.commands.connection import connected, reporting
 from service.commands.failure import ExitStatus
 from service.consume.reasons import quiet, reason_of
 from tests.service.process import free_port
@@ -69,9 +70,23 @@ def test_a_server_without_tls_that_is_called_by_it() -> None:
     with (
         answering(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n") as port,
         Api(f"https://127.0.0.1:{port}", patience=60, wait=no_pause) as client,
-        pytest.raises(ApiError, match=rf"does not speak TLS: use http://127\.0\.0\.1:{port}$"),
+        pytest.raises(ApiError, match=rf"does not speak TLS, as https takes: use http://127\.0\.0\.1:{port}$"),
     ):
         client.learners()
+
+
+def test_who_is_told_of_the_scheme_is_not_asked_whether_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    refusal = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n"
+    with answering(b"", context) as tls, answering(refusal) as plain:
+        for url, use in [(f"http://127.0.0.1:{tls}", "https"), (f"https://127.0.0.1:{plain}", "http")]:
+            with pytest.raises(typer.Exit) as caught, reporting(), connected(url, None) as client:
+                client.learners()
+            assert caught.value.exit_code == ExitStatus.UNREACHABLE
+            said = capsys.readouterr().err.splitlines()
+            assert len(said) == 2
+            assert said[1].endswith(f": use {use}://{url.partition('://')[2]}")
 
 
 def test_a_connection_that_is_cut_off_is_no_sign_of_tls() -> None:
