@@ -42,12 +42,12 @@ class ReplayDisplay:
                 BarColumn(),
                 TaskProgressColumn(),
                 TextColumn("{task.fields[rows]:,} rows"),
-                TextColumn("{task.fields[speed]:,.0f} events/s"),
+                TextColumn("{task.fields[speed]}"),
                 TextColumn("{task.fields[left]}"),
                 TextColumn("{task.fields[figures]}"),
                 console=console,
             )
-            self._task = self._bar.add_task("", total=1.0, rows=0, speed=0.0, left="", figures="")
+            self._task = self._bar.add_task("", total=1.0, rows=0, speed="", left="", figures="")
 
     def __enter__(self) -> Self:
         if self._bar:
@@ -60,20 +60,15 @@ class ReplayDisplay:
         if self._bar:
             self._bar.stop()
 
-    def show(self, rows: int, fraction: float, speed: float, figures: str) -> None:
+    def show(self, rows: int, fraction: float, speed: float | None, figures: str) -> None:
         """Rows of the file that have been learnt, what part of it that is, and what `so_far` says of the learner."""
-        left = self._left(fraction)
+        left, rate = self._left(fraction), _rate(speed)
         if self._bar:
-            self._bar.update(self._task, completed=fraction, rows=rows, speed=speed, left=left, figures=figures)
+            self._bar.update(self._task, completed=fraction, rows=rows, speed=rate, left=left, figures=figures)
         elif self._clock() - self._printed >= _PLAIN_EVERY:
             self._printed = self._clock()
-            said = [
-                f"{counted(rows, 'row')} ({fraction:.0%})",
-                f"{speed:,.0f} events/s",
-                *([left] if left else []),
-                figures,
-            ]
-            self._console.print(", ".join(said))
+            said = [f"{counted(rows, 'row')} ({fraction:.0%})", rate, left, figures]
+            self._console.print(", ".join(filter(None, said)))
 
     def _left(self, fraction: float) -> str:
         """How long the rest takes at the pace so far; nothing where that cannot be told."""
@@ -193,7 +188,7 @@ class LearnersDisplay:
         if self._live:
             self._live.stop()
 
-    def show(self, learners: Sequence[Figures], speed: float, final: bool = False) -> None:
+    def show(self, learners: Sequence[Figures], speed: float | None, final: bool = False) -> None:
         """The newest figures of each. `final`: print them even if some were printed just before."""
         if self._live:
             self._live.update(_learners_table(learners, speed), refresh=True)
@@ -215,14 +210,14 @@ class FiguresLines:
     ) -> None:
         """Nothing is held open."""
 
-    def show(self, learners: Sequence[Figures], speed: float, final: bool = False) -> None:  # noqa: ARG002
+    def show(self, learners: Sequence[Figures], speed: float | None, final: bool = False) -> None:  # noqa: ARG002
         """The newest figures of each."""
         for one in learners:
             print(json.dumps({"event": "figures", **one}), flush=True)
 
 
-def _learners_table(learners: Sequence[Figures], speed: float) -> Table:
-    table = Table(caption=f"{speed:,.0f} events/s to each learner")
+def _learners_table(learners: Sequence[Figures], speed: float | None) -> Table:
+    table = Table(caption=None if speed is None else f"{_rate(speed)} to each learner")
     table.add_column("learner")
     for heading in ("events", "in the window", "in the window", "seen"):
         table.add_column(heading, justify="right")
@@ -238,6 +233,11 @@ def _line(metrics: Figures) -> tuple[str, ...]:
         return name, events, f"MAE {figure(window['mae'])}", f"accuracy {figure(window['accuracy'])}", ""
     positives = metrics["class_counts"]["positive"]
     return name, events, f"AUC {figure(window['auc'])}", f"F1 {figure(window['f1'])}", f"positives {positives:,}"
+
+
+def _rate(speed: float | None) -> str:
+    """Nothing where it is not known yet."""
+    return "" if speed is None else f"{speed:,.0f} events/s"
 
 
 def _ordinal(metrics: Figures) -> bool:

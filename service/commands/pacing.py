@@ -79,24 +79,36 @@ class Pace:
 
 
 class Meter:
-    """Events per second over the last few seconds, in O(1) memory per second."""
+    """Events per second over the last few seconds, in O(1) memory per second.
+
+    The first events only begin it: how long they took is not known, as kernels may have been compiled before.
+    """
 
     def __init__(self, seconds: float = 5.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
+        self._shortest = seconds / 20  # between marks, and that a speed is told of
         self._clock = clock
-        self._marks: deque[tuple[float, int]] = deque([(clock(), 0)])
+        self._marks: deque[tuple[float, int]] = deque()  # when, and how many there were; the last is of the newest
         self.events = 0  # in all
 
     def add(self, events: int) -> None:
         """Count some more."""
         self.events += events
         now = self._clock()
-        if now - self._marks[-1][0] >= self._seconds / 20:
-            self._marks.append((now, self.events))
-        while len(self._marks) > 2 and now - self._marks[1][0] >= self._seconds:
-            self._marks.popleft()
+        if len(self._marks) > 1 and self._marks[-1][0] - self._marks[-2][0] < self._shortest:
+            self._marks.pop()
+        self._marks.append((now, self.events))
+        self._forget(now)
 
-    def speed(self) -> float:
-        """Events per second, now."""
+    def speed(self) -> float | None:
+        """Events per second, now; None until there is a time to tell it of."""
+        now = self._clock()
+        self._forget(now)
+        if not self._marks or now - self._marks[0][0] < self._shortest:
+            return None
         since, events = self._marks[0]
-        return (self.events - events) / max(self._clock() - since, 1e-9)
+        return (self.events - events) / (now - since)
+
+    def _forget(self, now: float) -> None:
+        while len(self._marks) > 1 and now - self._marks[1][0] >= self._seconds:
+            self._marks.popleft()

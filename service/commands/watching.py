@@ -29,6 +29,7 @@ Document = Mapping[str, Any]
 
 _POINTS = 500  # of the AUC that are kept
 _WIDTH = 100  # columns of a frame that is printed to a file
+_NARROW = 16  # columns that a curve has at least beside its ends; else these stand below it
 _ALARMS = 3  # that are shown
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0  # seconds before the stream is opened again
 _REFRESHES = 4  # of the terminal per second at most
@@ -97,7 +98,6 @@ class Watched:
         self.metrics: Document = api.metrics(name)
         self.alarms: deque[Document] = deque(api.alarms(name)["alarms"], maxlen=_ALARMS)
         self.trouble: str | None = None  # why nothing comes just now
-        self._moving = False  # something came of the stream: there are rates
         self._curve: deque[float | None] = deque(maxlen=_POINTS)
         self._curve.extend(point.get(self._axis) for point in api.history(name)["points"])
         self._plain = plain
@@ -115,7 +115,6 @@ class Watched:
 
     def take(self, kind: str, data: Document) -> None:
         """Move on by one event of the stream."""
-        self._moving = True
         if kind == "figures":
             self._learnt.add(max(0, data["events"] - self.metrics["events"]))
             self._served.add(max(0, _served(data) - _served(self.metrics)))
@@ -128,9 +127,11 @@ class Watched:
             self._curve.clear()
 
     def rates(self) -> str:
-        """Events learnt and scored per second, lately."""
-        served = self._served.speed()
-        return f"{self._learnt.speed():,.0f} learnt/s" + (f", {served:,.0f} scored/s" if served >= 0.5 else "")
+        """Events learnt and scored per second, lately; nothing before that is known."""
+        learnt, served = self._learnt.speed(), self._served.speed()
+        if learnt is None or served is None:
+            return ""
+        return f"{learnt:,.0f} learnt/s" + (f", {served:,.0f} scored/s" if served >= 0.5 else "")
 
     def words(self) -> list[tuple[str, str]]:
         """The figures of the window, each with what it is called."""
@@ -154,15 +155,16 @@ class Watched:
         body.add_column(style="dim", no_wrap=True)
         body.add_column(ratio=1)
         words = self.words()
-        curve = self._drawn(words[0][1])
-        body.add_row(words[0][0], curve)
+        now = Text(words[0][1], "bold")
         if self.metrics["window"].get("auc_interval"):
             low, high = self.metrics["window"]["auc_interval"]
-            body.add_row("", Text(f"95 % interval {figure(low)} to {figure(high)}", "dim"))
+            now.append(f"   95 % interval {figure(low)} to {figure(high)}", "not bold dim")
+        body.add_row(words[0][0], now)
+        body.add_row("course", self._drawn())
         rest = Text("   ").join([Text.assemble((f"{name} ", "dim"), value) for name, value in words[1:]])
         body.add_row("", rest)
-        rates = f"   {self.rates()}" if self._moving else ""
-        body.add_row("events", f"{self.metrics['events']:,} learnt{self._counted()}{rates}")
+        learnt = f"{self.metrics['events']:,} learnt{self._counted()}"
+        body.add_row("events", "   ".join(filter(None, [learnt, self.rates()])))
         if not self.learner["ready"] and self.metrics["window"].get(self._axis) is None:
             body.add_row("", Text(f"not ready: {self.learner['not_ready']}", "yellow"))
         for alarm in self.alarms:
@@ -183,29 +185,32 @@ class Watched:
         awaited = served["events"] - served["labelled"]
         return counted + (f", {awaited:,} scored without a label" if awaited > 0 else "")
 
-    def _drawn(self, now: str) -> Any:
-        """The figure now, its curve as wide as there is room, and from where to where that goes."""
+    def _drawn(self) -> _Curve:
+        """The figure's curve up to now, as wide as there is room, and between what values it goes."""
         from service.commands.live import sparkline
 
         course = [*self._curve, self.metrics["window"][self._axis]]  # the newest point is some events old
         known = [one for one in course if one is not None]
-        ends = f"{figure(min(known))} to {figure(max(known))}" if known else ""
-        return _Curve(now, lambda width: sparkline(course, width, plain=self._plain), ends)
+        ends = f"lowest {figure(min(known))}, highest {figure(max(known))}" if known else "-"
+        return _Curve(lambda width: sparkline(course, width, plain=self._plain), ends)
 
 
 class _Curve:
     """A line that fits its place: Rich asks for it with the width that there is."""
 
-    def __init__(self, before: str, draw: Callable[[int], str], after: str) -> None:
-        self._before, self._draw, self._after = before, draw, after
+    def __init__(self, draw: Callable[[int], str], ends: str) -> None:
+        self._draw, self._ends = draw, ends
 
     def __rich_console__(self, _console: Console, options: Any) -> Any:
         from rich.text import Text
 
-        room = max(8, min(100, options.max_width - len(self._before) - len(self._after) - 4))
-        line = Text.assemble((self._before, "bold"), "  ", (self._draw(room), "green"), "  ", (self._after, "dim"))
-        line.no_wrap = True
-        yield line
+        room = options.max_width - len(self._ends) - 2
+        curve = Text(self._draw(min(100, room if room >= _NARROW else options.max_width)), "green", no_wrap=True)
+        ends = Text(self._ends, "dim")
+        if room < _NARROW:
+            yield from (curve, ends)
+        else:
+            yield Text("  ").join(filter(None, [curve, ends]))
 
 
 def follow(api: Api, watched: Watched, tell: Callable[[str, Document], None]) -> None:
@@ -254,8 +259,9 @@ def _line(out: Console, watched: Watched, kind: str, data: Document) -> None:
     """A change as a line of text."""
     now = datetime.now().astimezone().strftime("%H:%M:%S")
     if kind == "figures":
-        words = "  ".join(f"{name} {value}" for name, value in watched.words())
-        out.print(f"{now}  {counted(watched.metrics['events'], 'event')}  {words}  {watched.rates()}")
+        words = [f"{name} {value}" for name, value in watched.words()]
+        learnt = counted(watched.metrics["events"], "event")
+        out.print("  ".join(filter(None, [now, learnt, *words, watched.rates()])))
     elif kind == "alarm":
         out.print(f"{now}  ALARM {alarm_of(data)}")
     elif kind == "reset":

@@ -32,6 +32,17 @@ def test_a_replay_elsewhere_prints_a_line_now_and_then() -> None:
     ]
 
 
+def test_a_replay_that_has_no_speed_yet() -> None:
+    out, time = io.StringIO(), Time()
+    with ReplayDisplay(Console(file=out, width=120), time.clock) as display:
+        time.now += 40
+        display.show(4, 1.0, None, "AUC so far -")
+    assert out.getvalue().splitlines() == ["4 rows (100%), AUC so far -"]
+    with ReplayDisplay(Console(file=out, force_terminal=True, width=120)) as display:
+        display.show(4, 1.0, None, "AUC so far -")
+    assert "events/s" not in out.getvalue()
+
+
 BINARY = {"class_counts": {"negative": 9, "positive": 1}}
 ORDINAL = {"class_counts": {"1": 4, "2": 6}}
 FIT: dict[str, Any] = {"events": 0, "running": False, "waiting": False, "failed": None}

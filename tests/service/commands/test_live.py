@@ -132,10 +132,31 @@ def test_a_frame_fits_its_terminal(width: int) -> None:
     text = console.export_text()
     assert max(map(len, text.splitlines())) == width
     assert "0.8750" in text
+    rows = [line.strip("│ ").split("  ")[0] for line in text.splitlines()]
+    assert "▁" in text.splitlines()[rows.index("course")]
     if width > 40:
+        assert text.index("0.8750") < text.index("95 % interval 0.8") < text.index("course") < text.index("lowest")
         assert "100 scored without" in text
-        assert "0.5000 to 0.8750" in text  # with the present
+        assert "lowest 0.5000, highest 0.8750" in text  # with the present
         assert "the AUC fell from 0.9000 to 0.7000" in text
+
+
+def test_a_frame_of_ranks_and_one_without_figures() -> None:
+    console = Console(width=80, record=True, file=io.StringIO())
+    watched = Watched(Service(), "a")  # type: ignore[arg-type]
+    watched.take("reset", {})
+    watched.take("figures", figures(1, auc=None, auc_interval=None))
+    console.print(watched.frame())
+    ranked = {**figures(50), "class_counts": {"1": 20, "2": 30}, "window": {"size": 100, "mae": 0.25, "accuracy": 0.75}}
+    watched.take("figures", ranked)
+    console.print(watched.frame())
+    lines = [line.strip("│ ") for line in console.export_text().splitlines()]
+    assert [line for line in lines if line.startswith(("AUC", "MAE", "course"))] == [
+        "AUC     -",
+        "course  -",
+        "MAE     0.2500",
+        "course  ▅  lowest 0.2500, highest 0.2500",
+    ]
 
 
 def test_a_roll_back_begins_a_new_curve() -> None:

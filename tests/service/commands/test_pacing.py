@@ -55,6 +55,24 @@ def test_a_meter_forgets_what_is_long_ago() -> None:
         meter.add(10)
     assert meter.speed() == pytest.approx(10)
     assert meter.events == 10_070
+    time.now += 0.1
+    meter.add(1000)
+    time.now += 5
+    assert meter.speed() == 0
+
+
+def test_a_meter_begins_with_the_first_events() -> None:
+    time = Time()
+    meter = Meter(seconds=5.0, clock=time.clock)
+    assert meter.speed() is None
+    time.now += 40  # of compiling
+    meter.add(250)
+    assert meter.speed() is None
+    for _ in range(3):
+        time.now += 0.25
+        meter.add(250)
+        assert meter.speed() == pytest.approx(1000)
+    assert meter.events == 1000
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
