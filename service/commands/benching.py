@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["Measured", "bench", "measured"]
 
 _RARE = 0.05  # share of positives
-_WARM = 20  # requests of each kind that are not counted: kernels are loaded, or compiled, by the first ones
+_WARM = 20  # requests of each kind before those that count: kernels are loaded, or compiled, by the first ones
 _STARTING = 120.0  # seconds that a server of ours may take: a first start compiles
 
 
@@ -63,6 +63,9 @@ def bench(
     deletes it at the end, also after Ctrl-C. The service's other learners
     are not touched, but share its time.
     """
+    from service.commands.answers import ApiError
+    from service.commands.hints import named
+
     with reporting(), ExitStack() as stack:
         before = signal.signal(signal.SIGTERM, _ended)  # so that the learner is deleted then, too
         stack.callback(signal.signal, signal.SIGTERM, before)
@@ -73,7 +76,10 @@ def bench(
         config = {"algorithm": algorithm, "features": {"kind": "dense", "dim": dim}, "late": {"max_events": 1000}}
         try:
             stack.callback(_deleted, api, name)  # first, for an interrupted creation may have been carried out
-            api.create(name, config)
+            try:
+                api.create(name, config)
+            except ApiError as error:
+                raise named(error) from None
             found = list(_load(api, name, requests, updates, batch, dim, show=not as_json))
         except KeyboardInterrupt:
             print(f"stopped; {name} is deleted", file=sys.stderr)
@@ -89,9 +95,10 @@ def bench(
 class Measured:
     """Requests of one kind, and how long each took."""
 
-    def __init__(self, name: str, seconds: Sequence[float], events: int) -> None:
-        """`events`: of each request."""
+    def __init__(self, name: str, seconds: Sequence[float], events: int, warm: int) -> None:
+        """`events`: of each request. `warm`: requests before these."""
         self.name = name
+        self.warm_requests, self.warm_events = warm, events * warm
         self.requests = len(seconds)
         self.events = events * len(seconds)
         self.seconds = sum(seconds)
@@ -112,6 +119,8 @@ class Measured:
             "events_per_second": round(self.speed, 1),
             "p50_ms": round(1000 * self.p50, 3),
             "p99_ms": round(1000 * self.p99, 3),
+            "warm_up_requests": self.warm_requests,
+            "warm_up_events": self.warm_events,
         }
 
 
@@ -126,18 +135,18 @@ def measured(
         began = time.perf_counter()
         send(body)
         seconds.append(time.perf_counter() - began)
-    return Measured(name, seconds, events)
+    return Measured(name, seconds, events, warm)
 
 
 def _load(api: Api, name: str, requests: int, updates: int, batch: int, dim: int, *, show: bool) -> Iterator[Measured]:
     rng = random.Random(0)
     notes = console(stderr=True)
     if show:
-        notes.print(f"{updates + _WARM:,} updates of {counted(batch, 'event')} ...")
+        notes.print(f"{_WARM} updates of {counted(batch, 'event')} to warm up, then {updates:,} that count ...")
     bodies = [_body(rng, batch, dim, labelled=True) for _ in range(updates + _WARM)]
     yield measured("update", bodies, batch, lambda body: api.update(name, body, repeatable=False))
     if show:
-        notes.print(f"{requests + _WARM:,} events, scored one by one ...")
+        notes.print(f"{_WARM} events scored one by one to warm up, then {requests:,} that count ...")
     bodies = [_body(rng, 1, dim, labelled=False) for _ in range(requests + _WARM)]
     yield measured("predict", bodies, 1, lambda body: api.scored(name, body))
 
@@ -174,6 +183,8 @@ def _tell(found: Sequence[Measured], title: str) -> None:
     out = console()
     out.print(title)
     out.print(table)
+    warm = ", ".join(f"{counted(one.warm_requests, one.name)} ({counted(one.warm_events, 'event')})" for one in found)
+    out.print(f"before these, to warm up, and not counted: {warm}")
 
 
 @contextmanager

@@ -595,8 +595,9 @@ def test_bench_measures(server: Process) -> None:
     assert 0 < found["predict"]["p50_ms"] <= found["predict"]["p99_ms"]
     text = run(server, "bench", "--updates", 2, "--batch", 5, "--requests", 5).stdout
     assert re.search(r"update +2 +10 .* ms", text)
+    assert text.endswith("not counted: 20 updates (100 events), 20 predicts (20 events)\n")
     assert "bench-" not in run(server, "list").stdout
-    assert "--algorithm" not in run(server, "bench", "--algorithm", "none", status=5).stderr
+    assert "  --algorithm: is 'none'; expected one of " in run(server, "bench", "--algorithm", "none", status=5).stderr
     assert "bench-" not in run(server, "list").stdout
 
 
@@ -618,6 +619,8 @@ def test_what_is_measured() -> None:
     found = measured("update", [bytes([k]) for k in range(50)], 10, sent.append)
     assert len(sent) == 50  # the first 20 are not counted
     assert (found.requests, found.events) == (30, 300)
+    told = found.to_json()
+    assert (told["warm_up_requests"], told["warm_up_events"]) == (20, 200)
 
 
 # Completion
