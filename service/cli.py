@@ -8,6 +8,7 @@ snapshot, 5 refused, 6 partly done, 130 stopped by Ctrl-C (143: SIGTERM).
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -25,7 +26,7 @@ from service.commands.benching import bench
 from service.commands.comparing import compare, groups
 from service.commands.connection import AsJson, console, print_json, reporting
 from service.commands.consuming import consume
-from service.commands.failure import WrongUsage
+from service.commands.failure import ExitStatus, WrongUsage
 from service.commands.inspecting import list_learners, show
 from service.commands.keys import app as keys_app
 from service.commands.making import create, threshold
@@ -82,6 +83,7 @@ _EXPECTED = {  # what pydantic calls an error -> what was expected
     "less_than": "less than {lt}",
     "less_than_equal": "at most {le}",
 }
+_UNWRITTEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE})  # how a write to the output fails
 _NODE, _LEARNERS, _EVENTS, _STATES = "A node", "Learners", "Events", "States"  # panels of the help
 
 Store = Annotated[
@@ -114,7 +116,18 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 is no reason to fail
-    app(prog_name="rarestream")
+    try:
+        try:
+            app(prog_name="rarestream")
+        finally:
+            sys.stdout.flush()  # what is not written yet counts as well
+    except OSError as error:
+        if error.errno not in _UNWRITTEN or error.filename is not None:  # of a file, which is told by its name
+            raise
+        if error.errno != errno.EPIPE:  # whoever reads wants no more
+            print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the rest, which is flushed at the exit
+        sys.exit(ExitStatus.FAILED)
 
 
 def _print_version(asked: bool) -> None:

@@ -209,6 +209,8 @@ def _learn(
     if as_json:
         print_json({"learner": name, "events": sending.done, **sums, "position": last, "seconds": round(seconds, 3)})
         return
+    if not sending.done:
+        return
     if sending.done <= _SHOWN:
         _tell_each(each)
     words = {"applied": "learnt", "duplicate": "known before", "relabelled": "corrected"}
@@ -262,6 +264,8 @@ class _Sending:
                     self._show(f"{counted(self.done, 'event')} {verb}, {self.done / (now - began):,.0f}/s", live)
                 if self._stopped.is_set():
                     raise KeyboardInterrupt
+            if not self.done:
+                self._notes.print("there are no events: nothing was sent")
         except (KeyboardInterrupt, Stopped):
             self._notes.print(f"{counted(self.done, 'event')} {'was' if self.done == 1 else 'were'} {verb}")
             raise KeyboardInterrupt from None

@@ -292,6 +292,12 @@ def test_events_learnt_scored_and_labelled(server: Process, tmp_path: Path) -> N
     assert run(server, "labels", "events", "n-1=1").stdout.endswith("1 label: 1 known before\n")
 
 
+@pytest.mark.parametrize("command", ["update", "predict", "labels"])
+def test_a_list_of_no_events(server: Process, command: str) -> None:
+    found = run(server, command, "fraud", "[]")
+    assert (found.stdout, found.stderr) == ("", "there are no events: nothing was sent\n")
+
+
 def test_scores_of_many_come_in_order(server: Process) -> None:
     rows = [{"x": [k / 100, 0, 0]} for k in range(250)]
     text = run(server, "predict", "fraud", "--json", "--batch", 20, stdin=json.dumps(rows)).stdout

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -208,6 +211,24 @@ def test_the_other_ends(server: Process) -> None:
     assert run("show", "nobody", url=server.url)[0] == ExitStatus.NOT_FOUND
     assert run("restore", "a", "999", "--yes", url=server.url)[0] == ExitStatus.NOT_FOUND
     assert run("list", url=f"{server.url}/elsewhere")[0] == ExitStatus.UNREACHABLE
+
+
+@pytest.mark.parametrize("buffered", ["", "1"])
+def test_an_output_that_cannot_be_written(tmp_path: Path, buffered: str) -> None:
+    keys = tmp_path / "keys.json"
+    command = [sys.executable, "-m", "service", "keys"]
+    subprocess.run([*command, "create", "--keys", keys, "--name", "a", "--scope", "read"], check=True)
+    command += ["list", "--keys", str(keys)]
+    environment = {**os.environ, "PYTHONUNBUFFERED": buffered}
+    with open("/dev/full", "w") as full:
+        found = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
+    assert found.returncode == ExitStatus.FAILED
+    assert found.stderr == "error: the output cannot be written: No space left on device\n"
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as pipe:
+        found = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True, env=environment)
+    assert (found.returncode, found.stderr) == (ExitStatus.FAILED, "")
 
 
 def test_every_status_is_documented() -> None:
