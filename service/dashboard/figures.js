@@ -58,15 +58,18 @@ const BOTH = [
     "/events",
     "Events learnt",
     count,
-    (m) => `${count(m.window.events)} in the window, at most ${count(m.window.size)}`,
-    classes,
+    (m) => (positives(m) === "" ? "" : `since start ${positives(m)}`),
+    (m) =>
+      [`${count(m.window.events)} in the window, at most ${count(m.window.size)}`, positives(m.window)]
+        .filter(Boolean)
+        .join("; "),
   ],
   [
     "/window/label_coverage",
     "Labels that have come",
     share,
     (m) => since(m, "label_coverage", share),
-    (m) => `${counted(servedOf(m), "event")} served`,
+    (m) => `${counted(servedOf(m), "event")} served since start`,
   ],
   [
     "/window/label_delay_median",
@@ -76,8 +79,9 @@ const BOTH = [
   ],
 ];
 
-function classes({ class_counts: counts, events }) {
-  return Object.hasOwn(counts, "positive") && events > 0
+/** The positives among the events of a window, or since the start; "" where there are no events, or ranks. */
+function positives({ class_counts: counts, events }) {
+  return Object.hasOwn(counts ?? {}, "positive") && events > 0
     ? `${count(counts.positive)} positive (${share(counts.positive / events)})`
     : "";
 }

@@ -196,8 +196,21 @@ async def test_labels_that_have_come_are_told_of_the_window_and_since_the_start(
     shown = tile(page, "Labels that have come").locator("dd")
     metrics = service.http.get("/learners/answered/metrics").json()
     assert metrics["window"]["label_coverage"] != metrics["since_start"]["label_coverage"] == 0.875
-    await expect(shown.locator("small")).to_have_text(["since start 87.5 %", "400 events served"])
+    await expect(shown.locator("small")).to_have_text(["since start 87.5 %", "400 events served since start"])
     await expect(shown.locator("span")).to_have_text(f"{100 * metrics['window']['label_coverage']:.3g} %")
+
+
+async def test_positives_are_told_of_the_window_and_since_the_start(service: Serving, visit: Opener) -> None:
+    service.create("rarer", window=100)
+    rows = [{"x": [i % 7, 0, 0, 0], "label": int(i < 90)} for i in range(100)]
+    rows += [{"x": [i % 7, 0, 0, 0], "label": int(i < 8)} for i in range(100)]
+    service.http.post("/learners/rarer/update", json={"events": rows}).raise_for_status()
+    page = await visit(service.url, "#/learners/rarer")
+    shown = tile(page, "Events learnt").locator("dd")
+    await expect(shown.locator("span")).to_have_text("200")
+    await expect(shown.locator("small")).to_have_text(
+        ["since start 98 positive (49 %)", "100 in the window, at most 100; 8 positive (8 %)"]
+    )
 
 
 async def test_largest_weights_are_those_of_the_service(service: Serving, opened: Page) -> None:
