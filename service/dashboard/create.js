@@ -1,6 +1,7 @@
 /* A form for a new learner, built from the catalogue's JSON schemas. */
 
 import { access, withheld } from "./access.js";
+import { tellUnread, unreadNote } from "./address.js";
 import { ask, get, labelled, learnerPath, NAMELESS, named, reasonOf, Refused } from "./api.js";
 import { announce } from "./dialogs.js";
 import { el, freshId, put, write } from "./dom.js";
@@ -10,6 +11,7 @@ import { OBJECTIVES } from "./objectives.js";
 import { SchemaForm, within } from "./schema_form.js";
 
 const PATIENCE = 300; // seconds: the first of its kind on a machine waits for its kernels
+const USUAL = "cbr-diag"; // the algorithm that is proposed
 const SLOW = 1.5; // seconds after which it is said why it takes so long
 
 const PARTS = [
@@ -84,7 +86,7 @@ class Creation {
     this.nameTrouble = el("p", { class: "trouble", role: "alert" });
     this.algorithm = el(
       "select",
-      { id: ids.algorithm, on: { change: () => this.#turned() } },
+      { id: ids.algorithm, on: { change: () => this.#another() } },
       kindsOf(algorithms).map(([label, members]) =>
         el(
           "optgroup",
@@ -93,8 +95,12 @@ class Creation {
         ),
       ),
     );
-    const wanted = place.query.get("algorithm");
-    this.algorithm.value = this.algorithms.has(wanted) ? wanted : "cbr-diag";
+    const wanted = place.query.get("algorithm") ?? USUAL;
+    this.algorithm.value = this.algorithms.has(wanted) ? wanted : USUAL;
+    this.unread = unreadNote(); // the address keeps what it is about, until another algorithm is chosen
+    this.unread.id = freshId();
+    put(this.algorithm, "aria-describedby", this.unread.id);
+    if (!this.algorithms.has(wanted)) tellUnread(this.unread, [`there is no algorithm “${wanted}”`]);
     this.summary = el("p", { class: "help" });
     this.text = el("pre", { tabindex: "0" });
     this.kind = el("select", { id: ids.kind, on: { change: () => this.#chosen() } });
@@ -133,6 +139,7 @@ class Creation {
             ids.algorithm,
             "algorithm",
             this.algorithm,
+            this.unread,
             this.summary,
             el("details", {}, el("summary", { text: "About it" }), this.text),
           ),
@@ -163,10 +170,16 @@ class Creation {
     this.#turned();
   }
 
-  /** Another algorithm. */
+  /** The reader chose another algorithm. */
+  #another() {
+    this.place.keep({ algorithm: this.algorithm.value });
+    tellUnread(this.unread, []);
+    this.#turned();
+  }
+
+  /** Show what the algorithm takes. */
   #turned() {
     const one = this.algorithms.get(this.algorithm.value);
-    this.place.keep({ algorithm: one.name });
     write(this.summary, one.summary);
     write(this.text, one.description);
     const possible = Object.keys(KINDS).filter((kind) => one.sparse || kind === "dense" || kind === "table");

@@ -200,6 +200,26 @@ async def test_what_of_an_address_is_not_followed_is_told(service: Serving, visi
     await expect(followed.locator(".tools .unread")).to_have_text("")
 
 
+async def test_an_algorithm_that_there_is_not_is_told_where_a_learner_is_created(
+    service: Serving, visit: Opener
+) -> None:
+    page = await visit(service.url, "#/create?algorithm=zzz&name=fine")
+    algorithm = page.get_by_label("algorithm", exact=True)
+    await expect(page.locator(".create .unread")).to_have_text("Not followed: there is no algorithm “zzz”.")
+    await expect(algorithm).to_have_accessible_description("Not followed: there is no algorithm “zzz”.")
+    await expect(algorithm).to_have_value("cbr-diag")
+    assert page.url.endswith("#/create?algorithm=zzz&name=fine")  # until another is chosen
+    await algorithm.select_option("fofo")
+    await expect(page.locator(".create .unread")).to_have_text("")
+    await expect(page).to_have_url(re.compile(r"#/create\?algorithm=fofo&name=fine$"))
+    await page.reload()
+    await expect(algorithm).to_have_value("fofo")
+    await expect(page.locator(".create .unread")).to_have_text("")
+    await page.goto(f"{service.url}/#/create")  # nothing is said of none
+    await expect(algorithm).to_have_value("cbr-diag")
+    await expect(page.locator(".create .unread")).to_have_text("")
+
+
 async def test_the_description_of_the_api_is_a_page_of_this_host_alone(service: Serving, visit: Opener) -> None:
     """And what it does not ask for elsewhere leaves no error in the console: `visit` looks for either."""
     page = await visit(service.url, "docs")
