@@ -18,6 +18,9 @@ import { COLUMNS, drifting, href, makeRow, STATES, troubleOf, updateRow } from "
 const PERIOD = 2; // seconds after which rates are counted anew, though nothing has changed
 const UNKNOWN =
   "This node does not know its learners yet: it starts, or waits for its store. They appear here by themselves.";
+const LOOKING = "Looking for learners …";
+const SETTLED = 1.5; // seconds from the first answer to saying that there are none: a service that was just started may be
+// asked for some in this moment, as by the demo, and the next answer, a second later, has them
 const GROUPS = 5; // polls between two looks at the groups
 const MOMENT = 1; // seconds: first events that take longer wait for compilers
 const RATE_OVER = 10; // seconds over which events are counted for the rate
@@ -32,6 +35,7 @@ class Overview {
   #alarms = null; // name -> number of alarms, once there was a round
   #told = null; // the document `GET /v1/learners?figures=true` as it is by now
   #taken = 0; // when it was last shown, in seconds
+  #settled = null; // whether the first answer is long enough ago to say that there are none; null before it
 
   constructor(main, place, signal) {
     this.place = place;
@@ -138,6 +142,7 @@ class Overview {
     const at = performance.now() / 1000;
     this.#told = told;
     this.#taken = at;
+    if (this.#settled === null) this.#settle();
     const rows = told.learners.map((row) => ({
       ...row,
       asleep: false,
@@ -154,6 +159,15 @@ class Overview {
     for (const name of this.#counted.keys()) if (!this.#rows.has(name)) this.#counted.delete(name);
     this.#tellAlarms(told.learners);
     this.#show();
+  }
+
+  /** Have a moment pass before it is said that there are no learners. */
+  #settle() {
+    this.#settled = false;
+    setTimeout(() => {
+      this.#settled = true;
+      if (!this.signal.aborted) this.#show();
+    }, SETTLED * 1000);
   }
 
   /** Events learnt or served in a second, whichever are more; null at the first look. */
@@ -191,9 +205,10 @@ class Overview {
   #show() {
     const all = [...this.#rows.values()];
     const loaded = this.#told?.loaded; // whether the node knows all its learners
-    this.waiting.hidden = all.length > 0 || loaded;
-    write(this.waiting, UNKNOWN);
-    this.empty.hidden = all.length > 0 || !loaded;
+    const none = loaded && this.#settled;
+    this.waiting.hidden = all.length > 0 || none;
+    write(this.waiting, loaded ? LOOKING : UNKNOWN);
+    this.empty.hidden = all.length > 0 || !none;
     this.listed.hidden = all.length === 0;
     const algorithms = [...new Set(all.map((row) => row.algorithm).filter(Boolean))].sort();
     arrange(

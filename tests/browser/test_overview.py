@@ -209,6 +209,35 @@ async def test_the_keyboard_reaches_everything(learners: Serving, visit: Opener)
     assert await page.title() == f"beta {NOTHING} rarestream"
 
 
+async def test_that_there_are_none_is_said_a_moment_after_the_first_answer(
+    tmp_path_factory: pytest.TempPathFactory, visit: Opener
+) -> None:
+    """For who starts a service and asks for learners at once, as the demo does, the page is there before these are."""
+    with Serving(tmp_path_factory.mktemp("starting")) as serving:
+        page = await visit(serving.url, "#/compare")
+        await expect(page.get_by_text("No groups yet")).to_be_visible()
+        await page.clock.install()
+        await page.clock.pause_at(await page.evaluate("Date.now() + 1000"))
+        await page.get_by_role("link", name="Overview").click()
+        nothing = page.get_by_role("heading", name="No learners yet")
+        looking = page.get_by_text("Looking for learners")
+        await expect(looking).to_be_visible()
+        await page.clock.run_for(1400)
+        await expect(looking).to_be_visible()
+        await expect(nothing).to_be_hidden()
+        await page.clock.run_for(200)
+        await expect(nothing).to_be_visible()
+        await expect(looking).to_be_hidden()
+
+        await page.get_by_role("link", name="Compare").click()
+        await page.get_by_role("link", name="Overview").click()
+        await expect(looking).to_be_visible()
+        serving.create("first")
+        await expect(row(page, "first")).to_be_visible()
+        await expect(looking).to_be_hidden()
+        await page.close()  # before the service ends, which breaks its stream off
+
+
 async def test_without_learners_it_says_how_to_make_one(
     tmp_path_factory: pytest.TempPathFactory, visit: Opener
 ) -> None:
