@@ -1,6 +1,7 @@
 /* Charts by Plotly, whose bundle is loaded beside the first figures and only on pages that have charts.
  *
- * A chart is drawn while it is in sight, at most so often, and says in words what it shows at present. Plotly reads
+ * A chart is drawn while it is in sight, at most so often; what it says in words, or why there is nothing to draw, is
+ * as it is at present anywhere on the page. Plotly reads
  * labels as a little HTML of its own: what comes from users goes through `plain`.
  */
 
@@ -117,7 +118,7 @@ export class Chart {
     this.#observer = new IntersectionObserver(
       (entries) => {
         this.#seen = entries.at(-1).isIntersecting;
-        this.#soon();
+        if (this.#seen) this.#soon();
       },
       { rootMargin: "200px" },
     );
@@ -126,7 +127,7 @@ export class Chart {
     signal.addEventListener("abort", () => this.#end());
   }
 
-  /** Draw what `specify` gives, now or when the chart comes into sight. */
+  /** Say what `specify` gives, and draw it now or when the chart comes into sight. */
   draw(specify) {
     this.#specify = specify;
     this.#due = true;
@@ -140,7 +141,7 @@ export class Chart {
   }
 
   #soon() {
-    if (this.#specify === null || !this.#seen || this.#timer !== 0) return;
+    if (this.#specify === null || this.#timer !== 0) return;
     this.#timer = setTimeout(() => this.#now(), Math.max(0, this.#last + LEAST - performance.now()));
   }
 
@@ -158,7 +159,7 @@ export class Chart {
     try {
       if (nothing !== null) {
         write(this.nothing, nothing);
-      } else {
+      } else if (this.#seen) {
         const Plotly = await plotly();
         if (this.element.isConnected) {
           await Plotly.react(this.plot, traces, complete(layout, this.plot.clientWidth), {

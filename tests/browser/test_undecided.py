@@ -161,3 +161,24 @@ async def test_one_event_is_one(service: Serving, visit: Opener) -> None:
     await expect(chart(page, "Scores by class").locator(".plot")).to_have_attribute(
         "aria-label", re.compile("4 negatives and 1 positive\\.")
     )
+
+
+async def test_a_chart_out_of_sight_no_longer_says_that_there_is_nothing_once_there_is(
+    service: Serving, visit: Opener
+) -> None:
+    service.create("late")
+    service.feed("learners/late", 3)  # the next one is the first positive
+    page = await visit(service.url, "#/learners/late")
+    roc = chart(page, "ROC")
+    await roc.scroll_into_view_if_needed()
+    await expect(roc.locator(".nothing")).to_have_text("Nothing to draw: no positives in the window yet.")
+    await page.evaluate("scrollTo(0, 0)")
+    assert await roc.evaluate("one => one.getBoundingClientRect().top - innerHeight") > 200
+    service.feed("learners/late", 1)
+    await expect(page.locator(".confusion tbody tr").nth(1)).to_contain_text("1")
+    await expect(roc.locator(".nothing")).to_be_hidden()
+    await expect(roc.locator(".plot")).to_have_attribute("aria-label", re.compile("recall 100 %|recall 0 %"))
+    assert await page.evaluate("scrollY") == 0
+    await expect(roc.locator(".main-svg")).to_have_count(0)  # drawn once it is in sight
+    await roc.scroll_into_view_if_needed()
+    await expect(roc.locator(".main-svg").first).to_be_visible()
