@@ -24,7 +24,7 @@ from service.engine import Engine
 from service.errors import Damaged, Invalid
 from service.grants import FREE, Grant
 from service.hosted import Hosted
-from service.names import check_name
+from service.names import check_name, problems_of
 from service.settings import Settings
 from service.soundness import check_scaling
 
@@ -65,9 +65,16 @@ async def exported(source: Hosted) -> tuple[int, bytes]:
 
 
 async def imported(engine: Engine, name: str, data: bytes, grant: Grant = FREE) -> Hosted:
-    """Make a learner of what `exported` gave. Raises `Invalid` for anything else, and as `clone`."""
-    engine.check_free(name)
-    found = await engine.node.in_thread(lambda: _checked(data, grant))
+    """Make a learner of what `exported` gave. Raises `Invalid` for anything else, of the name and the file at once, and
+    as `clone`."""
+    wrong = problems_of(name)
+    if not wrong:
+        engine.check_free(name)
+    try:
+        found = await engine.node.in_thread(lambda: _checked(data, grant))
+    except Invalid as error:
+        raise Invalid(error.detail, [*wrong, *error.problems]) from None
+    check_name(name)
     assert isinstance(found.config, Config)
     return await engine.copy(name, found.config, found.state, grant)
 

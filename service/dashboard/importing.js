@@ -1,7 +1,7 @@
 /* A button that makes a learner of a file that was exported, here or elsewhere. */
 
 import { withheld } from "./access.js";
-import { ask, learnerPath, reasonsOf } from "./api.js";
+import { ask, learnerPath, NAMELESS, named, reasonsOf, Refused } from "./api.js";
 import { announce, dialog } from "./dialogs.js";
 import { el, freshId, write } from "./dom.js";
 import { bytes, counted } from "./format.js";
@@ -39,6 +39,7 @@ async function chosen(input) {
   input.value = ""; // so that the same file can be chosen again
   const id = freshId();
   const name = el("input", { id, value: nameOf(file.name), autocomplete: "off", spellcheck: "false" });
+  let sent;
   const done = await dialog({
     title: "Import a learner",
     confirm: "Import it",
@@ -52,11 +53,13 @@ async function chosen(input) {
       name,
     ],
     submit: () => {
-      if (name.value.trim() === "") throw new RangeError("a learner needs a name");
-      return ask("POST", learnerPath(name.value.trim(), "/import"), { file, patience: PATIENCE });
+      sent = name.value.trim();
+      return ask("POST", learnerPath(sent || NAMELESS, "/import"), { file, patience: PATIENCE });
     },
-    reason: (error) =>
-      error instanceof RangeError ? error.message : reasonsOf(error, { "/name": "Name of the learner" }),
+    reason: (error) => {
+      if (sent === "" && error instanceof Refused) error.errors = named(error.errors, "is empty: a learner needs a name");
+      return reasonsOf(error, { "/name": "Name of the learner" });
+    },
   });
   if (done === undefined) return;
   announce(`${done.name} is imported: ${counted(done.events, "event")} learnt.`);

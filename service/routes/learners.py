@@ -273,7 +273,7 @@ async def export(learner: TheLearner) -> Response:
     return Response(data, media_type=copies.MEDIA_TYPE, headers={"content-disposition": disposition})
 
 
-async def the_file(request: Request, name: TheName, grant: TheGrant) -> AsyncIterator[bytes]:
+async def the_file(request: Request, name: Name, grant: TheGrant) -> AsyncIterator[bytes]:
     """The body as it is, within the bounds of the node and the key for imports of that name."""
     grant.may_make(name)
     imports: Bodies = request.app.state.imports
@@ -306,7 +306,7 @@ async def the_file(request: Request, name: TheName, grant: TheGrant) -> AsyncIte
     openapi_extra={"requestBody": {"required": True, "content": {copies.MEDIA_TYPE: _FILE}}},
 )
 async def import_file(
-    name: TheName, engine: TheEngine, grant: TheGrant, body: Annotated[bytes, Depends(the_file)]
+    name: Name, engine: TheEngine, grant: TheGrant, body: Annotated[bytes, Depends(the_file)]
 ) -> JSONResponse:
     """Begin a learner with the configuration and the state in a file that `/export` gave, of equal digest.
 

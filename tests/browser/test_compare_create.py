@@ -368,7 +368,7 @@ async def test_an_exported_learner_is_imported(service: Serving, visit: Opener, 
     await expect(dialog.get_by_role("alert")).to_contain_text("far")  # which there is already
     await name.fill("")
     await dialog.get_by_role("button", name="Import it").click()
-    await expect(dialog.get_by_role("alert")).to_contain_text("a learner needs a name")
+    await expect(dialog.get_by_role("alert")).to_contain_text("is empty: a learner needs a name")
     await name.fill("no name")
     await dialog.get_by_role("button", name="Import it").click()
     await expect(dialog.get_by_role("alert")).to_contain_text("“Name of the learner” is 'no name'; expected")
@@ -382,6 +382,10 @@ async def test_an_exported_learner_is_imported(service: Serving, visit: Opener, 
     await page.goto(f"{service.url}/#/create")
     file.write_bytes(b"something else")
     await choose(file)
+    await name.fill("")
+    await dialog.get_by_role("button", name="Import it").click()  # all that is wrong at once
+    await expect(dialog.get_by_role("alert")).to_contain_text("the file does not begin like one of ours")
+    await expect(dialog.get_by_role("alert")).to_contain_text("“Name of the learner” is empty: a learner needs a name")
     await name.fill("broken")
     await dialog.get_by_role("button", name="Import it").click()
     await expect(dialog.get_by_role("alert")).not_to_be_empty()

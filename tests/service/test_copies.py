@@ -334,6 +334,17 @@ async def test_files_that_are_refused(http):
     assert (await http.get(f"{URL}/b")).status_code == 404
 
 
+async def test_a_bad_name_and_a_bad_file_are_refused_at_once(http):
+    good = (await http.get(f"{URL}/a/export")).content
+    both = await http.post(f"{URL}/no name/import", content=good[:-1])
+    name = await http.post(f"{URL}/no name/import", content=good)
+    assert (both.status_code, name.status_code) == (422, 422)
+    assert "does not match its checksum" in both.json()["detail"]
+    assert both.json()["errors"] == name.json()["errors"]
+    assert [one["pointer"] for one in name.json()["errors"]] == ["/name"]
+    assert [one["name"] for one in (await http.get(URL)).json()["learners"]] == ["a"]
+
+
 async def test_every_flipped_byte_is_noticed(http):
     good = (await http.get(f"{URL}/a/export")).content
     for place in np.random.default_rng(0).integers(0, len(good), 40).tolist():
