@@ -32,8 +32,8 @@ export function rangeOf(query, by, places) {
   return low < high ? [low, high] : null;
 }
 
-/** What of an axis is not followed, and why. */
-export function unreadOf(query, by) {
+/** What of an axis with something at these places is not followed, and why. */
+export function unreadOf(query, by, places) {
   const [wanted, from, to] = [query.get("by"), given(query, "from", by), given(query, "to", by)];
   const parts = [];
   if (wanted !== null && wanted !== by) parts.push(`there is no axis “${wanted}” here`);
@@ -42,6 +42,10 @@ export function unreadOf(query, by) {
     if (at !== null && !Number.isFinite(at)) parts.push(`“${query.get(end)}” (${end}) is no ${kind}`);
   }
   if (from !== null && to !== null && from >= to) parts.push("“from” has to be before “to”");
+  else if ([from, to].filter(Number.isFinite).length === 1 && places.length > 0 && rangeOf(query, by, places) === null) {
+    const [side, end] = Number.isFinite(from) ? ["after", "from"] : ["before", "to"];
+    parts.push(`there is nothing ${side} “${query.get(end)}” (${end})`);
+  }
   return parts;
 }
 

@@ -340,7 +340,7 @@ class Group {
     const kept = rangeOf(query, by, places);
     const range = kept ?? widened(places, by);
     this.all.hidden = !query.has("from") && !query.has("to");
-    if (histories.length > 0) tellUnread(this.unread, unreadOf(query, by)); // before, the axis is not known
+    if (histories.length > 0) tellUnread(this.unread, unreadOf(query, by, places)); // before, the axis is not known
     this.key.replaceChildren(legend(learners.map((name) => ({ text: name, ...lineOf(name) }))));
     this.chart.draw(() =>
       histories.length === 0

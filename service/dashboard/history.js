@@ -91,6 +91,7 @@ export class Histories {
   #at = (point) => (this.#by === "clock" ? (point.clock === null ? null : local(point.clock)) : point.events);
 
   draw() {
+    if (this.#by !== null) tellUnread(this.#note, unreadOf(this.#place.query, this.#by, this.#places()));
     for (const { kind, chart } of this.#charts) chart.draw(() => this.#specified(kind));
   }
 
@@ -184,12 +185,17 @@ export class Histories {
     });
   }
 
+  /** Where on the axis something is. */
+  #places() {
+    return this.#all()
+      .map((point) => (this.#by === "clock" ? point.clock : point.events))
+      .filter((place) => place !== null);
+  }
+
   /** The range of the axis as Plotly takes it: `chosen` by the reader, or where points are too near; null: all. */
   #range() {
     const clocked = this.#by === "clock";
-    const places = this.#all()
-      .map((point) => (clocked ? point.clock : point.events))
-      .filter((place) => place !== null);
+    const places = this.#places();
     const ends = (range) => range?.map((place) => (clocked ? local(place) : place)) ?? null;
     const chosen = ends(rangeOf(this.#place.query, this.#by, places));
     return { chosen, range: chosen ?? ends(widened(places, this.#by)) };
@@ -288,11 +294,6 @@ export class Histories {
       const at = boundOf(this.#place.query, input.name, this.#by);
       input.value = at === null ? "" : this.#by === "clock" ? local(at) : at;
     });
-    this.#tell();
-  }
-
-  #tell() {
-    tellUnread(this.#note, unreadOf(this.#place.query, this.#by));
   }
 
   /** The reader typed a bound. */
@@ -304,7 +305,6 @@ export class Histories {
       kept[input.name] = input.value === "" || !Number.isFinite(at) ? null : at;
     }
     this.#keep(kept);
-    this.#tell();
     this.draw();
   }
 

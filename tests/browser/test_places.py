@@ -200,6 +200,25 @@ async def test_what_of_an_address_is_not_followed_is_told(service: Serving, visi
     await expect(followed.locator(".tools .unread")).to_have_text("")
 
 
+@pytest.mark.parametrize("place", ["learners/fraud", "compare/both"])
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("from=2030-01-01", "there is nothing after “2030-01-01” (from)"),
+        ("to=1", "there is nothing before “1” (to)"),
+        ("from=soon&to=1", "“soon” (from) is no time (epoch seconds, or ISO 8601); there is nothing before “1” (to)"),
+    ],
+)
+async def test_a_bound_beyond_all_that_there_is_is_told(
+    service: Serving, visit: Opener, place: str, query: str, told: str
+) -> None:
+    page = await visit(service.url, f"#/{place}?{query}")
+    note = page.locator(".unread")
+    await expect(note).to_have_text(f"Not followed: {told}.")
+    await page.get_by_role("button", name="All", exact=True).click()
+    await expect(note).to_have_text("")
+
+
 async def test_an_algorithm_that_there_is_not_is_told_where_a_learner_is_created(
     service: Serving, visit: Opener
 ) -> None:
