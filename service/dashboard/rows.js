@@ -194,7 +194,7 @@ export function updateRow(element, row) {
   say(
     "rate",
     row.rate === null ? NOTHING : rate(row.rate),
-    "",
+    row.rate === null ? "counting …" : "",
     `${counted(row.events, "event")} learnt, ${count(row.served)} served`,
   );
   const classes = Object.hasOwn(row.class_counts, "positive");

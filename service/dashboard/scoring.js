@@ -259,8 +259,9 @@ export class Scoring {
         ...(explanation.rest === 0 ? [] : [["all others together", explanation.rest]]),
       ]);
       const intercept = finite(explanation.intercept, signed(3));
-      const caption = `What each feature adds to the score, beside ${intercept} of every event`;
-      parts.push(barsTable("Contribution", body, caption));
+      const none = body.rows.length === 0;
+      const caption = `${none ? "No" : "What each"} feature adds to the score, beside ${intercept} of every event`;
+      parts.push(none ? el("p", { text: caption }) : barsTable("Contribution", body, caption));
     }
     this.result.replaceChildren(...parts);
   }

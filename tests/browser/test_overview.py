@@ -92,6 +92,19 @@ async def test_rows_move_in_place_while_a_stream_runs(learners: Serving, visit: 
     await expect(link).to_be_focused()
 
 
+async def test_a_rate_that_takes_another_look_is_told_to_be_counted(learners: Serving, visit: Opener) -> None:
+    visit.replies["**/v1/stream"] = replying({"detail": "none", "code": "too-many-streams"}, status=429)
+    visit.expected = ("429",)
+    page = await visit(learners.url, "#/compare")
+    await expect(page.locator("#state")).to_have_text("live")
+    await page.clock.install()
+    await page.clock.pause_at(await page.evaluate("Date.now() + 1000"))
+    await page.get_by_role("link", name="Overview").click()
+    await expect(cell(page, "alpha", "rate")).to_have_text(f"{NOTHING}counting …")
+    await page.clock.run_for(2100)  # to the next poll
+    await expect(cell(page, "alpha", "rate")).to_have_text("0")
+
+
 async def test_sort_and_filter_stand_in_the_address(learners: Serving, visit: Opener) -> None:
     page = await visit(learners.url)
     head = page.get_by_role("columnheader", name="Positives")

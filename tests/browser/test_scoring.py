@@ -31,6 +31,16 @@ async def test_declared_features_are_asked_for(served: Serving, visit: Opener) -
     assert await features(page) == {"amount": 1, "shop": 0}
 
 
+async def test_an_event_whose_features_add_nothing_is_told_so(served: Serving, visit: Opener) -> None:
+    served.create("unmoved", features={"kind": "named"})
+    page = await visit(served.url, "#/learners/unmoved")
+    await area(page).fill('{"features": {}}')
+    await page.get_by_role("button", name="Score it").click()
+    told = page.locator(".result").get_by_text("No feature adds to the score, beside +0.000 of every event")
+    await expect(told).to_be_visible()
+    await expect(page.locator(".result table")).to_have_count(0)
+
+
 @pytest.mark.parametrize("id", ["", '"id": "mine", '])
 async def test_numbers_go_as_they_are_typed(served: Serving, visit: Opener, id: str) -> None:
     served.create(f"long-{len(id)}", features={"kind": "named", "categorical": ["shop"]})
