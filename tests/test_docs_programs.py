@@ -1,0 +1,86 @@
+"""The documents' programs of this repository, `python -m X`, carried out as printed, with words added for less to do.
+
+Of an option that is given twice the last one counts, so what is printed is what is read, and what is added is what
+makes it a matter of seconds. Data sets are made up.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.made import binary, ordinal, write_dense, write_sparse
+from tests.benchmarks.test_late_labels import write as write_payments
+from tests.consoles import Console
+from tests.documents import DOCUMENTS, ROOT, block, inline
+
+# What is added to a line of docs/benchmarks.md, and what is printed then.
+LINES = {
+    "python -m benchmarks.papers": ("", "heart: https://.* for cbr3"),
+    "python -m benchmarks.papers --datasets DIR --quick": ("--workers 1", "Written: .*cbr3-quick.json"),
+    "python -m benchmarks.papers --datasets DIR --table cbr3": ("--workers 1", "figures of the paper .* reached"),
+    "python -m benchmarks.papers.misses --datasets DIR": ("", r"usps .*, NBAUC, .*: 0\.\d+"),
+    "python -m benchmarks.kernels": ("--quick --algorithm fofo", r"(?s)online algorithms: ns per event.* fofo +\d"),
+    "python -m benchmarks.precision": ("--quick", "loam-ilsc"),
+    "python -m benchmarks.thresholds --datasets DIR": ("--quick", r"w8a \[1\]"),
+    "python -m benchmarks.alarms": ("--quick", "2. false alarms"),
+    "python -m benchmarks.late_labels --datasets DIR": ("--days 12", "within the budget of 100"),
+    "python -m benchmarks.remembering": ("--events 3000", "bytes per event"),
+    "python -m benchmarks.figures": ("--quick", "us .* ms"),
+    "python -m benchmarks.service": ("--quick --rounds 1 --case predict", "1 rounds of"),
+    "python -m benchmarks.service --peers --datasets DIR": ("--quick --rounds 1 --case peers", "1 rounds of"),
+}
+# The same of those that the text names; None: what carries them out.
+NAMED = {
+    "python -m benchmarks.papers --datasets DIR": ("--quick --only heart --workers 1", "Written: .*cbr4-quick.json"),
+    "python -m tests.service.kill --kills 300": ("--kills 2", "^2 kills, .* 0 lost"),
+    "python -m tests.service.rolling": ("--seconds 3 --workers 2", "^2 workers replaced"),
+    "python -m tests.service.many_nodes --seconds 180": ("--seconds 3", r"^3 s, \d+ events"),
+    "python -m tests.fuzz --mutations 10000": ("--mutations 60", "^60 mutated .* 0 did not hold"),
+    "python -m tests.fuzz --minutes 10": ("--minutes 0.05 --only rows", "tried in all, 0 did not hold"),
+    "python -m tests.chaos --minutes 20": ("--minutes 0.1 --only aof", "(?s)TOO SHORT for .*everything held"),
+    "python -m tests.image": None,  # minutes, as root: tests/test_image.py
+    "python -m tests.helm FOLDER": None,  # a download of the programs that tests/test_helm.py is skipped without
+}
+TEXTS = [*DOCUMENTS, ROOT / "deploy" / "prometheus" / "README.md", *(ROOT / "benchmarks").glob("*.md")]
+
+
+def data(folder: Path) -> None:
+    """DIR: a set for each program that asks for some."""
+    folder.mkdir()
+    write_dense(folder, "heart", *binary(90, 4))
+    X, y = binary(400, 54, seed=1, labels=(2, 7))
+    y[::8], y[1::8] = 1, 4
+    write_dense(folder, "covtype", X, y)
+    write_dense(folder, "usps", *ordinal(300, 8, ranks=10))
+    write_dense(folder, "usps_test", *ordinal(150, 8, ranks=10, seed=1))
+    write_sparse(folder, "w8a", *binary(200, 20, seed=2, share=0.2))
+    write_payments(folder, 12, 60)
+
+
+def printed(command: str, more: str, folder: Path) -> str:
+    console = Console(folder)
+    data(folder / "DIR")
+    return console.run(f"{command} {more}").stdout
+
+
+@pytest.mark.parametrize("command", LINES)
+def test_a_line_of_the_benchmarks(command: str, tmp_path: Path) -> None:
+    more, said = LINES[command]
+    assert re.search(said, printed(command, more, tmp_path))
+
+
+@pytest.mark.parametrize("command", [command for command, way in NAMED.items() if way is not None])
+def test_a_program_that_the_text_names(command: str, tmp_path: Path) -> None:
+    way = NAMED[command]
+    assert way is not None
+    assert re.search(way[1], printed(command, way[0], tmp_path), re.MULTILINE)
+
+
+def test_every_line_and_every_program_is_carried_out() -> None:
+    lines = block("docs/benchmarks.md", "$ python -m benchmarks.papers").text.splitlines()
+    assert [line.partition("#")[0].removeprefix("$ ").strip() for line in lines] == list(LINES)
+    named = {text for document in TEXTS for text in inline(document) if text.startswith("python -m ")}
+    assert named - set(LINES) == set(NAMED)
