@@ -14,6 +14,7 @@ import { odds, summaryOf, verdictsOf, writeVerdict } from "./verdicts.js";
 const HISTORY = 10; // seconds between looks at the learners' histories, while events come
 const DASHES = ["solid", "dash", "dot"];
 const COLOURS = 6;
+const NO_ENDS = ["", ""]; // of a scale on which nothing is
 
 export function show(main, place, signal) {
   if (place.name === null) new List(main, signal);
@@ -258,7 +259,7 @@ class Group {
       low: Math.max(0, Math.min(...ends, 0.99) - 0.02),
       high: Math.min(1, Math.max(...ends, 0.5) + 0.02),
     };
-    drawScale(this.aucScale, ...[scale.low, scale.high].map(fixed(2)));
+    drawScale(this.aucScale, ...(ends.length > 0 ? [scale.low, scale.high].map(fixed(2)) : NO_ENDS));
     const rows = learners.map((name) => ({ name, ...window.auc[name] }));
     arrange(
       this.aucs,
@@ -287,8 +288,9 @@ class Group {
   }
 
   #pairs(told, window, tests) {
-    const reach = Math.max(...window.differences.flatMap(({ interval }) => (interval ?? [0.01]).map(Math.abs))) * 1.1;
-    drawScale(this.differenceScale, ...[-reach, reach].map(signed(3)));
+    const ends = window.differences.flatMap(({ interval }) => interval ?? []);
+    const reach = Math.max(...ends.map(Math.abs), 0.01) * 1.1;
+    drawScale(this.differenceScale, ...(ends.length > 0 ? [-reach, reach].map(signed(3)) : NO_ENDS));
     const rows = window.differences.map((one, i) => ({ ...one, ...tests[i].evidence, place: i }));
     arrange(
       this.differences,

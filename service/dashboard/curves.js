@@ -45,6 +45,7 @@ export class Curves {
       y: [y],
       name: "live decisions",
       mode: "markers",
+      cliponaxis: false, // it is whole at an edge, too
       hovertemplate: `${text}<extra></extra>`,
       marker: { color: colour("--line-1"), size: 13, symbol: "diamond", line: { color: colour("--panel"), width: 2 } },
     });

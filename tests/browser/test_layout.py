@@ -1,4 +1,4 @@
-"""A learner's page of few events in a browser: axes, gaps, and a layout without holes at every width."""
+"""Layout in a browser: pages of few events, axes and gaps; no holes, and nothing cut off, at every width."""
 
 from __future__ import annotations
 
@@ -110,3 +110,51 @@ async def test_names_of_weights_have_the_room_that_numbers_and_bars_leave(
     name, number, drawn = await row.evaluate("row => [...row.cells].map((one) => one.getBoundingClientRect().width)")
     assert abs(number - 76) < 1
     assert abs(drawn / (name + number + drawn) - bar) < 0.01
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+async def test_the_longest_names_make_no_page_wider_than_the_window(
+    service: Serving, visit: Opener, width: int
+) -> None:
+    learner, group = "x" * 100, "y" * 100
+    service.create(learner)
+    service.http.put(f"/groups/{group}", json={"learners": ["few", learner]}).raise_for_status()
+    page = await visit(service.url, width=width)
+    for place, there in (
+        ("#/", f".group:has-text('{group}') .told"),
+        ("#/compare", f".links li:has-text('{group}') .told"),
+        (f"#/compare/{group}", ".pairs tbody th"),
+        (f"#/compare/{group}", ".legend li:nth-child(2)"),
+        (f"#/learners/{learner}", ".tiles dd"),
+    ):
+        await page.goto(f"{service.url}/{place}")
+        await expect(page.locator(there).first).to_be_visible()
+        widths = "[document.documentElement, ...document.querySelectorAll('.scrolls')]"
+        over = await page.evaluate(f"{widths}.map((one) => one.scrollWidth - one.clientWidth)")
+        assert max(over) <= 0, (place, over)
+    await page.get_by_role("button", name="Delete …").click()
+    dialog = page.get_by_role("dialog")
+    assert await dialog.evaluate("one => one.scrollWidth <= one.clientWidth")
+
+
+async def test_a_comparison_of_nothing_has_no_scale(service: Serving, visit: Opener) -> None:
+    service.http.put("/groups/idle", json={"learners": ["one", "few"]}).raise_for_status()
+    page = await visit(service.url, "#/compare/idle")
+    await expect(page.get_by_text("no events in the window").first).to_be_visible()
+    await expect(page.locator(".scale")).to_have_text(["", ""])
+    service.feed("groups/idle", 60)
+    await expect(page.locator(".scale").first).to_have_text(re.compile(r"^0\.\d\d\d*\.\d\d$"))
+    low, high = await page.locator(".scale").first.locator("span").all_inner_texts()
+    assert float(low) < float(high)
+
+
+async def test_the_live_operating_point_is_whole_at_the_edge_of_its_chart(service: Serving, visit: Opener) -> None:
+    """A recall of 1 is at the upper edge, where the part of a mark above the axis was cut off."""
+    page = await visit(service.url, "#/learners/few")
+    figure = page.locator("figure").filter(has=page.get_by_role("heading", name="ROC", exact=True))
+    await figure.scroll_into_view_if_needed()
+    point = figure.locator(".scatterlayer .point")
+    await expect(point).to_have_count(1)
+    clipped = "one => { const all = []; for (; one !== null; one = one.parentElement) all.push(one); return all"
+    clipped += ".filter((part) => getComputedStyle(part).clipPath !== 'none').length; }"
+    assert await point.evaluate(clipped) == 0
