@@ -216,6 +216,8 @@ def _remedies(error: CommandFailed) -> list[str]:
         return ["`rarestream groups` shows the groups."]
     if code == "unknown-snapshot":
         return ["`rarestream snapshots NAME` shows those that are kept."]
+    if code == "store-unavailable":
+        return ["The service does not reach its store. Look after that one, then give the command again."]
     if status == 401:
         return ["Give a key of the service by RARESTREAM_KEY or --key."]
     if code == "forbidden":

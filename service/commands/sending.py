@@ -152,12 +152,27 @@ def predict(
         out: Lines = JsonLines() if as_json else CsvLines() if as_csv else TableLines(console())
         columns = _columns(label, None, None, drop, id, time, None)
         with _sending("predict", name, events, format, columns, batch, url, key, retry_seconds) as sending:
+            forgotten, away = 0, False
 
             def score(chunk: Chunk) -> None:
-                out.write(sending.api.scored(name, chunk.body, explain, at_least)["results"], chunk.first)
+                nonlocal forgotten, away
+                reply = sending.api.scored(name, chunk.body, explain, at_least)
+                out.write(reply["results"], chunk.first)
                 sys.stdout.flush()  # whoever reads them may wait for these before it sends more
+                forgotten += len({one["id"] for one in reply["results"]} - {None}) - reply["remembered"]
+                away = away or reply["stale_seconds"] > 0
 
-            sending.run(score, "scored", quiet=console().is_terminal)
+            try:
+                sending.run(score, "scored", quiet=console().is_terminal)
+            finally:
+                if forgotten:
+                    console(stderr=True).print(_not_remembered(forgotten, away=away))
+
+
+def _not_remembered(events: int, *, away: bool) -> str:
+    """What became of events with ids that were scored and no more."""
+    why = "the service's store is away" if away else "their time is too long ago"
+    return f"warning: {counted(events, 'event')} with an id, not remembered for a label: {why}"
 
 
 def _columns(

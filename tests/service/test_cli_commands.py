@@ -30,6 +30,7 @@ from service.commands.states import size
 from service.listening import listen
 from tests.service.apps import DENSE, events
 from tests.service.process import Process
+from tests.service.redis_server import RedisServer
 from tests.service.terminal import in_terminal
 
 NAMED: dict[str, Any] = {"algorithm": "cbr-diag", "features": {"kind": "named", "bits": 12, "log": ["amount"]}}
@@ -296,6 +297,24 @@ def test_events_learnt_scored_and_labelled(server: Process, tmp_path: Path) -> N
 def test_a_list_of_no_events(server: Process, command: str) -> None:
     found = run(server, command, "fraud", "[]")
     assert (found.stdout, found.stderr) == ("", "there are no events: nothing was sent\n")
+
+
+def test_what_is_scored_and_not_remembered_is_told(server: Process, tmp_path: Path) -> None:
+    put(server, "forgetful", NAMED)
+    run(server, "update", "forgetful", '{"time": 1767225600, "features": {"amount": 5}, "label": 0}')
+    old = '{"id": "o", "time": 1000, "features": {"amount": 5}}'
+    new = '{"id": "n", "time": 1767225601, "features": {"amount": 5}}'
+    assert run(server, "predict", "forgetful", new, new, '{"features": {"amount": 5}}').stderr == ""
+    warning = "warning: 1 event with an id, not remembered for a label: "
+    assert run(server, "predict", "forgetful", old, new).stderr == f"{warning}their time is too long ago\n"
+    with RedisServer() as redis, Process(redis.url, tmp_path / "log") as process:
+        put(process, "a", NAMED)
+        redis.kill()
+        found = run(process, "predict", "a", "--json", new)
+        assert json.loads(found.stdout)["id"] == "n"
+        assert found.stderr == f"{warning}the service's store is away\n"
+        error = run(process, "update", "a", '{"features": {"amount": 5}, "label": 0}', "--retry-seconds", 0, status=1)
+        assert error.stderr.endswith("Look after that one, then give the command again.\n")
 
 
 def test_scores_of_many_come_in_order(server: Process) -> None:
