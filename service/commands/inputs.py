@@ -23,6 +23,7 @@ import msgspec
 
 from service.commands.cells import Columns, Labels, Ranks
 from service.commands.failure import WrongUsage
+from service.commands.figures import counted
 from service.commands.rows import GZIP, READ, Event, ReadError, lines_of, standard_input, text_of
 
 __all__ = ["Chunk", "Inputs", "chunks"]
@@ -187,7 +188,7 @@ class Inputs:
                     order = _LABEL_COLUMNS[: len(row)]
                 if not 2 <= len(row) == len(order):
                     raise ReadError(
-                        f"{place}: has {len(row)} cells; expected id,label[,time[,weight]], as in the first"
+                        f"{place}: has {counted(len(row), 'cell')}; expected id,label[,time[,weight]], as in the first"
                     )
                 cells = dict(zip(order, row, strict=True))
                 event: Event = {"id": cells["id"], "label": self._label(cells["label"], place)}

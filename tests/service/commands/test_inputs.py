@@ -170,7 +170,7 @@ def test_what_cannot_be_read_says_why(given: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a,1\nb\n", "line 2: has 1 cells; expected id,label"),
+        ("a,1\nb\n", "line 2: has 1 cell; expected id,label"),
         ("a,1\nb,perhaps\n", "line 2: the labels seen are"),
         ("a,1\n,0\n", "line 2: has no id"),
         ("a,1,yesterday\n", "line 1: 'yesterday' is neither seconds"),
