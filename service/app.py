@@ -86,14 +86,20 @@ def _slashed_name(request: Request) -> bool:
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     problem = ServiceError(str(error.detail))
+    headers = dict(error.headers or {})
     if error.status_code == 404:
         problem = ServiceError(f"there is no path {request.scope['path'][:200]}; the API is described at /docs")
         if _slashed_name(request):
             problem.problems.append(Problem("/name", "a name of a learner or group holds no slash"))
+    elif error.status_code == 405:
+        path = f"{routes.router.prefix}{getattr(request.scope.get('route'), 'path', '')}"
+        takes = ", ".join(sorted(routes.METHODS.get(path) or headers["Allow"].split(", ")))
+        headers["Allow"] = takes
+        problem = ServiceError(f"{request.method} is no method of this path; it takes {takes}")
     problem.status, problem.title = error.status_code, str(error.detail)
     problem.code = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "http-error")
     response = _problem(request, problem)
-    response.headers.update(error.headers or {})
+    response.headers.update(headers)
     return response
 
 

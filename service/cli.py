@@ -113,6 +113,8 @@ class LogFormat(StrEnum):
 
 def main() -> None:
     """Run the command line."""
+    if sys.stdout is None:  # closed by whoever wants no output
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 is no reason to fail

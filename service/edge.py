@@ -89,8 +89,8 @@ class Edge:
         try:
             grant = FREE
             if self._guard.on:
-                grant = self._guard.admit(scope["headers"], NEEDED[operation], name, scope.get("client"))
-                scope.setdefault("state", {})["key"] = grant.id
+                state = scope.setdefault("state", {})
+                grant = self._guard.admit(scope["headers"], NEEDED[operation], name, scope.get("client"), state=state)
             engine: Engine = self._state.engine
             learner = engine.hosted.get(name)
             if learner is None:

@@ -136,7 +136,9 @@ class Forwarding:
         if guard.on:  # before anybody learns which learners there are, or has a body taken
             changes = scope["method"] not in ("GET", "HEAD")
             try:
-                guard.admit(given, None, scope["path_params"]["name"], client, changes=changes, counts=False)
+                state = scope.setdefault("state", {})
+                name = scope["path_params"]["name"]
+                guard.admit(given, None, name, client, changes=changes, counts=False, state=state)
             except ServiceError as error:
                 await refused(error)
                 return None

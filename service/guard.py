@@ -24,9 +24,10 @@ import secrets
 import socket
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from fnmatch import translate
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from service.commands.failure import WrongUsage
@@ -115,11 +116,13 @@ class Guard:
         *,
         changes: bool = True,
         counts: bool = True,
+        state: MutableMapping[str, Any] | None = None,
     ) -> Grant:
         """The grant of a request with these headers that needs this scope, and is of this learner.
 
         `client`: its address and port, as of ASGI. `changes`: whether it may change anything. `counts`: not where
-        another node answers the request, which counts it. Where `on` is False there is no need to call it: everything
+        another node answers the request, which counts it. `state`: of the request, which gets the key's id for its
+        line in the log, whether or not it is refused then. Where `on` is False there is no need to call it: everything
         is `FREE`. Raises `Unauthorized`, `TooManyFailures`, `RateLimited`,
         `Forbidden`, `UnknownLearner`, `ForeignHost` or `ForeignOrigin`.
         """
@@ -140,6 +143,8 @@ class Guard:
                 self._check_origin(host, origin, site)
             return FREE
         grant = self._known(authorization, client)
+        if state is not None:
+            state["key"] = grant.id
         if counts:
             grant.count()
         if scope is not None and scope not in grant.scopes:

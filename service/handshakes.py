@@ -71,8 +71,8 @@ def _admitted(scope: Scope) -> Grant:
         raise ForeignOrigin("a page may open websockets only of the site that it comes from")
     if not guard.on:
         return FREE
-    grant = guard.admit(scope["headers"], client=scope.get("client"), changes=False)
-    scope.setdefault("state", {})["key"] = grant.id
+    state = scope.setdefault("state", {})
+    grant = guard.admit(scope["headers"], client=scope.get("client"), changes=False, state=state)
     if grant.scopes.isdisjoint(("predict", "update")):
         grant.need("predict")
     return grant

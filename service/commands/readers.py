@@ -47,6 +47,8 @@ _SUFFIXES = {
     ".svm": "libsvm",
     ".txt": "libsvm",
 }
+_TAB = "\t"
+_SEPARATORS = {",": "commas", ";": "semicolons", _TAB: "tabs", "|": "bars"}
 _ZIP, _ARRAY = b"PK", b"\x93NUMPY"  # how NumPy's files of several arrays begin, and those of one
 _SO_FAR = "the column was numeric so far: --drop it, or create the learner with it as a categorical one"
 _BLOCK = 1000  # rows of an array that are turned into Python numbers at once
@@ -142,6 +144,16 @@ class _CsvRows(TextRows[list[str]]):
         except csv.Error as error:
             raise self._at(reader.line_num, error) from None
 
+    def _columns_of(self, header: list[str]) -> str:
+        """What the columns are, or by what else they are separated."""
+        others = [mark for mark in _SEPARATORS if mark != self._delimiter and mark in header[0]] if header else []
+        if len(header) > 1 or not others:
+            return f"the columns are {', '.join(header)[:500]}"
+        mark = others[0]
+        said = f"its one column is {header[0][:500]!r}, with {_SEPARATORS[mark]} in it"
+        asked = _SEPARATORS[self._delimiter]
+        return f"{said}: {'read it by --format tsv' if mark == _TAB else f'columns are separated by {asked}'}"
+
     def _survey(self, head: list[tuple[int, list[str]]]) -> Shape:
         header, asked = self._header, self._columns
         twice = {name for name in header if header.count(name) > 1}
@@ -150,7 +162,7 @@ class _CsvRows(TextRows[list[str]]):
         place = {name: k for k, name in enumerate(header)}
         for name in (*([asked.label] if self._labelled else []), *asked.named):
             if name not in place:
-                raise ReadError(f"{self.path}: there is no column {name!r}; the columns are {', '.join(header)[:500]}")
+                raise ReadError(f"{self.path}: there is no column {name!r}; {self._columns_of(header)}")
         whole = [row for _, row in head if len(row) == len(header)]
         self._label = place[asked.label] if self._labelled else None
         if self._label is not None:

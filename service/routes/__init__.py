@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
+from fastapi.routing import APIRoute
 
 from service.routes import events, figures, groups, learners, node, streams
 from service.routes.common import problems
 
-__all__ = ["router"]
+__all__ = ["METHODS", "router"]
 
+METHODS: dict[str, set[str]] = {}  # that a path takes: each of its routes knows its own alone
 router = APIRouter(prefix="/v1")
-for part in (learners, events, figures, groups, streams, node):
-    router.include_router(part.router, responses=problems(401, 403, 421, 429))
-router.include_router(node.health)
+for part in (learners.router, events.router, figures.router, groups.router, streams.router, node.router, node.health):
+    router.include_router(part, responses=None if part is node.health else problems(401, 403, 421, 429))
+    for route in part.routes:
+        if isinstance(route, APIRoute):
+            METHODS.setdefault(f"{router.prefix}{route.path}", set()).update(route.methods or ())

@@ -109,9 +109,9 @@ class Needs(Declared):
         if guard.on:
             changes = request.method not in ("GET", "HEAD")
             client = request.scope.get("client")
-            grant = guard.admit(request.scope["headers"], self._scope, client=client, changes=changes)
+            state = request.scope["state"]
+            grant = guard.admit(request.scope["headers"], self._scope, client=client, changes=changes, state=state)
         request.scope["state"]["grant"] = grant
-        request.scope["state"]["key"] = grant.id  # for the line in the log
         if self._any_query:
             check_no_key(request.query_params)
         else:

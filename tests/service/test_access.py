@@ -8,6 +8,7 @@ import logging
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,6 +20,7 @@ from service.app import Application, create_app
 from service.logs import LineWriter, configure, current_request
 from service.settings import Settings
 from tests.service.apps import DENSE, events
+from tests.service.keyring import Keyring
 from tests.service.test_edge import ask, scope_of
 from tests.service.websocket import websocket
 
@@ -101,6 +103,20 @@ async def test_every_request_has_one_line_with_the_id_that_its_reply_has() -> No
         "/static/{name}",
     ]
     assert SECRET not in sink.stream.getvalue().decode()
+
+
+async def test_the_key_of_a_refused_request_is_in_its_line(tmp_path: Path) -> None:
+    ring = Keyring(tmp_path)
+    reads = ring.make("reads", "read")
+    narrow = ring.make("narrow", "admin", pattern="other-*")
+    async with logged(keys=str(ring.path)) as (_, http, sink):
+        for key in (reads, narrow):
+            await http.put(URL, json=DENSE, headers=key)
+            await http.post(f"{URL}/update", json={"events": events(1)}, headers=key)
+    lines = [(line["status"], line.get("key")) for line in sink.lines()]
+    first, *rest = lines
+    assert first == (401, None)
+    assert rest == [(403, ring.id_of("reads"))] * 2 + [(403, ring.id_of("narrow")), (404, ring.id_of("narrow"))]
 
 
 async def test_lines_of_a_body_in_lines_and_of_a_stream() -> None:

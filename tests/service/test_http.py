@@ -504,7 +504,13 @@ async def test_unknown_paths_and_methods_are_problems_too(http):
         assert told["detail"] == f"there is no path {path[:200]}; the API is described at /docs"
     wrong = await http.delete("/v1/learners")
     assert (wrong.status_code, wrong.json()["code"]) == (405, "method-not-allowed")
-    assert wrong.headers["allow"]
+    assert wrong.headers["allow"] == "GET"
+    wrong = await http.post("/v1/learners/fraud", json={})
+    assert wrong.headers["allow"] == "DELETE, GET, PATCH, PUT"
+    assert wrong.json()["detail"] == "POST is no method of this path; it takes DELETE, GET, PATCH, PUT"
+    for path, takes in (("/", "GET, HEAD"), ("/metrics", "GET")):
+        wrong = await http.put(path)
+        assert (wrong.status_code, wrong.headers["allow"]) == (405, takes)
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,13 @@ def test_missing_and_repeated_columns(write: Write) -> None:
     path = write("b.csv", "a,b\n1,2\n")
     assert refusal(path) == "FILE: there is no column 'label'; the columns are a, b"
     assert "no column 'c'" in refusal(path, Columns(label="a", drop=("c",)))
+    for mark, told in ((";", "semicolons"), ("|", "bars")):
+        path = write("c.csv", f"a{mark}label\n1{mark}2\n")
+        said = f"there is no column 'label'; its one column is 'a{mark}label', with {told} in it"
+        assert refusal(path) == f"FILE: {said}: columns are separated by commas"
+    assert refusal(write("d.csv", "a\tlabel\n1\t2\n")).endswith("with tabs in it: read it by --format tsv")
+    assert refusal(write("d.tsv", "a,label\n1,2\n")).endswith("with commas in it: columns are separated by tabs")
+    assert refusal(write("e.csv", "only\n1\n")) == "FILE: there is no column 'label'; the columns are only"
 
 
 @pytest.mark.parametrize("text", ["", "a,label\n", "a,label\n\n\n"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -229,6 +230,9 @@ def test_an_output_that_cannot_be_written(tmp_path: Path, buffered: str) -> None
     with open(writer, "w") as pipe:
         found = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True, env=environment)
     assert (found.returncode, found.stderr) == (ExitStatus.FAILED, "")
+    for closed in (shlex.join(command), shlex.join([*command, "--json"])):  # by whoever wants none
+        found = subprocess.run(["sh", "-c", f"{closed} >&-"], capture_output=True, text=True, env=environment)
+        assert (found.returncode, found.stderr) == (ExitStatus.DONE, "")
 
 
 def test_every_status_is_documented() -> None:
