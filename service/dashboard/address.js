@@ -42,7 +42,8 @@ export function unreadOf(query, by, places) {
     if (at !== null && !Number.isFinite(at)) parts.push(`“${query.get(end)}” (${end}) is no ${kind}`);
   }
   if (from !== null && to !== null && from >= to) parts.push("“from” has to be before “to”");
-  else if ([from, to].filter(Number.isFinite).length === 1 && places.length > 0 && rangeOf(query, by, places) === null) {
+  const alone = [from, to].filter(Number.isFinite).length === 1;
+  if (alone && places.length > 0 && rangeOf(query, by, places) === null) {
     const [side, end] = Number.isFinite(from) ? ["after", "from"] : ["before", "to"];
     parts.push(`there is nothing ${side} “${query.get(end)}” (${end})`);
   }

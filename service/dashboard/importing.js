@@ -57,7 +57,9 @@ async function chosen(input) {
       return ask("POST", learnerPath(sent || NAMELESS, "/import"), { file, patience: PATIENCE });
     },
     reason: (error) => {
-      if (sent === "" && error instanceof Refused) error.errors = named(error.errors, "is empty: a learner needs a name");
+      if (sent === "" && error instanceof Refused) {
+        error.errors = named(error.errors, "is empty: a learner needs a name");
+      }
       return reasonsOf(error, { "/name": "Name of the learner" });
     },
   });

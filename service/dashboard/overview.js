@@ -19,8 +19,8 @@ const PERIOD = 2; // seconds after which rates are counted anew, though nothing 
 const UNKNOWN =
   "This node does not know its learners yet: it starts, or waits for its store. They appear here by themselves.";
 const LOOKING = "Looking for learners …";
-const SETTLED = 1.5; // seconds from the first answer to saying that there are none: a service that was just started may be
-// asked for some in this moment, as by the demo, and the next answer, a second later, has them
+const SETTLED = 1.5; // seconds from the first answer to saying that there are none: of a service that has just started some
+// may be asked for in this moment, as the demo does, and the next answer, a second later, has them
 const GROUPS = 5; // polls between two looks at the groups
 const MOMENT = 1; // seconds: first events that take longer wait for compilers
 const RATE_OVER = 10; // seconds over which events are counted for the rate
