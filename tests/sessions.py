@@ -93,13 +93,14 @@ def _same(shown: float, found: float) -> bool:
 
 
 class Session:
-    """One document's. `started`: a service is there before the first block; else a block of the document starts it."""
+    """One document's. `started`: a service of these settings is there at the start; else a block starts one."""
 
-    def __init__(self, folder: Path, *, started: bool) -> None:
+    def __init__(self, folder: Path, *, started: bool, **settings: object) -> None:
         self.folder = folder
         self.reply: Any = None  # the last JSON that came back
         self._refused: Block | None = None  # whose refusal is not shown yet
-        self._service = Process(f"sqlite:///{folder / 'rarestream.db'}", folder / "service.log")
+        self._service = Process(f"sqlite:///{folder / 'rarestream.db'}", folder / "service.log", **settings)
+        self.url = self._service.url
         self._second = str(free_port())
         self._redis: RedisServer | None = None
         self._started = started
@@ -110,7 +111,7 @@ class Session:
             "PATH": os.pathsep.join([str(programs(folder)), str(Path(sys.executable).parent), os.environ["PATH"]]),
             "PYTHONPATH": str(ROOT),
             "RARESTREAM_PORT": str(self._service.port),
-            "RARESTREAM_URL": self._service.url,
+            "RARESTREAM_URL": self.url,
         }
 
     def run(self, block: Block) -> None:
@@ -171,7 +172,7 @@ class Session:
         if body:
             json.loads(body)  # what is shown is JSON, whatever the service would take
             sent = {"content": body, "headers": {"content-type": "application/json"}}
-        reply = httpx.request(method, self._service.url + path, **sent, timeout=_SECONDS, trust_env=False)
+        reply = httpx.request(method, self.url + path, **sent, timeout=_SECONDS, trust_env=False)
         self.reply = reply.json()
         if reply.is_error:
             self._refused = block
