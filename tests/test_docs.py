@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import pkgutil
 import re
@@ -26,9 +27,14 @@ from learners.ordinal_metrics import ORDINAL_HISTORY
 from service import errors
 from service.app import create_app
 from service.cli import app as command_line
+from service.client import Bounds, Client, Learner
 from service.settings import Settings
 from tests.documents import DOCUMENTS, ROOT, anchors, links, read
 
+BESIDE = [  # texts that are no documents of their own
+    *(ROOT / "CHANGELOG.md", ROOT / "deploy" / "prometheus" / "README.md"),
+    *(ROOT / "benchmarks").glob("*.md"),
+]
 README = read("README.md")
 API = read("docs/api.md")
 LEARNERS = read("docs/learners.md")
@@ -217,6 +223,39 @@ def test_every_command_is_in_the_command_line() -> None:
     assert told == set(commands)
 
 
+# The Python client
+
+
+def public(of: type) -> set[str]:
+    return {name for name in vars(of) if not name.startswith("_")}
+
+
+def test_every_method_of_the_client_is_in_its_guide_with_its_arguments() -> None:
+    """And the defaults of `Client` itself."""
+    text = read("docs/client.md")
+    told = {
+        name: arguments
+        for row in re.findall(r"^\| (`[a-z]+\(.*?) \|", text, re.MULTILINE)
+        for name, arguments in re.findall(r"`(\w+)\((.*?)\)`", row)
+    }
+    assert set(told) == public(Client) - {"close"} | public(Learner)
+    for name, arguments in told.items():
+        method = getattr(Learner, name, None) or getattr(Client, name)
+        named = [re.sub("=.*", "", one) for one in re.split(", ", arguments) if one and one != "..."]
+        taken = [one for one in inspect.signature(method).parameters.values() if one.name != "self"]
+        if taken and taken[-1].kind is inspect.Parameter.VAR_KEYWORD:
+            assert [one.name for one in taken[:-1]] == named[: len(taken) - 1], name
+        else:
+            assert [one.name for one in taken] == named, name
+    shown = rows(text)
+    for one in inspect.signature(Client).parameters.values():
+        if one.name != "url":
+            said = shown[one.name][0].strip("`")
+            assert one.default is None or said == str(one.default) or eval(said, {"Bounds": Bounds}) == one.default, (
+                one.name
+            )
+
+
 # Figures
 
 
@@ -240,7 +279,7 @@ def test_every_column_of_the_history_is_told() -> None:
 # All documents
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda one: one.name)
+@pytest.mark.parametrize("document", [*DOCUMENTS, *BESIDE], ids=lambda one: str(one.relative_to(ROOT)))
 def test_links_lead_somewhere(document: Path) -> None:
     for link in links(document):
         if re.match(r"https?:", link):

@@ -202,3 +202,14 @@ def test_it_is_installed_and_the_demo_started(tmp_path: Path, clone: Path) -> No
         assert httpx.get(f"{url}v1/health/live", timeout=60, trust_env=False).status_code == 200
         kill_group(demo)
     assert (clone / "rarestream-demo.db").exists()
+
+
+def test_files_for_containers_begin_with_documented_lines() -> None:
+    """The commands in their opening comments are those of the documents, which are carried out."""
+    documented = [*commands(block("docs/operations.md", "$ docker build"))]
+    documented += commands(block("docs/operations.md", "$ docker compose"))
+    for name in ("Dockerfile", "compose.yaml"):
+        text = (ROOT / "docker" / name).read_text()
+        shown = re.findall(r"^#   (docker .*)$", text, re.MULTILINE)
+        assert shown, name
+        assert set(shown) <= set(documented), name

@@ -104,6 +104,10 @@ def test_it_is_tried_out(tmp_path: Path) -> None:
         operator = Operator(tmp_path / "operator", cluster)
         installed = operator.run(install).stdout
         assert "STATUS: deployed" in installed
+        ready, tested, forwarded = re.findall(r"^  ((?:kubectl|helm) .*)$", installed, re.MULTILINE)  # NOTES.txt
+        assert "successfully rolled out" in operator.run(ready).stdout
+        assert re.search(r"Phase: +Succeeded", operator.run(tested).stdout)
+        assert forwarded == instead(forward, {"--namespace": "-n", " 8000": " 8000:8000"})
         assert len(operator.pods()) == 2
         made = {kind for kind, name in cluster.names("scores") if name.startswith("scores-rarestream")}
         account = {"ServiceAccount", "Secret", "Service", "NetworkPolicy", "PodDisruptionBudget", "Pod"}
