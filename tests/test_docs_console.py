@@ -19,7 +19,7 @@ import yaml
 
 from service.keys import load
 from tests.consoles import Console
-from tests.documents import block, commands, instead
+from tests.documents import ROOT, block, commands, inline, instead
 from tests.service.consumer import Target, event, until
 from tests.service.kafka_broker import KafkaBroker
 from tests.service.process import Process, free_port
@@ -38,6 +38,20 @@ def shown(console: Console, url: str) -> list[dict[str, object]]:
     """The learners that `rarestream list` tells of."""
     found: list[dict[str, object]] = json.loads(console.run(f"rarestream list --json --url {url}").stdout)["learners"]
     return found
+
+
+# README.md
+
+
+def test_the_service_of_the_session_is_ended(tmp_path: Path) -> None:
+    """By the shell that started it, as at a terminal, in order."""
+    (end,) = (text for text in inline(ROOT / "README.md") if text.startswith("kill %"))
+    start, _, _ = block("README.md", "rarestream serve --store sqlite:///rarestream.db").text.partition("\n\n")
+    port = free_port()
+    here = instead(start, {"localhost:8000": f"127.0.0.1:{port}"})
+    done = Console(tmp_path, RARESTREAM_PORT=port).run(f"{here}\n{end}\nwait %1", status=128 + signal.SIGTERM)
+    assert "stopped" in done.stderr
+    assert (tmp_path / "rarestream.db").exists()
 
 
 # operations.md
