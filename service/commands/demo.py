@@ -22,9 +22,9 @@ from rich.console import Console
 
 from service.commands.api import Api, Document, Stopped
 from service.commands.console import FiguresLines, LearnersDisplay
-from service.commands.failure import CommandFailed
+from service.commands.failure import CommandFailed, WrongUsage
 from service.commands.pacing import Interruption, Meter, Pace
-from service.commands.simulation import CardFraud
+from service.commands.simulation import CardFraud, first_day, most
 from service.commands.sources import batches
 from service.listening import CannotServe, listen, shown
 from service.server import Server
@@ -75,8 +75,8 @@ def demo(settings: Settings, *, rate: float | None, events: int, console: Consol
 
     `rate` is in events per second to each learner, None for as fast as it goes; the fraud pattern changes after half
     of `events`. `as_json`: lines of JSON on standard output, that of the address first; `console` is for the words.
-    Raises `CannotListen` where the port is taken, `ApiError` where the learners cannot be created, `CannotServe` where
-    the server fails.
+    Raises `CannotListen` where the port is taken, `ApiError` where the learners cannot be created, `WrongUsage` where
+    there are more events than times for them, `CannotServe` where the server fails.
     """
     listener = listen(settings.host, settings.port)
     with Interruption() as interruption, _Serving(settings, listener, interruption) as serving:
@@ -223,7 +223,9 @@ class _Stream:
         hint = threading.Timer(_SILENCE, console.print, (_COMPILING,))
         hint.start()
         try:
-            at = self._create()
+            offsets = self._create()
+            at = min(offsets.values())
+            self._simulation = CardFraud(self._events // 2, first=self._first_day(offsets))
             self._announce(at, console)
             with shown as display:
                 complete = self._send(at, rate, display, hint)
@@ -236,17 +238,30 @@ class _Stream:
             console.print(f"All {self._events:,} events are streamed.")
         return complete
 
-    def _create(self) -> int:
+    def _create(self) -> dict[str, int]:
         """The learners that are missing: all are asked for at once, so that the dashboard shows what is to come.
 
-        Where the stream goes on: at the first event that one of them has not learnt.
+        How many events of the stream each has learnt; it goes on at the first that one of them has not.
         """
         asked = [self._threads.submit(self._apis[name].create, name, config) for name, config in LEARNERS.items()]
         documents = [reply.result()[0] for reply in asked]
         self._any.create_group(GROUP, list(LEARNERS))
         self._standstill.over()
-        offsets: list[int] = [document["sources"].get(SOURCE, 0) for document in documents]
-        return min(offsets)
+        return {document["name"]: document["sources"].get(SOURCE, 0) for document in documents}
+
+    def _first_day(self, offsets: dict[str, int]) -> int:
+        """On which the stream begins, or, where it goes on, began: no event is of a time to come.
+
+        Raises `WrongUsage` where so many events do not fit in between.
+        """
+        now = time.time()
+        behind = min(offsets, key=offsets.__getitem__)
+        at = offsets[behind]
+        clock = self._apis[behind].metrics(behind)["clock"] if at else None
+        first = first_day(self._events if clock is None else at, now, clock)
+        if self._events > at and self._events > (fit := most(max(first, 0), now)):
+            raise WrongUsage(f"--events: {fit:,} at most; the times of those after them are still to come")
+        return first
 
     def _announce(self, at: int, console: Console) -> None:
         if at >= self._events:

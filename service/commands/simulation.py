@@ -1,8 +1,8 @@
 """A simulated stream of card transactions, about 1 % of them fraud, whose fraud pattern changes at one event.
 
-Event k is a function of (seed, change, k) alone: any part of the stream can be made again at any time, without what
-came before it. That is what lets the demo go on where it was. Blocks of 1000 events share one Philox generator, keyed
-by (seed, block).
+Event k is a function of (seed, change, first day, k) alone: any part of the stream can be made again at any time,
+without what came before it. That is what lets the demo go on where it was. Blocks of 1000 events share one Philox
+generator, keyed by (seed, block).
 
 A fraud is drawn either from the pattern of its time or, one time in seven, from the lawful transactions themselves, so
 no ranking reaches AUC 1. Until the change, fraud is done online: gift cards and electronics, new devices, bursts at
@@ -17,14 +17,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CardFraud"]
+__all__ = ["CardFraud", "first_day", "most"]
 
 Event = dict[str, Any]  # as the API takes it, with its label
 Column = NDArray[Any]  # (_BLOCK,)
 
 _BLOCK = 1000
 _PER_DAY = 4000  # transactions
-_FIRST_DAY = 1_767_225_600  # 2026-01-01 00:00 UTC, in seconds since the epoch
+_DAY_SECONDS = 86_400
+_FIRST_DAY = 20_454  # 2026-01-01, in days since the epoch
 _FRAUD = 0.01
 _QUIET = 1 / 7  # of the frauds look like any other transaction
 _FIRST_USE = 0.02  # of the cards were never used before: no time since the last transaction
@@ -86,12 +87,28 @@ _NIGHT = np.where((np.arange(24) < 6) | (np.arange(24) >= 22), 4.0, 1.0)  # how 
 _DAY = np.where((np.arange(24) >= 9) & (np.arange(24) < 18), 2.0, 1.0)
 
 
-class CardFraud:
-    """The stream. `change` is the number of the first event of the second pattern."""
+def first_day(events: int, now: float, clock: float | None = None) -> int:
+    """The day, since the epoch, on which a stream of `events` begins that shall be over `now`, in seconds since then.
 
-    def __init__(self, change: int, seed: int = 1) -> None:
+    That is 2026-01-01, or as much earlier as it needs. `clock`: where so many events have been, the time of the last.
+    """
+    if clock is not None:
+        return int(clock // _DAY_SECONDS) - (events - 1) // _PER_DAY
+    return min(_FIRST_DAY, most(0, now) // _PER_DAY - -(-events // _PER_DAY))
+
+
+def most(first: int, now: float) -> int:
+    """How many events a stream that begins on that day may have, for none of them to be of a time after `now`."""
+    return max(0, int(now // _DAY_SECONDS) - first) * _PER_DAY
+
+
+class CardFraud:
+    """The stream. `change` is the number of the first event of the second pattern; `first`: see `first_day`."""
+
+    def __init__(self, change: int, seed: int = 1, first: int = _FIRST_DAY) -> None:
         self.change = change
         self.seed = seed
+        self.first = first
 
     def events(self, start: int, stop: int) -> list[Event]:
         """Events `start` to `stop`, in order, labelled. O(stop - start), and up to two blocks more."""
@@ -104,7 +121,7 @@ class CardFraud:
     def _block(self, block: int) -> list[Event]:
         rng = np.random.Generator(np.random.Philox(key=np.array([self.seed, block], dtype=np.uint64)))
         numbers = np.arange(block * _BLOCK, (block + 1) * _BLOCK)
-        times = _times(numbers, rng.random(_BLOCK))
+        times = _times(numbers, rng.random(_BLOCK), self.first)
         hours = (times // 3600 % 24).astype(np.int64)
         late = numbers >= self.change
         fraud = rng.random(_BLOCK) < _FRAUD * np.where(late, _relative(_DAY)[hours], _relative(_NIGHT)[hours])
@@ -152,11 +169,11 @@ class CardFraud:
         ]
 
 
-def _times(numbers: Column, within: Column) -> Column:
+def _times(numbers: Column, within: Column, first: int) -> Column:
     """Seconds since the epoch, ascending: each day has its transactions, more of them by day than by night."""
     share = np.concatenate([[0.0], np.cumsum(_BY_HOUR)]) / _BY_HOUR.sum()
     second = np.interp((numbers % _PER_DAY + within) / _PER_DAY, share, np.arange(25) * 3600.0)
-    times: Column = np.round(_FIRST_DAY + numbers // _PER_DAY * 86_400 + second, 3)
+    times: Column = np.round((first + numbers // _PER_DAY) * _DAY_SECONDS + second, 3)
     return times
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import pytest
 from tests.browser.conftest import Opener
 from tests.browser.replies import replying
 from tests.browser.serving import Serving, Stream
+from tests.consoles import Console
 
 if TYPE_CHECKING:
     from playwright.async_api import Locator, Page
@@ -254,6 +256,7 @@ async def test_that_there_are_none_is_said_a_moment_after_the_first_answer(
 async def test_without_learners_it_says_how_to_make_one(
     tmp_path_factory: pytest.TempPathFactory, visit: Opener
 ) -> None:
+    console = Console(tmp_path_factory.mktemp("console"))
     with Serving(tmp_path_factory.mktemp("empty")) as serving:
         page = await visit(serving.url)
         await expect(page.get_by_role("heading", name="No learners yet")).to_be_visible()
@@ -261,7 +264,11 @@ async def test_without_learners_it_says_how_to_make_one(
         await expect(page.get_by_role("link", name="Create one, or import a file")).to_have_attribute(
             "href", "#/create"
         )
-        serving.create("first")
-        await expect(row(page, "first")).to_be_visible()  # by itself
-        await expect(page.get_by_role("heading", name="No learners yet")).to_be_hidden()
+        for program in ("curl", "rarestream"):  # as they are shown, one after the other
+            shown = await page.locator(f"pre[data-command={program}]").inner_text()
+            await asyncio.to_thread(console.run, shown)
+            await expect(row(page, "fraud")).to_be_visible()  # by itself
+            await expect(page.get_by_role("heading", name="No learners yet")).to_be_hidden()
+            assert serving.http.delete("/learners/fraud").status_code == 204
+            await expect(page.get_by_role("heading", name="No learners yet")).to_be_visible()
         await page.close()  # before the service ends, which breaks its stream off

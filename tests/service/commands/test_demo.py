@@ -8,6 +8,7 @@ import resource
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,23 @@ def test_a_learner_that_is_ahead_of_the_others_learns_nothing_twice(demo: Demo, 
     assert {one["events"] for one in learners(url).values()} == {2000}
     process.send_signal(signal.SIGINT)
     process.communicate()
+
+
+def test_a_stream_of_which_no_event_is_of_a_time_to_come(demo: Demo, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'demo.db'}"
+    process = demo(store, "--events", 20_000_000, "--rate", 40)  # 5,000 days
+    url = until(process, r"dashboard +(http://\S+)/$")[1]
+    until(process, r"demo-fofo +[\d,]+ events")
+    began = httpx.get(f"{url}/v1/learners/demo-fofo/metrics", trust_env=False).json()["clock"]
+    assert 0 <= time.time() - began - 5000 * 86_400 < 2 * 86_400
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+
+    process = demo(store, "--events", 40_000_000)
+    _, err = process.communicate()
+    assert process.returncode == 2
+    assert "--events: 20,00" in err
+    assert " at most; the times of those after them are still to come" in err
 
 
 def test_a_learner_that_somebody_else_teaches_does_not_stop_the_stream(demo: Demo, tmp_path: Path) -> None:

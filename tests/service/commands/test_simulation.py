@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from service.commands.demo import LEARNERS
-from service.commands.simulation import CardFraud
+from service.commands.simulation import CardFraud, first_day, most
 
 CHANGE = 40_000
 EVENTS = 80_000
@@ -96,3 +96,15 @@ def _matrix(events: list[dict[str, Any]]) -> Any:
             row[name] = np.log1p(row[name] if row[name] is not None else 40_000)
         rows.append({**row, "hour": str(row["hour"]), "new_device": str(row["new_device"])})
     return StandardScaler().fit_transform(DictVectorizer(sparse=False).fit_transform(rows))
+
+
+def test_no_event_is_of_a_time_to_come() -> None:
+    now = 20_500.5 * 86_400
+    days = {1: 20_454, 46 * 4000: 20_454, 46 * 4000 + 1: 20_453, 48 * 4000: 20_452, 1_000_000: 20_250}
+    for events, first in days.items():
+        assert first_day(events, now) == first
+        (last,) = CardFraud(change=1, first=first).events(events - 1, events)
+        assert last["time"] < now
+        assert first_day(events, now, last["time"]) == first  # where it goes on
+        assert most(first, now) >= events
+    assert most(20_501, now) == 0
