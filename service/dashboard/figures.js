@@ -58,11 +58,8 @@ const BOTH = [
     "/events",
     "Events learnt",
     count,
-    (m) => (positives(m) === "" ? "" : `since start ${positives(m)}`),
-    (m) =>
-      [`${count(m.window.events)} in the window, at most ${count(m.window.size)}`, positives(m.window)]
-        .filter(Boolean)
-        .join("; "),
+    (m) => (positives(m) === "" ? "" : `${positives(m)} since start`),
+    (m) => inWindow(m.window),
   ],
   [
     "/window/label_coverage",
@@ -84,6 +81,15 @@ function positives({ class_counts: counts, events }) {
   return Object.hasOwn(counts ?? {}, "positive") && events > 0
     ? `${count(counts.positive)} positive (${share(counts.positive / events)})`
     : "";
+}
+
+function inWindow(window) {
+  const [events, size] = [window.events, window.size].map(count);
+  const found = positives(window);
+  if (found === "") return `${events} in the window, at most ${size}`;
+  return window.events === window.size
+    ? `${found} in the last ${size}`
+    : `${found} in the window's ${events}, at most ${size}`;
 }
 
 /** The threshold by a learner's document, {value, reason}: none until scores mean something, unless it is fixed. */

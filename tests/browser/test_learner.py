@@ -209,7 +209,7 @@ async def test_positives_are_told_of_the_window_and_since_the_start(service: Ser
     shown = tile(page, "Events learnt").locator("dd")
     await expect(shown.locator("span")).to_have_text("200")
     await expect(shown.locator("small")).to_have_text(
-        ["since start 98 positive (49 %)", "100 in the window, at most 100; 8 positive (8 %)"]
+        ["98 positive (49 %) since start", "8 positive (8 %) in the last 100"]
     )
 
 

@@ -173,7 +173,9 @@ async def test_a_chart_out_of_sight_no_longer_says_that_there_is_nothing_once_th
     await roc.scroll_into_view_if_needed()
     await expect(roc.locator(".nothing")).to_have_text("Nothing to draw: no positives in the window yet.")
     await page.evaluate("scrollTo(0, 0)")
-    assert await roc.evaluate("one => one.getBoundingClientRect().top - innerHeight") > 200
+    await page.wait_for_function(
+        "one => one.getBoundingClientRect().top - innerHeight > 200", arg=await roc.element_handle()
+    )
     service.feed("learners/late", 1)
     await expect(page.locator(".confusion tbody tr").nth(1)).to_contain_text("1")
     await expect(roc.locator(".nothing")).to_be_hidden()
