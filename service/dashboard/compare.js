@@ -208,15 +208,17 @@ class Group {
     if (first) this.histories();
   }
 
-  /** Ask for the histories, if there was anything new since. */
+  /** Ask for the histories, and for the present, with which each ends, if there was anything new since. */
   async #look() {
     if (this.#told === this.#drawn) return false;
     const told = this.#told;
     const asked = told.learners.filter((name) => !told.gone.includes(name));
     this.#histories = await Promise.all(
       asked.map(async (name) => {
-        const { by, points } = await get(learnerPath(name, "/metrics/history"), { signal: this.signal });
-        return { name, by, points };
+        const [{ by, points }, { events, clock, window }] = await Promise.all(
+          ["/metrics/history", "/metrics"].map((what) => get(learnerPath(name, what), { signal: this.signal })),
+        );
+        return { name, by, points: events > 0 ? [...points, { events, clock, auc: window.auc }] : points };
       }),
     );
     this.#drawn = told;
