@@ -90,6 +90,7 @@ async def test_a_key_that_may_predict_and_one_of_some_learners(service: Serving,
     visit.replies["**/v1/key"] = replying(key("scorer", "read", "predict"))
     page = await visit(service.url, "#/learners/fraud")
     await expect(button(page, "Delete …")).to_be_disabled()
+    await expect(page.locator(".main-svg").first).to_be_visible()  # from now on nothing moves away under the pointer
     await button(page, "Score it").click()
     await expect(page.locator(".result")).to_contain_text("at log position")
     visit.replies["**/v1/key"] = replying(key("team", "read", "predict", "update", "admin", learners="team-*"))
