@@ -19,6 +19,7 @@ from service.client.connection import Connection, ended, failed, opening
 from service.client.errors import Unanswered
 from service.client.origins import Source
 from service.client.replies import Document, Predicted, Updated
+from service.client.secured import StreamConnection
 from service.client.session import Pending, Session
 from service.elsewhere import HOPS, elsewhere
 
@@ -252,7 +253,7 @@ class Stream:
     def __enter__(self) -> Self:
         url, options = self._connection.stream(self._name)
         with ExitStack() as stack, opening():
-            self._socket = stack.enter_context(connect(url, **options))
+            self._socket = stack.enter_context(connect(url, create_connection=StreamConnection, **options))
             self._session.hello(self._socket.recv(self._connection.timeout))
             self._stack = stack.pop_all()
         return self

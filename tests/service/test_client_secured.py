@@ -1,0 +1,195 @@
+"""TLS that one thread reads while another writes: nothing is lost, nobody waits for good."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+
+import pytest
+import trustme
+from websockets.exceptions import InvalidHandshake, WebSocketException
+from websockets.sync.client import SSLSSLSocket, connect
+
+from service.client.secured import SecuredSocket, StreamConnection
+
+Serve = Callable[[ssl.SSLSocket], None]
+_PATIENCE = 60.0  # seconds
+
+
+class Pair:
+    """Both sides' contexts, and connections between them."""
+
+    def __init__(self) -> None:
+        authority = trustme.CA()
+        issued = authority.issue_cert("127.0.0.1")
+        self.server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        issued.configure_cert(self.server)
+        self.trusted = ssl.create_default_context()
+        authority.configure_trust(self.trusted)
+
+    @contextmanager
+    def serving(self, serve: Serve) -> Iterator[int]:
+        """A port whose one connection is served so, by a thread."""
+        with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor() as threads:
+
+            def accept() -> None:
+                plain, _ = listener.accept()
+                plain.settimeout(_PATIENCE)
+                with closing(self.server.wrap_socket(plain, server_side=True)) as connection:
+                    serve(connection)
+
+            served = threads.submit(accept)
+            yield listener.getsockname()[1]
+            served.result(_PATIENCE)
+
+    @contextmanager
+    def connected(self, serve: Serve) -> Iterator[SecuredSocket]:
+        """A connection to what is served so."""
+        with self.serving(serve) as port:
+            plain = socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE)
+            with closing(SecuredSocket(self.trusted.wrap_socket(plain, server_hostname="127.0.0.1"))) as secured:
+                secured.settimeout(_PATIENCE)
+                yield secured
+
+
+@pytest.fixture
+def pair() -> Pair:
+    return Pair()
+
+
+def echo(connection: ssl.SSLSocket) -> None:
+    while data := connection.recv(65536):
+        connection.sendall(data)
+
+
+def hold(done: threading.Event) -> None:
+    """Neither read nor send."""
+    assert done.wait(_PATIENCE)
+
+
+def received(connection: SecuredSocket, size: int) -> bytes:
+    got = bytearray()
+    while len(got) < size and (data := connection.recv(65536)):
+        got += data
+    return bytes(got)
+
+
+def test_all_arrives_in_order_while_both_directions_are_busy(pair: Pair) -> None:
+    messages = [number.to_bytes(4, "big") * (1 + number * 7919 % 9000) for number in range(2000)]
+    whole = b"".join(messages)
+    with pair.connected(echo) as secured, ThreadPoolExecutor() as threads:
+        read = threads.submit(received, secured, len(whole))
+        for message in messages:
+            secured.sendall(message)
+        assert read.result(_PATIENCE) == whole
+
+
+def test_messages_of_threads_are_sent_whole(pair: Pair) -> None:
+    size, each = 100_000, 20
+    with pair.connected(echo) as secured, ThreadPoolExecutor() as threads:
+        read = threads.submit(received, secured, 4 * each * size)
+        for letter in b"abcd":
+            for _ in range(each):
+                threads.submit(secured.sendall, bytes([letter]) * size)
+        got = read.result(_PATIENCE)
+    parts = [got[start : start + size] for start in range(0, len(got), size)]
+    assert [len(set(part)) for part in parts] == [1] * 4 * each
+
+
+def test_who_waits_for_something_to_come_does_not_keep_others_from_sending(pair: Pair) -> None:
+    """As after the handshake of TLS 1.3: tickets come, which are no data."""
+
+    def answer(connection: ssl.SSLSocket) -> None:
+        asked = connection.recv(10)
+        connection.sendall(asked.upper())
+
+    with pair.connected(answer) as secured, ThreadPoolExecutor() as threads:
+        read = threads.submit(secured.recv, 10)
+        waits(secured)
+        secured.sendall(b"question")
+        assert read.result(_PATIENCE) == b"QUESTION"
+
+
+def waits(secured: SecuredSocket) -> None:
+    """Until a thread waits for the network."""
+    wait = threading.Event()
+    while not secured._waiting:
+        wait.wait(0.001)
+
+
+def test_a_close_ends_the_waiting_of_both_threads(pair: Pair) -> None:
+    done = threading.Event()
+    with pair.connected(lambda _: hold(done)) as secured:
+        secured.settimeout(None)
+        with ThreadPoolExecutor() as threads:
+            read = threads.submit(secured.recv, 10)
+            sent = threads.submit(secured.sendall, bytes(2**26))  # more than the network holds
+            while secured._waiting < 2:
+                waits(secured)
+            number = secured.fileno()
+            secured.close()
+            secured.close()
+            assert read.result(_PATIENCE) == b""
+            with pytest.raises(BrokenPipeError, match="was closed"):
+                sent.result(_PATIENCE)
+        assert (number > 0, secured.fileno()) == (True, -1)
+        assert secured.recv(10) == b""
+        with pytest.raises(BrokenPipeError):
+            secured.sendall(b"more")
+        done.set()
+
+
+def test_a_call_waits_only_so_long(pair: Pair) -> None:
+    done = threading.Event()
+    with pair.connected(lambda _: hold(done)) as secured:
+        secured.settimeout(0.01)
+        with pytest.raises(TimeoutError):
+            secured.recv(10)
+        with pytest.raises(TimeoutError):
+            secured.sendall(bytes(2**26))
+        done.set()
+
+
+def test_what_has_come_is_still_read_after_the_own_end(pair: Pair) -> None:
+    """`SSLSocket.shutdown` takes TLS off: what comes is then read as it is on the wire."""
+
+    def answer(connection: ssl.SSLSocket) -> None:
+        connection.sendall(b"all of it")
+        assert connection.recv(10) == b""
+
+    with pair.connected(answer) as secured:
+        secured.shutdown(socket.SHUT_WR)
+        assert received(secured, 9) == b"all of it"
+
+
+def test_addresses_are_those_of_the_connection(pair: Pair) -> None:
+    with pair.connected(echo) as secured:
+        assert secured.getpeername()[0] == secured.getsockname()[0] == "127.0.0.1"
+        assert secured.getpeername() != secured.getsockname()
+
+
+def test_a_handshake_that_is_not_answered_is_given_up(pair: Pair) -> None:
+    """The thread that reads waits within TLS, and is waited for."""
+    with pair.serving(echo_nothing) as port, pytest.raises((TimeoutError, InvalidHandshake)):
+        connect(
+            f"wss://127.0.0.1:{port}/",
+            ssl=pair.trusted,
+            proxy=None,
+            open_timeout=2.0,
+            create_connection=StreamConnection,
+        )
+
+
+def echo_nothing(connection: ssl.SSLSocket) -> None:
+    while connection.recv(65536):
+        pass
+
+
+def test_tls_within_that_of_a_proxy_is_refused() -> None:
+    within = object.__new__(SSLSSLSocket)
+    with pytest.raises(WebSocketException, match="cannot go through a proxy"):
+        StreamConnection(within)  # type: ignore[arg-type]
