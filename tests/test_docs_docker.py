@@ -24,7 +24,7 @@ import yaml
 
 from service import __version__
 from tests.consoles import Console
-from tests.documents import ROOT, block, commands, instead
+from tests.documents import ROOT, block, commands, inline, instead
 from tests.image import instructions
 from tests.service.process import free_port
 
@@ -133,6 +133,19 @@ def test_what_one_container_learnt_the_next_has_which_asks_for_keys(console: Con
         assert (status["Name"], int(status["CapBnd"], 16), status["NoNewPrivs"]) == ("rarestream", 0, "1")
         with pytest.raises(RuntimeError, match="Read-only file system"):
             docker("exec", "--user", "0", OWN, "touch", "/x")
+
+
+def test_what_is_built_in_besides_is_there(console: Console) -> None:
+    need_engine()
+    image = f"{OWN}:besides"
+    besides = sorted(text for text in inline(ROOT / "docs" / "operations.md") if text.startswith("--build-arg "))
+    assert besides == ["--build-arg EXTRAS=kafka", "--build-arg KERNEL_CPU=x86-64-v3"]
+    console.run(" ".join([instead(BUILD, {IMAGE: image}), *besides]), cwd=ROOT)
+    code = "import aiokafka, os; print(os.environ['NUMBA_CPU_NAME'])"
+    try:
+        assert docker("run", "--rm", "--entrypoint", "python", image, "-c", code) == "x86-64-v3"
+    finally:
+        docker("image", "rm", image)
 
 
 @pytest.fixture

