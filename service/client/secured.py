@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 from websockets.exceptions import WebSocketException
+from websockets.frames import CloseCode
 from websockets.sync.client import ClientConnection
 
 __all__ = ["SecuredSocket", "StreamConnection"]
@@ -116,7 +117,9 @@ class SecuredSocket:
 
 
 class StreamConnection(ClientConnection):
-    """websockets' connection, with TLS that its two threads may use."""
+    """websockets' connection, with TLS that its two threads may use, and which ends though a call was interrupted."""
+
+    _sending = False  # stays so where Ctrl-C, or what else a signal raises, comes in the midst of `send`
 
     def __init__(self, sock: socket.socket, *arguments: Any, **named: Any) -> None:
         if isinstance(sock, ssl.SSLSocket):
@@ -124,3 +127,22 @@ class StreamConnection(ClientConnection):
         elif not isinstance(sock, socket.socket):  # TLS within that of a proxy, which is websockets' own
             raise WebSocketException("a stream with TLS cannot go through a proxy at an https:// address")
         super().__init__(sock, *arguments, **named)
+
+    def send(self, message: Any, **how: Any) -> None:
+        """As websockets'."""
+        self._sending = True
+        super().send(message, **how)
+        self._sending = False
+
+    def close(self, code: CloseCode | int = CloseCode.NORMAL_CLOSURE, reason: str = "") -> None:
+        """As websockets'; after half a message the connection just ends.
+
+        The other side would take a close for the message's rest, and not answer it. And the lock that it takes may be
+        the interrupted call's for as long as the exception lives: websockets' `send_context` is a generator.
+        """
+        if not self._sending:
+            super().close(code, reason)
+            return
+        self.protocol.data_to_send()  # what is left of the message is not tried again at the end
+        with suppress(OSError):  # it has ended
+            self.socket.shutdown(socket.SHUT_RDWR)

@@ -1,18 +1,25 @@
-"""TLS that one thread reads while another writes: nothing is lost, nobody waits for good."""
+"""TLS that one thread reads while another writes, and a stream that is interrupted: nobody waits for good."""
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import socket
 import ssl
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from types import FrameType
+from typing import Any
 
 import pytest
 import trustme
-from websockets.exceptions import InvalidHandshake, WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, WebSocketException
 from websockets.sync.client import SSLSSLSocket, connect
+from websockets.sync.server import ServerConnection, serve
 
 from service.client.secured import SecuredSocket, StreamConnection
 
@@ -193,3 +200,85 @@ def test_tls_within_that_of_a_proxy_is_refused() -> None:
     within = object.__new__(SSLSSLSocket)
     with pytest.raises(WebSocketException, match="cannot go through a proxy"):
         StreamConnection(within)  # type: ignore[arg-type]
+
+
+@contextmanager
+def streaming(pair: Pair, secured: bool, behaviour: Callable[[ServerConnection], None]) -> Iterator[StreamConnection]:
+    """A stream to a websocket server that behaves so."""
+    context = pair.server if secured else None
+    with serve(behaviour, "127.0.0.1", 0, ssl=context, max_queue=1, close_timeout=0.1) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"{'wss' if secured else 'ws'}://127.0.0.1:{server.socket.getsockname()[1]}"
+        trusted = pair.trusted if secured else None
+        with connect(address, ssl=trusted, create_connection=StreamConnection, proxy=None) as stream:
+            assert isinstance(stream, StreamConnection)
+            yield stream
+
+
+def read(connection: ServerConnection) -> None:
+    with suppress(ConnectionClosed):
+        for _ in connection:
+            pass
+
+
+def interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("secured", [False, True])
+def test_a_stream_that_is_interrupted_in_the_midst_of_a_message_ends_at_once(pair: Pair, secured: bool) -> None:
+    done = threading.Event()
+    took: list[float] = []
+
+    def send_on() -> None:
+        with streaming(pair, secured, lambda _: hold(done)) as stream:
+            signal.setitimer(signal.ITIMER_REAL, 0.5)
+            try:
+                while True:  # until the server's buffers are full
+                    stream.send(bytes(1_000_000))
+            finally:
+                interrupted = time.monotonic()
+                stream.close()
+                took.append(time.monotonic() - interrupted)
+                done.set()
+
+    handled = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            send_on()
+    finally:
+        signal.signal(signal.SIGALRM, handled)
+    assert took[0] < 5  # websockets would wait for 10 seconds
+
+
+def test_a_stream_that_is_interrupted_as_it_takes_its_lock_ends_at_once(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    entering = contextlib._GeneratorContextManager.__enter__.__code__
+
+    def within(_frame: FrameType, event: str, _result: Any) -> Any:
+        if event == "return":  # `send_context` has the lock, and nobody has it yet to leave it
+            raise KeyboardInterrupt
+        return within
+
+    def call(frame: FrameType, _event: str, _result: Any) -> Any:
+        return within if frame.f_code is entering else None
+
+    def leave() -> None:
+        with streaming(pair, False, read) as stream:
+            traced = sys.gettrace()
+            sys.settrace(call)
+            try:
+                stream.send(b"half")
+            except KeyboardInterrupt:
+                sys.settrace(traced)
+                assert stream.protocol_mutex.locked()
+                stream.close()
+            finally:
+                sys.settrace(traced)
+
+    thread = threading.Thread(target=leave, daemon=True)
+    thread.start()
+    thread.join(_PATIENCE / 2)
+    assert not thread.is_alive()
+    assert not [record for record in caplog.records if record.name == "websockets.client"]
