@@ -27,6 +27,7 @@ from tests.command_lines import parse
 from tests.consoles import Console, kill_group
 from tests.documents import DOCUMENTS, ROOT, block, commands, inline, instead, read
 from tests.image import instructions
+from tests.registry import skip_without_registry
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())
 IMAGE = f"rarestream:{__version__}"
@@ -139,12 +140,6 @@ def test_compose() -> None:
 # How it is installed
 
 
-def skip_without_registry(error: RuntimeError) -> None:
-    """Skip the test where `pip install` failed for want of what builds the package."""
-    if re.search("No matching distribution|Could not find a version|Connection", str(error)):
-        pytest.skip("the build's own setuptools cannot be had here")
-
-
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The repository, without what a build leaves behind."""
@@ -165,7 +160,7 @@ def test_every_other_line_that_installs_does(tmp_path: Path, clone: Path) -> Non
         try:
             done = console.run(f"{into} && {line}")
         except RuntimeError as error:
-            skip_without_registry(error)
+            skip_without_registry(str(error), "what builds the package")
             raise
         assert "Successfully installed rarestream" in done.stdout, line
         assert "does not provide the extra" not in done.stdout + done.stderr, line
@@ -186,7 +181,7 @@ def test_it_is_installed_and_the_demo_started(tmp_path: Path, clone: Path) -> No
     try:
         done = console.run(f"{into} && {tested}")
     except RuntimeError as error:
-        skip_without_registry(error)
+        skip_without_registry(str(error), "what builds the package")
         raise
     assert "does not provide the extra" not in done.stdout + done.stderr
     assert re.search(r"^\d+ tests collected", done.stdout, re.MULTILINE)

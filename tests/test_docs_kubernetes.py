@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,8 +66,9 @@ class Operator(Console):
 
     def told(self, command: str, pattern: str) -> str:
         """What `helm test` prints once it says this: any node is asked, and each finds out by itself."""
+        until = time.monotonic() + 120  # seconds
         while not re.search(pattern, printed := self.run(f"{command} || echo status $?").stdout):
-            pass
+            assert time.monotonic() < until, f"{printed}\n{self._cluster.logs()}"
         return printed
 
     def fails(self, command: str) -> str:

