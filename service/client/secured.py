@@ -1,4 +1,4 @@
-"""TLS for a stream that blocks: one thread reads while another writes.
+"""The connection of a stream that blocks: TLS that one thread reads while another writes, and an end for Ctrl-C.
 
 OpenSSL lets nobody do that on one connection, and Python's `SSLSocket` does not prevent it: data is lost, or both sides
 wait for good. Here every call of OpenSSL has the connection to itself, and none of them waits: what waits, waits for
@@ -119,7 +119,7 @@ class SecuredSocket:
 class StreamConnection(ClientConnection):
     """websockets' connection, with TLS that its two threads may use, and which ends though a call was interrupted."""
 
-    _sending = False  # stays so where Ctrl-C, or what else a signal raises, comes in the midst of `send`
+    _in_send = False  # True stays where Ctrl-C, or what else a signal raises, comes in the midst of `send`
 
     def __init__(self, sock: socket.socket, *arguments: Any, **named: Any) -> None:
         if isinstance(sock, ssl.SSLSocket):
@@ -130,9 +130,9 @@ class StreamConnection(ClientConnection):
 
     def send(self, message: Any, **how: Any) -> None:
         """As websockets'."""
-        self._sending = True
+        self._in_send = True
         super().send(message, **how)
-        self._sending = False
+        self._in_send = False
 
     def close(self, code: CloseCode | int = CloseCode.NORMAL_CLOSURE, reason: str = "") -> None:
         """As websockets'; after half a message the connection just ends.
@@ -140,7 +140,7 @@ class StreamConnection(ClientConnection):
         The other side would take a close for the message's rest, and not answer it. And the lock that it takes may be
         the interrupted call's for as long as the exception lives: websockets' `send_context` is a generator.
         """
-        if not self._sending:
+        if not self._in_send:
             super().close(code, reason)
             return
         self.protocol.data_to_send()  # what is left of the message is not tried again at the end

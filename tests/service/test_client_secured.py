@@ -266,6 +266,8 @@ def test_a_stream_that_is_interrupted_as_it_takes_its_lock_ends_at_once(
     def call(frame: FrameType, _event: str, _result: Any) -> Any:
         return within if frame.f_code is entering else None
 
+    held: list[bool] = []
+
     def leave() -> None:
         with streaming(pair, False, read) as stream:
             traced = sys.gettrace()
@@ -274,7 +276,7 @@ def test_a_stream_that_is_interrupted_as_it_takes_its_lock_ends_at_once(
                 stream.send(b"half")
             except KeyboardInterrupt:
                 sys.settrace(traced)
-                assert stream.protocol_mutex.locked()
+                held.append(stream.protocol_mutex.locked())
                 stream.close()
             finally:
                 sys.settrace(traced)
@@ -283,4 +285,5 @@ def test_a_stream_that_is_interrupted_as_it_takes_its_lock_ends_at_once(
     thread.start()
     thread.join(_PATIENCE / 2)
     assert not thread.is_alive()
+    assert held == [True]  # it was interrupted there
     assert not [record for record in caplog.records if record.name == "websockets.client"]
