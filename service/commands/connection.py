@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -207,6 +208,8 @@ def _remedies(error: CommandFailed) -> list[str]:
     if getattr(error, "lasting", False):  # it says what to do
         return []
     if error.exit_status == ExitStatus.UNREACHABLE:
+        if re.search(r"CERTIFICATE_VERIFY_FAILED.* mismatch", str(error)):
+            return ["The certificate is for another name: --url or RARESTREAM_URL has to have one that it is for."]
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             return ["RARESTREAM_CA names a file of certificates to trust besides those of the system."]
         return ["Is it running? `rarestream serve` starts one; --url or RARESTREAM_URL says where it is."]

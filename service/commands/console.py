@@ -7,6 +7,7 @@ before their labels came, there is what share of them has one by now, and after 
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -247,7 +248,9 @@ def _ordinal(metrics: Figures) -> bool:
 def _error(figures: Figures, key: str) -> str:
     """How far the exact figure may be from the one given; nothing where there is none."""
     error = figures[f"{key}_error"]
-    return "" if figures[key] is None or error is None else f" \N{PLUS-MINUS SIGN} {figure(error)}"
+    if figures[key] is None or error is None:
+        return ""
+    return f" \N{PLUS-MINUS SIGN} {figure(math.ceil(error * 1e4) / 1e4)}"  # up: it is a bound
 
 
 def _interval(ends: Sequence[float] | None) -> str:

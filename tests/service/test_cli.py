@@ -351,7 +351,11 @@ def test_replay_ends_with_the_figures(server: Process, arrays: Path) -> None:
         assert word in result.stdout
     assert "label" not in result.stdout  # none came late
     assert re.search(r"95 % interval\W+0\.\d{4} to 0\.\d{4}\W+0\.\d{4} to 0\.\d{4} ", result.stdout)
-    assert re.search(r"AUC .* 0\.\d{4} \N{PLUS-MINUS SIGN} 0\.\d{4} ", result.stdout)
+    exact = json.loads(run(server, "show", "figures", "--json").stdout)["metrics"]["since_start"]
+    for name, key in (("AUC", "auc"), ("average precision", "average_precision")):
+        bound = re.search(rf"{name} .* 0\.\d{{4}} \N{{PLUS-MINUS SIGN}} (0\.\d{{4}}) ", result.stdout)
+        assert bound is not None
+        assert exact[f"{key}_error"] <= float(bound[1]) < exact[f"{key}_error"] + 1.01e-4
     auc = float(re.search(r"AUC\W+(0\.\d+)", result.stdout)[1])  # type: ignore[index]
     assert 0.8 < auc < 1.0
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 import trustme
@@ -87,6 +88,29 @@ def test_who_is_told_of_the_scheme_is_not_asked_whether_it_runs(capsys: pytest.C
             said = capsys.readouterr().err.splitlines()
             assert len(said) == 2
             assert said[1].endswith(f": use {use}://{url.partition('://')[2]}")
+
+
+def test_a_certificate_that_is_refused_is_told_by_what_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    for name, ca, helps in [
+        ("rarestream.example", tmp_path / "ca.pem", "--url or RARESTREAM_URL has to have one that it is for."),
+        ("127.0.0.1", "", "RARESTREAM_CA names a file of certificates to trust besides those of the system."),
+    ]:
+        monkeypatch.setenv("RARESTREAM_CA", str(ca))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert(name).configure_cert(context)
+        with (
+            answering(b"", context) as port,
+            pytest.raises(typer.Exit) as caught,
+            reporting(),
+            connected(f"https://127.0.0.1:{port}", None) as client,
+        ):
+            client.learners()
+        assert caught.value.exit_code == ExitStatus.UNREACHABLE
+        assert capsys.readouterr().err.rstrip("\n").endswith(helps)
 
 
 def test_a_connection_that_is_cut_off_is_no_sign_of_tls() -> None:
