@@ -4,7 +4,7 @@
  * is withheld: the server refuses anyway what a key may not.
  */
 
-import { Away, get, Refused } from "./api.js";
+import { Away, get, Refused, theKey } from "./api.js";
 
 const UNKNOWN = { name: null, scopes: null, learners: null };
 
@@ -24,7 +24,7 @@ class Access extends EventTarget {
       if (turn === this.#turn) this.#take(key);
     } catch (error) {
       if (turn !== this.#turn) return;
-      if (error instanceof Refused && error.status === 401) this.#take({ ...UNKNOWN, scopes: [] }, true);
+      if (error instanceof Refused && error.status === 401) this.refused();
       else if (error instanceof Refused && error.status < 500) this.#take(UNKNOWN);
       else if (error instanceof Away || error instanceof Refused) this.#asked = false; // later, when the server is well
       else throw error;
@@ -43,11 +43,11 @@ class Access extends EventTarget {
     this.dispatchEvent(new Event("change"));
   }
 
-  /** A request was refused for want of a key. */
+  /** A request was refused for want of a key, or as the one in use is not accepted: nothing can be done until another. */
   refused() {
-    if (this.keyed) return;
-    this.keyed = true;
-    this.dispatchEvent(new Event("change"));
+    this.#asked = true; // a key that is refused is not tried again: the server counts that
+    this.#turn += 1;
+    this.#take({ ...UNKNOWN, scopes: [] }, true);
   }
 
   /** Which learners the key is for, in words; null where it is for all. */
@@ -60,7 +60,8 @@ class Access extends EventTarget {
   lacks(scope) {
     const { name, scopes } = this.#key;
     if (scopes === null || scopes.includes(scope)) return null;
-    return name === null ? "it takes an API key" : `the key ${name} lacks the scope ${scope}`;
+    if (name !== null) return `the key ${name} lacks the scope ${scope}`;
+    return theKey() === null ? "it takes an API key" : "the API key in use is not accepted";
   }
 }
 

@@ -1,6 +1,7 @@
 /* What can be done to a learner: threshold, snapshot, clone, delete, each behind a question; and export. */
 
 import { withheld } from "./access.js";
+import { onward } from "./address.js";
 import { ask, Away, get, learnerPath, reasonOf, reasonsOf, send } from "./api.js";
 import { announce, dialog } from "./dialogs.js";
 import { el, freshId, write } from "./dom.js";
@@ -129,6 +130,7 @@ export class Actions {
 
   async #delete() {
     const { name, events } = this.learner;
+    const go = onward();
     const id = freshId();
     const input = el("input", { id, autocomplete: "off", spellcheck: "false" });
     const done = await dialog({
@@ -151,6 +153,6 @@ export class Actions {
     });
     if (done === undefined) return;
     announce(`${name} is deleted.`);
-    location.hash = "#/";
+    go("#/");
   }
 }

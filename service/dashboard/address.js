@@ -1,4 +1,4 @@
-/* What was chosen on a page, as its address has it: the part of an axis, and words for what of it is not followed.
+/* The address: what was chosen on a page, as the part of an axis, with words for what of it is not followed; and ways on.
  *
  * The bounds `from` and `to` are epoch seconds or ISO 8601 where an axis goes by "clock", and numbers of labelled events
  * where it goes by "events". Either may stand alone.
@@ -7,11 +7,22 @@
 import { el, write } from "./dom.js";
 
 const LATEST = 8.64e12; // seconds: what a date can be
+const OTHER = { clock: "events", events: "clock" };
 
-/** A bound: null if there is none, NaN if it is unreadable. */
+const path = () => location.hash.split("?", 1)[0];
+
+/** A way on from the page that is shown now, to be gone later; where the reader has left it by then, it is not. */
+export function onward() {
+  const here = path();
+  return (address) => {
+    if (path() === here) location.hash = address;
+  };
+}
+
+/** A bound: null if there is none, or one of the other axis; NaN if it is unreadable. */
 function given(query, end, by) {
   const text = query.get(end);
-  if (text === null) return null;
+  if (text === null || query.get("by") === OTHER[by]) return null;
   const number = text.trim() === "" ? NaN : Number(text);
   if (by !== "clock") return number;
   const at = Number.isNaN(number) ? Date.parse(text) / 1000 : number;
@@ -28,8 +39,9 @@ export function boundOf(query, end, by) {
 export function rangeOf(query, by, places) {
   const [from, to] = ["from", "to"].map((end) => boundOf(query, end, by));
   if (from === null && to === null) return null;
-  const [low, high] = [from ?? Math.min(...places), to ?? Math.max(...places)];
-  return low < high ? [low, high] : null;
+  const [first, last] = [Math.min(...places), Math.max(...places)];
+  const [low, high] = [from ?? first, to ?? last];
+  return low < high && low <= last && first <= high ? [low, high] : null;
 }
 
 /** What of an axis with something at these places is not followed, and why. */
@@ -41,11 +53,12 @@ export function unreadOf(query, by, places) {
     const kind = by === "clock" ? "time (epoch seconds, or ISO 8601)" : "number of events";
     if (at !== null && !Number.isFinite(at)) parts.push(`“${query.get(end)}” (${end}) is no ${kind}`);
   }
-  if (from !== null && to !== null && from >= to) parts.push("“from” has to be before “to”");
-  const alone = [from, to].filter(Number.isFinite).length === 1;
-  if (alone && places.length > 0 && rangeOf(query, by, places) === null) {
-    const [side, end] = Number.isFinite(from) ? ["after", "from"] : ["before", "to"];
-    parts.push(`there is nothing ${side} “${query.get(end)}” (${end})`);
+  const ends = Object.entries({ from, to }).filter(([, at]) => Number.isFinite(at));
+  const backward = ends.length === 2 && from >= to;
+  if (backward) parts.push("“from” has to be before “to”");
+  else if (ends.length > 0 && places.length > 0 && rangeOf(query, by, places) === null) {
+    const sides = ends.map(([end]) => `${end === "from" ? "after" : "before"} “${query.get(end)}” (${end})`);
+    parts.push(`there is nothing ${sides.join(" and ")}`);
   }
   return parts;
 }

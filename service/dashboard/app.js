@@ -69,7 +69,7 @@ function go() {
   if (address === shown) return;
   const first = shown === null;
   showing(address);
-  const [path, query] = address.slice(1).split("?", 2);
+  const [, path, query] = /^#([^?]*)\??(.*)$/s.exec(address);
   leave.abort();
   leave = new AbortController();
   if (!first) leaveDialogs();
@@ -186,7 +186,7 @@ function showKey() {
 byId("key").addEventListener("click", () => changeKey(null));
 document.addEventListener("key-wanted", ({ detail: { refused, key, asked } }) => {
   if (refused.status === 401) {
-    access.refused();
+    if (key === theKey()) access.refused();
     unaccepted = key ?? undefined;
     showKey();
   }

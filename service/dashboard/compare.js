@@ -1,13 +1,14 @@
 /* The learners of a group on the same events: AUCs, differences with intervals, and the verdict in words. */
 
 import { withheld } from "./access.js";
-import { rangeOf, tellUnread, unreadNote, unreadOf } from "./address.js";
+import { rangeOf } from "./address.js";
 import { get, groupPath, learnerPath, Refused } from "./api.js";
-import { Chart, drawnAs, legend, line, placeOf, plain, widened } from "./charts.js";
+import { Chart, drawnAs, legend, line, plain, widened } from "./charts.js";
 import { arrange, el, freshId, write } from "./dom.js";
 import { between, count, counted, figure, fixed, local, NOTHING, share, signed, wholeMoment } from "./format.js";
 import { follow, RARELY, rounds } from "./live.js";
 import { askGroup } from "./new_group.js";
+import { RangeFields } from "./range.js";
 import { drawScale, drawWhisker, scaleHead, whisker } from "./sketches.js";
 import { odds, summaryOf, verdictsOf, writeVerdict } from "./verdicts.js";
 
@@ -54,6 +55,9 @@ class List {
       this.note,
       this.list,
     );
+    withheld("read", signal, (reason) => {
+      if (reason !== null) write(this.note, `No group can be shown: ${reason}.`);
+    });
     const told = { groups: (all) => this.#show(all) };
     follow("stream?learners=false", told, async () => told.groups(await get("groups?tests=true", { signal })), signal);
   }
@@ -100,7 +104,7 @@ class Group {
   #drawn = null; // that for which the histories were asked
   #histories = [];
   #learners = [];
-  #clocked = false; // whether the chart is drawn over time, not over events
+  #by = null; // what the chart's axis goes by, once that is known
 
   /** `place` keeps the range of the chart in the address. */
   constructor(main, place, signal) {
@@ -124,11 +128,14 @@ class Group {
       title: "AUC over time",
       note: "of each learner's own window",
       signal,
-      onRange: (range) => this.#chosen(range),
+      onRange: (range) => this.fields.chosen(range),
     });
-    this.all = el("button", { type: "button", text: "All", hidden: true, on: { click: () => this.#chosen(null) } });
-    this.unread = unreadNote();
-    this.chart.element.querySelector("figcaption").append(this.all, this.unread, this.key);
+    this.fields = new RangeFields(place.query, (bounds) => {
+      const ofEvents = this.#by === "events" && Object.values(bounds).some((bound) => bound !== null);
+      place.keep({ ...bounds, by: ofEvents ? "events" : null }); // as time may be the axis before long
+      this.#draw();
+    });
+    this.chart.element.querySelector("figcaption").append(this.fields.element, this.key);
     const table = (title, names, heads, body) =>
       el(
         "section",
@@ -180,6 +187,9 @@ class Group {
       this.waiting,
       this.content,
     );
+    withheld("read", signal, (reason) => {
+      if (reason !== null) write(this.waiting, `The comparison cannot be shown: ${reason}.`);
+    });
     const path = groupPath(name, "/compare");
     const tell = {
       comparison: (told) => this.#take(told),
@@ -320,13 +330,6 @@ class Group {
     );
   }
 
-  /** The reader zoomed in, or out (null). */
-  #chosen(range) {
-    const [from, to] = range === null ? [null, null] : range.map((end) => placeOf(end, this.#clocked));
-    this.place.keep({ from, to });
-    this.#draw();
-  }
-
   #draw() {
     const learners = this.#learners;
     const histories = this.#histories.filter(({ points }) => points.length > 0);
@@ -338,13 +341,14 @@ class Group {
     const places = histories
       .flatMap(({ points }) => points.map((point) => (clocked ? point.clock : point.events)))
       .filter((place) => place !== null); // the first rows may be older than any time that is known
-    this.#clocked = clocked;
     const by = clocked ? "clock" : "events";
-    const { query } = this.place;
-    const kept = rangeOf(query, by, places);
+    const kept = rangeOf(this.place.query, by, places);
     const range = kept ?? widened(places, by);
-    this.all.hidden = !query.has("from") && !query.has("to");
-    if (histories.length > 0) tellUnread(this.unread, unreadOf(query, by, places)); // before, the axis is not known
+    if (histories.length > 0) { // before, the axis is not known
+      if (this.#by !== by) this.fields.show(by);
+      this.#by = by;
+      this.fields.tell(places);
+    }
     this.key.replaceChildren(legend(learners.map((name) => ({ text: name, ...lineOf(name) }))));
     this.chart.draw(() =>
       histories.length === 0

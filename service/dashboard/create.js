@@ -1,10 +1,10 @@
 /* A form for a new learner, built from the catalogue's JSON schemas. */
 
 import { access, withheld } from "./access.js";
-import { tellUnread, unreadNote } from "./address.js";
-import { ask, get, labelled, learnerPath, NAMELESS, named, reasonOf, Refused } from "./api.js";
-import { announce } from "./dialogs.js";
-import { el, freshId, put, write } from "./dom.js";
+import { onward, tellUnread, unreadNote } from "./address.js";
+import { ask, get, labelled, learnerPath, NAMELESS, named, reasonOf, reasonsOf, Refused, theKey } from "./api.js";
+import { announce, refusal } from "./dialogs.js";
+import { el, freshId, once, put, write } from "./dom.js";
 import { importing } from "./importing.js";
 import { rounds, untilAnswered } from "./live.js";
 import { OBJECTIVES } from "./objectives.js";
@@ -54,7 +54,7 @@ export function show(main, place, signal) {
     5,
     signal,
     (error) => {
-      if (error instanceof Refused) write(waiting, `No catalogue: ${error.message}`);
+      if (error instanceof Refused) write(waiting, `The form cannot be shown. ${refusal(error, theKey())}`);
       return null;
     },
   );
@@ -81,6 +81,7 @@ class Creation {
           write(this.nameTrouble, "");
           put(this.name, "aria-invalid", null);
         },
+        change: () => place.keep({ name: this.name.value.trim() }),
       },
     });
     this.nameTrouble = el("p", { class: "trouble", role: "alert" });
@@ -97,10 +98,10 @@ class Creation {
     );
     const wanted = place.query.get("algorithm") ?? USUAL;
     this.algorithm.value = this.algorithms.has(wanted) ? wanted : USUAL;
-    this.unread = unreadNote(); // the address keeps what it is about, until another algorithm is chosen
+    this.wanted = place.query.get("kind");
+    this.unread = unreadNote(); // the address keeps what it is about, until another is chosen
     this.unread.id = freshId();
     put(this.algorithm, "aria-describedby", this.unread.id);
-    if (!this.algorithms.has(wanted)) tellUnread(this.unread, [`there is no algorithm “${wanted}”`]);
     this.summary = el("p", { class: "help" });
     this.text = el("pre", { tabindex: "0" });
     this.kind = el("select", { id: ids.kind, on: { change: () => this.#chosen() } });
@@ -108,7 +109,7 @@ class Creation {
     this.params = el("div");
     this.features = el("div");
     this.others = el("div", { class: "others" });
-    this.trouble = el("ul", { class: "trouble", role: "alert", hidden: true });
+    this.trouble = el("div", { class: "trouble", role: "alert", hidden: true });
     this.preview = el("pre", { tabindex: "0" });
     this.go = el("button", { type: "submit", class: "primary", text: "Create it" });
     this.waiting = el("span", { class: "quiet", role: "status" });
@@ -168,13 +169,23 @@ class Creation {
       write(why, told ?? "");
     });
     this.#turned();
+    this.#tell();
   }
 
   /** The reader chose another algorithm. */
   #another() {
-    this.place.keep({ algorithm: this.algorithm.value });
-    tellUnread(this.unread, []);
     this.#turned();
+    this.place.keep({ algorithm: this.algorithm.value, kind: this.kind.value === this.wanted ? this.wanted : null });
+    this.#tell();
+  }
+
+  /** Say what of the address is not followed. */
+  #tell() {
+    const [algorithm, kind] = ["algorithm", "kind"].map((key) => this.place.query.get(key));
+    const parts = [];
+    if (algorithm !== null && algorithm !== this.algorithm.value) parts.push(`there is no algorithm “${algorithm}”`);
+    if (kind !== null && kind !== this.kind.value) parts.push(`it takes no features of the kind “${kind}”`);
+    tellUnread(this.unread, parts);
   }
 
   /** Show what the algorithm takes. */
@@ -232,7 +243,9 @@ class Creation {
   /** A kind of features, which stays where another algorithm takes it, too. */
   #chosen() {
     this.wanted = this.kind.value;
+    this.place.keep({ kind: this.wanted });
     this.#features();
+    this.#tell();
   }
 
   #features() {
@@ -265,24 +278,27 @@ class Creation {
     write(this.preview, `PUT ${address}\n\n${JSON.stringify(this.#body(), null, 2)}`);
   }
 
-  async #submit(event) {
+  #submit(event) {
     event.preventDefault();
-    const name = this.name.value.trim();
+    once(this.go, () => this.#send());
+  }
+
+  async #send() {
+    const [name, go] = [this.name.value.trim(), onward()];
     this.#refuse([], "");
-    this.go.disabled = true;
     const said = setTimeout(() => write(this.waiting, WAITING), SLOW * 1000);
     try {
       await ask("PUT", learnerPath(name || NAMELESS), { body: this.#body(), patience: PATIENCE });
       announce(`${name} is created.`);
-      location.hash = `#/learners/${encodeURIComponent(name)}`;
+      go(`#/learners/${encodeURIComponent(name)}`);
     } catch (error) {
+      if (!this.element.isConnected) announce(`${name} is not created: ${reasonsOf(error)}`, { alarm: true });
       const problems = error instanceof Refused ? error.errors : [];
       if (error.code === "name-taken") this.#refuse([{ pointer: "/name", detail: error.message }], "");
       else this.#refuse(name === "" ? named(problems, "a learner needs a name") : problems, reasonOf(error));
     }
     clearTimeout(said);
     write(this.waiting, "");
-    this.go.disabled = false;
   }
 
   #nameIs(wrong) {
@@ -312,7 +328,7 @@ class Creation {
     this.trouble.hidden = whole === "";
     const titles = Object.fromEntries(PARTS.map(([part, title]) => [`/${part}`, title]));
     const words = left.map((one) => labelled(one, titles));
-    this.trouble.replaceChildren(...[whole, ...words].filter(Boolean).map((text) => el("li", { text })));
+    this.trouble.replaceChildren(...[whole, ...words].filter(Boolean).map((text) => el("p", { text })));
     [...this.trouble.children].forEach(untilAnswered);
     this.element.querySelector("[aria-invalid]")?.focus();
   }

@@ -1,21 +1,23 @@
 /* Dialogs (the browser's own: focus stays inside, Escape closes) and the news at the page's edge. */
 
-import { el, freshId } from "./dom.js";
+import { el, freshId, once, write } from "./dom.js";
 import { untilAnswered } from "./live.js";
 
 const LASTS = 12; // seconds that a piece of news stays, unless it is an alarm
 const MOST = 4;
+const CANCEL = "Cancel"; // what a dialog's other button does until something is sent
 
 /** Show a dialog with a form; resolves with what `submit` gives, or undefined where the reader turns away.
  *
- * `submit` may be async; what it throws is shown in the dialog, which stays.
+ * `submit` may be async; what it throws is shown in the dialog, which stays. A reader who leaves it meanwhile calls
+ * nothing back: what comes of it is given all the same, and a failure is announced.
  */
 export function dialog({ title, body, confirm = "OK", dangerous = false, submit, reason, names = "" }) {
   return new Promise((resolve) => {
     const label = freshId();
     const trouble = el("p", { class: "trouble", role: "alert", hidden: true });
     const go = el("button", { type: "submit", class: dangerous ? "danger" : "primary", text: confirm });
-    const away = el("button", { type: "button", text: "Cancel", on: { click: () => box.close() } });
+    const away = el("button", { type: "button", text: CANCEL, on: { click: () => box.close() } });
     const form = el(
       "form",
       { method: "dialog", novalidate: true },
@@ -26,10 +28,10 @@ export function dialog({ title, body, confirm = "OK", dangerous = false, submit,
     );
     const box = el("dialog", { class: names, "aria-labelledby": label }, form);
     let result;
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
-      go.disabled = true;
+    let sent = null; // settles once what was confirmed has come to its end
+    const confirmed = async () => {
       trouble.hidden = true;
+      write(away, "Close");
       try {
         result = await submit();
         box.close();
@@ -37,11 +39,17 @@ export function dialog({ title, body, confirm = "OK", dangerous = false, submit,
         trouble.textContent = reason(error);
         trouble.hidden = false;
         untilAnswered(trouble);
+        if (!box.open) announce(`${title.replace(/\?$/, "")}: ${trouble.textContent}`, { alarm: true });
       }
-      go.disabled = false;
+      write(away, CANCEL);
+    };
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      once(go, () => (sent = confirmed()));
     });
-    box.addEventListener("close", () => {
+    box.addEventListener("close", async () => {
       box.remove();
+      await sent;
       resolve(result);
     });
     document.body.append(box);
@@ -89,8 +97,8 @@ export function askKey(present, refused) {
   });
 }
 
-/** Why a key is asked for, to people: what the server says is for programs, too. */
-function refusal({ status, message }, present) {
+/** Why something was refused with this key, or without one (null), to people: what the server says is for programs, too. */
+export function refusal({ status, message }, present) {
   if (status !== 401) return `The service refuses this: ${message}`;
   return present === null
     ? "This service shows itself to those with a key only."

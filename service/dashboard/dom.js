@@ -39,8 +39,20 @@ export function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+/** Do what a button starts, which is async; a second time is not begun meanwhile. Unlike a disabled one it keeps the focus. */
+export async function once(button, work) {
+  if (button.hasAttribute("aria-disabled")) return;
+  put(button, "aria-disabled", "true");
+  try {
+    await work();
+  } finally {
+    put(button, "aria-disabled", null);
+  }
+}
+
 /** Make the children of `parent` match `items` by key; a kept child stays the same element, and keeps the focus. */
 export function arrange(parent, items, keyOf, make, update) {
+  const focused = parent.contains(document.activeElement) ? document.activeElement : null;
   const before = new Map([...parent.children].map((child) => [child.dataset.key, child]));
   items.forEach((item, i) => {
     const key = String(keyOf(item));
@@ -54,6 +66,7 @@ export function arrange(parent, items, keyOf, make, update) {
     update?.(child, item);
   });
   for (const child of before.values()) child.remove();
+  if (focused !== document.activeElement) focused?.focus({ preventScroll: true }); // moving it took the focus away
 }
 
 let made = 0;

@@ -1,10 +1,11 @@
 /* A learner's figures over time: charts that share an axis, the drift alarms on it, and the part that is shown. */
 
-import { boundOf, rangeOf, tellUnread, unreadNote, unreadOf } from "./address.js";
-import { Chart, colour, drawnAs, line, placeOf, veil, widened } from "./charts.js";
-import { el, put } from "./dom.js";
+import { rangeOf } from "./address.js";
+import { Chart, colour, drawnAs, line, veil, widened } from "./charts.js";
+import { el } from "./dom.js";
 import { count, counted, fixed, local, NOTHING, servedOf, share, unitOf } from "./format.js";
 import { chartsOf } from "./history_charts.js";
+import { RangeFields } from "./range.js";
 
 const SINCE = "since the start";
 
@@ -30,16 +31,17 @@ export class Histories {
   #offersTime = null; // as an axis; null: no axis can be chosen yet
   #place;
   #size;
-  #note = unreadNote();
+  #axis = el("select", { name: "by", on: { change: () => this.#turn(this.#axis.value) } });
 
   /** `size` is that of the window; `place` keeps the range and the axis in the address. */
   constructor(ranks, size, place, signal) {
     this.#size = size;
     this.#place = place;
-    this.range = el("form", {
-      class: "range",
-      on: { change: () => this.#typed(), submit: (event) => event.preventDefault() },
-    });
+    this.fields = new RangeFields(
+      place.query,
+      (bounds) => this.#keep(bounds),
+      el("label", {}, "Axis ", this.#axis),
+    );
     this.#charts = chartsOf(ranks).map((kind) => ({
       kind,
       chart: new Chart({
@@ -48,7 +50,7 @@ export class Histories {
         signal,
         names: kind.wide ? "wide" : "",
         entries: entriesOf(kind.lines),
-        onRange: (range) => this.#chosen(range),
+        onRange: (range) => this.fields.chosen(range),
       }),
     }));
     this.element = el(
@@ -65,7 +67,7 @@ export class Histories {
     const by = usual === "clock" && clocks.length > 1 && clocks[0] === clocks.at(-1) ? "events" : usual;
     const wanted = this.#place.query.get("by");
     this.#by = wanted === "events" || (wanted === "clock" && by === "clock") ? wanted : by;
-    if (this.#offersTime !== (by === "clock")) this.#build(by === "clock"); // at first, and where the first time came
+    if (this.#offersTime !== (by === "clock")) this.#offer(by === "clock"); // at first, and where the first time came
     this.draw();
   }
 
@@ -91,7 +93,7 @@ export class Histories {
   #at = (point) => (this.#by === "clock" ? (point.clock === null ? null : local(point.clock)) : point.events);
 
   draw() {
-    if (this.#by !== null) tellUnread(this.#note, unreadOf(this.#place.query, this.#by, this.#places()));
+    if (this.#by !== null) this.fields.tell(this.#places());
     for (const { kind, chart } of this.#charts) chart.draw(() => this.#specified(kind));
   }
 
@@ -260,59 +262,21 @@ export class Histories {
 
   /* ---- The part that is shown ---- */
 
-  #build(clocked) {
+  #offer(clocked) {
     this.#offersTime = clocked;
-    const axis = el(
-      "select",
-      { name: "by", on: { change: () => this.#turn(axis.value) } },
+    const axes = [
       clocked ? el("option", { value: "clock", text: "time" }) : null,
       el("option", { value: "events", text: "labelled events" }),
-    );
-    axis.value = this.#by;
-    this.inputs = ["from", "to"].map((end) => el("input", { name: end, "aria-label": `${end} (of the axis)` }));
-    this.range.replaceChildren(
-      el("label", {}, "Axis ", axis),
-      el("label", {}, "from ", this.inputs[0]),
-      el("label", {}, "to ", this.inputs[1]),
-      el("button", { type: "button", text: "All", on: { click: () => this.#chosen(null) } }),
-      this.#note,
-    );
-    this.#showRange();
+    ];
+    this.#axis.replaceChildren(...axes.filter((one) => one !== null));
+    this.#axis.value = this.#by;
+    this.fields.show(this.#by);
   }
 
   #turn(by) {
     this.#by = by;
     this.#place.keep({ by, from: null, to: null });
-    this.#showRange();
-    this.draw();
-  }
-
-  #showRange() {
-    this.inputs.forEach((input) => {
-      put(input, "type", this.#by === "clock" ? "datetime-local" : "number");
-      put(input, "step", this.#by === "clock" ? "1" : "any");
-      const at = boundOf(this.#place.query, input.name, this.#by);
-      input.value = at === null ? "" : this.#by === "clock" ? local(at) : at;
-    });
-  }
-
-  /** The reader typed a bound. */
-  #typed() {
-    if (this.inputs === undefined) return;
-    const kept = {};
-    for (const input of this.inputs) {
-      const at = this.#by === "clock" ? new Date(input.value).getTime() / 1000 : Number(input.value);
-      kept[input.name] = input.value === "" || !Number.isFinite(at) ? null : at;
-    }
-    this.#keep(kept);
-    this.draw();
-  }
-
-  /** The reader zoomed in one of the charts, or out (null). */
-  #chosen(range) {
-    const [from, to] = range === null ? [null, null] : range.map((end) => placeOf(end, this.#by === "clock"));
-    this.#keep({ from, to });
-    this.#showRange();
+    this.fields.show(by);
     this.draw();
   }
 
@@ -320,6 +284,7 @@ export class Histories {
   #keep(bounds) {
     const ofEvents = this.#by === "events" && Object.values(bounds).some((bound) => bound !== null);
     this.#place.keep({ ...bounds, ...(ofEvents ? { by: "events" } : {}) });
+    this.draw();
   }
 }
 

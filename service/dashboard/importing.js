@@ -1,6 +1,7 @@
 /* A button that makes a learner of a file that was exported, here or elsewhere. */
 
 import { withheld } from "./access.js";
+import { onward } from "./address.js";
 import { ask, learnerPath, NAMELESS, named, reasonsOf, Refused } from "./api.js";
 import { announce, dialog } from "./dialogs.js";
 import { el, freshId, write } from "./dom.js";
@@ -36,6 +37,7 @@ export function importing(signal) {
 /** Ask for the learner's name and send the file. */
 async function chosen(input) {
   const [file] = input.files;
+  const go = onward();
   input.value = ""; // so that the same file can be chosen again
   const id = freshId();
   const name = el("input", { id, value: nameOf(file.name), autocomplete: "off", spellcheck: "false" });
@@ -65,7 +67,7 @@ async function chosen(input) {
   });
   if (done === undefined) return;
   announce(`${done.name} is imported: ${counted(done.events, "event")} learnt.`);
-  location.hash = `#/learners/${encodeURIComponent(done.name)}`;
+  go(`#/learners/${encodeURIComponent(done.name)}`);
 }
 
 /** What the learner was called, by the name that an export gives its file: fraud-1200.rarestream. */

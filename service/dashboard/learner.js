@@ -104,7 +104,7 @@ class Page {
     main.append(
       el("div", { class: "about" }, this.state, this.facts, this.actions.element),
       this.tiles.element,
-      section("Over time", this.histories.range, this.histories.element),
+      section("Over time", this.histories.fields.element, this.histories.element),
       ...(this.curves === null ? [] : [section("The window now", null, this.curves.element)]),
       el(
         "div",

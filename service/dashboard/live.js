@@ -8,7 +8,7 @@
 import { Away, Refused, send, reasonOf, UNANSWERED } from "./api.js";
 
 const OFFLINE = "offline";
-const LONGEST_WAIT = 30; // seconds: the wait doubles with each failure up to this
+const LONGEST_WAIT = 10; // seconds: the wait doubles with each failure up to this
 const BEGINNING = 8; // seconds in which a stream has to begin; the server sends at once
 const SILENCE = 25; // seconds without a byte after which a stream is dead; the server sends one each 15
 const POLL = 2; // seconds between polls in place of a stream

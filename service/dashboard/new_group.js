@@ -1,11 +1,13 @@
 /* The dialog that makes a group: a name and its learners. All that is wrong stands at once, each beside its field. */
 
+import { onward } from "./address.js";
 import { ask, get, groupPath, keyWords, labelled, NAMELESS, named, reasonOf, Refused } from "./api.js";
 import { announce, dialog } from "./dialogs.js";
 import { el, freshId, put, write } from "./dom.js";
 
 /** Ask for the group, and go to its page once it is made. */
 export async function askGroup() {
+  const go = onward();
   let names;
   try {
     const told = await get("learners?figures=true", { asked: true });
@@ -25,7 +27,9 @@ export async function askGroup() {
     submit: () => form.send(),
     reason: (error) => form.refuse(error),
   });
-  if (done !== undefined) location.hash = `#/compare/${encodeURIComponent(done.name)}`;
+  if (done === undefined) return;
+  announce(`${done.name} compares ${done.config.learners.join(", ")}.`);
+  go(`#/compare/${encodeURIComponent(done.name)}`);
 }
 
 class GroupForm {

@@ -2,7 +2,7 @@
 
 import { withheld } from "./access.js";
 import { ask, labelled, learnerPath, pointed, reasonOf, Refused } from "./api.js";
-import { el, freshId, put, write } from "./dom.js";
+import { el, freshId, once, put, write } from "./dom.js";
 import { finite, short, signed } from "./format.js";
 import { untilAnswered } from "./live.js";
 import { bars, barsTable } from "./weights.js";
@@ -54,7 +54,7 @@ export class Scoring {
     this.features = config.features;
     this.fields = config.features.kind === "table" ? config.features.fields : null;
     this.explains = Object.hasOwn(counts, "positive"); // ranks are not told by one sum
-    this.trouble = el("ul", { class: "trouble", role: "alert", hidden: true });
+    this.trouble = el("div", { class: "trouble", role: "alert", hidden: true });
     this.result = el(
       "div",
       { class: "result", role: "status" },
@@ -73,7 +73,7 @@ export class Scoring {
       el("h3", { id: title, text: "Score an event" }),
       el(
         "form",
-        { novalidate: true, on: { submit: (event) => this.#score(event) } },
+        { novalidate: true, on: { submit: (event) => this.#submit(event) } },
         (this.entered = el(
           "fieldset",
           { class: "whole" },
@@ -154,8 +154,12 @@ export class Scoring {
     return `{"features": {${members.join(", ")}}}`;
   }
 
-  async #score(submitted) {
-    submitted.preventDefault();
+  #submit(event) {
+    event.preventDefault();
+    once(this.go, () => this.#score());
+  }
+
+  async #score() {
     let json = this.#json();
     let event;
     try {
@@ -183,7 +187,6 @@ export class Scoring {
       this.#refuse(['this has no "features": put its names and values into that, {"features": {…}}']);
       return;
     }
-    this.go.disabled = true;
     try {
       const path = `/predict${this.explains ? `?explain=${TOP}` : ""}`;
       const reply = await ask("POST", learnerPath(this.name, path), { json: `{"events": [${json}]}` });
@@ -195,7 +198,6 @@ export class Scoring {
       this.#refuse(errors.length > 0 ? errors.map((one) => this.#words(one)) : [reasonOf(error)]);
       this.#mark(errors.map(({ pointer }) => pointer));
     }
-    this.go.disabled = false;
   }
 
   /** A problem of the event: by the label of its field, or else by where it is in the JSON. */
@@ -208,7 +210,7 @@ export class Scoring {
 
   #refuse(reasons) {
     this.trouble.hidden = reasons.length === 0;
-    this.trouble.replaceChildren(...reasons.map((text) => el("li", { text })));
+    this.trouble.replaceChildren(...reasons.map((text) => el("p", { text })));
     [...this.trouble.children].forEach(untilAnswered);
     this.#mark([]);
     if (reasons.length > 0) this.result.replaceChildren();

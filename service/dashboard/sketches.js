@@ -56,7 +56,7 @@ export function whisker() {
 
 /** The head of a column of whiskers: what the ends of their scale are, which `drawScale` says. */
 export const scaleHead = () =>
-  el("th", { scope: "col" }, el("div", { class: "scale", "aria-hidden": "true" }, el("span"), el("span")));
+  el("td", { "aria-hidden": "true" }, el("div", { class: "scale" }, el("span"), el("span")));
 
 export function drawScale(head, ...ends) {
   [...head.firstElementChild.children].forEach((place, i) => write(place, ends[i]));

@@ -29,9 +29,10 @@ export class Snapshots {
         el(
           "tr",
           {},
-          [["Taken"], ["Position", "number"], ["Size", "number"], [""]].map(([text, names]) =>
+          [["Taken"], ["Position", "number"], ["Size", "number"]].map(([text, names]) =>
             el("th", { scope: "col", class: names, text }),
           ),
+          el("td"), // of the buttons
         ),
       ),
       this.list,

@@ -125,10 +125,52 @@ async def test_another_key_may_more(service: Serving, visit: Opener) -> None:
     await page.keyboard.press("Escape")
     await expect(page.locator("#key")).to_have_text("Key ✗")
     await expect(button(page, "Delete …")).to_be_disabled()
-    await expect(page.get_by_text("This is withheld: it takes an API key")).to_be_visible()
+    await expect(page.get_by_text("This is withheld: the API key in use is not accepted")).to_be_visible()
     await button(page, "The API key is not accepted; enter another").click()
     await dialog.get_by_label("Key").fill("s3cret")
     await page.keyboard.press("Enter")
     await all_may(page)
     await expect(page.locator("#key")).to_have_text("Key ✓")
     assert asked == [None, "Bearer wrong", "Bearer s3cret"]
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("#/", "No learner can be shown: "),
+        ("#/learners/fraud", "The page cannot be shown: "),
+        ("#/compare", "No group can be shown: "),
+        ("#/compare/both", "The comparison cannot be shown: "),
+    ],
+)
+async def test_a_key_that_may_not_read(service: Serving, visit: Opener, place: str, told: str) -> None:
+    forbidden = {"detail": "the key viewer lacks the scope read", "code": "forbidden"}
+    visit.replies["**/v1/**"] = replying(forbidden, status=403)
+    visit.replies["**/v1/key"] = replying(key("viewer", "predict"))
+    visit.expected = ("403",)
+    page = await visit(service.url, place)
+    await expect(page.get_by_text(f"{told}{LACKS} read")).to_be_visible()
+    await expect(page.get_by_text("as soon as the server has answered")).to_have_count(0)
+
+
+async def test_the_form_of_a_new_learner_without_a_key(service: Serving, visit: Opener) -> None:
+    unknown = {"detail": "this service needs a key: send it as `Authorization: Bearer KEY`", "code": "unauthorized"}
+    visit.replies["**/v1/**"] = replying(unknown, status=401)
+    visit.expected = ("401",)
+    page = await visit(service.url, "#/create")
+    await page.keyboard.press("Escape")
+    told = "The form cannot be shown. This service shows itself to those with a key only."
+    await expect(page.get_by_text(told)).to_be_visible()
+    await expect(page.get_by_text("Bearer")).to_have_count(0)
+
+
+async def test_a_key_that_is_taken_back_while_the_page_is_open(service: Serving, visit: Opener) -> None:
+    visit.replies["**/v1/key"] = replying(key("boss", "read", "predict", "update", "admin"))
+    visit.expected = ("401",)
+    page = await visit(service.url, "#/learners/fraud")
+    await all_may(page)
+    await page.route("**/v1/**", replying({"detail": "no such key", "code": "unauthorized"}, status=401))
+    await button(page, "Score it").press("Enter")
+    await page.keyboard.press("Escape")  # the question for another key
+    for name in [*ADMIN, "Score it"]:
+        await expect(button(page, name)).to_be_disabled()

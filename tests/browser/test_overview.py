@@ -133,6 +133,23 @@ async def test_sort_and_filter_stand_in_the_address(learners: Serving, visit: Op
     assert page.url.endswith("#/?sort=positives&order=down")
 
 
+async def test_a_row_that_moves_keeps_the_focus(learners: Serving, visit: Opener) -> None:
+    for name, count in (("focus-a", 50), ("focus-b", 20), ("focus-c", 10)):
+        learners.create(name)
+        learners.feed(f"learners/{name}", count)
+    page = await visit(learners.url, "#/?q=focus&sort=positives&order=down")
+    for moved, order in (
+        ("focus-c", ["focus-c", "focus-a", "focus-b"]),
+        ("focus-a", ["focus-a", "focus-c", "focus-b"]),
+    ):
+        await row(page, "focus-c").get_by_role("link").focus()
+        learners.feed(f"learners/{moved}", 200)
+        await expect(page.locator(".overview tbody th a")).to_have_text(order)
+        await expect(row(page, "focus-c").get_by_role("link")).to_be_focused()
+    for name in ("focus-a", "focus-b", "focus-c"):
+        learners.http.delete(f"/learners/{name}").raise_for_status()
+
+
 async def test_a_narrow_screen_sorts_by_words_that_fit_what_is_sorted(learners: Serving, visit: Opener) -> None:
     page = await visit(learners.url, width=390)
     order = page.get_by_label("Sort by")

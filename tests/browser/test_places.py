@@ -131,7 +131,6 @@ async def test_the_range_of_a_comparison_stands_in_the_address(service: Serving,
     page = await visit(service.url, "#/compare/both")
     plot = page.locator(".chart .nsewdrag").first
     await plot.scroll_into_view_if_needed()
-    await expect(page.get_by_role("button", name="All", exact=True)).to_be_hidden()
     box = await plot.bounding_box()
     assert box is not None
     middle = box["y"] + box["height"] / 2
@@ -179,7 +178,8 @@ async def test_what_of_an_address_is_not_followed_is_told(service: Serving, visi
         "“1e20” (to) is no time (epoch seconds, or ISO 8601)."
     )
     await page.get_by_role("button", name="All", exact=True).click()
-    await expect(page).to_have_url(re.compile(r"#/compare/both\?by=bogus$"))
+    await expect(page).to_have_url(re.compile(r"#/compare/both$"))
+    await expect(page.locator(".chart").get_by_role("status")).to_have_text("")
 
     overview = await visit(service.url, "#/?sort=nonsense&order=sideways&state=nope&algorithm=zzz")
     note = overview.locator(".tools .unread")
@@ -206,6 +206,7 @@ async def test_what_of_an_address_is_not_followed_is_told(service: Serving, visi
     [
         ("from=2030-01-01", "there is nothing after “2030-01-01” (from)"),
         ("to=1", "there is nothing before “1” (to)"),
+        ("from=2019-01-01&to=2019-06-01", "there is nothing after “2019-01-01” (from) and before “2019-06-01” (to)"),
         ("from=soon&to=1", "“soon” (from) is no time (epoch seconds, or ISO 8601); there is nothing before “1” (to)"),
     ],
 )
@@ -215,8 +216,57 @@ async def test_a_bound_beyond_all_that_there_is_is_told(
     page = await visit(service.url, f"#/{place}?{query}")
     note = page.locator(".unread")
     await expect(note).to_have_text(f"Not followed: {told}.")
+    await expect(page.locator(".chart .xtick text").first).to_be_visible()
+    ends = await page.evaluate("document.querySelector('.js-plotly-plot').layout.xaxis.range")
+    assert all(end.startswith("2026-01-01") for end in ends)  # all is shown
     await page.get_by_role("button", name="All", exact=True).click()
     await expect(note).to_have_text("")
+
+
+async def test_bounds_of_an_axis_that_there_is_not_are_none(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/compare/both?by=events&from=1&to=100000")
+    await expect(page.locator(".unread")).to_have_text("Not followed: there is no axis “events” here.")
+    await expect(page.get_by_label("from (of the axis)")).to_have_value("")
+    await expect(page.locator(".chart .xtick text").first).to_be_visible()
+    ends = await page.evaluate("document.querySelector('.js-plotly-plot').layout.xaxis.range")
+    assert all(end.startswith("2026-01-01") for end in ends)  # not 1970
+
+
+async def test_the_range_of_a_comparison_is_typed(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/compare/both")
+    start = page.get_by_label("from (of the axis)")
+    await start.fill("2026-01-01T10:40:00")  # in the reader's zone
+    await page.keyboard.press("Tab")
+    await expect(page).to_have_url(re.compile(rf"#/compare/both\?from={T0 + 6000:.0f}$"))
+    await page.reload()
+    await expect(start).to_have_value("2026-01-01T10:40")
+    await expect(page.locator(".chart .xtick text").first).to_be_visible()
+    ends = await page.evaluate("document.querySelector('.js-plotly-plot').layout.xaxis.range")
+    assert ends[0].startswith("2026-01-01T10:40")
+    await page.get_by_role("button", name="All", exact=True).press("Enter")
+    await expect(start).to_have_value("")
+    await expect(page).to_have_url(re.compile(r"#/compare/both$"))
+
+
+async def test_what_was_entered_of_a_new_learner_stands_in_the_address(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/create")
+    await page.get_by_label("name", exact=True).first.fill("cards")
+    await page.keyboard.press("Tab")
+    await page.get_by_label("kind", exact=True).first.select_option("dense")
+    await expect(page).to_have_url(re.compile(r"#/create\?name=cards&kind=dense$"))
+    await page.reload()
+    await expect(page.get_by_label("kind", exact=True).first).to_have_value("dense")
+    await expect(page.get_by_label("dim")).to_be_visible()
+    await page.goto(f"{service.url}/#/create?algorithm=npsvor&kind=woolly")
+    note = page.locator(".create .unread")
+    await expect(note).to_have_text("Not followed: it takes no features of the kind “woolly”.")
+    await page.get_by_label("kind", exact=True).first.select_option("dense")
+    await expect(note).to_have_text("")
+
+
+async def test_a_filter_may_have_a_question_mark(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/?q=a?b")
+    await expect(page.get_by_label("Filter by name")).to_have_value("a?b")
 
 
 async def test_an_algorithm_that_there_is_not_is_told_where_a_learner_is_created(
