@@ -43,6 +43,8 @@ class Connection:
             raise ValueError(f"{url!r} is not a URL: {error}") from None
         if parsed.scheme not in ("http", "https") or not parsed.host:
             raise ValueError(f"{url!r} is not the URL of a service; expected http://host:port")
+        if parsed.port is not None and not 0 < parsed.port < 2**16:  # the system would take its last 16 bits
+            raise ValueError(f"the port of a URL is {parsed.port}; expected 1 to 65535")
         self.timeout = timeout
         self._url = str(parsed).rstrip("/")
         self._headers = {"User-Agent": f"rarestream-python/{__version__}", **(headers or {})}

@@ -41,6 +41,7 @@ _CONNECT = 5.0  # seconds
 _SLOW = 3.0  # seconds without the first answer before it is told
 _SILENCE = 45.0  # seconds without a word after which a stream is broken: the service sends one each 15
 _LISTS = {("learners", "unknown-learner"): "list", ("groups", "unknown-group"): "groups"}  # the commands that list all
+_GIVEN_BY = "--url or RARESTREAM_URL: "
 _JSON, _FILE = "application/json", "application/octet-stream"
 
 
@@ -113,10 +114,12 @@ class Api:
         try:
             parsed = httpx.URL(url.rstrip("/"))
         except httpx.InvalidURL as error:
-            raise WrongUsage(f"{url} is not a URL: {error}") from None
+            raise WrongUsage(f"{_GIVEN_BY}{url} is not a URL: {error}") from None
         if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise WrongUsage(f"{url} is not the URL of a service; expected http://host:port")
+            raise WrongUsage(f"{_GIVEN_BY}{url} is not the URL of a service; expected http://host:port")
         self.url = str(parsed.copy_with(userinfo=b"")).rstrip("/")  # as messages show it, without a password
+        if parsed.port is not None and not 0 < parsed.port < 2**16:  # the system would take its last 16 bits
+            raise WrongUsage(f"{_GIVEN_BY}{self.url} has the port {parsed.port}; expected 1 to 65535")
         headers = {"User-Agent": f"rarestream-cli/{__version__}"}
         if key:
             if not key.isascii() or not key.isprintable() or " " in key:

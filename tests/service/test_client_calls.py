@@ -384,3 +384,10 @@ def test_what_is_not_a_url(url: str) -> None:
         Client(url)
     with pytest.raises(ValueError, match="is not"):
         AsyncClient(url)
+
+
+@pytest.mark.parametrize("port", [0, 65536, 83637, -1])
+def test_a_port_that_no_address_has(port: int) -> None:
+    for kind in (Client, AsyncClient):
+        with pytest.raises(ValueError, match=f"port of a URL is {port}; expected 1 to 65535"):
+            kind(f"http://127.0.0.1:{port}")

@@ -212,6 +212,15 @@ def test_what_is_not_a_url(url: str) -> None:
         Api(url)
 
 
+@pytest.mark.parametrize("port", [0, 65536, 83637, -1])
+def test_a_port_that_no_address_has(port: int) -> None:
+    with pytest.raises(WrongUsage) as caught:
+        Api(f"http://user:s3cret@127.0.0.1:{port}/")
+    said = f"--url or RARESTREAM_URL: http://127.0.0.1:{port} has the port {port}; expected 1 to 65535"
+    assert str(caught.value) == said
+    Api("http://127.0.0.1:65535").close()
+
+
 def test_a_password_in_the_url_is_not_shown() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         assert request.headers["authorization"].startswith("Basic ")

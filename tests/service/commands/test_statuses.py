@@ -83,10 +83,10 @@ def test_every_command_is_looked_at() -> None:
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("command", CALLS)
-@pytest.mark.parametrize("url", ["ftp://x", "localhost:8000", "http://x:port"])
+@pytest.mark.parametrize("url", ["ftp://x", "localhost:8000", "http://x:port", "http://x:83637"])
 def test_a_url_that_is_none(command: str, url: str) -> None:
     status, said = run(command, *CALLS[command], "--url", url)
-    assert (status, said.startswith(f"error: {url} is not ")) == (ExitStatus.USAGE, True), said
+    assert (status, said.startswith(f"error: --url or RARESTREAM_URL: {url} ")) == (ExitStatus.USAGE, True), said
     assert run(command, *CALLS[command], url=url)[0] == ExitStatus.USAGE
 
 
