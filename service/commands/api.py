@@ -123,7 +123,9 @@ class Api:
         headers = {"User-Agent": f"rarestream-cli/{__version__}"}
         if key:
             if not key.isascii() or not key.isprintable() or " " in key:
-                raise WrongUsage("the key has characters that no key has: spaces, line ends, or others beyond ASCII")
+                raise WrongUsage(
+                    "--key or RARESTREAM_KEY has characters that no key has: spaces, line ends, or others beyond ASCII"
+                )
             headers["Authorization"] = f"Bearer {key}"
         self._client = httpx.Client(
             base_url=f"{str(parsed).rstrip('/')}/v1/",

@@ -247,7 +247,7 @@ def test_the_key_is_sent_and_never_shown(elsewhere: str, monkeypatch: pytest.Mon
     assert [one["authorization"] for one in _Elsewhere.seen] == ["Bearer s3cret"] * 2
     monkeypatch.setenv("RARESTREAM_KEY", "s3cret\n")
     wrong = run(elsewhere, "list", status=2)
-    assert "the key has characters" in wrong.stderr
+    assert "--key or RARESTREAM_KEY has characters" in wrong.stderr
     assert "s3cret" not in "".join(one.output for one in (result, more, shown, wrong))
 
 

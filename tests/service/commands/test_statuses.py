@@ -96,7 +96,7 @@ def test_a_key_that_is_none(command: str, server: Process) -> None:
     status, said = run(command, *CALLS[command], url=server.url, key="two words")
     assert (status, said) == (
         ExitStatus.USAGE,
-        "error: the key has characters that no key has: spaces, line ends, or others beyond ASCII ",
+        "error: --key or RARESTREAM_KEY has characters that no key has: spaces, line ends, or others beyond ASCII ",
     )
 
 
