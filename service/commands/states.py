@@ -140,7 +140,9 @@ def delete(
 
 def export(
     name: Name,
-    file: Annotated[Path, typer.Argument(help="Where to; - is standard output. A folder: the usual name in it.")],
+    file: Annotated[
+        Path, typer.Argument(help="Where to; - is standard output, without --json. A folder: the usual name in it.")
+    ],
     force: Annotated[bool, flag("--force", "-f", help="Replace a file that is there.")] = False,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
@@ -152,6 +154,9 @@ def export(
     """
     with reporting(), connected(url, key) as api:
         if str(file) == _DASH:
+            if as_json:
+                reason = "does not go with -, by which the state itself goes to standard output: name a file"
+                raise typer.BadParameter(reason, param_hint="--json")
             if sys.stdout.isatty():
                 raise WrongUsage("the state is bytes, and no text for a terminal: name a file, or send it on by a pipe")
             api.export(name, sys.stdout.buffer.write)

@@ -143,6 +143,7 @@ def test_options_that_do_not_exist(command: str) -> None:
         ("import rows.csv b", "rows.csv: not what `rarestream export` writes"),
         ("export a rows.csv", "rows.csv is there already; --force replaces it"),
         ("export a no/folder/state", "No such file"),
+        ("export a - --json", "does not go with -, by which the state itself goes to standard output: name a file"),
         ("bench --requests 0", "--requests"),
         ("serve --port high", "--port"),
         ("serve --acks foo", "--acks: is 'foo'; expected memory, aof or replicas:n"),
