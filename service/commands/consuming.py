@@ -98,7 +98,7 @@ def consume(
         Otherwise, typer.Option(help="Messages were removed before they were read: stop, or go on without them.")
     ] = Otherwise.stop,
     prefix: Annotated[
-        str | None, typer.Option(help="Of the source's name in the learner; kafka: or redis: if not given.")
+        str | None, typer.Option(help="Of the name that the source has in the learner; kafka: or redis: if not given.")
     ] = None,
     group: Annotated[
         str | None, typer.Option(help="Consumer group that keeps the position; rarestream-LEARNER if not given.")

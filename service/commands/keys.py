@@ -38,11 +38,23 @@ class TakenName(CommandFailed):
     exit_status = ExitStatus.REFUSED
 
 
+def scope_names(incomplete: str) -> list[str]:
+    """The scopes whose names begin like this, for the shell."""
+    from service.keys import SCOPES
+
+    return [name for name in SCOPES if name.startswith(incomplete)]
+
+
 @app.command()
 def create(
     keys: File,
     name: Annotated[str, typer.Option(help="Whose key it is, for people.")],
-    scope: Annotated[list[str], typer.Option(help="read, predict, update or admin (which is all); may be repeated.")],
+    scope: Annotated[
+        list[str],
+        typer.Option(
+            help="read, predict, update or admin (which is all); may be repeated.", autocompletion=scope_names
+        ),
+    ],
     learners: Annotated[
         str | None, typer.Option(metavar="PATTERN", help="Only for learners named like this: fraud-*")
     ] = None,

@@ -57,7 +57,7 @@ def create(
     bits: Annotated[int | None, typer.Option(help="named: hashed to 2^bits columns.")] = None,
     text: Annotated[list[str] | None, typer.Option(help="named: a field of words. Repeatable.")] = None,
     categorical: Annotated[list[str] | None, typer.Option(help="named: its numbers are names. Repeatable.")] = None,
-    log: Annotated[list[str] | None, typer.Option(help="named: take this number's log. Repeatable.")] = None,
+    log: Annotated[list[str] | None, typer.Option(help="named: take the log of this number. Repeatable.")] = None,
     field: Annotated[
         list[str] | None,
         typer.Option(help="table: NAME:numeric, NAME:numeric:log or NAME:categorical[:CATEGORIES]. Repeatable."),
@@ -178,7 +178,7 @@ def threshold(
     url: Url = DEFAULT_URL,
     key: Key = None,
 ) -> None:
-    """Change what a learner's threshold is learnt for. Nothing that was learnt is lost.
+    """Change what the threshold of a learner is learnt for. Nothing that was learnt is lost.
 
     Settings that are not given stay as they are where the objective stays,
     and are the usual ones of another.

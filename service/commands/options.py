@@ -58,7 +58,7 @@ Beta = Annotated[float | None, typer.Option(help="fbeta: how many times as much 
 Target = Annotated[float | None, typer.Option(help="fpr: the largest; precision, recall: the least share.")]
 FalsePositive = Annotated[float | None, typer.Option(help="cost: of an event wrongly called positive.")]
 FalseNegative = Annotated[float | None, typer.Option(help="cost: of a positive that is missed.")]
-CostField = Annotated[str | None, typer.Option(help="cost: the feature that multiplies an event's --false-negative.")]
+CostField = Annotated[str | None, typer.Option(help="cost: the feature by which --false-negative is multiplied.")]
 Alerts = Annotated[float | None, typer.Option(help="budget: events called positive per --unit at most.")]
 Unit = Annotated[
     float | None, typer.Option(parser=duration, metavar="DURATION", help="budget: 1d (the default), 8h, 30m.")

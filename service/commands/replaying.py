@@ -26,14 +26,14 @@ __all__ = ["replay"]
 
 def replay(
     file: Annotated[Path, typer.Argument(help="CSV, TSV, JSONL, .npz or LIBSVM text; may be gzipped. No pipe.")],
-    learner: Annotated[str, typer.Option(help="The learner's name.", autocompletion=learner_names)],
+    learner: Annotated[str, typer.Option(help="Name of the learner.", autocompletion=learner_names)],
     label: Annotated[str, typer.Option(help="Column of the label (.npz: array, y if not given).")] = "label",
     positive: Annotated[list[str] | None, typer.Option(help="A label that is positive. Repeatable.")] = None,
     ranks: Annotated[
         str | None, typer.Option(help="Ordinal: the labels, lowest first, LOW,MEDIUM,HIGH, if they are not 1 to p.")
     ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="A column to leave out. Repeatable.")] = None,
-    id: Annotated[str | None, typer.Option(help="Column of the event's id.")] = None,
+    id: Annotated[str | None, typer.Option(help="Column of the ids of events.")] = None,
     time: Annotated[str | None, typer.Option(help="Column of its time: epoch seconds or ISO 8601.")] = None,
     weight: Annotated[str | None, typer.Option(help="Column of its weight.")] = None,
     format: Annotated[str, typer.Option(help="csv, tsv, jsonl, npz or libsvm, where the name does not tell.")] = "",

@@ -53,7 +53,7 @@ Ranks = Annotated[
     str | None, typer.Option(help="Ordinal: the labels, lowest first, LOW,MEDIUM,HIGH, if they are not 1 to p.")
 ]
 Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out. Repeatable.")]
-Id = Annotated[str | None, typer.Option(help="Column of the event's id.")]
+Id = Annotated[str | None, typer.Option(help="Column of the ids of events.")]
 Time = Annotated[str | None, typer.Option(help="Column of its time: epoch seconds or ISO 8601.")]
 Weight = Annotated[str | None, typer.Option(help="Column of its weight.")]
 Size = Annotated[int, typer.Option(min=1, max=100_000, help="Events per request at most.")]

@@ -42,7 +42,7 @@ NewName = Annotated[str, typer.Argument(help="The new learner's name.")]
 
 
 def snapshot(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL, key: Key = None) -> None:
-    """Save a learner's state now, so that `restore` can go back to it.
+    """Save the state of a learner now, so that `restore` can go back to it.
 
     The newest few are kept (RARESTREAM_SNAPSHOTS_KEPT of the service), those
     among them that it takes by itself: `export` saves a state for good.
@@ -148,7 +148,7 @@ def export(
     url: Url = DEFAULT_URL,
     key: Key = None,
 ) -> None:
-    """Save a learner's configuration and state to a file, which `import` makes a learner of, on any server.
+    """Save the configuration and state of a learner to a file, which `import` makes a learner of, on any server.
 
     The file appears when it is complete: there is never half of one.
     """

@@ -44,7 +44,7 @@ def watch(
     url: Url = DEFAULT_URL,
     key: Key = None,
 ) -> None:
-    """Watch a learner's figures live: AUC as a curve, F1, rates, alarms. Ctrl-C ends it.
+    """Watch a learner live: AUC as a curve, F1, rates, alarms. Ctrl-C ends it.
 
     Where the output is no terminal, each change is a line. When the service
     goes away, it is waited for, and nothing is missed.

@@ -676,6 +676,8 @@ def test_commands_and_names_are_completed(server: Process) -> None:
     assert completed("rarestream compare comp", RARESTREAM_URL=server.url) == ["completed"]
     httpx.delete(f"{server.url}/v1/groups/completed", trust_env=False).raise_for_status()
     assert completed("rarestream threshold complete-me f1-") == ["f1-window", "f1-ofo"]
+    assert completed("rarestream keys create --scope ") == ["read", "predict", "update", "admin"]
+    assert completed("rarestream keys create --scope p") == ["predict"]
     assert run(server, "snapshot", "complete-me")
     assert completed("rarestream restore complete-me 1", RARESTREAM_URL=server.url) == ["1"]
     began = time.monotonic()
@@ -722,6 +724,23 @@ def test_every_command_that_calls_the_service_has_the_same_options() -> None:
         options = {option for one in command.params for option in one.opts}
         if name not in ("serve", "demo", "warm", "keys"):  # which call no service
             assert {"--url", "--key", "--json"} <= options, name
+
+
+def helps(command: Any, *path: str) -> Iterator[tuple[str, str]]:
+    """What the shell shows beside each command and option, by its name."""
+    for option in command.params:
+        if option.param_type_name == "option":
+            yield " ".join([*path, option.opts[0]]), option.help
+    for name, one in getattr(command, "commands", {}).items():
+        yield " ".join([*path, name]), one.get_short_help_str(1000)
+        yield from helps(one, *path, name)
+
+
+def test_no_help_has_a_mark_that_is_lost_in_zsh() -> None:
+    """It writes a list of them in single quotes, each help in double ones."""
+    found = dict(helps(typer.main.get_command(app)))
+    assert {"snapshot", "keys create", "keys create --scope"} <= set(found)
+    assert [name for name, said in found.items() if set(said) & {"'", '"'}] == []
 
 
 def test_the_help_tells_the_statuses() -> None:
