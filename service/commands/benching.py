@@ -77,10 +77,11 @@ def bench(
         try:
             stack.callback(_deleted, api, name)  # first, for an interrupted creation may have been carried out
             try:
-                api.create(name, config)
+                made, _ = api.create(name, config)
             except ApiError as error:
                 raise named(error) from None
-            found = list(_load(api, name, requests, updates, batch, dim, show=not as_json))
+            ranks = 0 if "positive" in made["class_counts"] else len(made["class_counts"])
+            found = list(_load(api, name, requests, updates, batch, dim, ranks, show=not as_json))
         except KeyboardInterrupt:
             print(f"stopped; {name} is deleted", file=sys.stderr)
             raise typer.Exit(130) from None
@@ -138,25 +139,28 @@ def measured(
     return Measured(name, seconds, events, warm)
 
 
-def _load(api: Api, name: str, requests: int, updates: int, batch: int, dim: int, *, show: bool) -> Iterator[Measured]:
+def _load(
+    api: Api, name: str, requests: int, updates: int, batch: int, dim: int, ranks: int, *, show: bool
+) -> Iterator[Measured]:
+    """`ranks`: that an ordinal learner tells; 0: it tells two classes."""
     rng = random.Random(0)
     notes = console(stderr=True)
     if show:
         notes.print(f"{_WARM} updates of {counted(batch, 'event')} to warm up, then {updates:,} that count ...")
-    bodies = [_body(rng, batch, dim, labelled=True) for _ in range(updates + _WARM)]
+    bodies = [_body(rng, batch, dim, ranks, labelled=True) for _ in range(updates + _WARM)]
     yield measured("update", bodies, batch, lambda body: api.update(name, body, repeatable=False))
     if show:
         notes.print(f"{_WARM} events scored one by one to warm up, then {requests:,} that count ...")
-    bodies = [_body(rng, 1, dim, labelled=False) for _ in range(requests + _WARM)]
+    bodies = [_body(rng, 1, dim, ranks, labelled=False) for _ in range(requests + _WARM)]
     yield measured("predict", bodies, 1, lambda body: api.scored(name, body))
 
 
-def _body(rng: random.Random, count: int, dim: int, *, labelled: bool) -> bytes:
+def _body(rng: random.Random, count: int, dim: int, ranks: int, *, labelled: bool) -> bytes:
     import msgspec
 
     events = []
     for _ in range(count):
-        label = int(rng.random() < _RARE)
+        label = rng.randint(1, ranks) if ranks else int(rng.random() < _RARE)
         event: dict[str, Any] = {"x": [round(rng.gauss(label, 1.0), 6) for _ in range(dim)]}
         events.append({**event, "label": label} if labelled else event)
     return msgspec.json.encode({"events": events})

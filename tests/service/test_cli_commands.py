@@ -626,6 +626,13 @@ def test_bench_measures(server: Process) -> None:
     assert "bench-" not in run(server, "list").stdout
 
 
+def test_bench_sends_ranks_to_an_ordinal_learner(server: Process) -> None:
+    bench = ("bench", "--updates", 2, "--batch", 20, "--requests", 5, "--dim", 3, "--json", "--algorithm")
+    for algorithm in ("npsvor", "svr"):
+        found = document(run(server, *bench, algorithm))
+        assert (found["update"]["events"], found["predict"]["events"]) == (40, 5)
+
+
 def test_a_bench_on_a_server_of_its_own() -> None:
     found = document(run("http://127.0.0.1:1", "bench", "--start", "--updates", 2, "--requests", 5, "--json"))
     assert not found["url"].endswith(":1")
