@@ -33,6 +33,7 @@ from service.settings import Settings
 from tests.service.nodes import T0, posted
 from tests.service.test_late_labels import SETUPS, labelled
 from tests.service.websocket import websocket
+from tests.test_docs import codes
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 PROMETHEUS = DEPLOY / "prometheus"
@@ -305,6 +306,13 @@ def test_what_alerts_tell_of_is_there() -> None:
             assert path.split(" ")[0] in paths, (rule["alert"], path)
         for setting in re.findall(r"RARESTREAM_(\w+)", text):
             assert setting.lower() in Settings.model_fields
+
+
+def test_the_alert_on_what_is_refused_for_now_tells_of_every_reason() -> None:
+    (text,) = [rule["annotations"] for rule in ALERTS if rule["alert"] == "RarestreamRequestsRefused"]
+    for code in [code for code, status in codes() if status == 429]:
+        assert f"{code}: " in text["description"], code
+    assert "full" not in text["summary"]
 
 
 def test_every_alert_is_tested_to_fire() -> None:
