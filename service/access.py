@@ -25,6 +25,7 @@ from service.bodies import heading_of
 from service.errors import ServiceError
 from service.hot import Operation
 from service.logs import Entry, LineWriter, current_request
+from service.names import problems_of
 from service.problems import request_id
 from service.settings import Settings
 from service.timings import Histogram
@@ -37,7 +38,6 @@ _PREFIX = "/v1"
 _OTHER = "other"  # the route of what has none, the method of what is none of these
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _QUIET = frozenset({"/metrics", "/v1/health/live", "/v1/health/ready"})
-_LONGEST = 100  # characters of a name that is shown: as many as a learner's may have
 _SECOND = 1.0
 _HOT_AT_ONCE = 0.1  # seconds: of so long the lines of hot requests may be written at once
 
@@ -152,7 +152,7 @@ class Access:
                 now - began,
                 client=_client(scope),
                 key=_key(scope),
-                learner=learner[:_LONGEST],
+                learner=_named(learner),
                 bytes=size,
                 events=events,
                 code=code,
@@ -216,8 +216,7 @@ class Access:
             return
         assert self.lines is not None
         named = route.startswith((f"{_PREFIX}/learners/", f"{_PREFIX}/groups/"))  # not a file of the dashboard
-        name = scope.get("path_params", {}).get("name") if named else None
-        name = None if name is None else str(name)[:_LONGEST]
+        name = _named(scope.get("path_params", {}).get("name")) if named else None
         group = route.startswith(f"{_PREFIX}/groups/")
         state = scope["state"]
         self.lines.put(
@@ -303,7 +302,7 @@ class Access:
                 now - began,
                 client=_client(scope),
                 key=_key(scope),
-                learner=None if learner is None else learner[:_LONGEST],
+                learner=_named(learner),
                 messages=messages,
                 refused=refused,
                 code=None if closed is None else f"closed-{closed}",
@@ -315,6 +314,11 @@ def _level(status: int) -> int:
     if status < 400 or status == GONE:
         return logging.INFO
     return logging.WARNING if status < 500 else logging.ERROR
+
+
+def _named(name: str | None) -> str | None:
+    """A name of a path, where it can be one: else it is whatever a client put there."""
+    return None if name is None or problems_of(name) else name
 
 
 def _key(scope: Scope) -> str | None:

@@ -6,8 +6,9 @@
 Whoever logs never waits, not even for a pipe that nobody reads: what finds the queue full is dropped, and counted.
 
 A line holds no feature, label or event id, and no text of an exception that is not made for readers, for it may quote a
-value: a traceback tells the kind of the exception and where it came from. Whatever a client chose itself (its request's
-id, the name in its path) is escaped, so that no line can be forged; a key of the service is masked, wherever it stands.
+value: a traceback tells the kind of the exception and where it came from. Of the path there is the name of a learner or
+group, if it can be one. Whatever a client chose itself (its request's id) is escaped, so that no line can be forged; a
+key of the service is masked, wherever it stands.
 """
 
 from __future__ import annotations
