@@ -200,11 +200,11 @@ class Snapshots:
         data, digest = await owner.node.by_size(size, packed)
         kept, trim = owner.node.settings.snapshots_kept, owner.node.settings.trim_log
         saving = owner.node.store.save(owner.name, owner.birth, position, data, kept, trim, token)
-        if not await owner.node.reached(saving):
+        info = await owner.node.reached(saving)
+        if info is None:
             await self._look()
             return
         sound.tell(owner.birth, digest)
-        info = SnapshotInfo(position, len(data), time.time())
         if self.newest is None or position >= self.newest.position:
             self._stands(info)
         owner.node.bell.moved(owner.name, position, info)

@@ -201,10 +201,11 @@ class Store(Protocol):
 
     async def save(
         self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool, known: bytes = b""
-    ) -> bool:
+    ) -> SnapshotInfo | None:
         """Keep a snapshot of the state after `position`, durable on return, and forget all but the newest `keep`.
 
-        Whether it is kept: not where so many newer ones are, or the log that would lead on from it is trimmed.
+        As `snapshots` gives it; None where it is not kept, as so many newer ones are, or the log that would lead on
+        from it is trimmed.
 
         With `trim`, the log up to and including the oldest retained snapshot's position goes too, in the same
         atomic step: the log and the snapshots never leave a hole between them. `known`: the token of the record at

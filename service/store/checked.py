@@ -30,6 +30,7 @@ _GIVES: dict[str, Any] = {
     "head": _Head | None,
     "heads": dict[str, _Head],
     "load": tuple[int, bytes] | None,
+    "save": tuple[int, int, float] | None,
     "snapshots": list[tuple[int, int, float]],
     "serve": _Counts,
     "recall": list[_Event | bool | None],

@@ -252,21 +252,22 @@ class MemoryStore:
 
     async def save(
         self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool, known: bytes = b""
-    ) -> bool:
+    ) -> SnapshotInfo | None:
         log = self._log(learner, birth)
         if position > log.head:
             raise LostRecords(AHEAD.format(log=called_in_full(learner), after=position, head=log.head))
         log.compare(learner, position, known)
         if position < log.trimmed:
-            return False  # newer ones are retained, and the log that would lead on from this one is gone
-        log.snapshots[position] = (snapshot, time.time())
+            return None  # newer ones are retained, and the log that would lead on from this one is gone
+        info = SnapshotInfo(position, len(snapshot), time.time())
+        log.snapshots[position] = (snapshot, info.time)
         for old in sorted(log.snapshots, reverse=True)[keep:]:
             del log.snapshots[old]
         if trim and log.snapshots:
             oldest = min(log.snapshots)
             del log.entries[: oldest - log.trimmed]
             log.trimmed = oldest
-        return position in log.snapshots
+        return info if position in log.snapshots else None
 
     async def load(self, learner: str, birth: bytes, position: int | None = None) -> tuple[int, bytes] | None:
         log = self._log(learner, birth)

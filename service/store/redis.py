@@ -217,14 +217,15 @@ class RedisStore(Calls):
 
     async def save(
         self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool, known: bytes = b""
-    ) -> bool:
+    ) -> SnapshotInfo | None:
         id = secrets.token_hex(8)
         prefix = _key(PART, learner)
         parts = {
             f"{prefix}{id}:{number}": memoryview(snapshot)[start : start + SNAPSHOT_PART]
             for number, start in enumerate(range(0, len(snapshot), SNAPSHOT_PART))
         }
-        retained = f"{id} {len(parts)} {len(snapshot)} {time.time():.6f}"
+        info = SnapshotInfo(position, len(snapshot), round(time.time(), 6))
+        retained = f"{id} {len(parts)} {info.size} {info.time:.6f}"
         async with self._call():
             for key, part in parts.items():
                 await self._twice(partial(self._redis.set, key, part, ex=STAGED_SECONDS))
@@ -240,7 +241,7 @@ class RedisStore(Calls):
             raise StoreUnavailable(
                 f"a snapshot of {called(learner)} took more than {STAGED_SECONDS} s to send to Redis"
             )
-        return bool(outcome == b"retained")
+        return info if outcome == b"retained" else None
 
     async def load(self, learner: str, birth: bytes, position: int | None = None) -> tuple[int, bytes] | None:
         missing = None

@@ -216,12 +216,13 @@ class SqliteStore:
 
     async def save(
         self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool, known: bytes = b""
-    ) -> bool:
+    ) -> SnapshotInfo | None:
+        info = SnapshotInfo(position, len(snapshot), time.time())
+
         def begin(db: sqlite3.Connection) -> int:
             log = log_of(db, learner, birth)
-            now = time.time()
-            db.execute("DELETE FROM snapshot WHERE NOT whole AND time < ?", (now - STALE_SECONDS,))
-            row = (log.id, position, len(snapshot), now)
+            db.execute("DELETE FROM snapshot WHERE NOT whole AND time < ?", (info.time - STALE_SECONDS,))
+            row = (log.id, *info)
             begun = db.execute(
                 "INSERT INTO snapshot (learner, position, size, time, whole) VALUES (?, ?, ?, ?, 0)", row
             )
@@ -255,12 +256,12 @@ class SqliteStore:
 
         with self._call():
             if len(snapshot) <= SNAPSHOT_PART:
-                return await self._write(at_once, size=len(snapshot))
+                return info if await self._write(at_once, size=len(snapshot)) else None
             id = await self._write(begin)
             try:
                 for number in range(-(-len(snapshot) // SNAPSHOT_PART)):
                     await self._write(part(id, number), size=SNAPSHOT_PART)
-                return await self._write(finish(id))
+                return info if await self._write(finish(id)) else None
             except StoreError:
                 with suppress(StoreError):  # else it goes when it is stale
                     await self._write(forget(id))

@@ -26,7 +26,7 @@ from service.errors import (
 )
 from service.hosted import Hosted
 from service.settings import Settings
-from service.store import Entry, Store, open_store
+from service.store import Entry, SnapshotInfo, Store, open_store
 from service.store.memory import MemoryStore
 from service.wire import decode_update
 from tests.service.apps import DENSE, events
@@ -395,7 +395,7 @@ async def test_a_stop_does_not_wait_for_a_store_that_does_not_answer(monkeypatch
     asked = []
 
     class Silent(MemoryStore):
-        async def save(self, *_: Any) -> bool:
+        async def save(self, *_: Any) -> SnapshotInfo | None:
             asked.append("save")
             return await asyncio.Event().wait()
 

@@ -74,6 +74,8 @@ async def outcome(call: Awaitable[Any]) -> Any:
         return type(error), error.detail
     if isinstance(result, list) and result and isinstance(result[0], SnapshotInfo):
         return [(snapshot.position, snapshot.size) for snapshot in result]
+    if isinstance(result, SnapshotInfo):
+        return result[:2]
     if isinstance(result, Kept) and result.snapshot is not None:
         return result._replace(snapshot=result.snapshot[:2])
     if isinstance(result, Expired):

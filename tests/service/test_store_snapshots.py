@@ -18,9 +18,10 @@ async def test_save_and_load(store: Store) -> None:
     before = time.time()
     assert await store.load("a", BIRTH) is None
     assert await store.snapshots("a", BIRTH) == []
-    await store.save("a", BIRTH, 3, EVERY_BYTE, 5, trim=False)
-    await store.save("a", BIRTH, 9, b"", 5, trim=False)
-    await store.save("a", BIRTH, 6, b"six", 5, trim=False)
+    saved = [
+        await store.save("a", BIRTH, position, data, 5, trim=False)
+        for position, data in ((3, EVERY_BYTE), (9, b""), (6, b"six"))
+    ]
     assert await store.load("a", BIRTH) == (9, b"")
     assert await store.load("a", BIRTH, 3) == (3, EVERY_BYTE)
     assert await store.load("a", BIRTH, 6) == (6, b"six")
@@ -28,6 +29,7 @@ async def test_save_and_load(store: Store) -> None:
     retained = await store.snapshots("a", BIRTH)
     assert [(snapshot.position, snapshot.size) for snapshot in retained] == [(9, 0), (6, 3), (3, len(EVERY_BYTE))]
     assert all(before - 1 <= snapshot.time <= time.time() + 1 for snapshot in retained)
+    assert sorted(retained) == sorted(saved)
     assert len(await whole_log(store)) == 9
 
 
