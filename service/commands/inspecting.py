@@ -133,7 +133,7 @@ def _figure_columns(rows: Sequence[Document]) -> dict[str, _Column]:
         "95 %": window("auc_interval", lambda ends: "-".join(f"{end:.3f}" for end in ends), _WIDE),
         "F1": window("f1", figure),
         "alerts": window("alert_rate", share, _NARROW),
-        "threshold": _Column(lambda row: figure(row["threshold"] if row["ready"] else None), _NARROW),
+        "threshold": _Column(lambda row: figure(row["threshold"]), _NARROW),
         "label delay": window("label_delay_median", spoken, _WIDE),
         "alarms": _Column(lambda row: f"{sum(row['alarms'].values()):,}", _NARROW),
     }
@@ -275,12 +275,13 @@ def _progress(learner: Document) -> Iterator[tuple[str, str]]:
     """How far it is, and what it takes."""
     from service.commands.console import fit_of
 
-    rank = "of rank " if learner["threshold"] is None else ""
+    ordinal = learner["config"]["threshold"] is None
+    rank = "of rank " if ordinal else ""
     counts = ", ".join(f"{count:,} {rank}{name}" for name, count in learner["class_counts"].items())
     yield "events", f"{learner['events']:,} learnt ({counts})"
-    if learner["threshold"] is not None:
-        none = None if learner["ready"] or learner["config"]["threshold"]["objective"] == "fixed" else "none yet"
-        yield "threshold", none or f"{figure(learner['threshold'])} of the probability"
+    if not ordinal:
+        now = learner["threshold"]
+        yield "threshold", "none yet" if now is None else f"{figure(now)} of the probability"
     if (fit := fit_of(learner)) is not None:
         yield "fit", fit
     if learner["pending"] is not None:

@@ -206,4 +206,9 @@ def threshold(
         chosen = document["config"]["threshold"]
         print(f"{name} has the threshold of {aim_of(chosen)}")
         costing = f" (where {chosen['field']} is 1)" if chosen["field"] is not None else ""
-        print(f"it was {before:.4g} and is {document['threshold']:.4g} now{costing}")
+        now = document["threshold"]
+        if now is None:
+            print(f"there is none yet: {document['not_ready']}")
+        else:
+            was = "" if before is None else f"was {before:.4g} and "
+            print(f"it {was}is {now:.4g} now{costing}")

@@ -53,7 +53,7 @@ def _document(hosted: Hosted) -> dict[str, Any]:
         "class_counts": counts,
         "ready": view.not_ready is None,
         "not_ready": view.not_ready,
-        "threshold": view.scorer.threshold,
+        "threshold": view.threshold,
         "fit": None
         if view.fitted_events is None
         else {

@@ -125,7 +125,8 @@ class LearnerDocument(Document):
     ready: bool
     not_ready: str | None = Field(description="why it is not ready")
     threshold: float | None = Field(
-        description="of the probability, as it is served now (where a miss costs 1); null for an ordinal learner"
+        description="of the probability, as it is served now (where a miss costs 1); null while the learner is not "
+        "ready, unless it is fixed, and for an ordinal learner"
     )
     fit: FitDocument | None = Field(description="null for an algorithm that learns from each event as it is")
     columns: int = Field(description="feature columns that have a meaning so far")

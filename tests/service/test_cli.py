@@ -51,9 +51,9 @@ def config(server: Process, name: str) -> dict[str, Any]:
     return found
 
 
-def served_threshold(server: Process, name: str) -> float:
+def served_threshold(server: Process, name: str) -> float | None:
     document = httpx.get(f"{server.url}/v1/learners/{name}", trust_env=False).raise_for_status().json()
-    found: float = document["threshold"]
+    found: float | None = document["threshold"]
     return found
 
 
@@ -274,6 +274,7 @@ def test_a_threshold_may_change(server: Process, options: list[object], settings
     name = f"changes-{options[0]}"
     named = ["--algorithm", "loam-ada", "--features", "named"]
     run(server, "create", name, *named)
+    run(server, "update", name, *(json.dumps({"features": {"amount": y}, "label": y}) for y in (0, 1)))
     before = served_threshold(server, name)
     result = run(server, "threshold", name, *options)
     told, moved = result.stdout.splitlines()
@@ -287,6 +288,17 @@ def test_a_threshold_may_change(server: Process, options: list[object], settings
     assert {key: found[key] for key in settings} == settings
     run(server, "create", f"{name}-new", *named, "--threshold", *options)
     assert config(server, f"{name}-new")["threshold"] == found
+
+
+def test_a_learner_that_is_not_ready_has_no_threshold_yet(server: Process) -> None:
+    run(server, "create", "none-yet", "--algorithm", "cbr-diag", "--dim", 1)
+    run(server, "update", "none-yet", '{"x": [1], "label": 1}')
+    moved = run(server, "threshold", "none-yet", "recall", "--target", 0.9).stdout.splitlines()[1]
+    assert moved == "there is none yet: no labelled negative has been learnt yet"
+    assert re.search("threshold +none yet", run(server, "show", "none-yet").stdout)
+    moved = run(server, "threshold", "none-yet", "fixed", "--value", 0.25).stdout.splitlines()[1]
+    assert moved == "it is 0.25 now"
+    assert re.search("threshold +0.2500 of the probability", run(server, "show", "none-yet").stdout)
 
 
 def test_a_budget_may_change_its_kind(server: Process) -> None:

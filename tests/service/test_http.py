@@ -113,6 +113,22 @@ async def test_a_learner_that_is_not_ready_decides_nothing(http):
     assert said["results"][0]["label"] in (0, 1)
 
 
+async def test_a_learner_that_is_not_ready_has_no_threshold_unless_it_is_fixed(http):
+    await http.post(f"{URL}/update", json={"events": [{"x": [0, 0, k], "label": 1} for k in range(2)]})
+    told = [(await http.get(at)).json() for at in (URL, f"{URL}/metrics")]
+    told += [(await http.get(f"/v1/learners{asked}")).json()["learners"][0] for asked in ("", "?figures=true")]
+    told.append((await http.put(URL, json=DENSE)).json())
+    assert [one["threshold"] for one in told] == [None] * 5
+    changed = (await http.patch(URL, json={"threshold": {"objective": "recall", "target": 0.9}})).json()
+    assert (changed["ready"], changed["threshold"]) == (False, None)
+    changed = (await http.patch(URL, json={"threshold": {"objective": "fixed", "value": 0.25}})).json()
+    assert (changed["ready"], changed["threshold"]) == (False, 0.25)
+    await http.patch(URL, json={"threshold": {"objective": "f1"}})
+    await http.post(f"{URL}/update", json={"events": [{"x": [1, 1, 1], "label": 0}]})
+    told = [(await http.get(at)).json()["threshold"] for at in (URL, f"{URL}/metrics")]
+    assert told[0] == told[1] is not None
+
+
 async def test_a_source_resumes_exactly(http):
     source = {"name": "file.csv", "offset": 0}
     await http.post(f"{URL}/update", json={"events": events(10, ids=False), "source": source})
