@@ -135,7 +135,8 @@ def encode_scores(
     if scores.probabilities is None or scores.thresholds is None:
         columns["ranks"] = said
     else:
-        columns |= {"probabilities": scores.probabilities, "thresholds": scores.thresholds, "labels": said}
+        thresholds = scores.thresholds if head.ready else np.full(len(said), math.nan)
+        columns |= {"probabilities": scores.probabilities, "thresholds": thresholds, "labels": said}
     parts = [_MAPS[_OF_HEAD + len(columns) + (explained is not None)], _encode(head)[1:], *_members(columns)]
     if explained is not None:
         parts += (_EXPLANATIONS, _encode([explanation(one) for one in explained]))

@@ -98,7 +98,7 @@ class ColumnarScores(_Columns):
     stale_seconds: Seconds
     scores: Array = Field(description="float64")
     probabilities: Array | None = Field(None, description="float64")
-    thresholds: Array | None = Field(None, description="float64")
+    thresholds: Array | None = Field(None, description="float64; NaN where there is none")
     labels: Array | None = Field(None, description="int8; -128 where there is none")
     ranks: Array | None = Field(None, description="int8; -128 where there is none")
     explanations: list[dict[str, Any]] | None = None

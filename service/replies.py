@@ -50,7 +50,7 @@ class _Prediction(msgspec.Struct, omit_defaults=True):
     id: str | None
     score: float
     probability: float
-    threshold: float
+    threshold: float | None
     label: int | None
     explanation: dict[str, Any] | None = None
 
@@ -109,13 +109,14 @@ def encode_scores(
 ) -> bytes:
     """The reply to a predict, after the members of `head`."""
     # before both classes have been seen there is nothing to decide by
-    decisions = scores.decisions.tolist() if head.ready else [None] * len(ids)
+    nothing = [None] * len(ids)
+    decisions = scores.decisions.tolist() if head.ready else nothing
     values = scores.scores.tolist()
     results: list[Any]
     if scores.probabilities is None or scores.thresholds is None:
         results = list(map(_RankPrediction, ids, values, decisions))
     else:
-        columns = scores.probabilities.tolist(), scores.thresholds.tolist()
+        columns = scores.probabilities.tolist(), scores.thresholds.tolist() if head.ready else nothing
         results = list(map(_Prediction, ids, values, *columns, decisions))
         if explained is not None:
             for prediction, why in zip(results, explained, strict=True):

@@ -68,7 +68,7 @@ class Predicted(NamedTuple):
     """What is said of n events."""
 
     position: int  # of the learner's log, at which they were scored
-    ready: bool  # False: scores mean nothing yet, and no label or rank is given
+    ready: bool  # False: scores mean nothing yet, and no threshold (NaN), label or rank is given
     remembered: int  # events with an id, whose labels may come later; 0 while the store is away
     stale_seconds: float  # how long the service has not reached its store; 0 while it answers
     scores: Floats  # (n,) higher: more likely positive, or of a high rank

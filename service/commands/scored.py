@@ -16,7 +16,6 @@ __all__ = ["CsvLines", "JsonLines", "Lines", "TableLines", "decision_of"]
 Result = Mapping[str, Any]
 
 _ID_WIDTH = 24  # of a table: longer ones move the rest of their line
-_NUMBER = "{:>12.6g}"
 
 
 def decision_of(found: int | None, *, ranks: bool = False) -> str:
@@ -77,7 +76,7 @@ class TableLines:
                 self._print(f"{head}  {'rank' if ranks else 'decision'}", "bold")
             name = str(number) if result["id"] is None else result["id"]
             values = [result["score"]] if ranks else [result[key] for key in ("score", "probability", "threshold")]
-            line = f"{name:<{_ID_WIDTH}}" + "".join(map(_NUMBER.format, values))
+            line = f"{name:<{_ID_WIDTH}}" + "".join(map(_cell, values))
             said = decision_of(result["rank"] if ranks else result["label"], ranks=ranks)
             line += f"  {said}"
             if result.get("explanation") is not None:
@@ -86,6 +85,10 @@ class TableLines:
 
     def _print(self, line: str, style: str) -> None:
         self._console.print(Text(line, style), soft_wrap=True)
+
+
+def _cell(value: float | None) -> str:
+    return f"{'-':>12}" if value is None else f"{value:>12.6g}"
 
 
 def _why(explanation: Mapping[str, Any]) -> str:

@@ -182,7 +182,7 @@ class Prediction(Document):
     id: str | None
     score: float | None = Field(description="higher: more likely positive; null where it is beyond float64")
     probability: float
-    threshold: float
+    threshold: float | None = Field(description="null while the learner is not ready")
     label: Literal[0, 1] | None = Field(
         description="1: an alert: probability >= threshold, and within the budget where there is one; null while the "
         "learner is not ready"

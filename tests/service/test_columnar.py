@@ -116,6 +116,20 @@ def columnar_nothing(name: str) -> int | None:
     return -128 if name in ("decision", "label", "rank") else None
 
 
+async def test_a_learner_that_is_not_ready_has_no_labels_and_thresholds():
+    async with client() as http:
+        await http.put("/v1/learners/a", json=DENSE)
+        asked = [{"x": [1, i, 0]} for i in range(3)]
+        sent = body(columns_of(asked))
+        for ready in (False, True):
+            said = (await http.post("/v1/learners/a/predict", json={"events": asked})).json()
+            reply = unpacked(await http.post("/v1/learners/a/predict", content=sent, headers=HEADERS))
+            assert (reply["ready"], said["results"][0]["threshold"] is not None) == (ready, ready)
+            _agree(said, reply)
+            learnt = [{"x": [1, i, 0], "label": i} for i in range(2)]
+            await http.post("/v1/learners/a/update", json={"events": learnt})
+
+
 async def test_ids_that_are_numbers_are_their_digits():
     async with client() as http:
         for name in ("a", "b"):

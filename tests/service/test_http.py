@@ -106,11 +106,12 @@ async def test_a_learner_that_is_not_ready_decides_nothing(http):
     await http.post(f"{URL}/update", json={"events": [{"x": [0, 0, 0], "label": 0}]})
     said = (await http.post(f"{URL}/predict", json={"events": [{"x": [1, 2, 3]}]})).json()
     assert said["ready"] is False
-    assert said["results"][0]["label"] is None
+    assert (said["results"][0]["label"], said["results"][0]["threshold"]) == (None, None)
     await http.post(f"{URL}/update", json={"events": [{"x": [1, 1, 1], "label": 1}]})
     said = (await http.post(f"{URL}/predict", json={"events": [{"x": [1, 2, 3]}]})).json()
     assert said["ready"] is True
     assert said["results"][0]["label"] in (0, 1)
+    assert said["results"][0]["threshold"] is not None
 
 
 async def test_a_learner_that_is_not_ready_has_no_threshold_unless_it_is_fixed(http):

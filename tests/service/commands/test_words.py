@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from service.cli import app
-from service.commands.scored import decision_of
+from service.commands.connection import console
+from service.commands.scored import TableLines, decision_of
 from tests.service.apps import DENSE
 from tests.service.process import Process
 
@@ -41,6 +42,15 @@ def test_a_decision_has_the_same_word_before_an_event_is_learnt_and_when_it_is(s
     assert [line.split()[-1] for line in learnt[1:4]] == ["ALERT", "no", "-"]
     again = [{**one, "id": f"m{i}", "label": 0} for i, one in enumerate(events)]
     assert [line.split()[-1] for line in printed(server, "update", "a", json.dumps(again[1:]))[1:2]] == ["no"]
+
+
+def test_a_number_that_there_is_not(server: Process, capsys: pytest.CaptureFixture[str]) -> None:
+    httpx.put(f"{server.url}/v1/learners/fresh", json=DENSE, timeout=120, trust_env=False).raise_for_status()
+    (line,) = printed(server, "predict", "fresh", '{"id": "a", "x": [1, 0, 0]}')[1:]
+    assert line.split() == ["a", "0", "0.5", "-", "not", "ready"]
+    overflowed = {"id": "b", "score": None, "probability": 1.0, "threshold": 0.5, "label": 1}
+    TableLines(console()).write([overflowed], 0)
+    assert capsys.readouterr().out.splitlines()[1].split() == ["b", "-", "1", "0.5", "ALERT"]
 
 
 def test_what_is_not_decided_and_ranks() -> None:
