@@ -308,9 +308,14 @@ def test_what_alerts_tell_of_is_there() -> None:
             assert setting.lower() in Settings.model_fields
 
 
-def test_the_alert_on_what_is_refused_for_now_tells_of_every_reason() -> None:
-    (text,) = [rule["annotations"] for rule in ALERTS if rule["alert"] == "RarestreamRequestsRefused"]
-    for code in [code for code, status in codes() if status == 429]:
+@pytest.mark.parametrize(
+    ("alert", "statuses"), [("RarestreamRequestsRefused", [429]), ("RarestreamErrors", [500, 503])]
+)
+def test_the_alerts_on_replies_tell_of_every_reason(alert: str, statuses: list[int]) -> None:
+    (text,) = [rule["annotations"] for rule in ALERTS if rule["alert"] == alert]
+    told = [code for code, status in codes() if status in statuses]
+    assert len(told) >= 4
+    for code in told:
         assert f"{code}: " in text["description"], code
     assert "full" not in text["summary"]
 
