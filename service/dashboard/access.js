@@ -43,7 +43,7 @@ class Access extends EventTarget {
     this.dispatchEvent(new Event("change"));
   }
 
-  /** A request was refused for want of a key, or as the one in use is not accepted: nothing can be done until another. */
+  /** A request was refused for want of a key, or the one in use is not accepted: nothing can be done by it. */
   refused() {
     this.#asked = true; // a key that is refused is not tried again: the server counts that
     this.#turn += 1;

@@ -1,4 +1,4 @@
-/* The address: what was chosen on a page, as the part of an axis, with words for what of it is not followed; and ways on.
+/* The address: what was chosen on a page, as the part of an axis; words for what of it is not followed; a way on.
  *
  * The bounds `from` and `to` are epoch seconds or ISO 8601 where an axis goes by "clock", and numbers of labelled events
  * where it goes by "events". Either may stand alone.

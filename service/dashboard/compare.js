@@ -131,8 +131,7 @@ class Group {
       onRange: (range) => this.fields.chosen(range),
     });
     this.fields = new RangeFields(place.query, (bounds) => {
-      const ofEvents = this.#by === "events" && Object.values(bounds).some((bound) => bound !== null);
-      place.keep({ ...bounds, by: ofEvents ? "events" : null }); // as time may be the axis before long
+      place.keep({ by: null, ...bounds });
       this.#draw();
     });
     this.chart.element.querySelector("figcaption").append(this.fields.element, this.key);

@@ -39,7 +39,10 @@ export class Histories {
     this.#place = place;
     this.fields = new RangeFields(
       place.query,
-      (bounds) => this.#keep(bounds),
+      (bounds) => {
+        place.keep(bounds);
+        this.draw();
+      },
       el("label", {}, "Axis ", this.#axis),
     );
     this.#charts = chartsOf(ranks).map((kind) => ({
@@ -277,13 +280,6 @@ export class Histories {
     this.#by = by;
     this.#place.keep({ by, from: null, to: null });
     this.fields.show(by);
-    this.draw();
-  }
-
-  /** Keep bounds in the address: with an axis of events, as time may be the usual one before long. */
-  #keep(bounds) {
-    const ofEvents = this.#by === "events" && Object.values(bounds).some((bound) => bound !== null);
-    this.#place.keep({ ...bounds, ...(ofEvents ? { by: "events" } : {}) });
     this.draw();
   }
 }

@@ -11,8 +11,9 @@ export class RangeFields {
   #note = unreadNote();
   #inputs = ["from", "to"].map((end) => el("input", { name: end, "aria-label": `${end} (of the axis)` }));
 
-  /** `query` is the address's. `onBounds` is told what to keep there: {from, to}, null where there is none. What stands
-   * `before` the fields belongs to the axis, too. Until an axis is known they only keep their place. */
+  /** `query` is the address's. `onBounds` is told what to keep there: {from, to}, null where there is none, and `by` with
+   * bounds in events, as time may be the axis before long. What stands `before` the fields belongs to the axis, too.
+   * Until an axis is known they only keep their place. */
   constructor(query, onBounds, ...before) {
     this.#query = query;
     this.onBounds = onBounds;
@@ -53,7 +54,7 @@ export class RangeFields {
   /** The reader zoomed in a chart, whose range this is as Plotly gives it; null: out. */
   chosen(range) {
     const [from, to] = range === null ? [null, null] : range.map((end) => placeOf(end, this.#by === "clock"));
-    this.onBounds({ from, to });
+    this.#keep({ from, to });
     this.show(this.#by);
   }
 
@@ -63,6 +64,11 @@ export class RangeFields {
       const at = this.#by === "clock" ? new Date(value).getTime() / 1000 : Number(value);
       bounds[name] = value === "" || !Number.isFinite(at) ? null : at;
     }
-    this.onBounds(bounds);
+    this.#keep(bounds);
+  }
+
+  #keep(bounds) {
+    const any = Object.values(bounds).some((bound) => bound !== null);
+    this.onBounds(any && this.#by === "events" ? { ...bounds, by: "events" } : bounds);
   }
 }

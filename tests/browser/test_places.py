@@ -248,6 +248,21 @@ async def test_the_range_of_a_comparison_is_typed(service: Serving, visit: Opene
     await expect(page).to_have_url(re.compile(r"#/compare/both$"))
 
 
+async def test_bounds_in_events_say_so_as_there_may_be_times_later(service: Serving, visit: Opener) -> None:
+    for name in ("timeless", "timeless-too"):
+        service.create(name, window=1000)
+    service.http.put("/groups/untimed", json={"learners": ["timeless", "timeless-too"]}).raise_for_status()
+    rows = [{"id": str(i), "x": [i % 7, i % 5, 0, 1], "label": int(i % 7 == 3)} for i in range(600)]
+    service.http.post("/groups/untimed/update", json={"events": rows}).raise_for_status()
+    page = await visit(service.url, "#/compare/untimed")
+    await page.get_by_label("from (of the axis)").fill("200")
+    await page.keyboard.press("Tab")
+    await expect(page).to_have_url(re.compile(r"#/compare/untimed\?by=events&from=200$"))
+    await expect(page.locator(".unread")).to_have_text("")
+    await page.get_by_role("button", name="All", exact=True).press("Enter")
+    await expect(page).to_have_url(re.compile(r"#/compare/untimed$"))
+
+
 async def test_what_was_entered_of_a_new_learner_stands_in_the_address(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/create")
     await page.get_by_label("name", exact=True).first.fill("cards")
