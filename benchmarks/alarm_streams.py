@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from learners import betting
-from learners.arrays import Matrix, Vector
 from learners.comparison import Compared, Comparison, GroupConfig
 from learners.config import Config
-from learners.drift import Drift
-from learners.jit import kernel
 from learners.learner import Learner
+from learners.metrics import sequential_tests
+from learners.metrics.drift import Drift
+from learners.numerics.arrays import Matrix, Vector
+from learners.numerics.jit import kernel
 
 __all__ = [
     "CHANGES",
@@ -93,7 +93,7 @@ def _until_verdict(state, limit, labels, scores):  # type: ignore[no-untyped-def
     for i in range(labels.shape[0]):
         label = 1 if labels[i] > 0.0 else 0
         positives += label
-        betting.meet(state, limit, label, scores[i], i + 1, 0.0)
+        sequential_tests.meet(state, limit, label, scores[i], i + 1, 0.0)
         if state.verdicts[0] != 0:
             return positives
     return -1
@@ -107,10 +107,10 @@ def verdicts(setting: Setting, effort: Effort, second: float) -> NDArray[np.int6
     random = np.random.default_rng([1, SETTINGS.index(setting), round(1000 * second)])
     found = []
     for _ in range(effort.streams if equal else effort.powers):
-        state, positives_met = betting.init(2), -1
+        state, positives_met = sequential_tests.init(2), -1
         for _ in range(10):  # in parts: most verdicts come early
             labels, scores = compared(setting, n // 10, (0.8, second), random)
-            met = _until_verdict(state, betting.limit_of(ALPHA), labels, scores)
+            met = _until_verdict(state, sequential_tests.limit_of(ALPHA), labels, scores)
             positives_met = max(positives_met, 0) + (met if met >= 0 else int(labels.sum()))
             if met >= 0:
                 break

@@ -4,10 +4,11 @@
 
 Streams of scores and labels without a learner (`alarm_streams.py`). Three questions:
 
-1. The tests by betting (`learners/betting.py`), looked at after every event: how many streams of two different scorers
-   of equal AUC get a verdict (at most 5 % may), and how many positives it takes where one scorer is better.
-2. The drift alarms (`learners/drift.py`): false alarms per 100,000 stationary events, and the delay of a fall by ten
-   points after 500 positives; and of the scores of served events, those
+1. The tests by betting (`learners/metrics/sequential_tests.py`), looked at after every event: how many streams of two
+   different scorers of equal AUC get a verdict (at most 5 % may), and how many positives it takes where one scorer is
+      better.
+2. The drift alarms (`learners/metrics/drift.py`): false alarms per 100,000 stationary events, and the delay of a fall
+   by ten points after 500 positives; and of the scores of served events, those
    of learners that learn among them.
 3. What an event costs, and a poll.
 

@@ -25,8 +25,8 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from learners.arrays import Vector, sigmoid
-from learners.metrics import Metrics
+from learners.metrics.binary import Metrics
+from learners.numerics.arrays import Vector, sigmoid
 
 __all__ = ["Cost", "main", "measure"]
 

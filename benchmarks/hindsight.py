@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.arrays import Vector
+from learners.numerics.arrays import Vector
 
 __all__ = ["COSTS", "DAY", "Curve", "Figures", "Flags", "figures_of"]
 

@@ -35,9 +35,9 @@ from rich.table import Table
 
 from benchmarks import native, targets
 from learners import algorithms
-from learners.arrays import Rows, Sparse, Vector
-from learners.columns import Columns, columns_of
-from learners.features import Dense, SparseColumns
+from learners.features.base import Dense, SparseColumns
+from learners.features.column_map import Columns, columns_of
+from learners.numerics.arrays import Rows, Sparse, Vector
 
 __all__ = ["Cost", "SparseCost", "main", "measure", "measure_sparse"]
 

@@ -35,11 +35,11 @@ from typing import Any
 import httpx
 
 from benchmarks.serving import serving
-from service.commands.cells import Columns, Labels
-from service.commands.durations import spoken
-from service.commands.fit import declared
-from service.commands.readers import open_rows
-from service.commands.rows import Event
+from service.cli.durations import spoken
+from service.datasets.readers import open_rows
+from service.datasets.rows import Event
+from service.datasets.schema_match import declared
+from service.datasets.values import Columns, Labels
 
 DAY = 86_400.0  # seconds
 BATCH = 500

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from learners.arrays import Floats, Matrix, Vector
-from learners.confidence import normal_quantile
+from learners.algorithms._scw import normal_quantile
+from learners.numerics.arrays import Floats, Matrix, Vector
 
 __all__ = ["FLAGS", "TWINS", "Twin", "compiled", "version"]
 

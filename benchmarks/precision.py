@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from learners import algorithms
-from learners.arrays import Rows, Sparse, Vector
-from learners.precision import Precision, initial
+from learners.numerics.arrays import Rows, Sparse, Vector
+from learners.numerics.float32 import Precision, initial
 
 __all__ = ["Case", "Figures", "main", "measure"]
 

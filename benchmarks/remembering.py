@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import redis
 
-from service.store import Bounds, Remembered, Store, open_store
+from service.storage.base import Bounds, Remembered, Store, open_store
 
 BATCH = 1_000
 DATA = 200  # bytes

@@ -17,8 +17,8 @@ import numpy as np
 
 from benchmarks import native
 from learners import algorithms
-from learners.arrays import Matrix, Vector
-from learners.symmetric import at_lines
+from learners.numerics.arrays import Matrix, Vector
+from learners.numerics.packed_symmetric import at_lines
 
 __all__ = ["TARGETS", "Measured", "against"]
 

@@ -41,10 +41,11 @@ from benchmarks.papers import measures
 from benchmarks.papers.datasets import Data, Task, file_of, make, pick
 from benchmarks.papers.scaling import Kind, scaled
 from benchmarks.papers.tables import TABLES
-from learners import algorithms, calibration, threshold
-from learners.arrays import Counts, Rows, Sparse, Vector
-from learners.calibration import Calibration
-from learners.threshold import Threshold
+from learners import algorithms
+from learners.decisions import calibration, threshold
+from learners.decisions.calibration import Calibration
+from learners.decisions.threshold import Threshold
+from learners.numerics.arrays import Counts, Rows, Sparse, Vector
 
 __all__ = ["OBJECTIVES", "Objective", "compared", "decided", "made_up_clocks", "main", "thinned"]
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from service.client import Client, Refused
+from rarestream.client import Client, Refused
 
 NAME = "example-card-fraud"
 DAYS, PER_DAY, WAIT = 30, 400, 3  # labels are known so many days later

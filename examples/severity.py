@@ -15,7 +15,7 @@ import random
 from collections import Counter
 from contextlib import suppress
 
-from service.client import Client, Refused
+from rarestream.client import Client, Refused
 
 NAME = "example-severity"
 REPORTS, BATCH = 4_000, 100

@@ -14,7 +14,7 @@ import os
 import random
 from contextlib import suppress
 
-from service.client import Client, Refused
+from rarestream.client import Client, Refused
 
 NAME = "example-spam"
 MESSAGES, BATCH = 6_000, 100

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from learners.catalogue import algorithms
+from learners.algorithms.registry import algorithms
 from learners.config import Config
 from learners.learner import Learner
-from learners.parameters import Problem, Refused
 from learners.scorer import Scorer, Scores
+from learners.settings import Problem, Refused
 
 __all__ = ["Config", "Learner", "Problem", "Refused", "Scorer", "Scores", "algorithms", "create", "restore"]
 

@@ -25,15 +25,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import betting, ids
-from learners.arrays import Counts, Matrix, Vector, Words
-from learners.betting import Betting
-from learners.delong import Areas, areas, interval
-from learners.figures import NO_SPREAD
-from learners.jit import kernel
+from learners.metrics import sequential_tests
+from learners.metrics.definitions import NO_SPREAD
+from learners.metrics.delong import Areas, areas, interval
+from learners.metrics.sequential_tests import Betting
 from learners.model import check_arrays, check_shapes
-from learners.parameters import Parameters, Problem, Refused, param, required, show
-from learners.ranges import Issues, counters, outside
+from learners.numerics import hash_table
+from learners.numerics.array_checks import Issues, counters, outside
+from learners.numerics.arrays import Counts, Matrix, Vector, Words
+from learners.numerics.jit import kernel
+from learners.settings import Parameters, Problem, Refused, param, required, show
 
 __all__ = ["Compared", "Comparison", "ComparisonView", "GroupConfig"]
 
@@ -116,7 +117,7 @@ def _apply(window, known, table, tests, size, most, limit, hashes, labels, score
         label = 1 if labels[i] > 0.0 else 0
         if math.isnan(clock[0]) or clocks[i] > clock[0]:
             clock[0] = clocks[i]
-        place = ids.find(known.hashes, table, hashes[i])
+        place = hash_table.find(known.hashes, table, hashes[i])
         if place >= 0:
             if known.labels[place] == label:
                 counts[_DUPLICATES] += 1
@@ -128,7 +129,7 @@ def _apply(window, known, table, tests, size, most, limit, hashes, labels, score
             continue
         if hashes[i] != 0:
             place = counts[_IDS] % most
-            ids.put(known.hashes, table, place, hashes[i])
+            hash_table.put(known.hashes, table, place, hashes[i])
             known.labels[place] = label
             known.numbers[place] = counts[_EVENTS]
             counts[_IDS] += 1
@@ -138,7 +139,7 @@ def _apply(window, known, table, tests, size, most, limit, hashes, labels, score
             row[j] = 0.0 if math.isnan(scores[i, j]) else scores[i, j]
             window.scores[slot, j] = row[j]
         counts[_EVENTS] += 1
-        betting.meet(tests, limit, label, row, counts[_EVENTS], clock[0])
+        sequential_tests.meet(tests, limit, label, row, counts[_EVENTS], clock[0])
 
 
 class Comparison:
@@ -151,7 +152,7 @@ class Comparison:
     def __init__(self, config: GroupConfig) -> None:
         self.config = config
         m = len(config.learners)
-        self._limit = betting.limit_of(config.alpha)
+        self._limit = sequential_tests.limit_of(config.alpha)
         self._window = _Window(
             labels=np.zeros(0, dtype=np.int8),
             scores=np.zeros((0, m)),
@@ -161,8 +162,8 @@ class Comparison:
         self._known = _Known(
             hashes=np.zeros(0, dtype=np.uint64), labels=np.zeros(0, dtype=np.int8), numbers=np.zeros(0, dtype=np.int64)
         )
-        self._tests = betting.init(m)
-        self._table = ids.table_for(self._known.hashes, 0)
+        self._tests = sequential_tests.init(m)
+        self._table = hash_table.table_for(self._known.hashes, 0)
 
     @property
     def events(self) -> int:
@@ -208,7 +209,7 @@ class Comparison:
         if (wanted := min(known + more, most)) > len(self._known.hashes):
             room = _room(wanted, most)
             self._known = _Known._make(_longer(array[:known], room) for array in self._known)
-            self._table = ids.table_for(self._known.hashes, room)
+            self._table = hash_table.table_for(self._known.hashes, room)
 
     # Looking
 
@@ -264,7 +265,7 @@ class Comparison:
         self._window = _part(_Window, "window", state)
         self._known = _part(_Known, "ids", state)
         self._tests = _part(Betting, "tests", state)
-        self._table = ids.table_for(self._known.hashes, len(self._known.hashes))
+        self._table = hash_table.table_for(self._known.hashes, len(self._known.hashes))
 
 
 def _most_ids(config: GroupConfig) -> int:
@@ -308,7 +309,7 @@ def _problems(state: State, config: GroupConfig) -> Issues:
     if np.isinf(state["window.clock"].astype(np.float64)).any():
         yield "window.clock", "is infinite"
     yield from _problems_of_ids(state, config)
-    for name, detail in betting.problems(_part(Betting, "tests", state), int(state["window.counts"][_EVENTS])):
+    for name, detail in sequential_tests.problems(_part(Betting, "tests", state), int(state["window.counts"][_EVENTS])):
         yield f"tests.{name}", detail
 
 
@@ -409,7 +410,7 @@ class ComparisonView:
             estimate = None if found is None else float(found.auc[j])
             variance = None if found is None or found.covariance is None else max(0.0, float(found.covariance[j, j]))
             auc[name] = told(f"auc/{name}", "auc", estimate, variance, 0.0)
-        for place, (a, b) in enumerate(betting.pairs(len(names))):
+        for place, (a, b) in enumerate(sequential_tests.pairs(len(names))):
             estimate = None if found is None else float(found.auc[a] - found.auc[b])
             variance = None if found is None else found.variance(a, b)
             figures = told(f"differences/{place}", "difference", estimate, variance, -1.0)
@@ -426,8 +427,8 @@ class ComparisonView:
         names, tests = self.config.learners, self.tests
         blocks, needed = int(tests.blocks[0]), 2.0 / self.config.alpha
         told = []
-        for pair, (a, b) in enumerate(betting.pairs(len(names))):
-            evidence = [betting.log10(wealth) for wealth in tests.wealth[pair].tolist()]
+        for pair, (a, b) in enumerate(sequential_tests.pairs(len(names))):
+            evidence = [sequential_tests.log10(wealth) for wealth in tests.wealth[pair].tolist()]
             verdict = int(tests.verdicts[pair])
             events = int(tests.verdict_events[pair]) if verdict else None
             if events is None:

@@ -9,17 +9,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from learners import calibration, catalogue, embedding, scaling, threshold
-from learners.algorithm import Algorithm, Traits
-from learners.arrays import Rows, Sparse, Vector
-from learners.costs import costs_of, futile, misfit
-from learners.features import MAX_PROBLEMS, Dense, Features, SparseColumns
-from learners.figures import Figures
-from learners.labels import Labels
-from learners.late import LateLabels
-from learners.named import Named, Table
-from learners.parameters import Parameters, Problem, Refused, param, pointer, show
-from learners.precision import Precision
+from learners.algorithms import registry
+from learners.algorithms.base import Algorithm, Traits
+from learners.decisions import calibration, threshold
+from learners.features import kernel_approximation as embedding
+from learners.features import scaling
+from learners.features.base import MAX_PROBLEMS, Dense, Features, SparseColumns
+from learners.features.costs import costs_of, futile, misfit
+from learners.features.labels import Labels
+from learners.features.late_labels import LateLabels
+from learners.features.named import Named, Table
+from learners.metrics.definitions import Figures
+from learners.numerics.arrays import Rows, Sparse, Vector
+from learners.numerics.float32 import Precision
+from learners.settings import Parameters, Problem, Refused, param, pointer, show
 
 __all__ = ["CHANGEABLE", "KINDS", "MAX_BUFFERED", "MAX_PLANES", "MAX_RETAINED", "Config", "Whole", "features_of"]
 
@@ -69,13 +72,13 @@ class Config:
 
     @property
     def read_as(self) -> Precision:
-        """What features are rounded to as they are read: see `learners.precision`."""
+        """What features are rounded to as they are read: see `learners.numerics.float32`."""
         return self.precision if self.batch or self.embedding.kind != "none" else "float64"
 
     @cached_property
     def labels(self) -> Labels:
         """What the learner's labels are."""
-        ordinal = catalogue.algorithms()[self.algorithm].TRAITS.ordinal
+        ordinal = registry.algorithms()[self.algorithm].TRAITS.ordinal
         return Labels(getattr(self.params, "ranks")) if ordinal else Labels()  # noqa: B009
 
     @property
@@ -186,9 +189,9 @@ class Config:
                 return None
 
         name = values.get("algorithm")
-        algorithm = catalogue.algorithms().get(name) if isinstance(name, str) else None
+        algorithm = registry.algorithms().get(name) if isinstance(name, str) else None
         if algorithm is None:
-            known = ", ".join(catalogue.algorithms())
+            known = ", ".join(registry.algorithms())
             detail = "is missing" if "algorithm" not in values else f"is {show(name)}"
             problems.append(Problem("/algorithm", f"{detail}; expected one of {known}"))
         if "features" in values:

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import calibration, catalogue, threshold
-from learners.algorithm import Ordinal
-from learners.arrays import Counts, Matrix, Vector
-from learners.calibration import Calibration, CalibrationState
+from learners.algorithms import registry
+from learners.algorithms.base import Ordinal
 from learners.config import Config
+from learners.decisions import calibration, threshold
+from learners.decisions.calibration import Calibration, CalibrationState
+from learners.decisions.threshold import Threshold
 from learners.model import Arrays, copied
-from learners.threshold import Threshold
+from learners.numerics.arrays import Counts, Matrix, Vector
 
 __all__ = ["Decision", "Labelling", "Ranking", "Scores", "decision_of"]
 
@@ -207,4 +208,4 @@ def decision_of(config: Config) -> Decision:
     """The stage that a learner's configuration asks for, before any event."""
     if config.calibration is not None and config.threshold is not None:
         return Labelling(config.calibration, config.threshold)
-    return Ranking(cast(Ordinal, catalogue.algorithms()[config.algorithm]), config.params)
+    return Ranking(cast(Ordinal, registry.algorithms()[config.algorithm]), config.params)

@@ -38,13 +38,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learners import embedding
-from learners.algorithm import linear_scores
-from learners.arrays import Counts, Matrix, Rows, Sparse, Vector
-from learners.embedding import EmbeddingState
+from learners.algorithms.base import linear_scores
+from learners.features import kernel_approximation
+from learners.features.kernel_approximation import EmbeddingState
 from learners.model import CHUNK_NUMBERS
-from learners.parameters import Problem, Refused, show
+from learners.numerics.arrays import Counts, Matrix, Rows, Sparse, Vector
 from learners.scorer import Scorer
+from learners.settings import Problem, Refused, show
 
 __all__ = ["MAX_FEATURES", "MAX_TOLD", "MAX_WORK", "Explanation", "explain", "work"]
 
@@ -179,10 +179,10 @@ def _switched(
     def score(on: Any) -> Vector:
         """The scores with only those values that are `on` (n, dim)."""
         path: Matrix = np.where(on, row, 0.0)
-        return linear_scores(scorer.weights, embedding.look(scorer.config.embedding, space, path))
+        return linear_scores(scorer.weights, kernel_approximation.look(scorer.config.embedding, space, path))
 
     first, last = np.empty(features + 1), np.empty(features + 1)  # by j: of features 0 to j - 1, and of j to the end
-    step = max(1, CHUNK_NUMBERS // max(len(row), embedding.columns(space)))
+    step = max(1, CHUNK_NUMBERS // max(len(row), kernel_approximation.columns(space)))
     for start in range(0, features + 1, step):
         cut = slice(start, min(start + step, features + 1))
         count = np.arange(cut.start, cut.stop)[:, None]

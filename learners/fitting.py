@@ -14,12 +14,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import catalogue, embedding
-from learners.algorithm import Batch
-from learners.arrays import Rows, Sparse, Vector
-from learners.batch import Fitted
+from learners.algorithms import registry
+from learners.algorithms.base import Batch
 from learners.config import Config
-from learners.precision import stored
+from learners.features import kernel_approximation
+from learners.numerics.arrays import Rows, Sparse, Vector
+from learners.numerics.float32 import stored
+from learners.records import Fitted
 
 __all__ = ["Fitting"]
 
@@ -43,11 +44,11 @@ class Fitting:
         rows, dim = self.rows, self.dim
         if config.embedding.kind != "none":
             assert not isinstance(rows, Sparse)
-            space = embedding.fit(config.embedding, rows, config.seed, config.precision)
+            space = kernel_approximation.fit(config.embedding, rows, config.seed, config.precision)
             arrays |= {f"embedding.{name}": array for name, array in space._asdict().items()}
-            rows = embedding.look(config.embedding, space, rows)
-            dim = embedding.columns(space)
-        algorithm: Any = catalogue.algorithms()[config.algorithm]
+            rows = kernel_approximation.look(config.embedding, space, rows)
+            dim = kernel_approximation.columns(space)
+        algorithm: Any = registry.algorithms()[config.algorithm]
         if config.batch:
             model = cast(Batch, algorithm).fit(config.params, rows, dim, self.y, self.weights, config.seed)
             model = stored(config.precision, model, algorithm.TRAITS.halved)

@@ -19,31 +19,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.arguments import batch_of, encoded
-from learners.arrays import Counts, Rows, Vector, Words
-from learners.batch import (
-    Batch,
-    Changed,
-    Fitted,
-    Late,
-    Outcome,
-    Restored,
-    Served,
-    Status,
-    joined,
-    part_of,
-)
 from learners.config import Config
 from learners.decision import Labelling, Scores, decision_of
+from learners.deduplication import RecentIds, Sources
 from learners.fitting import Fitting
-from learners.ids import hashes_of
-from learners.metrics import Metrics
+from learners.inputs import batch_of, encoded
+from learners.metrics.binary import Metrics
+from learners.metrics.ordinal import OrdinalMetrics
 from learners.model import Model, check_arrays, check_shapes
-from learners.ordinal_metrics import OrdinalMetrics
-from learners.parameters import Problem, Refused
-from learners.recent import RecentIds, Sources
+from learners.numerics.arrays import Counts, Rows, Vector, Words
+from learners.numerics.hash_table import hashes_of
+from learners.records import Batch, Changed, Fitted, Late, Outcome, Restored, Served, Status, joined, part_of
 from learners.scorer import Scorer, View
-from learners.soundness import check_values
+from learners.settings import Problem, Refused
+from learners.state_checks import check_values
 
 __all__ = ["Learner", "check_state"]
 

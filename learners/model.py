@@ -15,17 +15,19 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import catalogue, embedding, scaling
-from learners.algorithm import Linear, Online, linear_scores
-from learners.arrays import Matrix, Rows, Sparse, Vector
-from learners.batch import Batch, Fitted, part_of
-from learners.columns import columns_of
+from learners.algorithms import registry
+from learners.algorithms.base import Linear, Online, linear_scores
 from learners.config import MAX_RETAINED, Config
+from learners.features import kernel_approximation as embedding
+from learners.features import scaling
+from learners.features.column_map import columns_of
 from learners.fitting import Fitting
-from learners.parameters import Problem, Refused
-from learners.precision import initial, nearest, number
-from learners.retained import Retained
-from learners.soundness import check_values
+from learners.numerics.arrays import Matrix, Rows, Sparse, Vector
+from learners.numerics.float32 import initial, nearest, number
+from learners.records import Batch, Fitted, part_of
+from learners.retained_events import Retained
+from learners.settings import Problem, Refused
+from learners.state_checks import check_values
 
 __all__ = ["Arrays", "Model", "check_arrays", "check_shapes", "copied"]
 
@@ -42,7 +44,7 @@ class Model:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self._algorithm: Any = catalogue.algorithms()[config.algorithm]
+        self._algorithm: Any = registry.algorithms()[config.algorithm]
         self._batch = config.batch
         self._ordinal = config.labels.ranks is not None
         self._embeds = config.embedding.kind != "none"

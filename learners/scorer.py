@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import embedding, scaling
-from learners.algorithm import Linear, linear_scores
-from learners.arrays import Matrix, Rows, Sparse, Vector
-from learners.columns import Columns
+from learners.algorithms.base import Linear, linear_scores
 from learners.config import Config
 from learners.decision import Decision, Labelling, Scores
-from learners.dense_look import dense_look, read_by
-from learners.embedding import EmbeddingState
-from learners.metrics import MetricsView
-from learners.ordinal_metrics import OrdinalFigures
-from learners.precision import nearest
+from learners.features import kernel_approximation as embedding
+from learners.features import scaling
+from learners.features.column_map import Columns
+from learners.features.kernel_approximation import EmbeddingState
+from learners.fused_scoring import dense_look, read_by
+from learners.metrics.binary import MetricsView
+from learners.metrics.ordinal import OrdinalFigures
+from learners.numerics.arrays import Matrix, Rows, Sparse, Vector
+from learners.numerics.float32 import nearest
 
 __all__ = ["Scorer", "Scores", "View"]
 

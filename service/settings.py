@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from service.store import ACKS
+from service.storage.base import ACKS
 
 __all__ = ["Settings", "node_address"]
 

@@ -12,7 +12,7 @@ from unittest import mock
 
 import typer
 
-from service.cli import app
+from service.cli.main import app
 
 __all__ = ["COMMANDS", "Wrong", "parse", "parse_module"]
 

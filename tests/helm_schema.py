@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from service.settings import Settings
-from service.store import ACKS
+from service.storage.base import ACKS
 from tests.helm import CHART
 
 __all__ = ["OWN", "PATH", "at_least", "at_most", "of_settings", "written"]

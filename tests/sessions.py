@@ -211,7 +211,7 @@ def programs(folder: Path) -> Path:
     own = folder / "learners"
     extended = f'exec "{sys.executable}" -c "import learners, sys; learners.__path__.append({str(own)!r}); '
     scripts = {
-        "rarestream": f'if [ -d "{own}" ]; then {extended}from service.cli import main; main()" "$@"; fi\n'
+        "rarestream": f'if [ -d "{own}" ]; then {extended}from service.cli.main import main; main()" "$@"; fi\n'
         f'exec "{sys.executable}" -m service "$@"',
         "pytest": f'cd "{ROOT}"; {extended}import pytest; '
         'sys.exit(pytest.main(sys.argv[1:]))" -n 0 -p no:cacheprovider "$@"',

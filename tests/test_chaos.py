@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from service.store import open_store
-from service.store.redis import LOG
+from service.storage.base import open_store
+from service.storage.redis.store import LOG
 from tests.chaos.checks import Verdict
 from tests.chaos.cluster import Cluster
 from tests.chaos.courses import COURSES, Report, run

@@ -27,8 +27,8 @@ import yaml
 from typer.testing import CliRunner
 
 from service import __version__
-from service.app import create_app
-from service.cli import app as command_line
+from service.api.app import create_app
+from service.cli.main import app as command_line
 from service.settings import Settings
 from tests.documents import ROOT
 from tests.image import DOCKERFILE, context, instructions

@@ -18,16 +18,16 @@ from typer.main import get_command
 import learners
 import service
 from learners import algorithms
-from learners.catalogue import describe
+from learners.algorithms.registry import describe
 from learners.config import KINDS, Config, Whole
-from learners.features import Dense, SparseColumns
-from learners.figures import FIGURES
-from learners.metrics import HISTORY_COLUMNS
-from learners.ordinal_metrics import ORDINAL_HISTORY
+from learners.features.base import Dense, SparseColumns
+from learners.metrics.binary import HISTORY_COLUMNS
+from learners.metrics.definitions import FIGURES
+from learners.metrics.ordinal import ORDINAL_HISTORY
+from rarestream.client import Bounds, Client, Learner
 from service import errors
-from service.app import create_app
-from service.cli import app as command_line
-from service.client import Bounds, Client, Learner
+from service.api.app import create_app
+from service.cli.main import app as command_line
 from service.settings import Settings
 from tests.documents import DOCUMENTS, ROOT, anchors, links, read
 

@@ -17,7 +17,7 @@ import pytest
 import trustme
 import yaml
 
-from service.keys import load
+from service.auth.keys import load
 from tests.consoles import Console
 from tests.documents import ROOT, block, commands, inline, instead
 from tests.service.consumer import Target, event, until

@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from service import __version__
-from service.keys import load
+from service.auth.keys import load
 from service.settings import Settings
 from tests.command_lines import parse
 from tests.consoles import Console, kill_group

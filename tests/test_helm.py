@@ -12,7 +12,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from service.app import create_app
+from service.api.app import create_app
 from service.settings import Settings
 from tests.helm import CASES, CHART, FULL, KEYED, LEAST, PASSWORD, SPREAD, environment, helm, node, rendered, with_helm
 from tests.image import instructions

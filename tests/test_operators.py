@@ -27,9 +27,9 @@ from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.app import create_app
-from service.logs import LineWriter
+from service.api.app import create_app
 from service.settings import Settings
+from service.telemetry.log_writer import LineWriter
 from tests.service.nodes import T0, posted
 from tests.service.test_late_labels import SETUPS, labelled
 from tests.service.websocket import websocket

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.arrays import Counts, Matrix, Rows, Sparse, Vector
-from learners.batch import length
+from learners.numerics.arrays import Counts, Matrix, Rows, Sparse, Vector
+from learners.records import length
 
 __all__ = ["PAGES", "WIDEST_DENSE", "Data", "Task", "dense", "file_of", "fingerprint", "load", "make", "pick", "stack"]
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from learners.arrays import Counts, Vector
+from learners.numerics.arrays import Counts, Vector
 
 __all__ = ["LOWER_IS_BETTER", "NAMES", "auc", "f1", "f1_curve", "optroc_accuracy", "ordinal", "ranking"]
 

@@ -21,9 +21,10 @@ import numpy as np
 from benchmarks.papers.datasets import dense, file_of, load
 from benchmarks.papers.measures import auc
 from benchmarks.papers.scaling import Kind, scaled
-from learners import algorithms, embedding
-from learners.algorithm import linear_scores
-from learners.arrays import Matrix, Sparse, Vector
+from learners import algorithms
+from learners.algorithms.base import linear_scores
+from learners.features import kernel_approximation
+from learners.numerics.arrays import Matrix, Sparse, Vector
 
 __all__ = ["main"]
 
@@ -55,9 +56,9 @@ def _score(name: str, split: Split, kind: Kind, train: int | None = None, embed:
     assert not isinstance(A, Sparse)
     assert not isinstance(B, Sparse)
     if embed:
-        settings = embedding.Embedding(kind="nystroem", components=1600)
-        space = embedding.fit(settings, A[:20_000], 0)
-        A, B = embedding.look(settings, space, A[:train]), embedding.look(settings, space, B)
+        settings = kernel_approximation.Embedding(kind="nystroem", components=1600)
+        space = kernel_approximation.fit(settings, A[:20_000], 0)
+        A, B = kernel_approximation.look(settings, space, A[:train]), kernel_approximation.look(settings, space, B)
     algorithm: Any = algorithms()[name]
     A, y = np.ascontiguousarray(A[:train]), y[:train]
     chosen, weight = algorithm.Params(**params), np.ones(len(y))

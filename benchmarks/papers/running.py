@@ -15,9 +15,11 @@ from benchmarks.papers import measures, splits
 from benchmarks.papers.datasets import WIDEST_DENSE, Data, Task, dense, pick
 from benchmarks.papers.protocol import Method, Protocol, settings
 from benchmarks.papers.scaling import scaled
-from learners import algorithms, embedding, threshold
-from learners.algorithm import linear_scores
-from learners.arrays import Counts, Matrix, Rows, Sparse, Vector
+from learners import algorithms
+from learners.algorithms.base import linear_scores
+from learners.decisions import threshold
+from learners.features import kernel_approximation
+from learners.numerics.arrays import Counts, Matrix, Rows, Sparse, Vector
 
 __all__ = ["Model", "Unfit", "run", "split_of"]
 
@@ -115,15 +117,19 @@ def _prepared(
     train, test = scaled(kind, pick(rows, split.train), pick(rows, split.test), dim)
     seconds = 0.0
     if method.embedding:
-        chosen = embedding.Embedding(kind=method.embedding, components=method.components or protocol.components)
+        chosen = kernel_approximation.Embedding(
+            kind=method.embedding, components=method.components or protocol.components
+        )
         assert not isinstance(train, Sparse)
         assert not isinstance(test, Sparse)
-        embedding.look(chosen, embedding.fit(chosen, train[:2], seed), train[:2])  # compiled before the clock starts
+        kernel_approximation.look(
+            chosen, kernel_approximation.fit(chosen, train[:2], seed), train[:2]
+        )  # compiled before the clock starts
         began = time.perf_counter()
-        space = embedding.fit(chosen, train[:_EMBEDDED_FROM], seed)
-        train = embedding.look(chosen, space, train)
+        space = kernel_approximation.fit(chosen, train[:_EMBEDDED_FROM], seed)
+        train = kernel_approximation.look(chosen, space, train)
         seconds = time.perf_counter() - began
-        test, dim = embedding.look(chosen, space, test), embedding.columns(space)
+        test, dim = kernel_approximation.look(chosen, space, test), kernel_approximation.columns(space)
     return Part(train, data.y[split.train]), Part(test, data.y[split.test]), dim, seconds
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from learners.arrays import Rows, Sparse, Vector
+from learners.numerics.arrays import Rows, Sparse, Vector
 
 __all__ = ["WORDS", "Kind", "scaled"]
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.arrays import Counts, Vector
+from learners.numerics.arrays import Counts, Vector
 
 __all__ = ["Split", "folds", "given", "holdout"]
 

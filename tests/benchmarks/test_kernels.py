@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks import kernels, native, targets
-from learners.arrays import Sparse
+from learners.numerics.arrays import Sparse
 
 
 def test_it_measures_and_writes(

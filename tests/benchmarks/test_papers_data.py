@@ -12,7 +12,7 @@ from benchmarks.papers import datasets, splits
 from benchmarks.papers.datasets import Task, dense, make, pick
 from benchmarks.papers.scaling import Kind, scaled
 from benchmarks.papers.tables import TABLES
-from learners.arrays import Matrix, Sparse
+from learners.numerics.arrays import Matrix, Sparse
 from tests.benchmarks.made import binary, ordinal, write_dense, write_sparse
 from tests.learners.streams import as_sparse
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from service.commands.comparing import verdict_of
+from service.cli.commands.compare import verdict_of
 from tests.browser.conftest import Opener
 from tests.browser.serving import Serving
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from learners.batch import Batch
 from learners.config import Config
 from learners.learner import Learner
-from service.codec import Created, unpack_record
-from service.store import Entry, Store, open_store
-from service.store.redis import LOG
+from learners.records import Batch
+from service.engine.records.codec import Created, unpack_record
+from service.storage.base import Entry, Store, open_store
+from service.storage.redis.store import LOG
 from tests.chaos.history import entries
 from tests.chaos.traffic import Event, Traffic
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from service.store import Entry
+from service.storage.base import Entry
 
 __all__ = ["entries"]
 

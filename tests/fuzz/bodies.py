@@ -24,9 +24,9 @@ else:
     from backports import zstd
 
 from learners.learner import check_state
-from learners.parameters import Refused
-from service.engine import Engine
-from service.store.memory import MemoryStore
+from learners.settings import Refused
+from service.engine.engine import Engine
+from service.storage.memory import MemoryStore
 from tests.fuzz.mutations import mutated_bytes, mutated_value, packed
 from tests.fuzz.report import Report, until
 from tests.fuzz.serving import LEARNERS

@@ -20,7 +20,7 @@ import httpx
 import redis
 
 from service.errors import ServiceError
-from service.store import Store, open_store
+from service.storage.base import Store, open_store
 from tests.fuzz.bodies import events
 from tests.fuzz.mutations import mutated_bytes
 from tests.fuzz.report import Report, until

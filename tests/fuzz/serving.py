@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from service.server import Server, listen
+from service.server.run import Server, listen
 from service.settings import Settings
 
 __all__ = ["LEARNERS", "Served", "served"]

@@ -18,25 +18,25 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from learners.arrays import Sparse
-from learners.batch import Batch, Changed, Late, Restored, Segment, Served, take
 from learners.comparison import Compared, Comparison, GroupConfig
 from learners.config import Config
-from learners.ids import hashes_of
 from learners.learner import Learner, State, check_state
-from learners.parameters import Refused
+from learners.numerics.arrays import Sparse
+from learners.numerics.hash_table import hashes_of
+from learners.records import Batch, Changed, Late, Restored, Segment, Served, take
 from learners.scorer import Scores
-from service.codec import Created, pack_record, pack_snapshot, unpack_record, unpack_snapshot
+from learners.settings import Refused
+from service.engine.records.codec import Created, pack_record, pack_snapshot, unpack_record, unpack_snapshot
+from service.engine.records.served_codec import pack_served, unpack_served
+from service.engine.records.validation import check_compared, check_record
 from service.errors import Damaged
-from service.remembering import pack_served, unpack_served
-from service.soundness import check_compared, check_record
 from tests.fuzz.mutations import mutated_bytes, mutated_value, packed
 from tests.fuzz.report import Report, until
 from tests.learners.pipelines import Pipeline, stream
 
 __all__ = ["Tally", "mutations", "records", "remembered", "snapshots"]
 
-_HEADER = struct.Struct("<4sBBI")  # as in `service/codec.py`: magic, version, kind, CRC-32
+_HEADER = struct.Struct("<4sBBI")  # as in `service/engine/records/codec.py`: magic, version, kind, CRC-32
 _PIPELINES = [
     Pipeline(*one)
     for one in (
@@ -177,7 +177,7 @@ def _tried(report: Report, what: str, data: bytes, run: Callable[[], None]) -> b
 
 
 def records(seconds: float, seed: int = 0, count: int | None = None) -> Report:
-    """Mutated records, read and applied as by `service/logged.py`."""
+    """Mutated records, read and applied as by `service/engine/replica/replica.py`."""
     report, random = Report("records of logs"), Random(seed)
     every = subjects()
     others = [data for one in every for data in one.records.values()]

@@ -16,11 +16,12 @@ from typing import Any, get_args
 
 import numpy as np
 
-from learners import algorithms, embedding
-from learners.algorithm import linear_scores
-from learners.arrays import Rows, Vector
-from learners.embedding import Embedding
-from learners.precision import Precision
+from learners import algorithms
+from learners.algorithms.base import linear_scores
+from learners.features import kernel_approximation
+from learners.features.kernel_approximation import Embedding
+from learners.numerics.arrays import Rows, Vector
+from learners.numerics.float32 import Precision
 from tests.learners.streams import as_sparse, labels_for, run, stream
 
 __all__ = ["hashes"]
@@ -43,8 +44,8 @@ def hashes() -> dict[str, str]:
     for kind in ("nystroem", "fourier"):
         for precision in get_args(Precision):
             settings = Embedding.of({"kind": kind, "components": 9})
-            space = embedding.fit(settings, X[:, :3], 5, precision)
-            found[f"{kind} {precision}"] = _digest([*space, embedding.look(settings, space, X[:, :3])])
+            space = kernel_approximation.fit(settings, X[:, :3], 5, precision)
+            found[f"{kind} {precision}"] = _digest([*space, kernel_approximation.look(settings, space, X[:, :3])])
     return found
 
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import threshold
-from learners.arrays import Counts, Vector
-from learners.threshold import Threshold
+from learners.decisions import threshold
+from learners.decisions.threshold import Threshold
+from learners.numerics.arrays import Counts, Vector
 
 
 def events(n: int, seed: int, share: float = 0.2) -> tuple[Vector, Vector]:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from learners import Learner
-from learners.batch import Batch, Late, Outcome
 from learners.learner import State
+from learners.records import Batch, Late, Outcome
 from tests.learners.pipelines import PIPELINES, Pipeline
 
 Vector = NDArray[np.float64]

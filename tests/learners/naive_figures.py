@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import metrics as sk
 
-from learners.figures import Figures
+from learners.metrics.definitions import Figures
 
 __all__ = ["auc_interval", "calibration_error", "exact_figures", "precision_at_k"]
 

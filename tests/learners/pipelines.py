@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from learners import Config, Learner, algorithms
-from learners.algorithm import Traits
-from learners.arrays import Vector
-from learners.batch import Batch, Outcome, Segment, joined
+from learners.algorithms.base import Traits
 from learners.learner import State
+from learners.numerics.arrays import Vector
+from learners.records import Batch, Outcome, Segment, joined
 
 FEATURES: dict[str, dict[str, Any]] = {
     "dense": {"kind": "dense", "dim": 4},

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.arrays import Matrix, Rows, Sparse, Vector
-from learners.precision import Precision, initial
+from learners.numerics.arrays import Matrix, Rows, Sparse, Vector
+from learners.numerics.float32 import Precision, initial
 
 Stream = tuple[Matrix, Vector]
 

@@ -8,7 +8,7 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 
-from learners.arrays import dot, exp, log, next_random, sigmoid
+from learners.numerics.arrays import dot, exp, log, next_random, sigmoid
 
 SOME = [
     0.0,

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners import adaoam, loam_ilsc, oam, opauc, opaucr, opaucs, solam, uni_exp
-from learners.arrays import Matrix, Vector
+from learners.algorithms.auc import loam_ilsc
+from learners.algorithms.baselines import adaoam, oam, opauc, opaucr, opaucs, solam, uni_exp
+from learners.numerics.arrays import Matrix, Vector
 from tests.learners import naive_auc
 from tests.learners.streams import as_sparse, auc, piece, run, same_bits, stream
 

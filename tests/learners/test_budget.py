@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners import budget, threshold
-from learners.arrays import Counts, Vector
-from learners.budget import SLACK, SLOTS
-from learners.threshold import Threshold
+from learners.decisions import alert_budget, threshold
+from learners.decisions.alert_budget import SLACK, SLOTS
+from learners.decisions.threshold import Threshold
+from learners.numerics.arrays import Counts, Vector
 from tests.learners import naive_f
 
 DAY = 86_400.0
@@ -290,7 +290,7 @@ def test_another_unit_of_time_goes_on_with_what_was_spent() -> None:
 
 def test_what_is_wrong_with_an_account() -> None:
     def wrong(**arrays: Vector | Counts) -> list[str]:
-        return [name for name, _ in budget.problems(budget.init()._replace(**arrays))]
+        return [name for name, _ in alert_budget.problems(alert_budget.init()._replace(**arrays))]
 
     assert wrong() == []
     assert wrong(spent=np.array([1, 2, 0])) == ["spent"]

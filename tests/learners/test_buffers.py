@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from learners.buffers import filled, slot
+from learners.algorithms._buffers import filled, slot
 from tests.learners.naive import Buffers
 
 

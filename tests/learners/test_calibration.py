@@ -10,10 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from learners import calibration, histogram, octaves
-from learners.arrays import Vector
-from learners.calibration import Calibration, CalibrationState
-from learners.parameters import Refused
+from learners.decisions import calibration, calibration_histogram
+from learners.decisions.calibration import Calibration, CalibrationState
+from learners.numerics import log_bins
+from learners.numerics.arrays import Vector
+from learners.settings import Refused
 from tests.learners import slow_pipeline as slow
 
 PLATT, POSTERIOR = Calibration("platt"), Calibration("posterior")
@@ -150,9 +151,9 @@ def test_very_rare_positives_are_remembered_for_longer(kind: Literal["histogram"
     ],
 )
 def test_how_fast_a_histogram_forgets(memory: int, events: int, positives: float, expected: float) -> None:
-    bins = np.zeros((2, octaves.BINS))
+    bins = np.zeros((2, log_bins.BINS))
     bins[0, 600], bins[1, 700] = 10_000.0 - positives, positives
-    histogram.fade(bins, float(memory), events)
+    calibration_histogram.fade(bins, float(memory), events)
     np.testing.assert_allclose(bins.sum(), 10_000 * (1 - 64 / expected), rtol=1e-12)
 
 
@@ -173,8 +174,8 @@ def test_arrays_that_a_kind_does_not_use_are_empty() -> None:
         "posterior": [0, 0, 0, 0, 0, 0],
         "platt": [2, 4, 2, 1, 0, 0],
         "none": [0, 0, 2, 1, 0, 0],
-        "histogram": [0, 0, 0, 1, 2 * octaves.BINS, octaves.BINS + 1],
-        "isotonic": [0, 0, 0, 1, 2 * octaves.BINS, octaves.BINS + 1],
+        "histogram": [0, 0, 0, 1, 2 * log_bins.BINS, log_bins.BINS + 1],
+        "isotonic": [0, 0, 0, 1, 2 * log_bins.BINS, log_bins.BINS + 1],
     }
 
 
@@ -192,11 +193,11 @@ def test_the_place_of_a_score_among_the_bins() -> None:
     random = np.random.default_rng(0)
     scores = np.concatenate([random.normal(size=300) * 10.0 ** random.uniform(-9, 6, 300), [0.0, -0.0, 5e-324, np.inf]])
     scores = np.sort(np.concatenate([scores, -scores, 2.0 ** np.arange(-25, 18), -(2.0 ** np.arange(-25, 18))]))
-    at = np.array([octaves.position(score) for score in scores])
+    at = np.array([log_bins.position(score) for score in scores])
     assert (np.diff(at) >= 0).all()
     assert [int(one) for one in at] == [slow.score_bin(score) for score in scores]
-    assert octaves.position(np.nan) == octaves.position(0.0)
-    edges = [octaves.evened(b, 300) for b in range(octaves.BINS + 1)]
+    assert log_bins.position(np.nan) == log_bins.position(0.0)
+    edges = [log_bins.evened(b, 300) for b in range(log_bins.BINS + 1)]
     assert (np.diff(edges) > 0).all()
 
 
@@ -204,12 +205,12 @@ def test_what_is_wrong_with_a_state() -> None:
     def wrong(options: Calibration, **arrays: Any) -> list[str]:
         return [name for name, _ in calibration.problems(options, calibration.init(options)._replace(**arrays))]
 
-    falling = np.zeros(octaves.BINS + 1)
+    falling = np.zeros(log_bins.BINS + 1)
     falling[5] = 1.0
     assert wrong(HISTOGRAM, odds=falling) == []
     assert wrong(ISOTONIC, odds=falling) == ["odds"]
     assert wrong(ISOTONIC, odds=falling * 200) == ["odds", "odds"]
-    assert wrong(HISTOGRAM, bins=np.full((2, octaves.BINS), -1.0)) == ["bins"]
+    assert wrong(HISTOGRAM, bins=np.full((2, log_bins.BINS), -1.0)) == ["bins"]
     assert wrong(NONE, power=np.array([np.inf, 1.0])) == ["power"]
     assert wrong(PLATT, coefficients=np.array([0.0, 0.0])) == ["coefficients"]
 

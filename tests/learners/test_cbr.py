@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numba.core import config as numba_config
 
-from learners import cbr
-from learners.arrays import Matrix, Vector
-from learners.confidence import normal_quantile
+from learners.algorithms._scw import normal_quantile
+from learners.algorithms.auc import cbr
+from learners.numerics.arrays import Matrix, Vector
 from tests.learners import naive
 from tests.learners.streams import auc, run, same_bits, stream
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learners import cbr_diag
-from learners.arrays import Sparse
+from learners.algorithms.auc import cbr_diag
+from learners.numerics.arrays import Sparse
 from tests.learners import naive
 from tests.learners.streams import as_sparse, run, same_bits, stream
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.arrays import Matrix, Sparse
-from learners.columns import Columns, OneHot, Renumbered, capacity_for, columns_of
-from learners.features import Dense, SparseColumns
-from learners.named import Field, Named, Table
+from learners.features.base import Dense, SparseColumns
+from learners.features.column_map import Columns, OneHot, Renumbered, capacity_for, columns_of
+from learners.features.named import Field, Named, Table
+from learners.numerics.arrays import Matrix, Sparse
 from tests.learners.streams import piece
 
 TABLE = Table(

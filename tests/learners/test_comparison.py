@@ -17,9 +17,9 @@ from sklearn.metrics import roc_auc_score
 
 from learners import comparison
 from learners.comparison import Compared, Comparison, GroupConfig
-from learners.delong import areas
-from learners.ids import hashes_of
-from learners.parameters import Refused
+from learners.metrics.delong import areas
+from learners.numerics.hash_table import hashes_of
+from learners.settings import Refused
 
 Vector = NDArray[np.float64]
 

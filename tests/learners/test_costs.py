@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.costs import costs_of
-from learners.features import Dense
-from learners.named import Named
-from learners.parameters import Refused
+from learners.features.base import Dense
+from learners.features.costs import costs_of
+from learners.features.named import Named
+from learners.settings import Refused
 
 
 def outcome(values: Any) -> Any:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learners.arrays import Vector
-from learners.calibration import Calibration
 from learners.config import Config
 from learners.decision import Labelling, Ranking, Scores, decision_of
-from learners.threshold import Threshold
+from learners.decisions.calibration import Calibration
+from learners.decisions.threshold import Threshold
+from learners.numerics.arrays import Vector
 
 KINDS = [Calibration("platt"), Calibration("posterior"), Calibration("none"), Calibration("isotonic")]
 BUDGET = Threshold("budget", alerts=5)

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import ks_2samp
 
-from learners import drift
-from learners.drift import Drift
-from learners.ordered import values
+from learners.metrics import drift
+from learners.metrics.drift import Drift
+from learners.numerics.order_statistics import values
 
 Vector = NDArray[np.float64]
 

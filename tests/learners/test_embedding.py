@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from learners import embedding
-from learners.arrays import Matrix
-from learners.embedding import Embedding, EmbeddingState
-from learners.parameters import Refused
+from learners.features import kernel_approximation
+from learners.features.kernel_approximation import Embedding, EmbeddingState
+from learners.numerics.arrays import Matrix
+from learners.settings import Refused
 
 KINDS = ["nystroem", "fourier"]
 
@@ -33,7 +33,7 @@ def rows_of(n: int, dim: int, seed: int) -> Matrix:
 def fitted(kind: Any, rows: Matrix, components: int, *, width: float | None = None, seed: int = 1) -> Any:
     """The settings and what they fit to the rows."""
     settings = Embedding(kind=kind, components=components, width=width)
-    return settings, embedding.fit(settings, rows, seed)
+    return settings, kernel_approximation.fit(settings, rows, seed)
 
 
 def exact(X: Matrix, U: Matrix, width: float) -> Matrix:
@@ -55,7 +55,7 @@ def test_golden_nystroem() -> None:
     document = json.loads((Path(__file__).parent / "golden" / "nystroem.json").read_text())
     X, U = np.array(document["x"]), np.array(document["landmarks"])
     settings, state = fitted("nystroem", U, len(U), width=document["width"])  # so few rows are the landmarks
-    phi = embedding.look(settings, state, X)
+    phi = kernel_approximation.look(settings, state, X)
     np.testing.assert_allclose(phi @ phi.T, document["inner_products"], rtol=1e-9, atol=1e-12)
     _, natural = fitted("nystroem", X, len(U))
     np.testing.assert_allclose(natural.width, [document["width"]], rtol=1e-12)
@@ -67,9 +67,9 @@ def test_golden_nystroem() -> None:
 def test_equals_a_slow_version(kind: str, dim: int, components: int) -> None:
     settings, state = fitted(kind, rows_of(60, dim, seed=dim), components)
     X = rows_of(40, dim, seed=100 + dim)
-    phi = embedding.look(settings, state, X)
+    phi = kernel_approximation.look(settings, state, X)
     expected = slow(kind, state, X)
-    assert phi.shape == expected.shape == (40, embedding.columns(state))
+    assert phi.shape == expected.shape == (40, kernel_approximation.columns(state))
     signs = np.sign((phi * expected).sum(axis=0))
     # a rounding of the kernel, 1e-16, is divided by the root of an eigenvalue, 1e-4 or more, and directions of close
     # eigenvalues may mix: so the columns are compared loosely and their inner products strictly
@@ -81,7 +81,7 @@ def test_equals_a_slow_version(kind: str, dim: int, components: int) -> None:
 def test_nystroem_is_exact_where_every_row_is_a_landmark(width: float | None) -> None:
     X = rows_of(30, 4, seed=3)
     settings, state = fitted("nystroem", np.concatenate([X, X[::-1]]), 30, width=width)
-    phi = embedding.look(settings, state, X)
+    phi = kernel_approximation.look(settings, state, X)
     np.testing.assert_allclose(phi @ phi.T, exact(X, X, state.width[0]), rtol=0, atol=1e-6)
 
 
@@ -91,7 +91,7 @@ def test_the_kernel_is_approximated_better_with_more_components(kind: str) -> No
     errors = []
     for components in (4, 32, 256):
         settings, state = fitted(kind, X, components)
-        phi = embedding.look(settings, state, X)
+        phi = kernel_approximation.look(settings, state, X)
         errors.append(float(np.sqrt(np.mean((phi @ phi.T - exact(X, X, state.width[0])) ** 2))))
     # Fourier is Monte Carlo: eight times the features, sqrt(8) = 2.8 times less; k-means on clusters does better
     assert errors[0] > 2 * errors[1] > 4 * errors[2]
@@ -103,7 +103,7 @@ def test_fourier_is_unbiased() -> None:
     settings = Embedding(kind="fourier", components=200, width=20.0)
     products = []
     for seed in range(60):
-        phi = embedding.look(settings, embedding.fit(settings, X, seed), X)
+        phi = kernel_approximation.look(settings, kernel_approximation.fit(settings, X, seed), X)
         products.append(phi @ phi.T)
     error = np.mean(products, axis=0) - exact(X, X, 20.0)
     assert np.abs(error).max() < 5 / math.sqrt(60 * 200)  # standard deviations of a mean of terms of variance <= 1
@@ -139,7 +139,7 @@ def test_components_of_nystroem_come_by_size_with_signs_fixed() -> None:
     sizes = 1 / (state.projection**2).sum(axis=0)  # |V_r e_r^(-1/2)|^2 = 1 / e_r
     assert (np.diff(sizes) < 0).all()
     largest = np.abs(state.projection).argmax(axis=0)
-    assert (state.projection[largest, np.arange(embedding.columns(state))] > 0).all()
+    assert (state.projection[largest, np.arange(kernel_approximation.columns(state))] > 0).all()
     assert settings.components == state.landmarks.shape[1] == 12
 
 
@@ -161,9 +161,9 @@ def test_a_fit_repeats_and_another_seed_differs(kind: str) -> None:
 def test_batch_cuts_change_no_bit(kind: str, cuts: list[int]) -> None:
     X = rows_of(50, 5, seed=10)
     settings, state = fitted(kind, X, 11)
-    whole = embedding.look(settings, state, X)
-    parts = [embedding.look(settings, state, X[a:b]) for a, b in pairwise([0, *sorted(cuts), 50])]
-    single = [embedding.look(settings, state, X[i : i + 1]) for i in range(50)]
+    whole = kernel_approximation.look(settings, state, X)
+    parts = [kernel_approximation.look(settings, state, X[a:b]) for a, b in pairwise([0, *sorted(cuts), 50])]
+    single = [kernel_approximation.look(settings, state, X[i : i + 1]) for i in range(50)]
     assert whole.tobytes() == np.concatenate(parts).tobytes() == np.concatenate(single).tobytes()
 
 
@@ -173,7 +173,7 @@ def test_inputs_stay_as_they_are(kind: str) -> None:
     before = X.copy()
     settings, state = fitted(kind, X, 7)
     kept = [array.copy() for array in state]
-    embedding.look(settings, state, X)
+    kernel_approximation.look(settings, state, X)
     assert X.tobytes() == before.tobytes()
     assert all(a.tobytes() == b.tobytes() for a, b in zip(state, kept, strict=True))
 
@@ -200,7 +200,7 @@ def test_the_bits_of_a_stored_fit_are_frozen(kind: Any, bits: list[str]) -> None
     if kind == "fourier":
         state = EmbeddingState(np.array([1.7]), empty, empty, U, np.array([0.1, 1.2, 2.3, 3.4, 4.5]))
     X = np.array([[0.3, -0.9], [4.1, -1.0], [4.1, -1e7 if kind == "fourier" else 0.0]])
-    phi = embedding.look(Embedding(kind=kind), state, X)
+    phi = kernel_approximation.look(Embedding(kind=kind), state, X)
     assert [float(value).hex() for value in phi.ravel()[[0, 1, -2, -1]]] == bits
 
 
@@ -221,8 +221,8 @@ def test_extremes_stay_finite(kind: str, values: list[float], components: int, w
     assert (state.width > 0).all()
     unseen = np.array([[a, b, a] for a in EXTREMES for b in EXTREMES])
     for rows in (X, unseen):
-        phi = embedding.look(settings, state, rows)
-        assert phi.shape == (len(rows), embedding.columns(state))
+        phi = kernel_approximation.look(settings, state, rows)
+        assert phi.shape == (len(rows), kernel_approximation.columns(state))
         assert phi.shape[1] >= 1
         assert np.isfinite(phi).all()
         # |phi(x)|^2 is 2 at most, for Nystroem k(x, x) = 1 up to rounding
@@ -232,7 +232,7 @@ def test_extremes_stay_finite(kind: str, values: list[float], components: int, w
 def test_far_from_every_landmark_nystroem_is_0() -> None:
     settings, state = fitted("nystroem", rows_of(30, 2, seed=12), 5)
     far = np.array([[1e30, 0.0], [-1e30, 1e30], [1e8, 1e8], [1e5, 0.0]])
-    assert not embedding.look(settings, state, far).any()
+    assert not kernel_approximation.look(settings, state, far).any()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -241,7 +241,7 @@ def test_far_from_every_landmark_nystroem_is_0() -> None:
 def test_equal_rows_have_no_width_and_do_no_harm(kind: str, n: int, value: float) -> None:
     settings, state = fitted(kind, np.full((n, 3), value), 8)
     assert state.width.tolist() == [1.0]
-    phi = embedding.look(settings, state, np.full((2, 3), value))
+    phi = kernel_approximation.look(settings, state, np.full((2, 3), value))
     if kind == "nystroem":
         assert phi.tolist() == [[1.0], [1.0]]  # one landmark, met exactly
     assert np.isfinite(phi).all()
@@ -251,7 +251,7 @@ def test_fewer_distinct_rows_than_components_and_constant_columns() -> None:
     X = np.array([[0.0, 5.0], [1.0, 5.0], [1.0, 5.0], [4.0, 5.0], [0.0, 5.0]])
     settings, state = fitted("nystroem", X, 4000)
     assert state.landmarks.T.tolist() == [[0.0, 5.0], [1.0, 5.0], [4.0, 5.0]]
-    phi = embedding.look(settings, state, X)
+    phi = kernel_approximation.look(settings, state, X)
     np.testing.assert_allclose(phi @ phi.T, exact(X, X, state.width[0]), rtol=0, atol=1e-12)
 
 
@@ -260,35 +260,35 @@ def test_rows_too_close_for_k_means_are_one_landmark() -> None:
     X = np.concatenate([rows_of(50, 2, seed=13), [[1e30, 0.0]]])
     settings, state = fitted("nystroem", X, 10)
     assert state.landmarks.shape == (2, 2)
-    phi = embedding.look(settings, state, X)
+    phi = kernel_approximation.look(settings, state, X)
     np.testing.assert_allclose(phi @ phi.T, exact(X, X, state.width[0]), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["none", *KINDS])
 def test_before_the_fit_there_are_no_columns(kind: Any) -> None:
     settings = Embedding(kind=kind)
-    state = embedding.init(settings)
-    assert embedding.columns(state) == 0
+    state = kernel_approximation.init(settings)
+    assert kernel_approximation.columns(state) == 0
     assert all(array.size == 0 for array in state)
     X = rows_of(3, 2, seed=14)
-    assert embedding.look(settings, state, X).shape == ((3, 2) if kind == "none" else (3, 0))
+    assert kernel_approximation.look(settings, state, X).shape == ((3, 2) if kind == "none" else (3, 0))
 
 
 def test_none_leaves_the_rows_alone() -> None:
     X = rows_of(10, 3, seed=15)
     settings, state = fitted("none", X, 5)
-    assert embedding.columns(state) == 0
-    assert embedding.look(settings, state, X).tobytes() == X.tobytes()
+    assert kernel_approximation.columns(state) == 0
+    assert kernel_approximation.look(settings, state, X).tobytes() == X.tobytes()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_wrong_shapes_are_refused(kind: Any) -> None:
     settings, state = fitted(kind, rows_of(10, 3, seed=16), 4)
     with pytest.raises(ValueError, match="rows have 2 columns; expected 3, as in the fit"):
-        embedding.look(settings, state, np.zeros((5, 2)))
+        kernel_approximation.look(settings, state, np.zeros((5, 2)))
     with pytest.raises(ValueError, match="no rows; expected at least one"):
-        embedding.fit(settings, np.zeros((0, 3)), 1)
-    assert embedding.look(settings, state, np.zeros((0, 3))).shape == (0, 4)
+        kernel_approximation.fit(settings, np.zeros((0, 3)), 1)
+    assert kernel_approximation.look(settings, state, np.zeros((0, 3))).shape == (0, 4)
 
 
 @pytest.mark.parametrize(
@@ -315,12 +315,12 @@ def test_cos_is_right_to_the_last_bits() -> None:
     turns = np.arange(-200, 201) * (math.pi / 4)
     some = [turns, np.nextafter(turns, 1e9), np.linspace(-40, 40, 4001), random.uniform(-3e6, 3e6, 4000)]
     for x in np.concatenate(some).tolist():
-        assert abs(embedding._cos(x) - math.cos(x)) < 4e-16
+        assert abs(kernel_approximation._cos(x) - math.cos(x)) < 4e-16
 
 
 def test_cos_of_large_arguments_is_off_by_less_than_their_rounding() -> None:
     random = np.random.default_rng(18)
     for x in (random.choice([-1, 1], 2000) * 10 ** random.uniform(6.4, 14, 2000)).tolist():
-        assert abs(embedding._cos(x) - math.cos(x)) < 5e-16 + 2.0**-54 * abs(x)
+        assert abs(kernel_approximation._cos(x) - math.cos(x)) < 5e-16 + 2.0**-54 * abs(x)
     for x in [*(10 ** random.uniform(14, 308, 500)).tolist(), 1e30, -1e30, math.inf, -math.inf, math.nan]:
-        assert -1.0 <= embedding._cos(x) <= 1.0
+        assert -1.0 <= kernel_approximation._cos(x) <= 1.0

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from numba.core import config as numba_config
 
 from learners import algorithms
-from learners.algorithm import Linear, Size, linear_scores
-from learners.arrays import Matrix, Rows, Vector
-from learners.precision import Precision, initial, stored
+from learners.algorithms.base import Linear, Size, linear_scores
+from learners.numerics.arrays import Matrix, Rows, Vector
+from learners.numerics.float32 import Precision, initial, stored
 from tests.learners.streams import as_sparse, auc, columns, labels_for, piece, run, same_bits, stream, values
 
 REPRODUCIBLY = settings(
@@ -247,7 +247,7 @@ def test_one_class_only(algorithm: Any, made: Any, label: float) -> None:
         elif algorithm.TRAITS.posterior:
             assert (scores[20:] * label > 0).all()
         elif (
-            algorithm.init.__module__ == "learners.solam"
+            algorithm.init.__module__ == "learners.algorithms.baselines.solam"
         ):  # starts, by its golden vectors, from weights that are not 0
             np.testing.assert_allclose(algorithm.weights(params, state).w, params.R / np.sqrt(5), rtol=1e-12)
         else:

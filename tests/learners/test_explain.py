@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from learners import Learner, Refused, Scorer, create, explain
-from learners.algorithm import Linear
-from learners.arrays import Matrix, Vector
+from learners.algorithms.base import Linear
 from learners.explain import MAX_FEATURES, MAX_TOLD, MAX_WORK, Explanation
-from learners.parameters import Problem
+from learners.numerics.arrays import Matrix, Vector
+from learners.settings import Problem
 from tests.learners import slow_pipeline as slow
 from tests.learners.pipelines import FEATURES, PIPELINES, Pipeline, events
 

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learners import algorithms, fofo, lr, ofo, omcsl, stamp, threshold
-from learners.arrays import Vector
+from learners import algorithms
+from learners.algorithms.baselines import lr, ofo, omcsl, stamp
+from learners.algorithms.fmeasure import fofo
+from learners.decisions import threshold
+from learners.numerics.arrays import Vector
 from tests.learners import naive_f
 from tests.learners.streams import as_sparse, run, same_bits, stream
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from learners.arrays import Sparse
 from learners.config import features_of
-from learners.features import LARGEST, MAX_COLUMNS, MAX_NONZERO, Dense, Features, SparseColumns, number_fault
-from learners.parameters import Refused
+from learners.features.base import LARGEST, MAX_COLUMNS, MAX_NONZERO, Dense, Features, SparseColumns, number_fault
+from learners.numerics.arrays import Sparse
+from learners.settings import Refused
 
 HUGE = 10**400
 NUMBERS = "expected a number"

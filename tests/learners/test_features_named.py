@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.arrays import Sparse
-from learners.features import MAX_COLUMNS, MAX_NONZERO, Features
-from learners.named import MAX_NAME, MAX_SPELT, Field, Named, Table
-from learners.parameters import Problem, Refused, show
+from learners.features.base import MAX_COLUMNS, MAX_NONZERO, Features
+from learners.features.named import MAX_NAME, MAX_SPELT, Field, Named, Table
+from learners.numerics.arrays import Sparse
+from learners.settings import Problem, Refused, show
 from tests.learners import slow_pipeline as slow
 
 HUGE = 10**400

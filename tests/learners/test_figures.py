@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn import metrics as sk
 
-from learners import figures
-from learners.curves import HISTOGRAM_BINS, curves, thinned
-from learners.figures import EPSILON, NO_SPREAD, RELIABILITY_BINS, Figures, Undefined
-from learners.parameters import Refused
-from learners.ranking_figures import ranking_figures
+from learners.metrics import definitions
+from learners.metrics.curves import HISTOGRAM_BINS, curves, thinned
+from learners.metrics.definitions import EPSILON, NO_SPREAD, RELIABILITY_BINS, Figures, Undefined
+from learners.metrics.ranking import ranking_figures
+from learners.settings import Refused
 from tests.learners.naive_figures import exact_figures
 
 RANKED = ("auc", "auc_interval", "average_precision", "partial_auc", "ks", "recall_at_fpr", "precision_at_k")
@@ -119,7 +119,7 @@ def test_reasons_say_which_class_is_missing(
 )
 def test_reasons_of_ratios(confusion: tuple[int, int, int, int], reasons: dict[str, str]) -> None:
     undefined = Undefined("window", {})
-    found = figures.confusion_figures(confusion, 0.5, undefined)
+    found = definitions.confusion_figures(confusion, 0.5, undefined)
     assert set(undefined.reasons) == {f"/window/{name}" for name, value in found.items() if value is None}
     for name, reason in reasons.items():
         assert undefined.reasons[f"/window/{name}"] == f"{reason} in the window"
@@ -129,7 +129,7 @@ def test_reasons_of_ratios(confusion: tuple[int, int, int, int], reasons: dict[s
 
 def test_mcc_of_counts_beyond_any_product_of_machine_numbers() -> None:
     huge = 2**52
-    found = figures.confusion_figures((huge, huge // 3, huge // 5, huge // 2), 1.0, Undefined("since_start", {}))
+    found = definitions.confusion_figures((huge, huge // 3, huge // 5, huge // 2), 1.0, Undefined("since_start", {}))
     tn, fp, fn, tp = (Fraction(part) for part in (1, Fraction(1, 3), Fraction(1, 5), Fraction(1, 2)))
     square = (tp * tn - fp * fn) ** 2 / ((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
     assert found["mcc"] == pytest.approx(math.sqrt(square), rel=1e-12)
@@ -140,12 +140,12 @@ def test_mcc_of_counts_beyond_any_product_of_machine_numbers() -> None:
 def test_what_was_added_is_taken_away_without_a_trace(numbers: list[float], random: Any) -> None:
     sums = np.zeros(2, dtype=np.int64)
     for x in numbers:
-        figures.tally(sums, figures.parted(x), 1)
+        definitions.tally(sums, definitions.parted(x), 1)
     exact = sum((Fraction(x) * 2**60).__floor__() for x in numbers)
-    assert figures.tallied(sums.tolist()) == exact
+    assert definitions.tallied(sums.tolist()) == exact
     random.shuffle(numbers)
     for x in numbers:
-        figures.tally(sums, figures.parted(x), -1)
+        definitions.tally(sums, definitions.parted(x), -1)
     assert sums.tolist() == [0, 0]
 
 
@@ -153,12 +153,12 @@ def test_what_was_added_is_taken_away_without_a_trace(numbers: list[float], rand
 @pytest.mark.parametrize("label", [0, 1])
 def test_log_loss_is_that_of_scikit_learn(probability: float, label: int) -> None:
     expected = sk.log_loss([label], [probability], labels=[0, 1])
-    assert figures.log_loss(probability, label) == pytest.approx(expected, rel=1e-14, abs=1e-30)
-    assert 0.0 < figures.log_loss(probability, label) < 36.05
+    assert definitions.log_loss(probability, label) == pytest.approx(expected, rel=1e-14, abs=1e-30)
+    assert 0.0 < definitions.log_loss(probability, label) < 36.05
 
 
 def test_probabilities_fall_into_bins_of_equal_width() -> None:
-    bins = [figures.probability_bin(p) for p in (0.0, 0.0666, 0.0667, 0.5, 0.9333, 0.9334, 1.0)]
+    bins = [definitions.probability_bin(p) for p in (0.0, 0.0666, 0.0667, 0.5, 0.9333, 0.9334, 1.0)]
     assert bins == [0, 0, 1, 7, 13, 14, 14]
 
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners import Learner, Refused, algorithms, create
-from learners.arrays import Vector
-from learners.batch import Batch, Fitted, Restored
+from learners.numerics.arrays import Vector
+from learners.records import Batch, Fitted, Restored
 from tests.learners.pipelines import PIPELINES, Pipeline, batch, copied, events
 from tests.learners.streams import auc
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from learners import fofo
+from learners.algorithms.fmeasure import fofo
 from tests.learners import naive
 from tests.learners.streams import as_sparse, run, stream
 

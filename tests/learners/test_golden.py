@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learners import algorithms, threshold
-from learners.confidence import coefficients
+from learners import algorithms
+from learners.algorithms._scw import coefficients
+from learners.decisions import threshold
 from tests.learners.streams import as_sparse, run
 
 _DIRECTORY = Path(__file__).parent / "golden"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.hashing import hash_strings
+from learners.numerics.hashing import hash_strings
 from tests.learners.slow_pipeline import hash_text
 
 FROZEN = {

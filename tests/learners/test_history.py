@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from learners.history import LEVELS, ROWS, History
+from learners.metrics.history import LEVELS, ROWS, History
 
 COLUMNS = ("events", "clock", "served", "auc")
 STRIDE = 10

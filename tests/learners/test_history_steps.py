@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from learners.ids import hashes_of
-from learners.metrics import HISTORY_COLUMNS, Metrics
-from learners.ordinal_metrics import ORDINAL_HISTORY, OrdinalMetrics
+from learners.metrics.binary import HISTORY_COLUMNS, Metrics
+from learners.metrics.ordinal import ORDINAL_HISTORY, OrdinalMetrics
+from learners.numerics.hash_table import hashes_of
 
 SINCE = "since_start_"
 STRIDE = 64  # of any window up to 4096

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.ids import find, hashes_of, put, table_for
+from learners.numerics.hash_table import find, hashes_of, put, table_for
 
 
 def empty(slots, room=0):
@@ -34,7 +34,9 @@ def test_hashes_are_those_of_the_ids_and_0_is_none():
 
 
 def test_an_id_whose_hash_says_no_id_is_told_apart(monkeypatch):
-    monkeypatch.setattr("learners.ids.hash_strings", lambda texts: np.zeros(len(texts), dtype=np.uint64))
+    monkeypatch.setattr(
+        "learners.numerics.hash_table.hash_strings", lambda texts: np.zeros(len(texts), dtype=np.uint64)
+    )
     assert hashes_of(["x", None]).tolist() == [1, 0]
 
 

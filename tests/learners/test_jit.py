@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from learners import jit
+from learners.numerics import jit
 
 OLD = 40 * 86400
 
@@ -128,7 +128,7 @@ step(done)
 def test_processes_that_compile_for_different_types_do_not_take_each_others_code(tmp_path, run):
     """Each has read the index before the other has written it: both would write the same file."""
     (tmp_path / "raced.py").write_text(
-        "from learners.jit import kernel\n\n\n@kernel\ndef total(values):\n"
+        "from learners.numerics.jit import kernel\n\n\n@kernel\ndef total(values):\n"
         "    found = 0.0\n    for value in values:\n        found += value\n    return found\n"
     )
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_DISABLE_JIT": "0"}
@@ -173,7 +173,7 @@ while len(list(Path().glob("ready-*"))) < 3:
 print(outer(np.arange(4.0)), sum(sum(one.stats.cache_misses.values()) for one in (inner, outer)))
 """
 SHARED = """
-from learners.jit import kernel
+from learners.numerics.jit import kernel
 
 @kernel
 def inner(x):

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learners.jit import kernel
-from learners.lanes import (
+from learners.numerics.jit import kernel
+from learners.numerics.simd import (
     LARGEST_SINGLE,
     WIDTH,
     aligned,

@@ -16,8 +16,8 @@ from numba.core import config as numba_config
 
 from learners import Learner, Refused, algorithms, restore
 from learners import model as model_module
-from learners.arrays import Sparse
-from learners.batch import Batch, Segment, join
+from learners.numerics.arrays import Sparse
+from learners.records import Batch, Segment, join
 from tests.learners.pipelines import EVERY, ONLINE, PIPELINES, Pipeline, batch, bits, cut, events, stream
 
 DENSE = [one for one in PIPELINES if one.kind == "dense"]

@@ -12,9 +12,9 @@ import scipy.sparse
 
 import learners
 from learners import Config, Learner, Problem, Refused, create, restore
-from learners.catalogue import algorithms, describe
-from learners.labels import Labels
-from learners.parameters import show
+from learners.algorithms.registry import algorithms, describe
+from learners.features.labels import Labels
+from learners.settings import show
 from tests.learners.pipelines import EVERY, FEATURES, Pipeline, events
 
 DENSE = {"kind": "dense", "dim": 3}

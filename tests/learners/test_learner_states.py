@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from learners import Learner, Refused, algorithms, restore
-from learners.batch import Restored
 from learners.learner import check_state
+from learners.records import Restored
 from tests.learners.pipelines import EVERY, PIPELINES, Pipeline, bits, copied, cut, stream
 
 UNTOLD = ("fits.restores", "life.rollbacks")  # a roll-back gives the digest back that the state had

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learners import loam_ada
+from learners.algorithms.auc import loam_ada
 from tests.learners import naive
 from tests.learners.streams import as_sparse, run, stream
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from learners.figures import FIGURES, Figures
-from learners.ids import hashes_of
-from learners.metrics import HISTORY_COLUMNS, Metrics, history_stride
+from learners.metrics.binary import HISTORY_COLUMNS, Metrics, history_stride
+from learners.metrics.definitions import FIGURES, Figures
+from learners.numerics.hash_table import hashes_of
 from tests.learners.naive_figures import exact_figures
 
 SETTINGS = Figures(beta=0.5, max_fpr=0.2, k=20)

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners import npsvor, npsvor_batch
-from learners.algorithm import Linear, linear_scores
-from learners.arrays import Matrix, Rows, Vector
-from learners.parameters import Refused
+from learners.algorithms.base import Linear, linear_scores
+from learners.algorithms.ordinal import npsvor, npsvor_batch
+from learners.numerics.arrays import Matrix, Rows, Vector
+from learners.settings import Refused
 from tests.learners import naive_npsvor
 from tests.learners.streams import as_sparse, piece, same_bits
 

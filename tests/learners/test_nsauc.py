@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learners import noam, nsauc, nsolam, oam, solam
-from learners.arrays import Vector
+from learners.algorithms.auc import nsauc
+from learners.algorithms.baselines import noam, nsolam, oam, solam
+from learners.numerics.arrays import Vector
 from tests.learners.naive import Buffers, SplitMix
 from tests.learners.streams import auc, run, same_bits, stream
 

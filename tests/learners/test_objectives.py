@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners import objectives
-from learners.arrays import Vector
-from learners.objectives import ACCURACY, BINS, F_BETA, FPR, PRECISION, REACH, RECALL
+from learners.decisions import threshold_search
+from learners.decisions.threshold_search import ACCURACY, BINS, F_BETA, FPR, PRECISION, REACH, RECALL
+from learners.numerics.arrays import Vector
 from tests.learners import naive_f
 
 SEARCHES = [
@@ -31,7 +31,7 @@ def sketched(p: Vector, y: Vector, weight: Vector) -> Vector:
     """The sketch of weighted events."""
     bins = np.zeros((3, BINS))
     for probability, label, one in zip(p, y, weight, strict=True):
-        bins[int(label > 0), objectives.place(objectives.edges(), probability)] += one
+        bins[int(label > 0), threshold_search.place(threshold_search.edges(), probability)] += one
     return bins
 
 
@@ -49,7 +49,7 @@ def test_same_as_the_definitions(name: str, sought: int, aim: float, events: lis
     weight = np.array([float(one) for _, _, one in events])
     expected = naive_f.best_edge(name, p, y, weight, aim)
     beta2 = aim**2 if sought == F_BETA else aim
-    found = objectives.search(sought, beta2, sketched(p, y, weight), objectives.edges())
+    found = threshold_search.search(sought, beta2, sketched(p, y, weight), threshold_search.edges())
     assert found == pytest.approx(expected, rel=1e-12, abs=1e-300)
 
 
@@ -60,8 +60,8 @@ def test_what_the_threshold_promises_holds_on_the_events_that_it_was_found_on(
     random = np.random.default_rng(0)
     p = random.beta(0.4, 0.8, 5000)
     y = np.where(random.random(5000) < p, 1.0, -1.0)
-    live = objectives.search(
-        sought, aim**2 if sought == F_BETA else aim, sketched(p, y, np.ones(5000)), objectives.edges()
+    live = threshold_search.search(
+        sought, aim**2 if sought == F_BETA else aim, sketched(p, y, np.ones(5000)), threshold_search.edges()
     )
     called, positive = p >= live, y > 0
     if name == "fpr":
@@ -78,14 +78,14 @@ def test_what_the_threshold_promises_holds_on_the_events_that_it_was_found_on(
 def test_an_empty_sketch() -> None:
     empty = np.zeros((3, BINS))
     for sought, expected in ((F_BETA, 0.0), (FPR, 1.0), (PRECISION, 1.0), (RECALL, 0.0), (ACCURACY, 1.0)):
-        assert objectives.search(sought, 0.5, empty, objectives.edges()) == expected
+        assert threshold_search.search(sought, 0.5, empty, threshold_search.edges()) == expected
 
 
 def test_the_bin_of_a_probability_is_the_last_edge_at_or_below_it() -> None:
-    edges = objectives.edges()
+    edges = threshold_search.edges()
     assert edges[0] == 0.0
     assert (np.diff(edges) > 0).all()
     np.testing.assert_allclose(np.log(edges[1:] / (1 - edges[1:])), -REACH + np.arange(1, BINS) * 2 * REACH / BINS)
     for p in [0.0, 5e-324, 1e-7, 0.5, 1 - 1e-9, 1.0, *edges.tolist(), *np.nextafter(edges[1:], 0.0).tolist()]:
-        assert objectives.place(edges, p) == np.searchsorted(edges, p, side="right") - 1
-    assert objectives.place(edges, np.nan) == 0
+        assert threshold_search.place(edges, p) == np.searchsorted(edges, p, side="right") - 1
+    assert threshold_search.place(edges, np.nan) == 0

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learners import adaoam, opauc, opaucr, opaucs
-from learners.arrays import Vector
-from learners.class_moments import descend_in_ball
+from learners.algorithms._class_moments import descend_in_ball
+from learners.algorithms.baselines import adaoam, opauc, opaucr, opaucs
+from learners.numerics.arrays import Vector
 from tests.learners import naive_auc
 from tests.learners.streams import as_sparse, auc, run, same_bits, stream
 

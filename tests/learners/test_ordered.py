@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners import ordered
-from learners.jit import kernel
-from learners.ordered import WAITING, Ordered
+from learners.numerics import order_statistics
+from learners.numerics.jit import kernel
+from learners.numerics.order_statistics import WAITING, Ordered
 
 DRAWN = {
     "distinct": lambda rng, n: rng.normal(size=n),
@@ -27,22 +27,22 @@ DRAWN = {
 def moved(held, come, gone):
     """All of `come` enter, then all of `gone` leave."""
     for x in come:
-        ordered.enter(held, x)
+        order_statistics.enter(held, x)
     for x in gone:
-        ordered.leave(held, x)
+        order_statistics.leave(held, x)
 
 
 def check(held: Ordered, model: list[float], probes: list[float]) -> None:
     """Readers see the same before and after what waits is worked in."""
     waits = held.sizes.tolist()
-    seen = ordered.values(held)
-    told = [ordered.counts(held, x) for x in probes]
+    seen = order_statistics.values(held)
+    told = [order_statistics.counts(held, x) for x in probes]
     assert held.sizes.tolist() == waits
     assert seen.tolist() == model
     assert not np.signbit(seen[seen == 0.0]).any()
     assert told == [(bisect.bisect_left(model, x), bisect.bisect_right(model, x)) for x in probes]
-    assert ordered.settled(held).tobytes() == seen.tobytes() == ordered.values(held).tobytes()
-    assert [ordered.counts(held, x) for x in probes] == told
+    assert order_statistics.settled(held).tobytes() == seen.tobytes() == order_statistics.values(held).tobytes()
+    assert [order_statistics.counts(held, x) for x in probes] == told
 
 
 @pytest.mark.parametrize("kind", DRAWN)
@@ -50,10 +50,10 @@ def check(held: Ordered, model: list[float], probes: list[float]) -> None:
 def test_many_that_come_and_go_leave_what_numpy_sorts(n: int, kind: str) -> None:
     rng = np.random.default_rng(n)
     model = np.sort(DRAWN[kind](rng, n))
-    held = ordered.ordered(model)
+    held = order_statistics.ordered(model)
     for more, less in [(25, 0), (700, 90), (30, 600), (385, 385), (26, 26), (1, 1), (0, 1), (3000, 2900)]:
         come = DRAWN[kind](rng, more)
-        held = ordered.reserved(held, len(model) + more, max(more, less))
+        held = order_statistics.reserved(held, len(model) + more, max(more, less))
         together = rng.permutation(np.concatenate([model, come]))  # what comes may go along with the rest
         gone, model = together[:less], np.sort(together[less:])
         moved(held, come, gone)
@@ -66,7 +66,7 @@ def test_all_that_was_goes(n: int, kind: str) -> None:
     rng = np.random.default_rng(n)
     old, come = DRAWN[kind](rng, n), DRAWN[kind](rng, 600)
     for gone, left in ((old, come), (np.concatenate([come, old]), come[:0]), (come, old)):
-        held = ordered.reserved(ordered.ordered(np.sort(old)), n + 600, n + 600)
+        held = order_statistics.reserved(order_statistics.ordered(np.sort(old)), n + 600, n + 600)
         moved(held, come, gone)
         check(held, np.sort(left).tolist(), [0.0, 2.5])
 
@@ -77,10 +77,10 @@ def test_all_that_was_goes(n: int, kind: str) -> None:
 def test_a_sliding_window_stays_a_sorted_list(window: int, spread: int, step: int) -> None:
     rng = np.random.default_rng(spread)
     stream = rng.integers(0, spread, 6000) / 7.0 + np.arange(6000) // 500
-    held, model, last = ordered.ordered(np.empty(0)), [], deque[float]()
+    held, model, last = order_statistics.ordered(np.empty(0)), [], deque[float]()
     for start in range(0, len(stream), step):
         part = stream[start : start + step]
-        held = ordered.reserved(held, len(model) + len(part), len(part))
+        held = order_statistics.reserved(held, len(model) + len(part), len(part))
         for x in part.tolist():
             bisect.insort(model, x)
             last.append(x)
@@ -99,7 +99,7 @@ def test_a_sliding_window_stays_a_sorted_list(window: int, spread: int, step: in
 @settings(max_examples=50, deadline=None, derandomize=True)
 def test_any_order_of_adding_and_removing(steps: list[tuple[bool, int]], seed: int) -> None:
     rng = np.random.default_rng(seed)
-    held, model = ordered.reserved(ordered.ordered(np.empty(0)), 4000, 1), []
+    held, model = order_statistics.reserved(order_statistics.ordered(np.empty(0)), 4000, 1), []
     for adding, level in steps:
         for x in (level + rng.random(20).round(1)).tolist():
             if adding:
@@ -114,25 +114,25 @@ def test_any_order_of_adding_and_removing(steps: list[tuple[bool, int]], seed: i
 def test_more_than_can_wait_is_worked_in_meanwhile(more: int) -> None:
     rng = np.random.default_rng(more)
     old, come = rng.normal(size=more).round(2), rng.normal(size=more).round(2)
-    held = ordered.reserved(ordered.ordered(np.sort(old)), 2 * more, 1)
+    held = order_statistics.reserved(order_statistics.ordered(np.sort(old)), 2 * more, 1)
     moved(held, come, old)
     assert max(held.sizes[1:3]) <= WAITING
     check(held, np.sort(come).tolist(), come[:20].tolist())
 
 
 def test_room_grows_with_the_members_and_is_kept() -> None:
-    held = ordered.ordered(np.empty(0))
+    held = order_statistics.ordered(np.empty(0))
     assert held.sides.shape == (2, 64)
-    same = ordered.reserved(held, 64, 64)
+    same = order_statistics.reserved(held, 64, 64)
     assert same is held
     moved(held, np.arange(64.0), np.empty(0))
-    larger = ordered.reserved(held, 65, 1)
+    larger = order_statistics.reserved(held, 65, 1)
     assert larger.sides.shape == (2, 128)
     check(larger, list(range(64)), [3.0])
-    assert ordered.reserved(larger, 65, 1) is larger
+    assert order_statistics.reserved(larger, 65, 1) is larger
     moved(larger, np.arange(60.0), np.empty(0))
     assert larger.sizes[1] == 60
-    assert ordered.reserved(larger, 128, 100) is larger  # no room for 100 to wait: what waits is worked in
+    assert order_statistics.reserved(larger, 128, 100) is larger  # no room for 100 to wait: what waits is worked in
     assert larger.sizes.tolist()[:3] == [124, 0, 0]
 
 
@@ -141,5 +141,5 @@ def test_room_grows_with_the_members_and_is_kept() -> None:
 def test_what_waits_is_sorted(n: int, kind: str) -> None:
     numbers = DRAWN[kind](np.random.default_rng(n), n + 3)
     expected = np.sort(numbers[:n])
-    ordered._sort(numbers, n)
+    order_statistics._sort(numbers, n)
     assert (numbers[:n] == expected).all()

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from scipy import optimize
 from sklearn.svm import LinearSVC, LinearSVR
 
-from learners import ordinal_svm, redsvm, svc, svr
-from learners.algorithm import linear_scores
-from learners.arrays import Matrix, Rows, Vector
-from learners.parameters import Refused
+from learners.algorithms import _liblinear
+from learners.algorithms.base import linear_scores
+from learners.algorithms.baselines import redsvm, svc, svr
+from learners.numerics.arrays import Matrix, Rows, Vector
+from learners.settings import Refused
 from tests.learners.streams import as_sparse, same_bits
 
 ALL = pytest.mark.parametrize("algorithm", [svc, svr, redsvm], ids=lambda one: one.__name__[9:])
@@ -309,9 +310,9 @@ def test_refuses_what_cannot_be_fitted(algorithm: Any, made: Any, monkeypatch: p
     with pytest.raises(ValueError, match=r"contains (infinity|NaN)"):
         _fit(algorithm, params, made(np.where(X > 2, np.inf, X)), 4, y)
     needed = 4 * (120 + 30) if algorithm is redsvm else 120
-    monkeypatch.setattr(ordinal_svm, "_MOST_ENTRIES", needed)
+    monkeypatch.setattr(_liblinear, "_MOST_ENTRIES", needed)
     _fit(algorithm, params, made(X), 4, y)
-    monkeypatch.setattr(ordinal_svm, "_MOST_ENTRIES", needed - 1)
+    monkeypatch.setattr(_liblinear, "_MOST_ENTRIES", needed - 1)
     with pytest.raises(ValueError, match=f"{needed} entries to fit by"):
         _fit(algorithm, params, made(X), 4, y)
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from learners.ids import hashes_of
-from learners.ordinal_metrics import ORDINAL_HISTORY, OrdinalMetrics
+from learners.metrics.ordinal import ORDINAL_HISTORY, OrdinalMetrics
+from learners.numerics.hash_table import hashes_of
 
 TOLD = ("label_delay_median", "label_delay_p90", "label_coverage", "events_per_second")
 

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners import algorithms
-from learners.calibration import Calibration
 from learners.config import KINDS
-from learners.features import Dense, SparseColumns
-from learners.named import Field, Named, Table
-from learners.parameters import Parameters, Problem, Refused, param, pointer, required, show
-from learners.scaling import Scaling
-from learners.threshold import Threshold
+from learners.decisions.calibration import Calibration
+from learners.decisions.threshold import Threshold
+from learners.features.base import Dense, SparseColumns
+from learners.features.named import Field, Named, Table
+from learners.features.scaling import Scaling
+from learners.settings import Parameters, Problem, Refused, param, pointer, required, show
 
 
 @dataclass(frozen=True)

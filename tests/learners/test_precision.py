@@ -14,11 +14,14 @@ import numpy as np
 import pytest
 from numba.core import config as numba_config
 
-from learners import Config, Learner, Refused, algorithms, cbr, create, embedding, restore, symmetric
-from learners.arrays import Matrix, Sparse, Vector
-from learners.batch import Restored
+from learners import Config, Learner, Refused, algorithms, create, restore
+from learners.algorithms.auc import cbr
+from learners.features import kernel_approximation
 from learners.fitting import Fitting
-from learners.precision import initial, nearest, stored
+from learners.numerics import packed_symmetric
+from learners.numerics.arrays import Matrix, Sparse, Vector
+from learners.numerics.float32 import initial, nearest, stored
+from learners.records import Restored
 from tests.learners.bits import hashes
 from tests.learners.pipelines import EVERY, PIPELINES, Pipeline, copied, events
 from tests.learners.streams import as_sparse, auc, labels_for, run, stream
@@ -79,7 +82,7 @@ def test_dtypes_stay_as_a_learner_moves_on(pipeline: Pipeline) -> None:
     after = {name: array.dtype for name, array in learner.state().items()}
     assert after == before
     halved = {f"algorithm.{name}" for name in pipeline.traits.halved} | {"retained.values"}
-    halved |= {f"embedding.{name}" for name in embedding.HALVED}
+    halved |= {f"embedding.{name}" for name in kernel_approximation.HALVED}
     assert {name for name, dtype in after.items() if dtype == np.float32} == halved
 
 
@@ -275,18 +278,18 @@ def test_rounded_rows_keep_their_gaps_and_kinds() -> None:
 
 def test_a_matrix_held_as_float32_multiplies_as_it_is_held() -> None:
     random = np.random.default_rng(0)
-    S, g, z = symmetric.identity(13, 1.0).astype(np.float32), np.zeros(16), np.zeros(16)
+    S, g, z = packed_symmetric.identity(13, 1.0).astype(np.float32), np.zeros(16), np.zeros(16)
     g[:13], z[:13] = random.normal(size=(2, 13)) / 10.0
-    one, other = symmetric.at_lines(S), symmetric.at_lines(S)
+    one, other = packed_symmetric.at_lines(S), packed_symmetric.at_lines(S)
     assert one.dtype == np.float32
-    assert symmetric.begins_line(one)
+    assert packed_symmetric.begins_line(one)
     u, v = np.zeros(16), np.zeros(16)
-    symmetric.downdate_and_multiply(one, 13, g, z, u)
-    symmetric.downdate(other, 13, g)
-    symmetric.multiply(other, 13, z, v)
+    packed_symmetric.downdate_and_multiply(one, 13, g, z, u)
+    packed_symmetric.downdate(other, 13, g)
+    packed_symmetric.multiply(other, 13, z, v)
     assert one.tobytes() == other.tobytes()
     assert u.tobytes() == v.tobytes()
-    np.testing.assert_allclose(u[:13], symmetric.unpacked(other, 13).astype(np.float64) @ z[:13], rtol=1e-12)
+    np.testing.assert_allclose(u[:13], packed_symmetric.unpacked(other, 13).astype(np.float64) @ z[:13], rtol=1e-12)
 
 
 # What is refused

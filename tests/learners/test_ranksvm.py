@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from learners import embedding, nbauc, ranksvm, rbf_ranksvm
-from learners.algorithm import linear_scores
-from learners.arrays import Matrix, Rows, Sparse, Vector
+from learners.algorithms.auc import nbauc
+from learners.algorithms.base import linear_scores
+from learners.algorithms.baselines import ranksvm, rbf_ranksvm
+from learners.features import kernel_approximation
+from learners.numerics.arrays import Matrix, Rows, Sparse, Vector
 from tests.learners.streams import as_sparse, auc, same_bits, stream
 
 KINDS = pytest.mark.parametrize(
@@ -167,9 +169,9 @@ def kernel_expansion(X: Matrix, y: Vector, width: float, C: float) -> Vector:
 
 def test_rbf_ranksvm_is_the_kernel_machine() -> None:
     X, y = rings(80, seed=10)
-    settings = embedding.Embedding.of({**rbf_ranksvm.TRAITS.defaults["embedding"], "width": 1.0})
-    space = embedding.fit(settings, X, 0)
-    phi = embedding.look(settings, space, X)
+    settings = kernel_approximation.Embedding.of({**rbf_ranksvm.TRAITS.defaults["embedding"], "width": 1.0})
+    space = kernel_approximation.fit(settings, X, 0)
+    phi = kernel_approximation.look(settings, space, X)
     state = fitted(rbf_ranksvm, phi, phi.shape[1], y, C=100.0, tolerance=1e-9)
     expected = kernel_expansion(X, y, 1.0, 100.0)
     # scores of the two differ by nothing but the eigenvalues that the embedding drops
@@ -178,8 +180,8 @@ def test_rbf_ranksvm_is_the_kernel_machine() -> None:
 
 def test_rbf_ranksvm_ranks_what_no_linear_ranker_does() -> None:
     X, y = rings(400, seed=11)
-    settings = embedding.Embedding.of(rbf_ranksvm.TRAITS.defaults["embedding"])
-    phi = embedding.look(settings, embedding.fit(settings, X[:200], 0), X)
+    settings = kernel_approximation.Embedding.of(rbf_ranksvm.TRAITS.defaults["embedding"])
+    phi = kernel_approximation.look(settings, kernel_approximation.fit(settings, X[:200], 0), X)
     state = fitted(rbf_ranksvm, phi[:200], phi.shape[1], y[:200])
     assert auc(phi[200:] @ state.w, y[200:]) > 0.98
     assert auc(X[200:] @ fitted(ranksvm, X[:200], 2, y[:200]).w, y[200:]) < 0.7

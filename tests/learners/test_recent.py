@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from learners.batch import Late, Segment, Status
-from learners.ids import hashes_of
-from learners.recent import MAX_SOURCES, RecentIds, Sources
+from learners.deduplication import MAX_SOURCES, RecentIds, Sources
+from learners.numerics.hash_table import hashes_of
+from learners.records import Late, Segment, Status
 from tests.learners.slow_pipeline import Recent
 
 
@@ -142,7 +142,9 @@ def test_what_was_said_of_an_id_is_kept_as_long_as_the_id() -> None:
 
 
 def test_an_id_whose_hash_says_no_id_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("learners.ids.hash_strings", lambda texts: np.zeros(len(texts), dtype=np.uint64))
+    monkeypatch.setattr(
+        "learners.numerics.hash_table.hash_strings", lambda texts: np.zeros(len(texts), dtype=np.uint64)
+    )
     recent = RecentIds(10)
     words, _ = admitted(recent, [Event("x"), Event(None), Event("x"), Event(None)])
     assert words == ["applied", "applied", "duplicate", "applied"]

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners import Learner
-from learners.batch import Batch, Changed, Outcome, Restored, Served, Status, joined, take
-from learners.ids import hashes_of
+from learners.numerics.hash_table import hashes_of
+from learners.records import Batch, Changed, Outcome, Restored, Served, Status, joined, take
 from tests.learners.late_labels import (
     SEVERAL,
     Vector,

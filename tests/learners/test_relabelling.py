@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from learners import Learner
 from learners import model as model_module
-from learners.batch import Outcome, Served, Status
-from learners.ids import hashes_of
+from learners.numerics.hash_table import hashes_of
+from learners.records import Outcome, Served, Status
 from tests.learners.late_labels import (
     SEVERAL,
     Vector,

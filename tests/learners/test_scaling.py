@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners import scaling
-from learners.arrays import Matrix, Rows, Sparse
-from learners.parameters import Refused
-from learners.scaling import Scaling, ScalingState
+from learners.features import scaling
+from learners.features.scaling import Scaling, ScalingState
+from learners.numerics.arrays import Matrix, Rows, Sparse
+from learners.settings import Refused
 from tests.learners import slow_pipeline as slow
 from tests.learners.streams import as_sparse, piece
 

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from scipy.special import digamma
 from sklearn import metrics as sk
 
-from learners.binned import reciprocals
-from learners.figures import NO_SPREAD, Figures
-from learners.sketch import SCORE_BINS, Sketch, score_bin
+from learners.metrics.cumulative import SCORE_BINS, Sketch, score_bin
+from learners.metrics.definitions import NO_SPREAD, Figures
+from learners.metrics.ranking_from_bins import reciprocals
 
 State = dict[str, NDArray[Any]]
 RANKED = ("auc", "average_precision", "partial_auc", "ks", "recall_at_fpr", "precision_at_k")

@@ -9,8 +9,8 @@ import pytest
 
 from learners import Config, Learner
 from learners.learner import State
-from learners.metrics import HISTORY_COLUMNS
-from learners.ordinal_metrics import ORDINAL_HISTORY
+from learners.metrics.binary import HISTORY_COLUMNS
+from learners.metrics.ordinal import ORDINAL_HISTORY
 from tests.learners.test_sound_states import changed, kinds, learnt, refused
 
 FLOATS = (np.nan, np.inf, -np.inf, -1.0, 0.5, 2.0, 1e300)

@@ -11,14 +11,14 @@ import pytest
 from numpy.typing import NDArray
 
 from learners import Config, Learner, Refused, algorithms
-from learners.arrays import Sparse
-from learners.batch import Batch, Served
-from learners.ids import hashes_of
+from learners.deduplication import MAX_SOURCES, Sources
 from learners.learner import State, check_state
-from learners.metrics import Metrics
-from learners.ordinal_metrics import OrdinalMetrics
-from learners.recent import MAX_SOURCES, Sources
-from learners.soundness import check_values
+from learners.metrics.binary import Metrics
+from learners.metrics.ordinal import OrdinalMetrics
+from learners.numerics.arrays import Sparse
+from learners.numerics.hash_table import hashes_of
+from learners.records import Batch, Served
+from learners.state_checks import check_values
 from tests.learners.pipelines import EVERY, PIPELINES, Pipeline, batch, copied, events, stream
 
 pytestmark = pytest.mark.long  # and only compiled code would go beyond an array's end

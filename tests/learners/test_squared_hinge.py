@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-from learners.arrays import Matrix, Vector
-from learners.squared_hinge import Minimum, PairLoss, minimise
+from learners.algorithms._pairwise_hinge import Minimum, PairLoss, minimise
+from learners.numerics.arrays import Matrix, Vector
 from tests.learners.streams import auc, same_bits, stream
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from learners import symmetric
-from learners.arrays import Matrix, Vector
-from learners.lanes import padded
+from learners.numerics import packed_symmetric
+from learners.numerics.arrays import Matrix, Vector
+from learners.numerics.simd import padded
 
 
 def packed(S: Matrix) -> Matrix:
     """S (dim, dim) as the kernels have it."""
     dim = len(S)
-    P = symmetric.identity(dim, 0.0)
+    P = packed_symmetric.identity(dim, 0.0)
     P[:dim, :dim] = S
     block = np.arange(len(P)) // 8
     P[block[:, None] > block] = 0.0
@@ -40,45 +40,47 @@ DIMS = [1, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 40]
 def test_same_as_numpy(dim: int) -> None:
     S, g, z = made(dim)
     P, u = packed(S), np.full(padded(dim), 7.0)
-    symmetric.multiply(P, dim, z, u)
+    packed_symmetric.multiply(P, dim, z, u)
     np.testing.assert_allclose(u[:dim], S @ z[:dim], rtol=1e-12, atol=1e-12)
     assert not u[dim:].any()
-    symmetric.downdate(P, dim, g)
-    np.testing.assert_allclose(symmetric.unpacked(P, dim), S - np.outer(g[:dim], g[:dim]), rtol=1e-12, atol=1e-12)
+    packed_symmetric.downdate(P, dim, g)
+    np.testing.assert_allclose(
+        packed_symmetric.unpacked(P, dim), S - np.outer(g[:dim], g[:dim]), rtol=1e-12, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("dim", DIMS)
 def test_one_pass_is_the_two_to_the_bit(dim: int) -> None:
     S, g, z = made(dim)
     P, Q, u, v = packed(S), packed(S), np.empty(padded(dim)), np.empty(padded(dim))
-    symmetric.downdate_and_multiply(P, dim, g, z, u)
-    symmetric.downdate(Q, dim, g)
-    symmetric.multiply(Q, dim, z, v)
+    packed_symmetric.downdate_and_multiply(P, dim, g, z, u)
+    packed_symmetric.downdate(Q, dim, g)
+    packed_symmetric.multiply(Q, dim, z, v)
     assert P.tobytes() == Q.tobytes()
     assert u.tobytes() == v.tobytes()
-    assert (symmetric.unpacked(P, dim) == symmetric.unpacked(P, dim).T).all()
-    assert list(symmetric.problems("P", P, dim)) == []
+    assert (packed_symmetric.unpacked(P, dim) == packed_symmetric.unpacked(P, dim).T).all()
+    assert list(packed_symmetric.problems("P", P, dim)) == []
 
 
 @pytest.mark.parametrize("dim", [5, 8, 13])
 def test_where_a_number_has_no_place(dim: int) -> None:
     P = packed(made(dim)[0])
-    assert list(symmetric.problems("P", P, dim)) == []
+    assert list(packed_symmetric.problems("P", P, dim)) == []
     for i in range(len(P)):
         for j in range(len(P)):
             Q = P.copy()
             Q[i, j] += 1.0
             harmless = i == j < dim or (i < dim and j < dim and j // 8 > i // 8)
-            assert [name for name, _ in symmetric.problems("P", Q, dim)] == ([] if harmless else ["P"])
+            assert [name for name, _ in packed_symmetric.problems("P", Q, dim)] == ([] if harmless else ["P"])
 
 
 def test_arrays_begin_at_lines() -> None:
-    array = symmetric.lines(3, 16)
+    array = packed_symmetric.lines(3, 16)
     assert array.shape == (3, 16)
-    assert symmetric.begins_line(array)
+    assert packed_symmetric.begins_line(array)
     block = np.arange(50.0)
     shifted = [block[1:49].reshape(3, 16), block[2:].reshape(3, 16)]
-    assert not all(symmetric.begins_line(one) for one in shifted)
+    assert not all(packed_symmetric.begins_line(one) for one in shifted)
     for one in shifted:
-        assert symmetric.begins_line(symmetric.at_lines(one))
-        assert symmetric.at_lines(one).tolist() == one.tolist()
+        assert packed_symmetric.begins_line(packed_symmetric.at_lines(one))
+        assert packed_symmetric.at_lines(one).tolist() == one.tolist()

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from learners import threshold
-from learners.arrays import Vector
-from learners.threshold import Threshold
+from learners.decisions import threshold
+from learners.decisions.threshold import Threshold
+from learners.numerics.arrays import Vector
 from tests.learners.labelled import events, learnt, run, undated
 
 

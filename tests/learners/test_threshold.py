@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners import rules, stages, threshold
-from learners.parameters import Refused
-from learners.threshold import Threshold
+from learners.decisions import fofo_stages, threshold, threshold_kernels
+from learners.decisions.threshold import Threshold
+from learners.settings import Refused
 from tests.learners import naive, naive_f
 from tests.learners.labelled import Stream, copied, events, learnt, mixed, run, served
 from tests.learners.streams import same_bits
@@ -170,7 +170,7 @@ def test_stages_begin_anew_where_their_settings_change() -> None:
     state, _ = run(was, p, y)
     changed = threshold.changed(was, now, state)
     assert changed.live[0] == state.live[0] == changed.theta[0] == changed.centre[0]
-    assert (changed.block.tolist(), changed.radius[0]) == ([64, *stages.stages(64), 0], 0.5)
+    assert (changed.block.tolist(), changed.radius[0]) == ([64, *fofo_stages.stages(64), 0], 0.5)
     assert changed.bins.tobytes() == state.bins.tobytes()
     kept = threshold.changed(was, Threshold("fixed", value=0.3), state)
     assert kept.block.tobytes() == state.block.tobytes()
@@ -257,12 +257,12 @@ def test_ofo_is_half_of_the_f_reached() -> None:
 
 
 def test_stages_at_exact_powers() -> None:
-    assert stages.stages(256) == (2, 128)  # log2(512 / 8) is exactly 6
-    assert stages.stages(2) == (1, 2)
-    assert stages.stages(4) == (1, 4)
+    assert fofo_stages.stages(256) == (2, 128)  # log2(512 / 8) is exactly 6
+    assert fofo_stages.stages(2) == (1, 2)
+    assert fofo_stages.stages(4) == (1, 4)
     for n in [*range(2, 3000), 2**20, 2**30 - 1, 2**30, 2**50]:
-        assert stages.stages(n) == naive.stages(n)
-        assert stages._log2(n) == pytest.approx(math.log2(n), rel=1e-14)
+        assert fofo_stages.stages(n) == naive.stages(n)
+        assert fofo_stages._log2(n) == pytest.approx(math.log2(n), rel=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_one_compiled_version_serves_every_objective() -> None:
         threshold.note(setting, state, stream.p, said.decisions, stream.clocks)
         threshold.look(setting, state, stream.p, stream.costs)
         threshold.changed(setting, setting, state)
-    for one in (rules.learn, rules.decide, rules.look, rules.refresh):
+    for one in (threshold_kernels.learn, threshold_kernels.decide, threshold_kernels.look, threshold_kernels.refresh):
         assert len(getattr(one, "signatures", [None])) == 1  # plain Python has none
 
 

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from learners.delays import DELAY_BINS, DELAY_ERROR, MAX_DELAY
-from learners.ids import hashes_of
-from learners.traffic import Traffic
+from learners.metrics.label_delays import DELAY_BINS, DELAY_ERROR, MAX_DELAY
+from learners.metrics.stream_stats import Traffic
+from learners.numerics.hash_table import hashes_of
 
 State = dict[str, NDArray[Any]]
 NO_DELAY, NO_SERVED = "no label with a known delay", "no served events"

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from learners.figures import FIGURES, Figures
-from learners.ordered import values
-from learners.window import Window
+from learners.metrics.definitions import FIGURES, Figures
+from learners.metrics.window import Window
+from learners.numerics.order_statistics import values
 from tests.learners.naive_figures import exact_figures
 
 SETTINGS = Figures(beta=2.0, max_fpr=0.3, k=5)

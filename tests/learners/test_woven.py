@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.arrays import Rows, Sparse
-from learners.batch import Batch, Late, Segment, join, woven
+from learners.numerics.arrays import Rows, Sparse
+from learners.records import Batch, Late, Segment, join, woven
 
 
 def rows(n: int, base: float, sparse: bool) -> Rows:

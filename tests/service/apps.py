@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from service.app import create_app
+from service.api.app import create_app
 from service.settings import Settings
 
 __all__ = ["DENSE", "client", "events"]

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from service.client import AsyncClient, AsyncLearner, AsyncReply, AsyncStream, Client
+from rarestream.client import AsyncClient, AsyncLearner, AsyncReply, AsyncStream, Client
 
 __all__ = ["KINDS", "Fault", "client", "lossy"]
 

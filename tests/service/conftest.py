@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from service.store import Store, open_store
-from service.store.memory import MemoryStore
+from service.storage.base import Store, open_store
+from service.storage.memory import MemoryStore
 from tests.service.process import Commands
 from tests.service.redis_server import RedisServer
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 
-from service.app import create_app
-from service.keys import Limits, Scope, changing, new_key
+from service.api.app import create_app
+from service.auth.keys import Limits, Scope, changing, new_key
 from service.settings import Settings
 from tests.service.apps import DENSE, events
 

@@ -23,9 +23,9 @@ import httpx
 import numpy as np
 
 from learners import create
-from learners.batch import Batch
-from service.codec import unpack_record
-from service.store import open_store
+from learners.records import Batch
+from service.engine.records.codec import unpack_record
+from service.storage.base import open_store
 from tests.service.process import Process
 from tests.service.redis_server import RedisServer
 

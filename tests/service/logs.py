@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from service.store import Bounds, Entry, Remembered, Store
+from service.storage.base import Bounds, Entry, Remembered, Store
 
 __all__ = [
     "BIRTH",

@@ -11,11 +11,11 @@ import httpx
 
 from learners.config import Config
 from learners.learner import Learner
-from service.app import create_app
-from service.codec import Created, unpack_record
-from service.engine import Engine
+from service.api.app import create_app
+from service.engine.engine import Engine
+from service.engine.records.codec import Created, unpack_record
 from service.settings import Settings
-from service.store import Store
+from service.storage.base import Store
 from tests.service.logs import whole_log
 
 __all__ = ["T0", "app_over", "digest", "node", "over", "posted", "replayed", "serving"]

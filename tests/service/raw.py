@@ -13,10 +13,10 @@ import httpx
 import msgspec
 import numpy as np
 
-from service.app import Application
-from service.logs import LineWriter
-from service.server import Server, listen
+from service.api.app import Application
+from service.server.run import Server, listen
 from service.settings import Settings
+from service.telemetry.log_writer import LineWriter
 from tests.service.apps import DENSE, events
 
 URL = "/v1/learners/fraud"

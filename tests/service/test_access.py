@@ -14,11 +14,11 @@ from typing import Any
 import httpx
 import pytest
 
-from service import access
-from service.access import Access
-from service.app import Application, create_app
-from service.logs import LineWriter, configure, current_request
+from service.api.app import Application, create_app
 from service.settings import Settings
+from service.telemetry import request_log
+from service.telemetry.log_writer import LineWriter, configure, current_request
+from service.telemetry.request_log import Access
 from tests.service.apps import DENSE, events
 from tests.service.keyring import Keyring
 from tests.service.test_edge import ask, scope_of
@@ -257,7 +257,7 @@ async def test_what_a_learner_logs_later_has_no_id_of_the_request_that_made_it()
 
 async def test_more_requests_in_a_second_than_have_lines_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(access, "perf_counter", lambda: now)
+    monkeypatch.setattr(request_log, "perf_counter", lambda: now)
     sink = Sink()
     one = Access(Settings(store="memory:", log_lines_per_second=2), sink.writer)
     scope = scope_of(f"{URL}/predict")
@@ -266,7 +266,7 @@ async def test_more_requests_in_a_second_than_have_lines_are_counted(monkeypatch
         one.hot("predict", status, now, scope, "id", "fraud", 10, 1)
 
     told: list[str] = []
-    monkeypatch.setattr(access.logger, "warning", lambda message, *values: told.append(message % values))
+    monkeypatch.setattr(request_log.logger, "warning", lambda message, *values: told.append(message % values))
     for _ in range(5):
         asked()
     for _ in range(3):
@@ -294,7 +294,7 @@ async def test_of_the_hot_requests_of_a_second_a_tenth_have_their_lines_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
-    monkeypatch.setattr(access, "perf_counter", lambda: now)
+    monkeypatch.setattr(request_log, "perf_counter", lambda: now)
     sink = Sink()
     one = Access(Settings(store="memory:", log_lines_per_second=100), sink.writer)
     scope = scope_of(f"{URL}/predict")

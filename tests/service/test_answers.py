@@ -8,8 +8,8 @@ import httpx
 import pytest
 from pydantic import BaseModel
 
-from service import schemas
-from service.store.memory import MemoryStore
+from service.api import schemas
+from service.storage.memory import MemoryStore
 from tests.service import test_groups as groups
 from tests.service.nodes import posted, serving
 from tests.service.test_figures_http import drifted

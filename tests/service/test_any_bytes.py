@@ -16,14 +16,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from learners.arrays import Sparse
-from learners.batch import Batch, Changed, Fitted, Restored, Served
 from learners.config import Config
-from service import columnar, frames, wire
-from service.codec import pack_record, unpack_record, unpack_snapshot
+from learners.numerics.arrays import Sparse
+from learners.records import Batch, Changed, Fitted, Restored, Served
+from service.api.websocket import messages
+from service.engine.records.codec import pack_record, unpack_record, unpack_snapshot
+from service.engine.records.served_codec import unpack_served
+from service.engine.records.validation import check_record
 from service.errors import BadBody, Damaged, Invalid, ServiceError
-from service.remembering import unpack_served
-from service.soundness import check_record
+from service.wire import json_decode, msgpack_decode
 
 CONFIGS = {
     kind: Config.of({"algorithm": "loam-ada", "features": features})
@@ -136,7 +137,7 @@ def test_what_was_kept_of_served_events(kept: list[bytes], like: Any) -> None:
 
 READERS: dict[str, Callable[[bytes, Config], tuple[Any, Any]]] = {
     f"{module.__name__.rpartition('.')[2]}.{name}": getattr(module, name)
-    for module in (columnar, wire)
+    for module in (msgpack_decode, json_decode)
     for name in ("decode_update", "decode_labels", "decode_events")
 }
 
@@ -173,7 +174,7 @@ def test_bodies(reader: str, kind: str, data: st.DataObject) -> None:
     | st.text(max_size=60)
 )
 def test_messages_of_the_websocket(message: str | bytes) -> None:
-    (request,) = frames.read([message])
+    (request,) = messages.read([message])
     if request.error is None:
         assert request.operation in ("update", "predict", "labels")
         assert request.seqs != [None]

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from learners.learner import check_state
-from service.engine import Engine
-from service.store.memory import MemoryStore
+from service.engine.engine import Engine
+from service.storage.memory import MemoryStore
 from tests.service.nodes import digest, posted, replayed, serving
 from tests.service.test_engine import until
 from tests.service.test_late_labels import SETUPS, event, labelled, late

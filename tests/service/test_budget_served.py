@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
-from service.codec import unpack_record
+from service.engine.records.codec import unpack_record
 from service.errors import StoreUnavailable
-from service.store import Bounds, Pending, Store, open_store
-from service.store.memory import MemoryStore
+from service.storage.base import Bounds, Pending, Store, open_store
+from service.storage.memory import MemoryStore
 from tests.service.logs import whole_log
 from tests.service.nodes import T0, digest, posted, replayed, serving
 from tests.service.redis_server import RedisServer
@@ -49,7 +49,9 @@ async def spent(engine: Any) -> list[int]:
 async def test_never_more_alerts_than_the_unit_has(
     store: Store, monkeypatch: pytest.MonkeyPatch, size: int, work: int
 ) -> None:
-    monkeypatch.setattr("service.serving._INLINE_WORK", work)  # with 0 threads score, and requests pass each other
+    monkeypatch.setattr(
+        "service.engine.replica.served_events._INLINE_WORK", work
+    )  # with 0 threads score, and requests pass each other
     async with serving(store) as (http, engine):
         await trained(http)
         for day in range(3):

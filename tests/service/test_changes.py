@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from learners.config import Config
-from service.store import Store
-from service.store.memory import MemoryStore
+from service.storage.base import Store
+from service.storage.memory import MemoryStore
 from tests.service.nodes import digest, posted, replayed, serving
 from tests.service.test_late_labels import SETUPS, event, labelled, late
 

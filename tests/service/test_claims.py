@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.store import Store
+from service.storage.base import Store
 from tests.service.nodes import serving
 
 CONFIG = {"algorithm": "cbr", "features": {"kind": "dense", "dim": 2}}

@@ -20,15 +20,15 @@ import typer
 from typer.testing import CliRunner, Result
 
 from learners import algorithms
-from learners.calibration import Calibration
-from learners.embedding import Embedding
-from learners.jit import cache_directory
-from learners.parameters import Parameters
-from learners.scaling import Scaling
-from learners.threshold import Threshold
+from learners.decisions.calibration import Calibration
+from learners.decisions.threshold import Threshold
+from learners.features.kernel_approximation import Embedding
+from learners.features.scaling import Scaling
+from learners.numerics.jit import cache_directory
+from learners.settings import Parameters
 from service import __version__
-from service.cli import app
-from service.listening import CannotListen, listen, process_age, shown
+from service.cli.main import app
+from service.server.listen import CannotListen, listen, process_age, shown
 from tests.service.process import Commands, Process
 
 
@@ -562,7 +562,7 @@ def test_help_is_quick() -> None:
 import sys
 import typer
 from typer.testing import CliRunner
-from service.cli import app
+from service.cli.main import app
 for command in typer.main.get_command(app).commands:
     if command in ("serve", "demo", "warm"):
         continue

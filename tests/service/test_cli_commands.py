@@ -22,12 +22,12 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from learners.threshold import Threshold
-from service.cli import app
-from service.commands.benching import measured
-from service.commands.options import objective_names
-from service.commands.states import size
-from service.listening import listen
+from learners.decisions.threshold import Threshold
+from service.cli.commands.bench import measured
+from service.cli.commands.states import size
+from service.cli.main import app
+from service.cli.options import objective_names
+from service.server.listen import listen
 from tests.service.apps import DENSE, events
 from tests.service.process import Process
 from tests.service.redis_server import RedisServer
@@ -354,8 +354,8 @@ def test_events_that_are_refused_are_named_by_their_number(server: Process) -> N
 
 
 def test_an_update_without_ids_is_not_sent_twice() -> None:
-    from service.commands.api import Api, ApiError
-    from service.commands.failure import ExitStatus
+    from service.cli.api import Api, ApiError
+    from service.exits import ExitStatus
 
     sent = []
 

@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse as sp
 
 import learners
-from service.client import NOTHING, Batch, Bounds, Refused, Unanswered, Unreachable, Uploaded
+from rarestream.client import NOTHING, Batch, Bounds, Refused, Unanswered, Unreachable, Uploaded
 from tests.service.clients import KINDS, client, lossy
 from tests.service.process import Process
 

@@ -12,18 +12,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from service.client import (
-    AsyncClient,
-    Batch,
-    Bounds,
-    Client,
-    ClientError,
-    Refused,
-    Unanswered,
-    Unreachable,
-)
-from service.client.calls import Answer, Call, Calls, Failure, Pause, Request, Response, Retries
-from service.client.connection import Connection
+from rarestream.client import AsyncClient, Batch, Bounds, Client, ClientError, Refused, Unanswered, Unreachable
+from rarestream.client.connection import Connection
+from rarestream.client.requests import Answer, Call, Calls, Failure, Pause, Request, Response, Retries
 from tests.service.clients import KINDS, client
 
 X = np.arange(6.0).reshape(3, 2)
@@ -373,7 +364,7 @@ def test_proxies_of_the_environment_are_not_for_loopback(url: str, trusting: boo
 
 def test_it_loads_neither_the_service_nor_the_library() -> None:
     names = "{'learners', 'numba', 'fastapi', 'uvicorn', 'redis', 'scipy'}"
-    code = f"import sys, service.client; print(sorted({names} & set(sys.modules)))"
+    code = f"import sys, rarestream.client; print(sorted({names} & set(sys.modules)))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout == "[]\n"
 

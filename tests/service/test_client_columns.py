@@ -13,8 +13,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.client import Batch, Bounds
-from service.client.columns import labelled, served
+from rarestream.client import Batch, Bounds
+from rarestream.client.encode import labelled, served
 
 X = np.arange(6.0).reshape(3, 2)
 Y = [0, 1, 0]

@@ -21,7 +21,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, WebSocketE
 from websockets.sync.client import SSLSSLSocket, connect
 from websockets.sync.server import ServerConnection, serve
 
-from service.client.secured import SecuredSocket, StreamConnection
+from rarestream.client.tls_stream import SecuredSocket, StreamConnection
 
 Serve = Callable[[ssl.SSLSocket], None]
 _PATIENCE = 60.0  # seconds

@@ -17,8 +17,8 @@ from websockets.http11 import Request, Response
 from websockets.sync.server import Server, ServerConnection, serve
 
 import learners
-from service.client import Batch, Refused, StreamBroken, Unanswered, Unreachable
-from service.client.session import Session
+from rarestream.client import Batch, Refused, StreamBroken, Unanswered, Unreachable
+from rarestream.client.stream_session import Session
 from tests.service.clients import KINDS, client
 from tests.service.process import Process
 

@@ -9,11 +9,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from learners.arrays import Sparse
-from learners.batch import Batch, Changed, Fitted, Late, Restored, Segment, Served
 from learners.comparison import Compared, Comparison, GroupConfig
 from learners.config import Config
-from service.codec import (
+from learners.numerics.arrays import Sparse
+from learners.records import Batch, Changed, Fitted, Late, Restored, Segment, Served
+from service.engine.records.codec import (
     Created,
     Record,
     config_of,

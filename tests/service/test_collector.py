@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from service.collector import set_aside
+from service.server.gc_tuning import set_aside
 
 
 class Knot:

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners.config import Config
-from service import columnar, wire
 from service.errors import BadBody, Invalid
+from service.wire import json_decode, msgpack_decode
 from tests.service.apps import DENSE, client
 from tests.service.arrays import HEADERS, array, body, columns_of, unpacked
 from tests.service.test_wire import KINDS, plain
@@ -248,15 +248,15 @@ def test_columns_of_either_coding_are_the_same_to_the_bit(batch, number):
     members = columns_of(events, number)
     text = json.dumps({"events": events}).encode()
     (packed_update, its), (update, own) = (
-        columnar.decode_update(body(members), config), wire.decode_update(text, config)
+        msgpack_decode.decode_update(body(members), config), json_decode.decode_update(text, config)
     )  # fmt: skip
     assert plain(packed_update) == plain(update)
     assert [list(map(_list, _pair(one))) for one in its] == [list(map(_list, _pair(one))) for one in own]
     asked = bare(events)
     del members["labels"]
     members.pop("weights", None)
-    said, carried = wire.decode_events(json.dumps({"events": asked}).encode(), config)
-    packed, own = columnar.decode_events(body(members), config)
+    said, carried = json_decode.decode_events(json.dumps({"events": asked}).encode(), config)
+    packed, own = msgpack_decode.decode_events(body(members), config)
     for one, other in zip((*_flat(said.rows), said.times), (*_flat(packed.rows), packed.times), strict=True):
         assert repr(None if one is None else one.tolist()) == repr(None if other is None else other.tolist())
     assert said.ids == packed.ids
@@ -277,8 +277,8 @@ def _list(one: Any) -> Any:
 
 def test_what_kernels_take_is_writable_and_aligned():
     events = made("sparse", 5)
-    rows = columnar.decode_update(body(columns_of(events)), Config.of(LEARNERS["sparse"]))[0].rows
-    dense = columnar.decode_update(body(columns_of(made("dense", 5), "float64")), Config.of(DENSE))[0].rows
+    rows = msgpack_decode.decode_update(body(columns_of(events)), Config.of(LEARNERS["sparse"]))[0].rows
+    dense = msgpack_decode.decode_update(body(columns_of(made("dense", 5), "float64")), Config.of(DENSE))[0].rows
     for one in (*rows, dense):
         assert one.flags.writeable
         assert one.flags.aligned
@@ -394,7 +394,7 @@ REFUSED: list[tuple[str, Any, list[str]]] = [
 @pytest.mark.parametrize(("kind", "members", "pointers"), REFUSED, ids=lambda one: one if isinstance(one, str) else "")
 def test_refused_with_a_pointer_to_each_fault(kind, members, pointers):
     with pytest.raises(Invalid) as refused:
-        columnar.decode_update(body(members), Config.of(LEARNERS[kind]))
+        msgpack_decode.decode_update(body(members), Config.of(LEARNERS[kind]))
     assert [one.pointer for one in refused.value.problems] == pointers
     assert all(one.detail for one in refused.value.problems)
 
@@ -446,14 +446,14 @@ async def test_nans_that_signal_are_nans_and_no_warning(dtype):
 )
 def test_what_was_expected_is_told(kind, members, said):
     with pytest.raises(Invalid) as refused:
-        columnar.decode_update(body(members), Config.of(LEARNERS[kind]))
+        msgpack_decode.decode_update(body(members), Config.of(LEARNERS[kind]))
     assert refused.value.problems[0].detail.startswith(said)
 
 
 @pytest.mark.parametrize("data", [b'{"events": []}', b' [{"x": [1, 2, 3]}]', b"{", b"[\n"])
 def test_json_that_is_sent_as_messagepack_is_told(data):
     with pytest.raises((BadBody, Invalid)) as refused:
-        columnar.decode_update(data, Config.of(DENSE))
+        msgpack_decode.decode_update(data, Config.of(DENSE))
     problems = getattr(refused.value, "problems", [])
     assert "it looks like JSON" in "".join([refused.value.detail, *(one.detail for one in problems)])
 
@@ -461,14 +461,14 @@ def test_json_that_is_sent_as_messagepack_is_told(data):
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "int64", "uint64", "float32", "float64"])
 def test_labels_of_any_dtype_and_ids_of_whole_numbers(dtype):
     config = Config.of(DENSE)
-    read, _ = columnar.decode_update(body({**GOOD, "labels": array([1, 0], dtype)}), config)
+    read, _ = msgpack_decode.decode_update(body({**GOOD, "labels": array([1, 0], dtype)}), config)
     assert read.labels.tolist() == [1.0, -1.0]
     if dtype in ("int32", "int64", "uint64"):
         ids = array([5, 2**31 - 1], dtype)
-        assert columnar.decode_update(body({**GOOD, "ids": ids}), config)[0].ids == ("5", "2147483647")
-        assert columnar.decode_labels(body({"ids": ids, "labels": [1, 0]}), config)[0].ids == ("5", "2147483647")
+        assert msgpack_decode.decode_update(body({**GOOD, "ids": ids}), config)[0].ids == ("5", "2147483647")
+        assert msgpack_decode.decode_labels(body({"ids": ids, "labels": [1, 0]}), config)[0].ids == ("5", "2147483647")
     if dtype != "bool":
-        weighted, _ = columnar.decode_update(body({**GOOD, "weights": array([2, 0], dtype)}), config)
+        weighted, _ = msgpack_decode.decode_update(body({**GOOD, "weights": array([2, 0], dtype)}), config)
         assert weighted.weights.tolist() == [2.0, 0.0]
 
 
@@ -476,7 +476,7 @@ def test_a_column_of_booleans_is_that_of_a_list():
     config = Config.of(LEARNERS["named"])
     flags = {"dtype": "bool", "shape": [3], "data": b"\1\0\2"}  # whatever is not 0 is true
     read = [
-        columnar.decode_update(body({"features": {"c": one, "v": [1, 2, 3]}, "labels": [1, 0, 1]}), config)[0]
+        msgpack_decode.decode_update(body({"features": {"c": one, "v": [1, 2, 3]}, "labels": [1, 0, 1]}), config)[0]
         for one in (flags, [True, False, True])
     ]
     assert plain(read[0]) == plain(read[1])
@@ -495,7 +495,7 @@ def test_a_column_of_booleans_is_that_of_a_list():
 )
 def test_labels_by_id_need_an_id_each(members, pointers):
     with pytest.raises(Invalid) as refused:
-        columnar.decode_labels(body(members), Config.of(DENSE))
+        msgpack_decode.decode_labels(body(members), Config.of(DENSE))
     assert [one.pointer for one in refused.value.problems] == pointers
 
 
@@ -514,7 +514,7 @@ def test_labels_by_id_need_an_id_each(members, pointers):
 )
 def test_what_is_not_messagepack_is_a_bad_body(data):
     with pytest.raises(BadBody):
-        columnar.decode_update(data, Config.of(DENSE))
+        msgpack_decode.decode_update(data, Config.of(DENSE))
 
 
 BOMB = b"\xdd" + (2**20).to_bytes(4, "big") + b"\x90" * 2**20  # a list of lists: 64 times as large once it is decoded
@@ -548,7 +548,7 @@ def test_what_is_refused_takes_less_memory_than_its_body(kind, data, pointers):
     tracemalloc.start()
     try:
         with pytest.raises(Invalid) as refused:
-            columnar.decode_update(data, config)
+            msgpack_decode.decode_update(data, config)
         assert tracemalloc.get_traced_memory()[1] < 2**19
     finally:
         tracemalloc.stop()
@@ -559,18 +559,18 @@ def test_an_entry_that_is_no_scalar_is_pointed_at_and_not_decoded():
     deep = [[[0] * 1000] * 1000]
     for name in ("labels", "weights", "ids"):
         with pytest.raises(Invalid) as refused:
-            columnar.decode_update(body({**GOOD, name: [1, deep]}), Config.of(DENSE))
+            msgpack_decode.decode_update(body({**GOOD, name: [1, deep]}), Config.of(DENSE))
         (found,) = refused.value.problems
         assert (found.pointer, "a list of 1;" in found.detail) == (f"/{name}/1", True)
     with pytest.raises(BadBody):
-        columnar.decode_update(
+        msgpack_decode.decode_update(
             body({**GOOD, "ids": None}).replace(b"\xa3ids\xc0", b"\xa3ids\x92\x01\xa1\xff"), Config.of(DENSE)
         )
 
 
 def test_a_body_has_few_members():
     with pytest.raises(Invalid) as refused:
-        columnar.decode_update(body({str(i): i for i in range(101)}), Config.of(DENSE))
+        msgpack_decode.decode_update(body({str(i): i for i in range(101)}), Config.of(DENSE))
     assert refused.value.problems[0].detail.startswith("has 101 members;")
 
 
@@ -619,7 +619,7 @@ odd_members = st.dictionaries(
 @settings(max_examples=150, deadline=None, derandomize=True)
 def test_whatever_comes_is_taken_or_refused_with_a_pointer(kind, members, cut):
     for data in (body(members), body(members)[:cut]):
-        for decode in (columnar.decode_update, columnar.decode_labels, columnar.decode_events):
+        for decode in (msgpack_decode.decode_update, msgpack_decode.decode_labels, msgpack_decode.decode_events):
             error = refusal(lambda decode=decode, data=data: decode(data, KINDS[kind]))
             assert error is None or error.problems or isinstance(error, BadBody)
             assert error is None or msgspec.json.encode(error.document())

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.columnar_parts import in_parts
+from service.wire.msgpack_templates import in_parts
 
 seqs = st.integers(0, 2**53) | st.integers(0, 300)
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service import compression
-from service.compression import expanded
 from service.errors import BadBody, TooLarge, WrongType
+from service.wire import compression
+from service.wire.compression import expanded
 from tests.service.apps import DENSE, client, events
 from tests.service.arrays import HEADERS, array, body, unpacked
 

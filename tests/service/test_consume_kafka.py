@@ -18,15 +18,15 @@ from pathlib import Path
 import pytest
 from aiokafka.errors import OffsetOutOfRangeError
 
-from service.commands.cells import Labels
-from service.commands.connection import connected
-from service.commands.failure import CommandFailed
-from service.consume.consumption import Consumption, Plan
-from service.consume.counts import Counts
-from service.consume.feed import Bounds, FeedError, Message
-from service.consume.kafka import KafkaFeed, KafkaPartition, Security
-from service.consume.messages import Reading
-from service.consume.run import consume
+from service.cli.options_service import connected
+from service.connectors.base import Bounds, FeedError, Message
+from service.connectors.kafka import KafkaFeed, KafkaPartition, Security
+from service.connectors.messages import Reading
+from service.connectors.partition import Consumption, Plan
+from service.connectors.progress import Counts
+from service.connectors.run import consume
+from service.datasets.values import Labels
+from service.exits import CommandFailed
 from tests.service.consumer import Consumer, Target, event, until
 from tests.service.kafka_broker import KafkaBroker
 from tests.service.process import Process
@@ -183,8 +183,8 @@ def test_only_the_partitions_that_are_asked_for(broker: KafkaBroker, target: Tar
 def test_a_partition_that_comes_is_told(
     broker: KafkaBroker, target: Target, wanted: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.consume.kafka._LOOK_SECONDS", 0.2)
-    monkeypatch.setattr("service.consume.run._LOOK_EVERY", 0.05)
+    monkeypatch.setattr("service.connectors.kafka._LOOK_SECONDS", 0.2)
+    monkeypatch.setattr("service.connectors.run._LOOK_EVERY", 0.05)
     broker.create(**{target.name: 1})
     notes: list[str] = []
 
@@ -384,7 +384,7 @@ def test_a_login_that_is_refused_is_named(
 
 
 def test_without_the_extra_it_is_named(target: Target) -> None:
-    program = "import sys; sys.modules['aiokafka'] = None; from service.cli import main; main()"
+    program = "import sys; sys.modules['aiokafka'] = None; from service.cli.main import main; main()"
     arguments = ["consume", "kafka://127.0.0.1:1/topic", "--learner", target.name, "--url", target.url]
     found = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
     assert found.returncode == 1

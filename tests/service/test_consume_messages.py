@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.commands.cells import Labels
-from service.consume.feed import Message
-from service.consume.messages import BadMessage, Event, Reading, What
+from service.connectors.base import Message
+from service.connectors.messages import BadMessage, Event, Reading, What
+from service.datasets.values import Labels
 
 X = b'"x": [1.5, 2]'
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import redis
 
-from service.consume.feed import FeedError, Partition
-from service.consume.redis import RedisFeed, id_of, number_of
+from service.connectors.base import FeedError, Partition
+from service.connectors.redis_streams import RedisFeed, id_of, number_of
 from tests.service.consumer import CONFIG, Consumer, Target, event, until
 from tests.service.process import Process
 from tests.service.redis_server import REDIS, VALKEY, RedisServer

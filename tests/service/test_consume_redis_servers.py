@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from service.consume.redis import number_of
+from service.connectors.redis_streams import number_of
 from tests.service.consumer import Consumer, Target, event, until
 from tests.service.process import Process
 from tests.service.redis_fleet import cluster, soon, watched

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from learners import Config, Learner
-from service.codec import Created, Snapshot, pack_record, pack_snapshot, unpack_record, unpack_snapshot
-from service.engine import Engine
+from service.engine.engine import Engine
+from service.engine.records.codec import Created, Snapshot, pack_record, pack_snapshot, unpack_record, unpack_snapshot
+from service.engine.weights import MAX_TOP
 from service.errors import StoreUnavailable
-from service.store import Head
-from service.store.memory import MemoryStore
-from service.weights import MAX_TOP
+from service.storage.base import Head
+from service.storage.memory import MemoryStore
 from tests.service.apps import DENSE, client, events
 from tests.service.nodes import T0, digest, posted, serving
 from tests.service.process import Process
@@ -232,7 +232,7 @@ async def test_copies_count_as_learners():
 
 
 async def test_a_state_that_no_store_takes(http, monkeypatch):
-    monkeypatch.setattr("service.engine.RECORD_BYTES", 1000)
+    monkeypatch.setattr("service.engine.engine.RECORD_BYTES", 1000)
     reply = await http.post(f"{URL}/a/clone", json={"to": "b"})
     assert (reply.status_code, reply.json()["code"]) == (413, "too-large")
     assert (await http.get(f"{URL}/b")).status_code == 404

@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-from service import schemas
-from service.routes.learners import _in_creation
-from service.store import Entry, Head
-from service.store.memory import MemoryStore
+from service.api import schemas
+from service.api.routes.learners import _in_creation
+from service.storage.base import Entry, Head
+from service.storage.memory import MemoryStore
 from tests.service.keyring import Keyring, keyed
 from tests.service.nodes import posted, serving
 from tests.service.test_engine import until

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from service import direct as direct_module
-from service import protocol, serving
-from service.direct import Direct
-from service.logs import LineWriter
-from service.protocol import HttpProtocol
+from service.api.fast_path import inline as direct_module
+from service.api.fast_path.inline import Direct
+from service.engine.replica import served_events
+from service.server import http_protocol
+from service.server.http_protocol import HttpProtocol
+from service.telemetry.log_writer import LineWriter
 from tests.service.apps import DENSE, events
 from tests.service.raw import BODY, NAMED, PACKED, PATIENCE, ROUTE, URL, Service, request, served, until
 
@@ -306,7 +307,7 @@ def test_events_with_ids_are_remembered() -> None:
 def test_long_work_is_left_to_a_thread() -> None:
     with served() as service, pytest.MonkeyPatch.context() as patched:
         expected = service.ask(request()).body
-        patched.setattr(serving, "_INLINE_WORK", 2)
+        patched.setattr(served_events, "_INLINE_WORK", 2)
         with service.at_the_edge(1):
             assert service.ask(request()).body == expected
 
@@ -409,7 +410,7 @@ def test_what_uvicorn_is_set_to_count_goes_its_way() -> None:
 def test_a_client_that_reads_nothing_is_not_read_or_written_to_without_end(
     asked: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "_STALL_SECONDS", 600.0)  # a machine that stands still meanwhile drops nobody
+    monkeypatch.setattr(http_protocol, "_STALL_SECONDS", 600.0)  # a machine that stands still meanwhile drops nobody
     with served(uvicorn={"timeout_keep_alive": 600.0}) as service:
         connection = service.connect()
         for end in (socket.SO_RCVBUF, socket.SO_SNDBUF):

@@ -233,7 +233,7 @@ def test_a_fault_of_ours_is_answered_and_logged(shared: Service, caplog: pytest.
         raise RuntimeError("by the test")
 
     with pytest.MonkeyPatch.context() as patched, shared.at_the_edge(0):
-        patched.setattr("service.replies.became", broken)
+        patched.setattr("service.wire.json_encode.became", broken)
         reply = connection.ask(learn(3100))
     assert (reply.status, reply.json["code"]) == (500, "internal")
     assert "RuntimeError: by the test" in caplog.text

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from service.app import Application, create_app
-from service.edge import hot_request
+from service.api.app import Application, create_app
+from service.api.fast_path.asgi import hot_request
 from service.settings import Settings
 from tests.service.apps import DENSE, client, events
 

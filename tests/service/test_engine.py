@@ -12,8 +12,9 @@ import pytest
 
 from learners.config import Config
 from learners.learner import Learner
-from service.codec import pack_snapshot
-from service.engine import Engine
+from service.engine.engine import Engine
+from service.engine.records.codec import pack_snapshot
+from service.engine.replica.learner import Hosted
 from service.errors import (
     BehindLog,
     Damaged,
@@ -24,11 +25,10 @@ from service.errors import (
     StoreUnavailable,
     UnknownLearner,
 )
-from service.hosted import Hosted
 from service.settings import Settings
-from service.store import Entry, SnapshotInfo, Store, open_store
-from service.store.memory import MemoryStore
-from service.wire import decode_update
+from service.storage.base import Entry, SnapshotInfo, Store, open_store
+from service.storage.memory import MemoryStore
+from service.wire.json_decode import decode_update
 from tests.service.apps import DENSE, events
 
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -241,7 +241,7 @@ async def test_no_figures_of_a_state_that_is_read_back_are_worked_out_at_the_sta
         hosted, _ = await node.create("a", Config.of(DENSE))
         await hosted.label(batch_of(10))
         await hosted.save()
-    monkeypatch.setattr("service.node._figured", set())  # as in a process that has just begun
+    monkeypatch.setattr("service.engine.node._figured", set())  # as in a process that has just begun
     async with engine(store) as node:
         figures = node.get("a").view.figures
         assert figures.memory == {}
@@ -290,7 +290,7 @@ async def test_a_clean_stop_takes_a_last_snapshot(tmp_path):
 
 
 async def test_snapshots_come_by_events_and_by_time_and_are_bounded(store, monkeypatch):
-    monkeypatch.setattr("service.claims._SECONDS", 0.2)  # that of the first node ends some time after it
+    monkeypatch.setattr("service.engine.replica.lease._SECONDS", 0.2)  # that of the first node ends some time after it
     async with engine(store, snapshot_events=10, snapshot_seconds=3600, snapshots_kept=2) as node:
         hosted, _ = await node.create("a", Config.of(DENSE))
         for i in range(6):
@@ -368,9 +368,9 @@ async def test_a_fault_of_our_own_leaves_nobody_waiting(monkeypatch, caplog):
 
 
 async def test_a_stop_gives_up_a_long_record_and_the_next_start_learns_it_whole(monkeypatch, tmp_path):
-    monkeypatch.setattr("service.logged._LAST_SECONDS", 0.0)
-    monkeypatch.setattr("service.hosted._PIECE_SECONDS", 0.0)  # every event is a piece of its own
-    monkeypatch.setattr("service.hosted._INLINE_NUMBERS", 0)
+    monkeypatch.setattr("service.engine.replica.replica._LAST_SECONDS", 0.0)
+    monkeypatch.setattr("service.engine.replica.learner._PIECE_SECONDS", 0.0)  # every event is a piece of its own
+    monkeypatch.setattr("service.engine.replica.learner._INLINE_NUMBERS", 0)
     url = f"sqlite:///{tmp_path / 'log.db'}"
     node = Engine(await open_store(url), Settings())
     await node.start()
@@ -390,8 +390,8 @@ async def test_a_stop_gives_up_a_long_record_and_the_next_start_learns_it_whole(
 
 
 async def test_a_stop_does_not_wait_for_a_store_that_does_not_answer(monkeypatch):
-    monkeypatch.setattr("service.logged._LAST_SECONDS", 0.0)
-    monkeypatch.setattr("service.logged.GIVEN_UP_SECONDS", 0.0)
+    monkeypatch.setattr("service.engine.replica.replica._LAST_SECONDS", 0.0)
+    monkeypatch.setattr("service.engine.replica.replica.GIVEN_UP_SECONDS", 0.0)
     asked = []
 
     class Silent(MemoryStore):
@@ -415,8 +415,8 @@ async def test_a_stop_does_not_wait_for_a_store_that_does_not_answer(monkeypatch
 
 
 async def test_others_learn_while_one_has_a_long_record(monkeypatch):
-    monkeypatch.setattr("service.hosted._PIECE_SECONDS", 0.0)
-    monkeypatch.setattr("service.hosted._INLINE_NUMBERS", 0)
+    monkeypatch.setattr("service.engine.replica.learner._PIECE_SECONDS", 0.0)
+    monkeypatch.setattr("service.engine.replica.learner._INLINE_NUMBERS", 0)
     async with engine(MemoryStore(), threads=1) as node:
         slow, _ = await node.create("slow", Config.of(DENSE))
         quick, _ = await node.create("quick", Config.of(DENSE))

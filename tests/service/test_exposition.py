@@ -13,13 +13,13 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from starlette.datastructures import State
 
 from service import __version__
-from service.app import create_app
+from service.api.app import create_app
+from service.api.prometheus import Exposition
+from service.api.prometheus_learners import Own
 from service.errors import StoreUnavailable
-from service.exposition import Exposition
-from service.learner_series import Own
 from service.settings import Settings
-from service.store.memory import MemoryStore
-from service.timings import BOUNDS, Histogram
+from service.storage.memory import MemoryStore
+from service.telemetry.histograms import BOUNDS, Histogram
 from tests.service.nodes import T0, app_over, node, posted, serving
 from tests.service.scrapes import Key, families, samples, scrape
 from tests.service.test_figures_http import drifted
@@ -355,7 +355,7 @@ async def test_every_family_keeps_to_the_rules_of_names() -> None:
 
 
 async def test_a_family_of_many_samples_has_one_heading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.exposition._LINES", 3)
+    monkeypatch.setattr("service.api.prometheus._LINES", 3)
     async with serving(MemoryStore()) as (http, _):
         for name in "abcdefg":
             await http.put(f"/learners/{name}", json=SETUPS["dense"])
@@ -374,7 +374,7 @@ async def test_others_have_their_turn_during_a_scrape(monkeypatch: pytest.Monkey
             for i in range(20):
                 await http.put(f"/learners/l{i:03}", json=SETUPS["dense"])
         await engine.following.look_around()
-        monkeypatch.setattr("service.exposition._SLICE", -1.0)  # it is always time
+        monkeypatch.setattr("service.api.prometheus._SLICE", -1.0)  # it is always time
         turns = 0
 
         async def other() -> None:
@@ -396,7 +396,7 @@ async def test_a_learner_may_be_deleted_during_a_scrape(monkeypatch: pytest.Monk
             for name in "abc":
                 await http.put(f"/learners/{name}", json=SETUPS["dense"])
         await engine.following.look_around()
-        monkeypatch.setattr("service.exposition._SLICE", -1.0)
+        monkeypatch.setattr("service.api.prometheus._SLICE", -1.0)
         scraping = asyncio.create_task(app.state.exposition.text(app.state))
         await asyncio.sleep(0)
         await engine.delete("b")

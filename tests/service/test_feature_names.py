@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from learners.config import Config
-from learners.features import Features
-from learners.hashing import hash_strings
-from learners.named import Named, Table
-from service import feature_names
-from service.engine import Engine
-from service.feature_names import MAX_COLUMNS, Asked, FeatureNames
-from service.store import Store
-from service.store.memory import MemoryStore
+from learners.features.base import Features
+from learners.features.named import Named, Table
+from learners.numerics.hashing import hash_strings
+from service.engine import feature_names
+from service.engine.engine import Engine
+from service.engine.feature_names import MAX_COLUMNS, Asked, FeatureNames
+from service.storage.base import Store
+from service.storage.memory import MemoryStore
 from tests.service.arrays import array, body
 from tests.service.nodes import app_over, digest, posted, serving
 from tests.service.test_direct import request, served
@@ -450,8 +450,8 @@ async def test_no_name_is_in_a_line_of_the_log(caplog: pytest.LogCaptureFixture)
 
 
 def test_a_label_by_id_has_no_features() -> None:
-    from service.hot import JSON as CODING
-    from service.ndjson import NDJSON
+    from service.api.fast_path.operations import JSON as CODING
+    from service.wire.ndjson import NDJSON
 
     config = Config.of(NAMED)
     late = json.dumps({"events": [{"id": "e", "label": 1}]}).encode()

@@ -14,10 +14,10 @@ import httpx
 import pytest
 from starlette.requests import ClientDisconnect
 
-from service.hosted import Hosted
-from service.store import Store
-from service.store.memory import MemoryStore
-from service.streams import LEARNER_PACE, learner_news, parsed_id, stream
+from service.api.sse import LEARNER_PACE, learner_news, parsed_id, stream
+from service.engine.replica.learner import Hosted
+from service.storage.base import Store
+from service.storage.memory import MemoryStore
 from tests.service.nodes import T0, app_over, node, over, posted, serving
 from tests.service.process import Process
 from tests.service.test_engine import until

@@ -15,16 +15,16 @@ import numpy as np
 import pytest
 
 from learners import Learner, algorithms, create
-from learners.batch import Fitted
 from learners.config import Config
 from learners.fitting import Fitting
+from learners.records import Fitted
 from learners.scorer import Scorer
-from service.codec import Created, unpack_record
+from service.engine.records.codec import Created, unpack_record
+from service.engine.replica.background_fits import Fits
 from service.errors import StoreUnavailable
-from service.fits import Fits
-from service.store import Entry, Store
-from service.store.memory import MemoryStore
-from service.wire import decode_update
+from service.storage.base import Entry, Store
+from service.storage.memory import MemoryStore
+from service.wire.json_decode import decode_update
 from tests.service.apps import client, events
 from tests.service.logs import whole_log
 from tests.service.process import Process
@@ -164,11 +164,11 @@ async def test_where_the_node_that_has_the_claim_makes_no_fit_another_does(
     name: str, way: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if way == "is gone":
-        monkeypatch.setattr("service.claims._SECONDS", 0.5)
+        monkeypatch.setattr("service.engine.replica.lease._SECONDS", 0.5)
     else:
-        monkeypatch.setattr("service.fits._PATIENCE", 0.5)
-        monkeypatch.setattr("service.fits._URGENT_PATIENCE", 0.5)
-        monkeypatch.setattr("service.claims._SECONDS", 0.2)
+        monkeypatch.setattr("service.engine.replica.background_fits._PATIENCE", 0.5)
+        monkeypatch.setattr("service.engine.replica.background_fits._URGENT_PATIENCE", 0.5)
+        monkeypatch.setattr("service.engine.replica.lease._SECONDS", 0.2)
     async with engine(store) as node:
         hosted, _ = await node.create("a", Config.of(SETUPS[name]))
         assert await store.claim("a", hosted.birth, b"another node, 16", 0.5 if way == "is gone" else 3600.0)
@@ -229,7 +229,7 @@ async def test_a_stop_does_not_wait_for_a_fit(
     for name, setup in (("a", SETUPS["ranksvm"]), ("b", SETUPS["nsauc"])):
         held = Held(fit)
         monkeypatch.setattr(algorithms()["ranksvm"], "fit", held)
-        monkeypatch.setattr("learners.embedding.fit", held)
+        monkeypatch.setattr("learners.features.kernel_approximation.fit", held)
         async with asyncio.timeout(30), client(f"sqlite:///{tmp_path / name}.db") as http:
             await http.put("/v1/learners/a", json=setup)
             update = asyncio.create_task(http.post("/v1/learners/a/update", json={"events": events(60)}))
@@ -292,7 +292,7 @@ class Away(MemoryStore):
 async def test_a_fit_that_cannot_be_logged_is_kept_and_holds_nobody_up(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.fits._PAUSE", 0.05)
+    monkeypatch.setattr("service.engine.replica.background_fits._PAUSE", 0.05)
     made = []
     run = Fitting.run
     monkeypatch.setattr(Fitting, "run", lambda self: made.append(1) or run(self))
@@ -322,7 +322,7 @@ async def test_a_fit_that_is_too_large_for_the_log_is_refused_and_the_next_one_i
     async with engine(MemoryStore()) as node:
         hosted, _ = await node.create("a", Config.of(config))
         with monkeypatch.context() as patched:
-            patched.setattr("service.logged.RECORD_BYTES", 4096)
+            patched.setattr("service.engine.replica.replica.RECORD_BYTES", 4096)
             for start in range(0, 60, 10):
                 assert (await hosted.label(batch_of("nsauc", 10, start))).outcome.applied.all()
             await until(lambda: not hosted.fits.running)

@@ -10,12 +10,12 @@ import httpx
 import pytest
 
 from learners.config import Config
-from service import following
-from service.engine import Engine
+from service.engine.cluster import sync
+from service.engine.engine import Engine
 from service.errors import Behind, BeyondLog, LearnerGone, StoreUnavailable
 from service.settings import Settings
-from service.store import Head, Moved, Store
-from service.store.memory import MemoryStore
+from service.storage.base import Head, Moved, Store
+from service.storage.memory import MemoryStore
 from tests.service.apps import DENSE, events
 from tests.service.conftest import Opener
 from tests.service.nodes import app_over, digest, node, posted, serving
@@ -131,7 +131,7 @@ async def test_over_sqlite_a_node_looks_when_another_process_has_written(
             await two.create("b", Config.of(DENSE))
             await until(lambda: "b" in one.hosted)
             assert looks > before
-        monkeypatch.setattr(following, "_QUIET", 1.0)
+        monkeypatch.setattr(sync, "_QUIET", 1.0)
         before = looks
         await until(lambda: looks > before + 1)  # and now and then in any case
 
@@ -165,7 +165,7 @@ async def test_that_the_store_is_away_is_told_now_and_then(
                 raise StoreUnavailable("by the test")
             return await super().heads()
 
-    monkeypatch.setattr(following, "_TELL_SECONDS", 0.05)
+    monkeypatch.setattr(sync, "_TELL_SECONDS", 0.05)
     store = Away()
     async with node(store, follow_seconds=0.01) as one:
 
@@ -211,7 +211,7 @@ async def test_one_node_takes_the_snapshots_and_the_others_count_from_them(open_
 
 
 async def test_where_the_node_that_takes_them_is_gone_the_next_one_does(open_again: Opener, monkeypatch) -> None:
-    monkeypatch.setattr("service.claims._SECONDS", 0.5)
+    monkeypatch.setattr("service.engine.replica.lease._SECONDS", 0.5)
     settings = {"follow_seconds": 0.05, "snapshot_events": 10, "snapshot_seconds": 3600}
     async with AsyncExitStack() as running:
         async with node(await open_again(), **settings) as one:

@@ -17,9 +17,9 @@ import httpx
 import pytest
 from starlette.types import Message
 
-from service.passed_body import PassedBody
-from service.placement import _weight
-from service.store.redis_nodes import IDS, NODE
+from service.api.forwarded_body import PassedBody
+from service.engine.cluster.placement import _weight
+from service.storage.redis.membership import IDS, NODE
 from tests.service.keyring import Keyring
 from tests.service.process import Process
 from tests.service.redis_server import RedisServer

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.store.memory import MemoryStore
+from service.storage.memory import MemoryStore
 from tests.service.nodes import posted, serving
 from tests.service.test_groups import MEMBERS, URL, Failing, created, event, labelled
 

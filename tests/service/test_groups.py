@@ -9,10 +9,10 @@ import httpx
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from service.codec import unpack_record
+from service.engine.records.codec import unpack_record
 from service.errors import LearnerGone, StoreUnavailable
-from service.store import Entry, Store
-from service.store.memory import MemoryStore
+from service.storage.base import Entry, Store
+from service.storage.memory import MemoryStore
 from tests.service.logs import whole_log
 from tests.service.nodes import T0, digest, posted, serving
 from tests.service.test_engine import until

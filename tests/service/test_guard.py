@@ -11,12 +11,12 @@ import httpx
 import pytest
 from fastapi import APIRouter
 
-from service.app import create_app
+from service.api.app import create_app
+from service.api.routes.dependencies import Guarded
+from service.auth.guard import Exposed, Guard
+from service.auth.keys import SCOPES
+from service.auth.permissions import FREE
 from service.errors import ForeignHost, ForeignOrigin, Unauthorized
-from service.grants import FREE
-from service.guard import Exposed, Guard
-from service.keys import SCOPES
-from service.routes.common import Guarded
 from service.settings import Settings
 from tests.service.apps import client, events
 from tests.service.keyring import Keyring, authorization, bearer, keyed, made

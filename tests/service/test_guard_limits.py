@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from service import guard as guards
-from service.app import create_app
+from service.api.app import create_app
+from service.api.sse import learner_news, stream
+from service.auth import guard as guards
+from service.auth.guard import Guard
+from service.auth.keys import BadKeys, Key, load
+from service.auth.permissions import Bucket
 from service.errors import ServiceError, TooManyFailures, Unauthorized
-from service.grants import Bucket
-from service.guard import Guard
-from service.keys import BadKeys, Key, load
 from service.settings import Settings
-from service.store.memory import MemoryStore
-from service.streams import learner_news, stream
+from service.storage.memory import MemoryStore
 from tests.service.apps import DENSE, events
 from tests.service.keyring import Clock, Keyring, authorization, bearer, keyed, made
 from tests.service.nodes import serving
@@ -137,7 +137,7 @@ async def test_events_per_second_are_limited_over_every_door(ring: Keyring) -> N
 
 async def test_lines_end_where_the_limit_is_reached(ring: Keyring, monkeypatch: pytest.MonkeyPatch) -> None:
     key = ring.make("one", "admin", events_per_second=5.0)
-    monkeypatch.setattr("service.lines.Lines.__init__.__defaults__", (4, 2**20))
+    monkeypatch.setattr("service.api.fast_path.ndjson_stream.Lines.__init__.__defaults__", (4, 2**20))
     async with keyed(ring) as (_, http):
         assert (await http.put("/learners/a", json=DENSE, headers=key)).status_code == 201
         text = "".join(json.dumps(one) + "\n" for one in events(20))
@@ -401,7 +401,7 @@ async def test_the_file_is_read_again_when_it_changes(
 
 
 async def test_streams_of_a_key_end_with_it(ring: Keyring, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.streams._PING", 0.01)
+    monkeypatch.setattr("service.api.sse._PING", 0.01)
     key = ring.make("one", "admin")
     async with keyed(ring) as (app, http):
         await made(http, key, "a")

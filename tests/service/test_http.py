@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service import examples
+from service.api.schemas import examples
 from tests.service.apps import DENSE, client, events
 from tests.service.arrays import HEADERS, columns_of, unpacked
 from tests.service.arrays import body as packed_body

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from service import keys
-from service.cli import app as command_line
-from service.keys import BadKeys, Limits, Unwritable, changing, load, new_key, save
+from service.auth import keys
+from service.auth.keys import BadKeys, Limits, Unwritable, changing, load, new_key, save
+from service.cli.main import app as command_line
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 

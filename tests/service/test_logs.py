@@ -16,9 +16,9 @@ from typing import Any
 import httpx
 import pytest
 
-from service import logs
 from service.errors import StoreUnavailable
-from service.logs import Entry, LineWriter, configure, in_json, in_text
+from service.telemetry import log_writer
+from service.telemetry.log_writer import Entry, LineWriter, configure, in_json, in_text
 from tests.service.apps import DENSE
 from tests.service.process import Process
 
@@ -156,7 +156,7 @@ class Stuck(io.RawIOBase):
 
 
 def test_a_pipe_that_nobody_reads_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "_WAITING", 5)
+    monkeypatch.setattr(log_writer, "_WAITING", 5)
     pipe = Stuck()
     writer = LineWriter(pipe, "json")  # type: ignore[arg-type]
     writer.put(b"first\n")
@@ -173,7 +173,7 @@ def test_a_pipe_that_nobody_reads_holds_nobody_up(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_stop_waits_for_a_pipe_that_nobody_reads_for_so_long_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "_LEAVE", 0.05)
+    monkeypatch.setattr(log_writer, "_LEAVE", 0.05)
     pipe = Stuck()
     writer = LineWriter(pipe, "json")  # type: ignore[arg-type]
     writer.put(b"line\n")

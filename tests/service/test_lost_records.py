@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from service.engine import Engine
+from service.engine.engine import Engine
 from service.errors import BehindLog, LostRecords
-from service.store import Entry, Store, open_store
-from service.store.memory import MemoryStore
-from service.store.redis import RedisStore
+from service.storage.base import Entry, Store, open_store
+from service.storage.memory import MemoryStore
+from service.storage.redis.store import RedisStore
 from tests.service.logs import BIRTH, filled, record, token, whole_log
 from tests.service.nodes import T0, digest, posted, replayed, serving
 from tests.service.redis_fleet import soon, watched

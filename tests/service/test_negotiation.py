@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from service.columnar import MSGPACK
+from service.api.fast_path.operations import JSON
 from service.errors import NotAcceptable, WrongType
-from service.hot import JSON
-from service.ndjson import NDJSON
-from service.negotiation import negotiated
+from service.wire.content_negotiation import negotiated
+from service.wire.msgpack_decode import MSGPACK
+from service.wire.ndjson import NDJSON
 
 NAMES = {"application/json": JSON, "application/msgpack": MSGPACK, "application/x-ndjson": NDJSON}
 

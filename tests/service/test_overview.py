@@ -8,9 +8,9 @@ import httpx
 import numpy as np
 import pytest
 
-from service import overview
-from service.operating import score_threshold
-from service.store.memory import MemoryStore
+from service.api import overview
+from service.engine.score_threshold import score_threshold
+from service.storage.memory import MemoryStore
 from tests.service.nodes import posted, serving
 from tests.service.test_engine import until
 from tests.service.test_late_labels import SETUPS, labelled

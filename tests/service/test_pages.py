@@ -21,12 +21,12 @@ from httpx import ASGITransport, AsyncClient
 from typer.testing import CliRunner
 
 from learners.config import Config
-from learners.metrics import HISTORY_COLUMNS
-from learners.ordinal_metrics import ORDINAL_HISTORY
-from service import pages
-from service.cli import app as command_line
+from learners.metrics.binary import HISTORY_COLUMNS
+from learners.metrics.ordinal import ORDINAL_HISTORY
+from service.api import static
+from service.cli.main import app as command_line
 
-DASHBOARD = Path(pages.__file__).parent / "dashboard"
+DASHBOARD = Path(static.__file__).parents[1] / "dashboard"
 MODULES = sorted(DASHBOARD.glob("*.js"))
 STYLES = sorted(DASHBOARD.glob("*.css"))
 PLOTLY = importlib.metadata.version("plotly")
@@ -36,7 +36,7 @@ AS_TEXT = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=u
 @pytest.fixture
 async def client() -> AsyncIterator[AsyncClient]:
     app = FastAPI()
-    app.include_router(pages.router)
+    app.include_router(static.router)
     async with AsyncClient(transport=ASGITransport(app), base_url="http://test") as client:
         yield client
 
@@ -53,7 +53,7 @@ async def test_file_is_served_and_revalidated(client: AsyncClient, file: Path) -
     if page:
         assert "{{" not in reply.text
     else:
-        assert reply.content == pages._STATIC[file.name].body
+        assert reply.content == static._STATIC[file.name].body
 
     etag = reply.headers["etag"]
     for known in (etag, f"W/{etag}", f'"other", {etag}', "*"):
@@ -116,7 +116,7 @@ async def test_the_pages_are_not_part_of_the_described_api(client: AsyncClient) 
 
 def test_plotly_package_is_not_imported() -> None:
     seen = subprocess.run(
-        [sys.executable, "-c", "import sys, service.pages; print('plotly' in sys.modules)"],
+        [sys.executable, "-c", "import sys, service.api.static; print('plotly' in sys.modules)"],
         capture_output=True,
         text=True,
         check=True,
@@ -126,17 +126,17 @@ def test_plotly_package_is_not_imported() -> None:
 
 
 def test_missing_bundle_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages.importlib.util, "find_spec", lambda _name: None)
+    monkeypatch.setattr(static.importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(RuntimeError, match=r"plotly\.min\.js is missing; expected plotly>=6"):
-        pages._plotly_bundle()
+        static._plotly_bundle()
 
 
 def test_style_of_maps_is_left_out() -> None:
     """Plotly's bundle adds it where no element has its id: the policy would refuse it, with an error in the console."""
-    found = pages._map_style(pages._BUNDLE.read_bytes())
+    found = static._map_style(static._BUNDLE.read_bytes())
     assert found
-    assert f'<template id="{found.decode()}"></template>' in pages._PAGE.body.decode()
-    assert pages._map_style(b"a bundle without maps") == b""
+    assert f'<template id="{found.decode()}"></template>' in static._PAGE.body.decode()
+    assert static._map_style(b"a bundle without maps") == b""
 
 
 @pytest.mark.parametrize("file", [DASHBOARD / "index.html", *MODULES, *STYLES], ids=lambda file: file.name)

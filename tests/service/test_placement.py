@@ -17,16 +17,16 @@ import pytest
 from websockets.sync.client import connect
 from yarl import URL
 
-from service.client import AsyncClient, Client
-from service.commands.api import Api
-from service.elsewhere import elsewhere
-from service.forwarding import _mark
-from service.node import Node
-from service.placement import Placement, _weight
+from rarestream.client import AsyncClient, Client
+from rarestream.client.redirects import elsewhere
+from service.api.forwarding import _mark
+from service.cli.api import Api
+from service.engine.cluster.placement import Placement, _weight
+from service.engine.node import Node
 from service.settings import Settings
-from service.store import open_store
-from service.store.memory import MemoryStore
-from service.store.redis_nodes import IDS, KEY, NODE
+from service.storage.base import open_store
+from service.storage.memory import MemoryStore
+from service.storage.redis.membership import IDS, KEY, NODE
 from tests.service.keyring import Keyring
 from tests.service.process import Process
 from tests.service.redis_server import RedisServer

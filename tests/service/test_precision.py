@@ -9,7 +9,7 @@ import pytest
 
 from learners import Learner
 from learners.config import Config
-from service.codec import pack_snapshot, unpack_snapshot
+from service.engine.records.codec import pack_snapshot, unpack_snapshot
 from tests.service.apps import DENSE, client, events
 
 SINGLE: dict[str, Any] = {**DENSE, "algorithm": "cbr", "precision": "float32"}

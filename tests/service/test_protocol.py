@@ -11,11 +11,11 @@ import pytest
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from service.bodies import pieces
-from service.direct import Asked
+from service.api.body import pieces
+from service.api.fast_path.inline import Asked
+from service.api.fast_path.operations import JSON
 from service.errors import ServiceError
-from service.hot import JSON
-from service.protocol import HttpProtocol
+from service.server.http_protocol import HttpProtocol
 from tests.service.pipe import Pipe
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
@@ -358,7 +358,7 @@ async def test_a_large_body_does_not_count_as_a_head() -> None:
 
 
 async def test_a_client_that_does_not_read_its_last_reply_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.protocol._STALL_SECONDS", 0.01)
+    monkeypatch.setattr("service.server.http_protocol._STALL_SECONDS", 0.01)
     slow = Slow(whole(b"a" * 2**20))
     slow.protocol.data_received(GET)
     await slow.pipe.until(2**20)
@@ -369,7 +369,7 @@ async def test_a_client_that_does_not_read_its_last_reply_is_dropped(monkeypatch
 
 
 async def test_a_client_that_reads_nothing_of_a_long_reply_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.protocol._STALL_SECONDS", 0.1)
+    monkeypatch.setattr("service.server.http_protocol._STALL_SECONDS", 0.1)
     over = asyncio.Event()
 
     async def endless(scope: Any, _receive: Any, send: Any) -> None:
@@ -397,7 +397,7 @@ async def test_a_client_that_reads_nothing_of_a_long_reply_is_dropped(monkeypatc
 
 
 async def test_a_client_that_reads_now_and_then_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.protocol._STALL_SECONDS", 1000.0)
+    monkeypatch.setattr("service.server.http_protocol._STALL_SECONDS", 1000.0)
     slow = Slow(whole(b"a" * 2**20), 1000.0)
     slow.protocol.data_received(GET)
     await slow.pipe.until(2**20)

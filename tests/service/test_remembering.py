@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from learners.arrays import Sparse
-from learners.batch import part_of
+from learners.numerics.arrays import Sparse
+from learners.records import part_of
 from learners.scorer import Scores
+from service.engine.records.served_codec import pack_served, unpack_served
 from service.errors import Damaged
-from service.remembering import pack_served, unpack_served
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True, width=64)
 

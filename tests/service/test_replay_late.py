@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.commands.api import Api, ApiError
-from service.commands.late import Delay, late_source, schedule
-from service.commands.sources import Batch
+from service.cli.api import Api, ApiError
+from service.cli.late_replay import Delay, late_source, schedule
+from service.datasets.batches import Batch
 from tests.service.process import Commands, Process
 from tests.service.test_cli import run
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service import wire
-from service.precise import Precise
-from service.scan.decimals import decimals
-from service.scan.events import scan
+from service.wire import json_decode
+from service.wire.json_errors import Precise
+from service.wire.kernels.decimals import decimals
+from service.wire.kernels.json_events import scan
 from tests.service.test_wire import config_of, plain
 
 TWO = config_of(kind="dense", dim=2)
@@ -130,7 +130,7 @@ def test_hard_numbers_are_read_where_there_is_room_for_them_and_left_to_another_
         body = ('{"events":[' + ",".join([f'{{"x":[{hard},1]}}'] * count) + "]}").encode()
         found = scan(body, 2, False, 1000)
         assert (found is not None) == fit
-        columns, _ = wire.decode_events(body, TWO)
+        columns, _ = json_decode.decode_events(body, TWO)
         assert columns.rows.tolist() == [[float(hard), 1.0]] * count
 
 
@@ -211,12 +211,12 @@ spaces = st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", "\t: ")])
 def test_the_scan_and_the_precise_way_give_the_same_columns(events, source, separators, ascii_only):
     body: dict[str, Any] = {"events": events} if source is None else {"source": source, "events": events}
     text = json.dumps(body, separators=separators, ensure_ascii=ascii_only).encode()
-    taken = wire._scanned_update
+    taken = json_decode._scanned_update
     try:
         fast = taken(text, TWO)
-    except wire._NOT_FAST:
+    except json_decode._NOT_FAST:
         fast = None
     if fast is not None:
-        slow = wire.precisely_labelled(Precise(TWO, "update"), wire.decode_json(text))
+        slow = json_decode.precisely_labelled(Precise(TWO, "update"), json_decode.decode_json(text))
         assert plain(fast[0]) == plain(slow[0])
         assert fast[0].rows.tobytes() == slow[0].rows.tobytes()  # type: ignore[union-attr]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service import frames
-from service.frames import BINARY, joint
-from service.scan.columnar import (
+from service.api.websocket import messages as frames
+from service.api.websocket.messages import BINARY, joint
+from service.wire.kernels.msgpack_heads import (
     COLUMNS,
     COUNT,
     DTYPES,
@@ -26,7 +26,7 @@ from service.scan.columnar import (
     WIDTH,
     columnar_heads,
 )
-from service.scan.messages import MAX_SEQ, OPERATIONS
+from service.wire.kernels.websocket import MAX_SEQ, OPERATIONS
 
 pack = msgspec.msgpack.encode
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
-from service import frames
+from service.api.websocket import messages
+from service.api.websocket.messages import TEXT, joint
 from service.errors import BadBody
-from service.frames import TEXT, joint
-from service.scan.messages import MAX_SEQ, heads, payloads
+from service.wire.kernels.websocket import MAX_SEQ, heads, payloads
 
 USUAL = '{"seq": 5, "op": "update", "events": [{"x": [1, 2], "label": 1}]}'
 
@@ -117,7 +117,7 @@ def test_of_what_no_text_holds_the_neighbours_are_read() -> None:
     odd = USUAL.replace("label", "\ud800")
     with pytest.raises(UnicodeEncodeError):
         heads([odd])
-    requests = frames.read([USUAL, odd])
+    requests = messages.read([USUAL, odd])
     assert [one.seqs for one in requests] == [[5], [None]]
     assert isinstance(requests[1].error, BadBody)
 
@@ -128,15 +128,15 @@ def test_neighbours_of_one_make_are_one_request_as_far_as_there_is_room() -> Non
 
     texts = [text(0), text(1), text(2, "predict"), text(3), text(4, learner='"a"'), text(5, learner='"a"'), "nonsense"]
     texts += [text(6), text(7, size=100_000), text(8), text(9, size=100_000), text(10)]
-    requests = frames.read(texts)
+    requests = messages.read(texts)
     assert [one.seqs for one in requests] == [[0, 1], [2], [3], [4, 5], [None], [6, 7, 8], [9, 10]]
     assert [one.learner for one in requests] == [None, None, None, "a", None, None, None]
     assert [one.counts for one in requests[:4]] == [[2, 2], [2], [2], [2, 2]]
     assert joint(requests[0]) == b'{"events":[{}, "",{}, ""]}'
     assert [joint(one) for one in requests[3].each()] == [b'{"events":[{}, ""]}'] * 2
     assert sum(one.size for one in requests[5].each()) == requests[5].size
-    assert frames.read([text(i) for i in range(3000)])[0].form is TEXT  # too many for one: as many as have room
-    assert sum(map(len, frames.read([text(i) for i in range(3000)]))) == 3000
+    assert messages.read([text(i) for i in range(3000)])[0].form is TEXT  # too many for one: as many as have room
+    assert sum(map(len, messages.read([text(i) for i in range(3000)]))) == 3000
 
 
 # Frames

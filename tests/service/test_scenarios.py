@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from learners import create
-from service import examples
+from service.api.schemas import examples
 from tests.service.apps import client
 
 TABLE = [

@@ -22,9 +22,9 @@ import trustme
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from service.app import create_app
-from service.client import AsyncClient, Client, Refused
-from service.server import CannotServe, Server, listen
+from rarestream.client import AsyncClient, Client, Refused
+from service.api.app import create_app
+from service.server.run import CannotServe, Server, listen
 from service.settings import Settings
 from tests.service.apps import DENSE, client, events
 from tests.service.keyring import Keyring, bearer

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.store import open_store
+from service.storage.base import open_store
 from tests.service.nodes import T0, posted, replayed, serving
 from tests.service.process import Process
 from tests.service.test_late_labels import SETUPS, event, labelled

@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from service.errors import UnknownLearner
-from service.store import Store
-from service.store.memory import MemoryStore
+from service.storage.base import Store
+from service.storage.memory import MemoryStore
 from tests.service.conftest import Opener
 from tests.service.nodes import T0, digest, posted, replayed, serving
 

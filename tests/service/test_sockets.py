@@ -14,12 +14,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from service import lanes, sockets
-from service.engine import Engine
+from service.api.websocket import connection, learner_queue
+from service.api.websocket.connection import NO_LEARNER
+from service.engine.engine import Engine
 from service.errors import StoreUnavailable
-from service.sockets import NO_LEARNER
-from service.store import Store
-from service.store.memory import MemoryStore
+from service.storage.base import Store
+from service.storage.memory import MemoryStore
 from tests.service.apps import DENSE, events
 from tests.service.nodes import app_over, digest, node
 from tests.service.test_late_labels import SETUPS, event, label_of
@@ -627,7 +627,7 @@ async def test_a_fault_of_our_own_closes_it(monkeypatch: pytest.MonkeyPatch, cap
     def broken(*_: object) -> None:
         raise RuntimeError("broken on purpose")
 
-    monkeypatch.setattr(lanes, "joint", broken)
+    monkeypatch.setattr(learner_queue, "joint", broken)
     async with serving() as (app, _, _):
         async with websocket(app, ONE) as client:
             client.send(*updates(2))
@@ -650,7 +650,7 @@ async def test_what_is_held_is_let_go_of_once_though_the_connection_ends_by_an_e
                 await store.asked.wait()
                 await settled()
                 assert app.state.bodies.bytes > 0
-                monkeypatch.delattr(sockets, "read")
+                monkeypatch.delattr(connection, "read")
                 client.send(*updates(1, 3))
 
         with pytest.raises(NameError):

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from learners import Config, learner
-from service.codec import pack_snapshot, unpack_snapshot
-from service.engine import Engine
+from service.engine.engine import Engine
+from service.engine.records.codec import pack_snapshot, unpack_snapshot
+from service.engine.records.trusted_snapshots import Sound
 from service.errors import Damaged
-from service.sound import Sound
-from service.store import Store
-from service.wire import decode_update
+from service.storage.base import Store
+from service.wire.json_decode import decode_update
 from tests.service.apps import DENSE, events
 from tests.service.nodes import node as engine
 

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learners.arrays import Sparse
-from learners.batch import Batch, Fitted, Late, Restored, Segment, Served
 from learners.comparison import Compared
 from learners.config import Config
 from learners.learner import Learner
-from service.codec import pack_record, pack_snapshot, unpack_record
+from learners.numerics.arrays import Sparse
+from learners.records import Batch, Fitted, Late, Restored, Segment, Served
+from service.engine.records.codec import pack_record, pack_snapshot, unpack_record
+from service.engine.records.validation import check_compared, check_record
 from service.errors import Damaged
-from service.soundness import check_compared, check_record
-from service.store import open_store
-from service.store.memory import MemoryStore
+from service.storage.base import open_store
+from service.storage.memory import MemoryStore
 from tests.service.nodes import digest, node, over, posted, serving
 from tests.service.test_late_labels import SETUPS, labelled
 
@@ -190,13 +190,13 @@ async def test_a_state_is_not_larger_than_a_record_may_be(monkeypatch: pytest.Mo
         position = (await http.post("/learners/a/snapshots")).json()["position"]
         size = len(pack_record(Restored(position, engine.hosted["a"].learner.state())))
         before = await digest(http)
-        monkeypatch.setattr("service.logged.RECORD_BYTES", size - 1)
+        monkeypatch.setattr("service.engine.replica.replica.RECORD_BYTES", size - 1)
         reply = await http.post(f"/learners/a/snapshots/{position}/restore")
         assert (reply.status_code, reply.json()["code"]) == (413, "too-large")
         assert await digest(http) == before
-        monkeypatch.setattr("service.logged.RECORD_BYTES", size + 1000)
+        monkeypatch.setattr("service.engine.replica.replica.RECORD_BYTES", size + 1000)
         assert (await http.post(f"/learners/a/snapshots/{position}/restore")).status_code == 200
-    monkeypatch.setattr("service.soundness.RECORD_BYTES", 1000)
+    monkeypatch.setattr("service.engine.records.validation.RECORD_BYTES", 1000)
     learner, _ = scaled("mean", 0.0)
     with pytest.raises(Damaged, match="a record has at most 1000"):
         check_record(Restored(1, learner.state()), learner.config, "record 9 of a")

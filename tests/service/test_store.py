@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from service.errors import LearnerGone, StoreUnavailable
-from service.store import REPLY_BYTES, Entry, Head, Store
+from service.storage.base import REPLY_BYTES, Entry, Head, Store
 from tests.service.conftest import Opener
 from tests.service.logs import BIRTH, EVERY_BYTE, UNBOUNDED, filled, record, token, whole_log
 

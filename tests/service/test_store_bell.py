@@ -8,8 +8,8 @@ import time
 import pytest
 
 from service.errors import LearnerGone, StoreUnavailable
-from service.store import BELLS, Moved, SnapshotInfo, Store
-from service.store.redis import RedisStore
+from service.storage.base import BELLS, Moved, SnapshotInfo, Store
+from service.storage.redis.store import RedisStore
 from tests.service.conftest import Opener
 from tests.service.logs import BIRTH, filled, record, token
 from tests.service.redis_server import RedisServer

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from service.errors import StoreUnavailable
-from service.store import URL_FORMS, Entry, Head, Store, open_store
+from service.storage.base import URL_FORMS, Entry, Head, Store, open_store
 from tests.service.conftest import Opener
 from tests.service.logs import BIRTH, UNBOUNDED, filled, log_after, record, token, whole_log
 

@@ -11,25 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service import store as stores
 from service.errors import StoreError
-from service.store import (
-    Bounds,
-    Expired,
-    Head,
-    Kept,
-    Remembered,
-    SnapshotInfo,
-    Store,
-    memory,
-    open_store,
-    redis,
-    redis_served,
-    sqlite,
-    sqlite_log,
-    sqlite_served,
-)
-from service.store.memory import MemoryStore
+from service.storage import base as stores
+from service.storage import memory
+from service.storage.base import Bounds, Expired, Head, Kept, Remembered, SnapshotInfo, Store, open_store
+from service.storage.memory import MemoryStore
+from service.storage.redis import served_events as redis_served
+from service.storage.redis import store as redis
+from service.storage.sqlite import log as sqlite_log
+from service.storage.sqlite import served_events as sqlite_served
+from service.storage.sqlite import store as sqlite
 from tests.service.logs import token
 
 ABSENT = Head(token(99), 0)

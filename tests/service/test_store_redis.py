@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from service.errors import BehindLog, Damaged, LearnerGone, StoreUnavailable
-from service.store import Bounds, Entry, Head, Pending, open_store
-from service.store.redis import RedisStore
+from service.storage.base import Bounds, Entry, Head, Pending, open_store
+from service.storage.redis.store import RedisStore
 from tests.service.logs import BIRTH, UNBOUNDED, events, filled, record, token, whole_log
 from tests.service.redis_server import RedisServer
 

@@ -18,8 +18,8 @@ from redis.exceptions import ResponseError
 
 from service.errors import LearnerGone, StoreUnavailable
 from service.settings import Settings
-from service.store import Entry, Head, Store, open_store
-from service.store.redis_acks import SETTINGS, Acks
+from service.storage.base import Entry, Head, Store, open_store
+from service.storage.redis.durability import SETTINGS, Acks
 from tests.service.logs import BIRTH, UNBOUNDED, events, filled, record, whole_log
 from tests.service.nodes import serving
 from tests.service.redis_fleet import linked, soon, watched

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from service.errors import StoreUnavailable
-from service.store import Entry, Head, Store, open_store
+from service.storage.base import Entry, Head, Store, open_store
 from tests.service.logs import BIRTH, UNBOUNDED, event, events, filled, log_after, record, whole_log
 from tests.service.redis_fleet import Cluster, cluster, slot_of, soon
 from tests.service.redis_server import RedisServer
@@ -60,7 +60,7 @@ async def test_learners_are_spread_and_everything_works_everywhere(store: Store,
 
 
 async def test_many_learners_have_their_heads(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.store.redis.LISTED", 7)
+    monkeypatch.setattr("service.storage.redis.store.LISTED", 7)
     names = [f"learner-{number}" for number in range(30)]
     for name in names:
         await store.create(name, BIRTH, b"")

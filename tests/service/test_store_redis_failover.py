@@ -9,8 +9,8 @@ from typing import TypeVar
 import pytest
 
 from service.errors import StoreUnavailable
-from service.store import URL_FORMS, Entry, Head, Store, open_store
-from service.store.redis import RedisStore
+from service.storage.base import URL_FORMS, Entry, Head, Store, open_store
+from service.storage.redis.store import RedisStore
 from tests.service.logs import BIRTH, filled, record, token, whole_log
 from tests.service.redis_fleet import soon, watched
 from tests.service.redis_server import REDIS, VALKEY

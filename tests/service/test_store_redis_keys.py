@@ -11,9 +11,10 @@ from redis.crc import key_slot
 from redis.exceptions import ConnectionError
 
 from service.errors import LearnerGone, StoreUnavailable
-from service.store import Bounds, Head, Pending, redis
-from service.store.redis import LEARNERS, STAGED_SECONDS, RedisStore
-from service.store.redis_scripts import RETAIN, Script
+from service.storage.base import Bounds, Head, Pending
+from service.storage.redis import store as redis
+from service.storage.redis.scripts import RETAIN, Script
+from service.storage.redis.store import LEARNERS, STAGED_SECONDS, RedisStore
 from tests.service.logs import BIRTH, event, events, filled, record, served, token
 from tests.service.redis_server import RedisServer
 

@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from service.errors import StoreUnavailable
-from service.store import open_store
+from service.storage.base import open_store
 from tests.service.logs import BIRTH, filled, record, whole_log
 from tests.service.redis_fleet import cluster, of_user, watched
 from tests.service.redis_server import DEBIAN, Certificate, RedisServer

@@ -7,9 +7,13 @@ import math
 
 import pytest
 
-from service import store as stores
 from service.errors import LearnerGone, StoreUnavailable
-from service.store import Bounds, Entry, Head, Pending, Remembered, Store, memory, redis, redis_served, sqlite_served
+from service.storage import base as stores
+from service.storage import memory
+from service.storage.base import Bounds, Entry, Head, Pending, Remembered, Store
+from service.storage.redis import served_events as redis_served
+from service.storage.redis import store as redis
+from service.storage.sqlite import served_events as sqlite_served
 from tests.service.conftest import Opener
 from tests.service.logs import BIRTH, EVERY_BYTE, UNBOUNDED, event, events, filled, record, served, token, whole_log
 

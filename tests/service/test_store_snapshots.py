@@ -8,7 +8,7 @@ import time
 import pytest
 
 from service.errors import BehindLog, StoreUnavailable
-from service.store import SNAPSHOT_PART, Entry, Head, Kept, Pending, Store
+from service.storage.base import SNAPSHOT_PART, Entry, Head, Kept, Pending, Store
 from tests.service.conftest import Opener
 from tests.service.logs import BIRTH, EVERY_BYTE, UNBOUNDED, events, filled, log_after, record, whole_log
 

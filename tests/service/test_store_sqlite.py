@@ -17,19 +17,11 @@ from types import SimpleNamespace
 import pytest
 
 from service.errors import StoreUnavailable
-from service.store import (
-    Bounds,
-    Entry,
-    Head,
-    Pending,
-    open_store,
-    sqlite,
-    sqlite_checkpoints,
-    sqlite_file,
-    sqlite_served,
-)
-from service.store.sqlite import STALE_SECONDS, SqliteStore
-from service.store.sqlite_groups import Write
+from service.storage.base import Bounds, Entry, Head, Pending, open_store
+from service.storage.sqlite import checkpoints, schema, served_events
+from service.storage.sqlite import store as sqlite
+from service.storage.sqlite.group_commit import Write
+from service.storage.sqlite.store import STALE_SECONDS, SqliteStore
 from tests.service.logs import BIRTH, UNBOUNDED, event, events, filled, record, served, token, whole_log
 from tests.service.test_engine import until
 
@@ -156,7 +148,7 @@ async def test_a_read_does_not_wait_for_a_write(store: SqliteStore, path: Path) 
 async def test_what_was_committed_comes_into_the_file_while_the_store_is_open(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_checkpoints, "_STEP", 8)
+    monkeypatch.setattr(checkpoints, "_STEP", 8)
     await store.create("a", BIRTH, b"")
     await store.append("a", BIRTH, [(token(2), bytes(100_000))], 1)
     await until(lambda: path.stat().st_size > 100_000)
@@ -165,8 +157,8 @@ async def test_what_was_committed_comes_into_the_file_while_the_store_is_open(
 async def test_the_wal_begins_anew_under_writes_without_a_pause(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_checkpoints, "WAL_PAGES", 64)
-    monkeypatch.setattr(sqlite_checkpoints, "_STEP", 16)
+    monkeypatch.setattr(checkpoints, "WAL_PAGES", 64)
+    monkeypatch.setattr(checkpoints, "_STEP", 16)
     await store.create("a", BIRTH, b"")
     wal = path.with_name(f"{path.name}-wal")
     begun, number = {wal.read_bytes()[16:24]}, 1  # the salts, others each time
@@ -181,8 +173,8 @@ async def test_the_wal_begins_anew_under_writes_without_a_pause(
 async def test_the_wal_does_not_grow_without_end_where_the_thread_does_not_keep_up(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_checkpoints, "_STEP", 2**40)  # it does nothing at all
-    monkeypatch.setattr(sqlite_checkpoints, "_MOST", 256)
+    monkeypatch.setattr(checkpoints, "_STEP", 2**40)  # it does nothing at all
+    monkeypatch.setattr(checkpoints, "_MOST", 256)
     await store.create("a", BIRTH, b"")
     wal = path.with_name(f"{path.name}-wal")
     for number in range(2, 102):
@@ -227,7 +219,7 @@ async def test_what_is_forgotten_or_refused_leaves_no_row(
 async def test_what_was_served_goes_in_steps_and_leaves_no_row(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_served, "CLEARED", 4)
+    monkeypatch.setattr(served_events, "CLEARED", 4)
     await served(store, events(0, 15), "a")
     await served(store, events(0, 5), "b")
     await store.labelled("a", BIRTH, ["3", "7"])
@@ -280,8 +272,8 @@ def test_a_loop_that_is_closed_before_the_store_leaves_no_thread(path: Path) -> 
 
 APPENDING = """
 import asyncio, sys
-from service.store import open_store
-from tests.service.logs import BIRTH, token
+from service.storage.base import open_store
+from tests.service.telemetry.log_writer import BIRTH, token
 
 async def append(store, node):
     after = 1
@@ -343,7 +335,7 @@ async def test_it_waits_for_a_process_that_is_making_the_file(path: Path, monkey
         def sleep(_: float) -> None:
             other.execute("ROLLBACK")
 
-        monkeypatch.setattr(sqlite_file, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
+        monkeypatch.setattr(schema, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
         store = await SqliteStore.open(path)
         assert not other.in_transaction
         await store.close()
@@ -396,9 +388,9 @@ async def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
 
 async def test_a_file_of_the_second_version_keeps_what_it_remembers(path: Path) -> None:
     with other_process(path) as other:
-        for statement in (*sqlite_file.FIRST, *sqlite_file.SERVED):
+        for statement in (*schema.FIRST, *schema.SERVED):
             other.execute(statement)
-        other.execute(f"PRAGMA application_id = {sqlite_file.APPLICATION}")
+        other.execute(f"PRAGMA application_id = {schema.APPLICATION}")
         other.execute("PRAGMA user_version = 2")
         other.execute("INSERT INTO learner VALUES (1, 'a', ?, 2, 0, 0)", (BIRTH,))
         other.executemany("INSERT INTO entry VALUES (1, ?, ?, ?)", [(1, BIRTH, b"created"), (2, *record(2))])
@@ -422,9 +414,9 @@ async def test_a_file_of_the_second_version_keeps_what_it_remembers(path: Path) 
 
 async def test_a_file_of_the_first_version_is_brought_up_to_date(path: Path) -> None:
     with other_process(path) as other:
-        for statement in sqlite_file.FIRST:
+        for statement in schema.FIRST:
             other.execute(statement)
-        other.execute(f"PRAGMA application_id = {sqlite_file.APPLICATION}")
+        other.execute(f"PRAGMA application_id = {schema.APPLICATION}")
         other.execute("PRAGMA user_version = 1")
         other.execute("INSERT INTO learner VALUES (1, 'a', ?, 2, 0)", (BIRTH,))
         other.executemany("INSERT INTO entry VALUES (1, ?, ?, ?)", [(1, BIRTH, b"created"), (2, *record(2))])

@@ -16,12 +16,12 @@ import pytest
 from starlette.datastructures import State
 from starlette.types import Message
 
-from service import overview
-from service.grants import FREE, Grant
-from service.overview import Overview, Shown
+from service.api import overview
+from service.api.overview import Overview, Shown
+from service.api.sse import News, all_news, opened, stream
+from service.auth.permissions import FREE, Grant
 from service.settings import Settings
-from service.store.memory import MemoryStore
-from service.streams import News, all_news, opened, stream
+from service.storage.memory import MemoryStore
 from tests.service.keyring import Keyring
 from tests.service.nodes import posted, serving
 from tests.service.process import Process
@@ -346,7 +346,7 @@ def test_the_difference_is_the_same_for_who_was_shown_the_last_one_and_for_who_w
 
 
 async def test_a_sign_of_life_comes_where_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.streams._PING", 0.05)
+    monkeypatch.setattr("service.api.sse._PING", 0.05)
 
     async def shown() -> Shown:
         return Shown({"learners": []})

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from service.app import create_app
+from service.api.app import create_app
 from service.settings import Settings
 from tests.service.apps import client
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from service.engine import Engine
+from service.engine.engine import Engine
 from service.errors import StoreUnavailable
-from service.store import Store
+from service.storage.base import Store
 from tests.service.nodes import T0, digest, posted, replayed, serving
 from tests.service.test_engine import until
 from tests.service.test_late_labels import SETUPS, event, labelled, late
@@ -123,7 +123,7 @@ async def test_after_label_ttl_it_is_learnt_as_negative(store: Store) -> None:
 
 
 async def test_many_are_assumed_in_turns(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.assuming._ASSUMED", 3)
+    monkeypatch.setattr("service.engine.replica.label_expiry._ASSUMED", 3)
     async with serving(store, follow_seconds=0.02) as (http, engine):
         await http.put("/learners/a", json=config(unlabelled="negative"))
         await posted(http, "/learners/a/predict", [event("dense", i) for i in range(20)])
@@ -170,7 +170,7 @@ async def test_how_a_stream_is_cut_into_requests_changes_nothing(
     statuses = []
     async with serving(store) as (http, engine):
         for name, size, most in [("a", 1, 5000), ("b", 3, 5000), ("c", 8, 2), ("d", len(events), 5), ("e", 100, 5000)]:
-            monkeypatch.setattr("service.assuming._ASSUMED", most)
+            monkeypatch.setattr("service.engine.replica.label_expiry._ASSUMED", most)
             await http.put(f"/learners/{name}", json=config(setup, unlabelled=policy))
             await posted(http, f"/learners/{name}/predict", served)
             said: list[str] = []
@@ -325,7 +325,7 @@ async def test_what_a_node_that_ended_has_not_seen_to_another_does(
     store: Store, open_again: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ended between its record and what that made due, and had told the store of no label."""
-    monkeypatch.setattr("service.claims._SECONDS", 0.2)
+    monkeypatch.setattr("service.engine.replica.lease._SECONDS", 0.2)
     settings = {"follow_seconds": 0.02, "trim_log": False}
     second = await open_again()
     async with serving(second, **settings) as (other, two):

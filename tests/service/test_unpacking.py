@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.unpacking import NIL, Unread, cells, glance, length, members, opened, scalars
+from service.wire.msgpack_bounds import NIL, Unread, cells, glance, length, members, opened, scalars
 
 pack = msgspec.msgpack.encode
 

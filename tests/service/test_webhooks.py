@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from service import webhooks
-from service.store import Store
-from service.store.memory import MemoryStore
-from service.webhooks import Webhook
+from service.engine import webhooks
+from service.engine.webhooks import Webhook
+from service.storage.base import Store
+from service.storage.memory import MemoryStore
 from tests.service.nodes import T0, node, serving
 from tests.service.process import free_port
 from tests.service.test_engine import until

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.arrays import Sparse
-from learners.batch import Batch, Restored, Segment
 from learners.config import Config
 from learners.learner import Learner
-from service import wire
-from service.codec import Created, pack_record, pack_snapshot, unpack_record, unpack_snapshot
+from learners.numerics.arrays import Sparse
+from learners.records import Batch, Restored, Segment
+from service.engine.records.codec import Created, pack_record, pack_snapshot, unpack_record, unpack_snapshot
 from service.errors import BadBody, Damaged, Invalid
-from service.precise import Precise
+from service.wire import json_decode
+from service.wire.json_errors import Precise
 from tests.service.apps import DENSE
 
 
@@ -103,8 +103,10 @@ def plain(batch: Any) -> Any:
 @settings(max_examples=150, deadline=None, derandomize=True)
 def test_the_fast_way_and_the_precise_way_agree(kind, body):
     text = json.dumps(body).encode()
-    fast = outcome_of(lambda: wire.decode_update(text, KINDS[kind])[0])
-    slow = outcome_of(lambda: wire.precisely_labelled(Precise(KINDS[kind], "update"), wire.decode_json(text))[0])
+    fast = outcome_of(lambda: json_decode.decode_update(text, KINDS[kind])[0])
+    slow = outcome_of(
+        lambda: json_decode.precisely_labelled(Precise(KINDS[kind], "update"), json_decode.decode_json(text))[0]
+    )
     assert plain(fast) == plain(slow) != "refused without a pointer"
 
 
@@ -116,7 +118,7 @@ def test_columns_of_a_good_batch():
         ],
         "source": {"name": "f", "offset": 3},
     }
-    batch, carried = wire.decode_update(json.dumps(body).encode(), KINDS["table"])
+    batch, carried = json_decode.decode_update(json.dumps(body).encode(), KINDS["table"])
     assert carried == [event["features"] for event in body["events"]]
     assert batch.labels.tolist() == [1.0, -1.0]
     assert batch.ids == ("7", None)
@@ -187,15 +189,15 @@ def test_a_snapshot_comes_back_and_a_foreign_one_is_refused():
 
 
 def test_settings_name_each_member_once_and_of_an_events_the_last_counts() -> None:
-    assert wire.decode_settings(b'{"a": {"b": 1}, "c": [{"b": 2}]}') == {"a": {"b": 1}, "c": [{"b": 2}]}
+    assert json_decode.decode_settings(b'{"a": {"b": 1}, "c": [{"b": 2}]}') == {"a": {"b": 1}, "c": [{"b": 2}]}
     for body in (b'{"a": 1, "b": 2, "a": 1}', b'{"c": [{"a": null, "a": 2}]}', b'{"a": 1, "\\u0061": 2}'):
         with pytest.raises(BadBody, match=re.escape("has an object with the member 'a' more than once")):
-            wire.decode_settings(body)
+            json_decode.decode_settings(body)
     for body in (
         b'{"events": [{"x": [1, 2], "x": [3, 4], "label": 0, "label": 1}]}',
         b'{"events": [], "events": [{"label": 1, "x": [3, 4]}]}',
     ):
-        labelled, _ = wire.decode_update(body, KINDS["dense"])
-        slow, _ = wire.precisely_labelled(Precise(KINDS["dense"], "update"), wire.decode_json(body))
+        labelled, _ = json_decode.decode_update(body, KINDS["dense"])
+        slow, _ = json_decode.precisely_labelled(Precise(KINDS["dense"], "update"), json_decode.decode_json(body))
         assert plain(labelled) == plain(slow)
         assert (labelled.rows.tolist(), labelled.labels.tolist()) == ([[3.0, 4.0]], [1.0])

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from learners import Config
-from learners.arrays import Sparse
-from learners.batch import Batch, Outcome, Status
-from service.work import Pace, numbers_of
+from learners.numerics.arrays import Sparse
+from learners.records import Batch, Outcome, Status
+from service.engine.replica.batch_cost import Pace, numbers_of
 
 
 @pytest.fixture(autouse=True)

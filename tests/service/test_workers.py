@@ -310,7 +310,7 @@ def test_where_the_system_gives_no_process_the_others_stay(redis: RedisServer, t
 
 
 def test_where_none_can_be_started_the_service_ends(redis: RedisServer) -> None:
-    program = "import sys; sys.executable = '/nowhere/python'; from service.cli import main; main()"
+    program = "import sys; sys.executable = '/nowhere/python'; from service.cli.main import main; main()"
     command = [sys.executable, "-c", program, "serve", "--port", "0", "--workers", "2", "--store", redis.url]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert ended.returncode == 1

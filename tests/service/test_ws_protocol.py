@@ -16,7 +16,7 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import OPEN, SERVER, Protocol
 from websockets.streams import StreamReader
 
-from service.ws_protocol import EXTENSION, Transport, WebSocketProtocol
+from service.server.ws_protocol import EXTENSION, Transport, WebSocketProtocol
 from tests.service.pipe import Pipe
 
 HANDSHAKE = (

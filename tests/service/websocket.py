@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from service.store import Entry
-from service.store.memory import MemoryStore
-from service.ws_protocol import EXTENSION, Transport
+from service.server.ws_protocol import EXTENSION, Transport
+from service.storage.base import Entry
+from service.storage.memory import MemoryStore
 
 __all__ = ["Gated", "Websocket", "websocket"]
 

@@ -8,8 +8,8 @@ import threading
 import httpx
 import pytest
 
-from service.commands.api import Api, ApiError, Stopped
-from service.commands.failure import ExitStatus, WrongUsage
+from service.cli.api import Api, ApiError, Stopped
+from service.exits import ExitStatus, WrongUsage
 
 REPLY = {"applied": 2, "duplicate": 0, "position": 7, "class_counts": {"negative": 1, "positive": 1}, "results": []}
 
@@ -256,7 +256,7 @@ def test_what_a_command_ends_with(time: Time, answer: httpx.Response | Exception
 def test_a_first_answer_that_takes_long_is_told_and_a_quick_one_is_not(
     time: Time, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.commands.api._SLOW", 0.01)
+    monkeypatch.setattr("service.cli.api._SLOW", 0.01)
     told = threading.Event()
     asked: list[tuple[str, bool]] = []  # method, and whether it was told while there was no answer
 

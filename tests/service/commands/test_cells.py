@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.commands.cells import Columns, Ranks
-from service.commands.readers import open_rows
-from service.commands.rows import ReadError
+from service.datasets.readers import open_rows
+from service.datasets.rows import ReadError
+from service.datasets.values import Columns, Ranks
 
 
 def labelled(folder: Path, *labels: str) -> Path:

@@ -10,9 +10,9 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from service.cli import app
-from service.commands.comparing import verdict_of
-from service.commands.failure import ExitStatus
+from service.cli.commands.compare import verdict_of
+from service.cli.main import app
+from service.exits import ExitStatus
 from tests.service.process import Process
 
 DENSE = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 1}}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from service.commands.console import LearnersDisplay, ReplayDisplay, behind, fit_of, so_far
+from service.cli.display import LearnersDisplay, ReplayDisplay, behind, fit_of, so_far
 from tests.service.commands.test_api import Time
 
 

@@ -17,9 +17,9 @@ import httpx
 import pytest
 from rich.console import Console
 
-from service.commands.console import LearnersDisplay
-from service.commands.demo import GROUP, LEARNERS, SOURCE, Standstill
-from service.commands.simulation import CardFraud
+from service.cli.commands.demo import GROUP, LEARNERS, SOURCE, Standstill
+from service.cli.display import LearnersDisplay
+from service.datasets.card_fraud import CardFraud
 from tests.service.commands.test_api import Time
 from tests.service.process import Commands
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.commands.durations import seconds_of, spoken
+from service.cli.durations import seconds_of, spoken
 
 
 @pytest.mark.parametrize(

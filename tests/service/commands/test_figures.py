@@ -10,10 +10,10 @@ from rich.console import Console
 
 from learners import Refused, create
 from learners.comparison import GroupConfig
-from service.commands.console import figures_table
-from service.commands.figures import counted, figure, share
-from service.commands.inspecting import _figure_columns, alarm_of
-from service.commands.watching import Watched
+from service.cli.commands.show import _figure_columns, alarm_of
+from service.cli.commands.watch import Watched
+from service.cli.display import figures_table
+from service.datasets.text import counted, figure, share
 from tests.service.commands.test_live import Service, figures
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from service.commands.cells import Columns
-from service.commands.fit import Misfit, adapter, declared, labels_for, suitable
-from service.commands.rows import Shape
+from service.datasets.rows import Shape
+from service.datasets.schema_match import Misfit, adapter, declared, labels_for, suitable
+from service.datasets.values import Columns
 
 NAMED = {"kind": "named", "bits": 18, "text": ["body"], "categorical": ["customer"], "log": ["amount"]}
 TABLE = {

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from learners import algorithms
-from service.commands.answers import ApiError, Problem
-from service.commands.hints import misplaced, named, nearly
+from service.cli.api_errors import ApiError, Problem
+from service.cli.suggestions import misplaced, named, nearly
 
 
 @pytest.mark.parametrize(

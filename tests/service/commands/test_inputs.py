@@ -11,10 +11,10 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from service.commands.cells import Columns, Labels, Ranks
-from service.commands.failure import CommandFailed
-from service.commands.inputs import Inputs, chunks
-from service.commands.rows import ReadError
+from service.datasets.inputs import Inputs, chunks
+from service.datasets.rows import ReadError
+from service.datasets.values import Columns, Labels, Ranks
+from service.exits import CommandFailed
 
 NAMED: dict[str, Any] = {"name": "a", "config": {"features": {"kind": "named", "bits": 10}}}
 EVENT = {"id": "a", "features": {"amount": 1.5}, "label": 1}

@@ -14,9 +14,9 @@ import pytest
 import typer
 
 from learners import algorithms
-from learners.jit import cache_directory
-from service.cli import app
-from service.commands.demo import LEARNERS
+from learners.numerics.jit import cache_directory
+from service.cli.commands.demo import LEARNERS
+from service.cli.main import app
 from tests.service.process import Commands
 from tests.service.redis_server import RedisServer
 

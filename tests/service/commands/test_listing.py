@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from service.cli import app
-from service.commands.inspecting import _figure_columns, _listed
+from service.cli.commands.show import _figure_columns, _listed
+from service.cli.main import app
 from tests.service.apps import DENSE, events
 from tests.service.process import Process
 from tests.service.terminal import in_terminal

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from service.commands import watching
-from service.commands.api import ApiError
-from service.commands.failure import CommandFailed, ExitStatus
-from service.commands.live import events, sparkline
-from service.commands.watching import Watched, follow
+from service.cli.api import ApiError
+from service.cli.commands import watch
+from service.cli.commands.watch import Watched, follow
+from service.cli.sse_reader import events, sparkline
+from service.exits import CommandFailed, ExitStatus
 
 WINDOW = {
     "size": 100,
@@ -100,7 +100,7 @@ def test_curves(values: list[float | None], width: int, line: str) -> None:
 
 def test_a_stream_that_breaks_is_opened_again_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(watching.time, "sleep", pauses.append)
+    monkeypatch.setattr(watch.time, "sleep", pauses.append)
     first = ["id: 0.1.0", "event: point", 'data: {"auc": 0.8}', ""]
     last = ["event: gone", 'data: {"detail": "a was deleted"}', ""]
     away = ApiError("cannot reach it")

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from service.commands.pacing import Interruption, Meter, Pace
+from service.datasets.pacing import Interruption, Meter, Pace
 from tests.service.commands.test_api import Time
 
 
@@ -90,7 +90,7 @@ def test_a_signal_is_noted_once_and_the_old_way_comes_back(number: signal.Signal
 
 def test_who_insists_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     time = Time()
-    monkeypatch.setattr("service.commands.pacing.time.monotonic", time.clock)
+    monkeypatch.setattr("service.datasets.pacing.time.monotonic", time.clock)
     with Interruption() as interruption:
         signal.raise_signal(signal.SIGINT)
         time.now += 2

@@ -19,10 +19,10 @@ import pytest
 import trustme
 import typer
 
-from service.commands.api import Api, ApiError
-from service.commands.connection import connected, reporting
-from service.commands.failure import ExitStatus
-from service.consume.reasons import quiet, reason_of
+from service.cli.api import Api, ApiError
+from service.cli.options_service import connected, reporting
+from service.connectors.connection_errors import quiet, reason_of
+from service.exits import ExitStatus
 from tests.service.process import free_port
 from tests.service.terminal import in_terminal
 

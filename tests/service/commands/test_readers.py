@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from service.commands.cells import Columns
-from service.commands.readers import check_regular, format_of, open_rows
-from service.commands.rows import ReadError
+from service.datasets.readers import check_regular, format_of, open_rows
+from service.datasets.rows import ReadError
+from service.datasets.values import Columns
 
 Write = Callable[[str, str], Path]
 

@@ -16,11 +16,11 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from service.commands.api import Api, ApiError
-from service.commands.cells import Columns
-from service.commands.pacing import Interruption
-from service.commands.replay import Plan, ahead, replay_file
-from service.commands.sources import batches, earlier_rows, source_name
+from service.cli.api import Api, ApiError
+from service.cli.replay_engine import Plan, ahead, replay_file
+from service.datasets.batches import batches, earlier_rows, source_name
+from service.datasets.pacing import Interruption
+from service.datasets.values import Columns
 from tests.service.process import Commands, Process
 
 ROWS = 3000

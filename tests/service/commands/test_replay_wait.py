@@ -9,10 +9,10 @@ import httpx
 import pytest
 from rich.console import Console
 
-from service.commands.api import Api
-from service.commands.cells import Columns
-from service.commands.pacing import Interruption
-from service.commands.replay import Plan, replay_file
+from service.cli.api import Api
+from service.cli.replay_engine import Plan, replay_file
+from service.datasets.pacing import Interruption
+from service.datasets.values import Columns
 
 
 class Fitting:

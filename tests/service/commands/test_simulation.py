@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
-from service.commands.demo import LEARNERS
-from service.commands.simulation import CardFraud, first_day, most
+from service.cli.commands.demo import LEARNERS
+from service.datasets.card_fraud import CardFraud, first_day, most
 
 CHANGE = 40_000
 EVENTS = 80_000

@@ -15,8 +15,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from service.cli import app
-from service.commands.failure import ExitStatus
+from service.cli.main import app
+from service.exits import ExitStatus
 from tests.service.apps import DENSE
 from tests.service.process import Process
 

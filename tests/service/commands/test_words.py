@@ -10,9 +10,9 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from service.cli import app
-from service.commands.connection import console
-from service.commands.scored import TableLines, decision_of
+from service.cli.main import app
+from service.cli.options_service import console
+from service.cli.score_output import TableLines, decision_of
 from tests.service.apps import DENSE
 from tests.service.process import Process
 

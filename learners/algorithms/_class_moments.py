@@ -1,0 +1,78 @@
+"""Running means and covariances of the two classes, and the steps that one-pass AUC methods make by them.
+
+The squared loss of one example over its pairs with *all* examples of the other class needs no more of them than their
+mean c and covariance Gamma:
+
+    z = x - c,  s = +-1:   gradient  lam w - s z + z (z.w) + Gamma w        its curvature: lam I + z z^T + Gamma
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from learners.numerics.arrays import dot
+from learners.numerics.jit import kernel
+from learners.numerics.simd import within
+
+__all__ = ["absorb", "descend_in_ball", "gradient"]
+
+
+@kernel
+def absorb(x, n, mean, gamma, delta):  # type: ignore[no-untyped-def]
+    """Take in the n-th row of a class: `mean` (dim,), `gamma` (dim, dim) change in place; `delta` (dim,) is scratch.
+
+    With delta = x - mean before: Gamma = (1 - 1/n) Gamma + (1/n)(1 - 1/n) delta delta^T. delta_i delta_j is the same
+    number as delta_j delta_i, so Gamma stays symmetric to the bit. O(dim^2).
+    """
+    dim = x.shape[0]
+    share = 1.0 / n
+    keep = 1.0 - share
+    for j in range(dim):
+        delta[j] = x[j] - mean[j]
+        mean[j] += share * delta[j]
+    for i in range(dim):
+        di = delta[i]
+        for j in range(dim):
+            gamma[i, j] = within(gamma, keep * np.float64(gamma[i, j]) + (share * keep) * (di * delta[j]))
+
+
+@kernel
+def gradient(x, y, w, lam, mean, gamma, z, g):  # type: ignore[no-untyped-def]
+    """Fill `g` (dim,) and the scratch `z` (dim,); return lam + z.z + trace Gamma, which bounds the curvature. O(dim^2).
+
+    Gamma w is a sum of Gamma's rows (it is symmetric), first to last: a fixed order that vectorises.
+    """
+    dim = x.shape[0]
+    for j in range(dim):
+        z[j] = x[j] - mean[j]
+        g[j] = lam * np.float64(w[j])
+    bound = lam + dot(z, z)
+    for i in range(dim):
+        wi = np.float64(w[i])
+        bound += gamma[i, i]
+        for j in range(dim):
+            g[j] += wi * gamma[i, j]
+    pull = dot(z, w) - y
+    for j in range(dim):
+        g[j] += pull * z[j]
+    return bound
+
+
+@kernel
+def descend_in_ball(w, g, step, bound, lam):  # type: ignore[no-untyped-def]
+    """w -= step g, with the step at most 2 / `bound` of the curvature; then back to |w| <= 1 / sqrt(lam). O(dim).
+
+    The loss at 0 is 1/2 and the penalty lam/2 |w|^2, so the minimiser is in that ball. Where the curvature is only
+    estimated, and the estimate is not quite positive, w would leave it along such a direction for good.
+    """
+    if step * bound > 2.0:
+        step = 2.0 / bound
+    for j in range(w.shape[0]):
+        w[j] = within(w, w[j] - step * g[j])
+    norm = lam * dot(w, w)
+    if norm > 1.0:
+        back = 1.0 / math.sqrt(norm)
+        for j in range(w.shape[0]):
+            w[j] = within(w, np.float64(w[j]) * back)

@@ -1,0 +1,144 @@
+"""Pairwise stochastic descent on AUC's hinge loss with scheduled decay and averaging (NSAUC), made for embedded rows.
+
+Each event x is paired with `pairs` stored examples b of the other class, drawn uniformly. Pair number t is one step:
+
+    z = y (x - b);   w += z / (lam (t + t0))  where  w.z < 1
+    every 16th pair  w *= 1 - 16 / (t + t0),  then  average = mean of w after the 16th, 32nd, ... pair
+    t0 = lam^(-3/4)
+
+The score is that of the average, and of w itself up to the 16th pair. An event's weight multiplies its steps; with
+weight 0 it makes no pairs, so neither the decay nor the average moves. O(pairs * dim) time per event,
+O(capacity * dim) memory.
+
+Dense rows only: linear in what it is given, it is meant to stand behind an embedding, which makes dense rows of any.
+
+No guard is needed for large rows: whatever w is, a step is no longer than |z| / lam^(1/4) times the event's weight.
+
+References
+----------
+Khalid, Ray, Chitsaz. Scalable Nonlinear AUC Maximization Methods. ECML PKDD 2018, the stochastic method.
+Departures: the sign of the step, which is printed wrong; pairs of the newest event with buffered ones, where the paper
+draws both from a data set at hand.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from learners.algorithms._buffers import filled, slot
+from learners.algorithms.base import Cost, Linear, Traits
+from learners.numerics.arrays import Counts, Cube, Rows, Vector, Words, dot, next_random
+from learners.numerics.jit import kernel
+from learners.numerics.simd import row, unpad, within
+from learners.settings import Parameters, param
+
+__all__ = ["TRAITS", "Params", "State", "init", "learn", "step", "weights"]
+
+TRAITS = Traits(
+    sparse=False,
+    max_dim=2**14,
+    cost=Cost("O(pairs * dim) per event", lambda params, size: 60 + params.pairs * (30 + 0.5 * size.dim)),
+    halved=("w", "buffer"),
+    defaults={"embedding": {"kind": "nystroem"}},
+)
+
+_SKIP = 16  # pairs from one decay to the next, and from one iterate of the average to the next
+
+
+@dataclass(frozen=True)
+class Params(Parameters):
+    """Settings of nsauc."""
+
+    lam: float = param(1e-6, "regularisation: larger shrinks the weights more", least=2.0**-40, most=1)
+    pairs: int = param(4, "stored examples of the other class that each event is paired with", least=1, most=1000)
+    capacity: int = param(200, "stored examples per class", least=1, most=1000)
+    buffer: Literal["fifo", "reservoir"] = param("fifo", "keep the last examples of a class, or a uniform sample")
+
+
+class State(NamedTuple):
+    """The iterate, the average that scores, and the stored examples."""
+
+    w: Vector  # (dim,)
+    average: Vector  # (dim,)
+    buffer: Cube  # (2, capacity, dim): negatives, positives
+    seen: Counts  # (2,) events met per class
+    steps: Counts  # (1,) pairs learnt
+    rng: Words  # (1,) splitmix64
+
+
+def init(params: Params, dim: int, seed: int) -> State:
+    """The state before any event."""
+    return State(
+        w=np.zeros(dim),
+        average=np.zeros(dim),
+        buffer=np.zeros((2, params.capacity, dim)),
+        seen=np.zeros(2, dtype=np.int64),
+        steps=np.zeros(1, dtype=np.int64),
+        rng=np.array([seed], dtype=np.uint64),
+    )
+
+
+def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, scores: Vector) -> State:
+    """Score each row, then learn from it, in order; `state` changes in place, `scores` (n,) is filled."""
+    root = math.sqrt(params.lam)
+    t0 = 1.0 / (root * math.sqrt(root))  # square roots are the same to the bit on every machine, powers are not
+    _learn(state, rows, y, weight, params.lam, t0, _SKIP, params.pairs, params.buffer == "fifo", scores)
+    return state
+
+
+def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
+    """What scoring needs."""
+    return Linear(state.average, np.zeros(1))
+
+
+@kernel
+def step(z, share, lam, t0, rskip, askip, w, average, steps):  # type: ignore[no-untyped-def]
+    """Learn from one pair's difference z (dim,), positive less negative; `w`, `average` and `steps` (1,) move. O(dim).
+
+    `share` multiplies the step; the decay is due every `rskip` pairs, the average every `askip`.
+    """
+    dim = w.shape[0]
+    steps[0] += 1
+    t = steps[0]
+    if dot(z, w) < 1.0:
+        size = share / (lam * (t + t0))
+        for j in range(dim):
+            w[j] = within(w, w[j] + size * z[j])
+    if t % rskip == 0:
+        left = 1.0 - rskip / (t + t0)
+        for j in range(dim):
+            w[j] = within(w, np.float64(w[j]) * left)
+    if t < askip:
+        average[:] = w
+    elif t % askip == 0:
+        part = 1.0 / (t // askip)
+        for j in range(dim):
+            average[j] += part * (w[j] - average[j])
+
+
+@kernel
+def _learn(state, X, y, weight, lam, t0, skip, pairs, fifo, scores):  # type: ignore[no-untyped-def]
+    w, average, buffer, seen, steps, rng = state
+    dim = w.shape[0]
+    capacity = buffer.shape[1]
+    z = np.empty(dim)
+    for t in range(X.shape[0]):
+        x = X[t]
+        scores[t] = dot(x, average)
+        own = 1 if y[t] > 0.0 else 0
+        seen[own] += 1
+        s = slot(seen[own], capacity, fifo, rng)
+        if s >= 0:
+            unpad(x, dim, row(buffer, own, s))
+        others = filled(seen[1 - own], capacity)
+        if others == 0 or weight[t] == 0.0:
+            continue
+        for _ in range(pairs):
+            b = buffer[1 - own, np.int64(next_random(rng) % np.uint64(others))]
+            for j in range(dim):
+                z[j] = y[t] * (x[j] - b[j])
+            step(z, weight[t], lam, t0, skip, skip, w, average, steps)

@@ -1,0 +1,29 @@
+"""Online F-measure optimization (OFO): logistic regression, called positive from half of the F reached so far.
+
+With a bias as the last feature, always 1, y01 in {0, 1} and t the events learnt, this one included:
+
+    p = sigmoid(w.x);   w += (c / sqrt(t)) (y01 - p) x
+    positive where p >= TP / (positives + called positive), all three counted over the events before
+
+The best threshold of a posterior is half of the best F, and the right-hand side is half of the F reached; it is
+objective "f1-ofo" of `learners.decisions.threshold`. The posterior is that of `learners.algorithms.fmeasure.fofo`,
+options and all. O(non-zeros) time per event, O(dim) memory.
+
+References
+----------
+Busa-Fekete, Szörényi, Dembczyński, Hüllermeier. Online F-Measure Optimization. NeurIPS 2015, Algorithm 1.
+Liu, Zhang, Zhou, Yang. Faster Online Learning of Optimal Threshold for Consistent F-measure Optimization. NeurIPS 2018,
+where it is the baseline OFO.
+Departure: "suffix" averaging as in `learners.algorithms.fmeasure.fofo`; "last" is the paper's.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from learners.algorithms.fmeasure import fofo
+from learners.algorithms.fmeasure.fofo import Params, State, grow, init, learn, problems, weights
+
+__all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "problems", "weights"]
+
+TRAITS = fofo.TRAITS._replace(defaults=MappingProxyType({"threshold": {"objective": "f1-ofo"}}))

@@ -1,0 +1,239 @@
+"""Score -> probability, so that a threshold means the same for every algorithm.
+
+    posterior  sigmoid(score): for algorithms whose score is a log-odds already
+    platt      sigmoid(a s / rms + b): a and b follow the stream by online Newton steps on the log loss
+    none       sigmoid(s / rms): in the order of scores, but not calibrated
+    histogram  the share of positives in groups of a histogram of scores (`histogram.py`); it may fall with the score
+    isotonic   the rising function of the score that fits that histogram best, likewise
+
+rms is the running root mean square of the score. For platt, with u = (s / rms, 1), and forgetting g = 1 - 1/m:
+
+    H = g H + p (1 - p) u u^T,   (a, b) -= (H + I)^-1 (p - y) u,   m = min(memory, max(50, events / 10))
+
+The identity is a prior of one event's worth: without it, rare positives let H vanish and the steps explode. m grows
+with the stream because a young learner's scores change quickly. In the step (not in the probability) s / rms is limited
+to [-10, 10], so that one outlier does not tip the line. a is kept at 0.001 or more, and log-odds are rounded to whole
+2^-40, so that a higher score never means a lower probability, not even by rounding. O(1) per event. A score that is NaN
+counts as 0.
+
+References
+----------
+Platt. Probabilistic Outputs for Support Vector Machines. Advances in Large Margin Classifiers, 1999.
+Departure: online, second order, with forgetting; the original fits once, on held-out scores.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from learners.decisions import calibration_histogram
+from learners.numerics.array_checks import MAX_COUNT, Issues, not_finite, outside
+from learners.numerics.arrays import Counts, Matrix, Vector, sigmoid
+from learners.numerics.jit import bare_kernel, kernel
+from learners.numerics.log_bins import BINS
+from learners.settings import Parameters, param
+
+__all__ = [
+    "Calibration",
+    "CalibrationState",
+    "binned_look",
+    "init",
+    "learn",
+    "look",
+    "none_look",
+    "platt_look",
+    "posterior_look",
+    "problems",
+]
+
+
+_GRID = 2.0**40  # steps per unit of log-odds: fine enough to be unseen, and far above what rounding turns around
+_OUTLIER = 10.0  # root mean squares
+_LEAST_SLOPE, _LARGEST_SLOPE = 1e-3, 100.0
+_LARGEST_INTERCEPT = 30.0
+_LARGEST_SQUARE = 1e290  # of a score: the sum over 10^9 events is still finite
+
+
+@dataclass(frozen=True)
+class Calibration(Parameters):
+    """The settings."""
+
+    kind: Literal["posterior", "platt", "none", "histogram", "isotonic"] = param(
+        "platt", "how a score becomes a probability"
+    )
+    memory: int = param(
+        10_000,
+        "platt, histogram, isotonic, and the scale of none: events after which a past event counts 1/e, once many "
+        "times as many are met",
+        least=10,
+        most=10**9,
+    )
+
+
+class CalibrationState(NamedTuple):
+    """Arrays of the running fit; those that the kind does not use have size 0."""
+
+    coefficients: Vector  # (2,) a, b
+    hessian: Matrix  # (2, 2)
+    power: Vector  # (2,) forgotten sum of s^2, forgotten count
+    events: Counts  # (1,)
+    bins: Matrix  # (2, BINS) events by score, faded: negatives, positives
+    odds: Vector  # (BINS + 1,) the fitted log-odds at the lower edge of each bin, and at the last one's upper
+
+
+def init(settings: Calibration) -> CalibrationState:
+    """Slope 1, intercept 0; an empty histogram, which says 1/2 of every score."""
+    kind = settings.kind
+    platt, binned = kind == "platt", kind in ("histogram", "isotonic")
+    return CalibrationState(
+        coefficients=np.array([1.0, 0.0][: 2 * platt]),
+        hessian=np.zeros((2 * platt, 2)),
+        power=np.zeros(2 * (kind in ("platt", "none"))),
+        events=np.zeros(1 * (kind != "posterior"), dtype=np.int64),
+        bins=np.zeros((2, BINS * binned)),
+        odds=np.zeros((BINS + 1) * binned),
+    )
+
+
+def problems(settings: Calibration, state: CalibrationState) -> Issues:
+    """What no scores can have led to in a state of the right shapes."""
+    yield from outside("coefficients", state.coefficients[:1], _LEAST_SLOPE, _LARGEST_SLOPE)
+    yield from outside("coefficients", state.coefficients[1:], -_LARGEST_INTERCEPT, _LARGEST_INTERCEPT)
+    yield from not_finite("hessian", state.hessian)
+    yield from outside("power", state.power, 0.0, sys.float_info.max)
+    yield from outside("events", state.events, 0, MAX_COUNT)
+    yield from outside("bins", state.bins, 0.0, MAX_COUNT)
+    yield from outside("odds", state.odds, -calibration_histogram.LARGEST, calibration_histogram.LARGEST)
+    if settings.kind == "isotonic" and (np.diff(state.odds) < 0.0).any():
+        yield "odds", "falls from one score to a higher one"
+
+
+@bare_kernel
+def _scaled(score, power):  # type: ignore[no-untyped-def]
+    if power[0] <= 0.0 or power[1] <= 0.0:
+        return 0.0
+    rms = math.sqrt(power[0] / power[1])
+    if rms == 0.0:  # squares too small for their mean
+        return 0.0
+    most = 100.0 * rms  # limited before it is divided, which could overflow
+    return min(max(score, -most), most) / rms
+
+
+@bare_kernel
+def _probability(x):  # type: ignore[no-untyped-def]
+    """sigmoid(x), non-decreasing to the last bit."""
+    return sigmoid(math.floor(min(max(x, -750.0), 750.0) * _GRID + 0.5) / _GRID)
+
+
+@bare_kernel
+def _number(score):  # type: ignore[no-untyped-def]
+    return 0.0 if math.isnan(score) else score
+
+
+@bare_kernel
+def _measure(score, memory, power, events):  # type: ignore[no-untyped-def]
+    """Take a score into its running square; how much of an event before is kept."""
+    keep = 1.0 - 1.0 / min(memory, max(50.0, events[0] / 10.0))
+    events[0] += 1
+    power[0] = keep * power[0] + min(score * score, _LARGEST_SQUARE)
+    power[1] = keep * power[1] + 1.0
+    return keep
+
+
+@bare_kernel
+def _platt(scores, y, memory, coefficients, H, power, events, probabilities):  # type: ignore[no-untyped-def]
+    for i in range(scores.shape[0]):
+        score = _number(scores[i])
+        probabilities[i] = _probability(coefficients[0] * _scaled(score, power) + coefficients[1])
+        keep = _measure(score, memory, power, events)
+        u = min(max(_scaled(score, power), -_OUTLIER), _OUTLIER)
+        p = sigmoid(coefficients[0] * u + coefficients[1])
+        curvature = p * (1.0 - p)
+        H[0, 0] = keep * H[0, 0] + curvature * u * u
+        H[0, 1] = keep * H[0, 1] + curvature * u
+        H[1, 0] = H[0, 1]
+        H[1, 1] = keep * H[1, 1] + curvature
+        aa, ab, bb = H[0, 0] + 1.0, H[0, 1], H[1, 1] + 1.0
+        step = (p - (1.0 if y[i] > 0.0 else 0.0)) / (aa * bb - ab * ab)
+        coefficients[0] = min(max(coefficients[0] - step * (bb * u - ab), _LEAST_SLOPE), _LARGEST_SLOPE)
+        intercept = coefficients[1] - step * (aa - ab * u)
+        coefficients[1] = min(max(intercept, -_LARGEST_INTERCEPT), _LARGEST_INTERCEPT)
+
+
+@bare_kernel
+def platt_look(scores, coefficients, power, probabilities):  # type: ignore[no-untyped-def]
+    for i in range(scores.shape[0]):
+        scaled = _scaled(_number(scores[i]), power)
+        probabilities[i] = _probability(coefficients[0] * scaled + coefficients[1])
+
+
+@bare_kernel
+def posterior_look(scores, probabilities):  # type: ignore[no-untyped-def]
+    for i in range(scores.shape[0]):
+        probabilities[i] = _probability(_number(scores[i]))
+
+
+@bare_kernel
+def _none(scores, memory, power, events, probabilities):  # type: ignore[no-untyped-def]
+    for i in range(scores.shape[0]):
+        score = _number(scores[i])
+        probabilities[i] = _probability(_scaled(score, power))
+        _measure(score, memory, power, events)
+
+
+@bare_kernel
+def none_look(scores, power, probabilities):  # type: ignore[no-untyped-def]
+    for i in range(scores.shape[0]):
+        probabilities[i] = _probability(_scaled(_number(scores[i]), power))
+
+
+@kernel
+def _binned(scores, y, memory, rising, events, bins, odds, probabilities):  # type: ignore[no-untyped-def]
+    for i in range(scores.shape[0]):
+        probabilities[i] = _probability(calibration_histogram.said(scores[i], rising, odds))
+        events[0] += 1
+        calibration_histogram.count(scores[i], 1 if y[i] > 0.0 else 0, bins)
+        if events[0] <= calibration_histogram.FIRST or events[0] % calibration_histogram.EVERY == 0:
+            calibration_histogram.fit(bins, rising, odds)
+        if events[0] % calibration_histogram.EVERY == 0:
+            calibration_histogram.fade(bins, memory, events[0])
+
+
+@bare_kernel
+def binned_look(scores, rising, odds, probabilities):  # type: ignore[no-untyped-def]
+    for i in range(scores.shape[0]):
+        probabilities[i] = _probability(calibration_histogram.said(scores[i], rising, odds))
+
+
+def learn(settings: Calibration, state: CalibrationState, scores: Vector, y: Vector) -> Vector:
+    """The probability of each event before its label was known, (n,); moves the fit in order."""
+    probabilities = np.empty_like(scores)
+    memory = float(settings.memory)
+    if settings.kind == "posterior":
+        posterior_look(scores, probabilities)
+    elif settings.kind == "platt":
+        _platt(scores, y, memory, state.coefficients, state.hessian, state.power, state.events, probabilities)
+    elif settings.kind == "none":
+        _none(scores, memory, state.power, state.events, probabilities)
+    else:
+        _binned(scores, y, memory, settings.kind == "isotonic", state.events, state.bins, state.odds, probabilities)
+    return probabilities
+
+
+def look(settings: Calibration, state: CalibrationState, scores: Vector) -> Vector:
+    """The probability of each score under the present fit, (n,)."""
+    probabilities = np.empty_like(scores)
+    if settings.kind == "posterior":
+        posterior_look(scores, probabilities)
+    elif settings.kind == "platt":
+        platt_look(scores, state.coefficients, state.power, probabilities)
+    elif settings.kind == "none":
+        none_look(scores, state.power, probabilities)
+    else:
+        binned_look(scores, settings.kind == "isotonic", state.odds, probabilities)
+    return probabilities

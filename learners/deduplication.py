@@ -1,0 +1,289 @@
+"""Which events were learnt already: the last ids, with what was learnt of them, and the next offset of each source.
+
+Both are part of the learner's state, so that every node and every replay decides alike: what is a duplicate, and what
+corrects a label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.numerics.array_checks import MAX_COUNT, Issues, outside
+from learners.numerics.arrays import Counts, Vector, Words
+from learners.numerics.hash_table import find, hashes_of, put, table_for
+from learners.numerics.jit import bare_kernel
+from learners.records import Late, Segment, Status
+
+__all__ = ["MAX_SOURCES", "MAX_SOURCE_NAME", "RecentIds", "Sources"]
+
+MAX_SOURCES = 64  # the one that was quiet for longest is forgotten first
+MAX_SOURCE_NAME = 200  # UTF-8 bytes
+_MAX_OFFSET = 2**62  # no producer counts so far, and sums stay within int64
+
+
+_APPLIED, _DUPLICATE = int(Status.APPLIED), int(Status.DUPLICATE)
+_RELABELLED, _UNKNOWN = int(Status.RELABELLED), int(Status.UNKNOWN)
+
+
+class Learnt(NamedTuple):
+    """What is kept of each remembered id, by slot of the ring, (slots,) each."""
+
+    ring: Words  # hash of the id
+    labels: NDArray[np.int8]  # -1 or +1, or the rank: the latest label
+    numbers: Counts  # which of the labelled events it was, from 0
+    scores: Vector  # what was said of the event before its label was known
+    probabilities: Vector
+    decisions: NDArray[np.int8]
+
+
+@bare_kernel
+def _admit(hashes, y, bare, assumed, status, slots, start, learnt, table, capacity, count):  # type: ignore[no-untyped-def]
+    """Up to the next event with an id of another label: where that is, or the end, and the new count of ids."""
+    for i in range(start, hashes.shape[0]):
+        h = hashes[i]
+        if h == 0 or status[i] != _APPLIED:  # without an id, or out for another reason
+            continue
+        slot = find(learnt.ring, table, h)
+        if slot >= 0:
+            if assumed[i] or learnt.labels[slot] == y[i]:
+                status[i] = _DUPLICATE
+                continue
+            status[i] = _RELABELLED
+            slots[i] = slot
+            return i, count
+        if bare[i]:
+            status[i] = _UNKNOWN
+            continue
+        slot = count % capacity
+        put(learnt.ring, table, slot, h)
+        learnt.labels[slot] = np.int8(y[i])
+        slots[i] = slot
+        count += 1
+    return hashes.shape[0], count
+
+
+@bare_kernel
+def _note(learnt, slots, number, scores, probabilities, decisions):  # type: ignore[no-untyped-def]
+    for i in range(slots.shape[0]):
+        slot = slots[i]
+        if slot >= 0:
+            learnt.numbers[slot] = number + i
+            learnt.scores[slot] = scores[i]
+            learnt.probabilities[slot] = probabilities[i]
+            learnt.decisions[slot] = decisions[i]
+
+
+class RecentIds:
+    """The last `capacity` distinct ids that were learnt, by their 64-bit hashes, with what a correction has to know.
+
+    O(1) per event; 34 bytes of state per id.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.count = 0  # ids ever admitted
+        self._learnt = _room(min(capacity, 64))
+        self._table = table_for(self._learnt.ring, 0)
+
+    @property
+    def held(self) -> int:
+        """How many are remembered."""
+        return min(self.count, self.capacity)
+
+    def admit(
+        self,
+        hashes: Words,
+        y: Vector,
+        late: Late,
+        status: NDArray[np.int8],
+        slots: Counts,
+        start: int,
+    ) -> int:
+        """Tell of events from `start` on, up to the next one whose label is another than before: the place of that.
+
+        Fills `status` (n,) where an id says something, and `slots` (n,) with where an id is kept. The caller learns
+        the events before that place, notes what was said of them (`note`), corrects the event there, and goes on
+        behind it.
+        """
+        self._reserve(min(self.held + len(hashes) - start, self.capacity))
+        stop, self.count = _admit(
+            hashes,
+            y,
+            late.bare,
+            late.assumed,
+            status,
+            slots,
+            start,
+            self._learnt,
+            self._table,
+            self.capacity,
+            self.count,
+        )
+        return int(stop)
+
+    def note(self, slots: Counts, number: int, scores: Vector, probabilities: Vector, decisions: Counts) -> None:
+        """Keep what was said of n events, the first of which is `number`; -1 in `slots` (n,): it has no id."""
+        _note(self._learnt, slots, number, scores, probabilities, decisions)
+
+    def relabel(self, slot: int, label: float) -> tuple[int, float, float, float, int]:
+        """Give a remembered event another label: (number, label before, score, probability, decision)."""
+        learnt = self._learnt
+        was = float(learnt.labels[slot])
+        learnt.labels[slot] = int(label)
+        said = float(learnt.scores[slot]), float(learnt.probabilities[slot])
+        return int(learnt.numbers[slot]), was, *said, int(learnt.decisions[slot])
+
+    def known(self, ids: Sequence[str]) -> NDArray[np.bool_]:
+        """Which of n ids are remembered."""
+        hashes = hashes_of(ids)
+        return np.array([find(self._learnt.ring, self._table, one) >= 0 for one in hashes], dtype=np.bool_)
+
+    def scores(self, ids: Sequence[str]) -> Vector:
+        """What was said of n ids before their labels were known, (n,); NaN of one that is not remembered."""
+        slots = [find(self._learnt.ring, self._table, one) for one in hashes_of(ids)]
+        return np.array([self._learnt.scores[slot] if slot >= 0 else np.nan for slot in slots])
+
+    def _reserve(self, most: int) -> None:
+        held = self._learnt
+        if len(held.ring) < most:
+            longer = _room(min(self.capacity, 1 << (most - 1).bit_length()))
+            for name, array in longer._asdict().items():
+                array[: len(held.ring)] = getattr(held, name)
+            self._learnt = longer
+        if len(self._table) < 2 * most:
+            self._table = table_for(self._learnt.ring, 2 * most)
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """The arrays of the state."""
+        arrays = {name: array[: self.held] for name, array in self._learnt._asdict().items()}
+        return {"count": np.array([self.count], dtype=np.int64), **arrays}
+
+    def problems(self, state: dict[str, NDArray[np.generic]], ranks: int | None) -> Issues:
+        """What no ids can have led to in a state of the right shapes. O(capacity log capacity).
+
+        `ranks` None: labels are -1 and +1, and decisions 0 and 1; else both are ranks, and there are no probabilities.
+        """
+        if len(np.unique(state["ring"])) < len(state["ring"]):
+            yield "ring", "has an id twice"
+        elif not state["ring"].all():
+            yield "ring", "has 0, which stands for no id"
+        if ranks is None:
+            if not np.isin(state["labels"], (-1, 1)).all():
+                yield "labels", "has numbers that are not -1 or 1"
+            yield from outside("decisions", state["decisions"], 0, 1)
+            yield from outside("probabilities", state["probabilities"], 0.0, 1.0)
+        else:
+            yield from outside("labels", state["labels"], 1, ranks)
+            yield from outside("decisions", state["decisions"], 1, ranks)
+            if not np.isnan(state["probabilities"].astype(np.float64)).all():
+                yield "probabilities", "has some, although ranks have none"
+        wrong = [*outside("count", state["count"], 0, MAX_COUNT), *outside("numbers", state["numbers"], 0, MAX_COUNT)]
+        yield from wrong
+        if not wrong:
+            oldest = int(state["count"][0]) % self.capacity if len(state["numbers"]) == self.capacity else 0
+            if (np.diff(np.roll(state["numbers"].astype(np.int64), -oldest)) <= 0).any():
+                yield "numbers", "does not ascend from the oldest id to the latest"
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Take the arrays of a state."""
+        self.count = int(state["count"][0])
+        self._learnt = _room(max(self.held, min(self.capacity, 64)))
+        for name, array in self._learnt._asdict().items():
+            array[: self.held] = state[name]
+        self._table = table_for(self._learnt.ring, 2 * self.held)
+
+
+def _room(slots: int) -> Learnt:
+    return Learnt(
+        np.zeros(slots, dtype=np.uint64),
+        np.zeros(slots, dtype=np.int8),
+        np.zeros(slots, dtype=np.int64),
+        np.zeros(slots),
+        np.zeros(slots),
+        np.zeros(slots, dtype=np.int8),
+    )
+
+
+class Sources:
+    """For each named source, the number of the next event that is new."""
+
+    def __init__(self) -> None:
+        self.next: dict[str, int] = {}  # in order of use, the latest last
+
+    def copy(self) -> Sources:
+        """One that goes its own way."""
+        other = Sources()
+        other.next = dict(self.next)
+        return other
+
+    def admit(self, segments: Sequence[Segment], status: NDArray[np.int8]) -> None:
+        """Say in `status` (n,) which events are not next in their source, and move the offsets on.
+
+        They are duplicates, or beyond a gap: a segment that comes after more than the next event of a known source is
+        left out as a whole, since learning it would turn the events of the gap into duplicates. A source that is not
+        known yet may begin anywhere.
+        """
+        for start, stop, name, offset, after in segments:
+            new = self.next.get(name, after)
+            if after > new:
+                status[start:stop] = Status.BEYOND
+                continue
+            self.next.pop(name, None)
+            status[start : min(stop, start + max(0, new - offset))] = Status.DUPLICATE
+            self.next[name] = max(new, offset + stop - start)
+            if len(self.next) > MAX_SOURCES:
+                self.next.pop(next(iter(self.next)))
+
+    @staticmethod
+    def gaps(segments: Sequence[Segment], following: Mapping[str, int]) -> list[Segment]:
+        """Those that `admit` would leave out where these are the next events of the sources that are known."""
+        reached = dict(following)
+        found = []
+        for one in segments:
+            new = reached.get(one.name, one.after)
+            if one.after > new:
+                found.append(one)
+            else:
+                reached[one.name] = max(new, one.offset + one.stop - one.start)
+        return found
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """The arrays of the state."""
+        names = [name.encode("utf-8", "surrogatepass") for name in self.next]
+        return {
+            "names": np.frombuffer(b"".join(names), dtype=np.uint8),
+            "lengths": np.array([len(name) for name in names], dtype=np.int64),
+            "offsets": np.array(list(self.next.values()), dtype=np.int64),
+        }
+
+    def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
+        """What no segments can have led to in a state of the right shapes."""
+        if len(state["lengths"]) > MAX_SOURCES:
+            yield "lengths", f"has {len(state['lengths'])} sources; expected at most {MAX_SOURCES}"
+        yield from outside("offsets", state["offsets"], 0, _MAX_OFFSET)
+        wrong = list(outside("lengths", state["lengths"], 0, len(state["names"])))
+        yield from wrong
+        if wrong:
+            return
+        try:
+            names = _names(state)
+        except UnicodeDecodeError:
+            yield "names", "is not UTF-8 when cut by the lengths"
+        else:
+            if len(set(names)) < len(names):
+                yield "names", "has a source twice"
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Take the arrays of a state."""
+        self.next = dict(zip(_names(state), state["offsets"].tolist(), strict=True))
+
+
+def _names(state: dict[str, NDArray[np.generic]]) -> list[str]:
+    """The sources of a state, in order of use."""
+    text, ends = state["names"].tobytes(), np.cumsum(state["lengths"].astype(np.int64)).tolist()
+    return [text[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise([0, *ends])]

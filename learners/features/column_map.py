@@ -1,0 +1,334 @@
+"""From the columns of an encoded event to the learner's own: the half of feature encoding that is state.
+
+`Dense` rows pass as they are. `Table` rows become one-hot: each category gets the next free column of its field on
+first appearance. Sparse and hashed rows are renumbered: a column gets the next number when it first appears, so that
+every array of the learner is as long as the columns it has met, not as 2^bits.
+
+A stage has `learn(rows)`, which moves the state, and `look(rows)`, which gives what `learn` would without moving it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.features.base import Features
+from learners.features.named import Table
+from learners.numerics.array_checks import Issues, not_finite, outside
+from learners.numerics.arrays import Counts, Matrix, Rows, Sparse, Vector
+from learners.numerics.jit import kernel
+
+__all__ = ["Columns", "OneHot", "Renumbered", "capacity_for", "columns_of"]
+
+
+class Columns:
+    """The stage for `Dense` rows, and the base of the others: rows pass as they are."""
+
+    def __init__(self, features: Features) -> None:
+        self.features = features
+
+    @property
+    def dim(self) -> int:
+        """How long the arrays of the stages behind are."""
+        return self.features.columns
+
+    @property
+    def used(self) -> int:
+        """Columns that have a meaning so far."""
+        return self.dim
+
+    def scaled(self) -> NDArray[np.bool_]:
+        """Which columns the scaling stage should scale, (dim,): all but indicators of dense rows."""
+        return np.ones(self.dim, dtype=np.bool_)
+
+    def sources(self) -> Counts:
+        """The encoded column that each own one comes from, (used,); a view of what learning moves on."""
+        return np.arange(self.dim)
+
+    def learn(self, rows: Rows) -> Rows:
+        """The rows in the learner's own columns; new ones get their place."""
+        return rows
+
+    def look(self, rows: Rows) -> Rows:
+        """The same for each row as if it came next, without moving the state."""
+        return rows
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """The arrays of the state."""
+        return {}
+
+    def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:  # noqa: ARG002
+        """What no rows can have led to in a state from elsewhere."""
+        yield from ()
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Take the arrays of a state."""
+
+    def frozen(self) -> Columns:
+        """A copy whose `look` stays as it is now."""
+        return self
+
+
+_SHORT = 64  # up to so many, insertion is the quicker way to sort
+
+
+class _Fields(NamedTuple):
+    """A table's layout, one entry per field."""
+
+    numeric: NDArray[np.bool_]
+    start: Counts  # first column of its own
+    categories: Counts
+    slot: Counts  # first entry in `values`
+
+
+@kernel
+def _one_hot(X, fields, values, used, out, moving):  # type: ignore[no-untyped-def]
+    for i in range(X.shape[0]):
+        for f in range(X.shape[1]):
+            value = X[i, f]
+            start = fields.start[f]
+            if fields.numeric[f]:
+                out[i, start] = value  # NaN where missing: the scaling stage puts the mean there
+                out[i, start + 1] = 1.0 if np.isnan(value) else 0.0
+                continue
+            if np.isnan(value):
+                continue
+            slot = fields.slot[f]
+            place = -1
+            for k in range(used[f]):
+                if values[slot + k] == value:
+                    place = k
+                    break
+            if place < 0:
+                place = used[f]  # the next free one, or "other" behind the last
+                if moving and place < fields.categories[f]:
+                    values[slot + place] = value
+                    used[f] += 1
+            out[i, start + place] = 1.0
+
+
+class OneHot(Columns):
+    """The stage for `Table` rows. O(fields + categories compared) per event."""
+
+    def __init__(self, features: Table) -> None:
+        super().__init__(features)
+        self.table = features
+        widths = np.array([one.width for one in features.fields], dtype=np.int64)
+        numeric = np.array([one.kind == "numeric" for one in features.fields])
+        categories = np.where(numeric, 0, widths - 1)
+        self._fields = _Fields(numeric, np.cumsum(widths) - widths, categories, np.cumsum(categories) - categories)
+        self.values: Vector = np.zeros(int(categories.sum()))  # category hashes by slot
+        self.taken: Counts = np.zeros(len(widths), dtype=np.int64)  # per field
+
+    def scaled(self) -> NDArray[np.bool_]:
+        """Numeric values only: a 0/1 indicator is at its scale already."""
+        mask = np.zeros(self.dim, dtype=np.bool_)
+        mask[self._fields.start[self._fields.numeric]] = True
+        return mask
+
+    def sources(self) -> Counts:
+        """See `Columns.sources`: a field, once for each of its columns; ascending."""
+        return np.repeat(np.arange(len(self.table.fields)), [one.width for one in self.table.fields])
+
+    def _map(self, rows: Rows, moving: bool) -> Matrix:
+        assert not isinstance(rows, Sparse)
+        out = np.zeros((len(rows), self.dim))
+        _one_hot(rows, self._fields, self.values, self.taken, out, moving)
+        return out
+
+    def learn(self, rows: Rows) -> Rows:
+        """See `Columns.learn`."""
+        return self._map(rows, True)
+
+    def look(self, rows: Rows) -> Rows:
+        """See `Columns.look`."""
+        return self._map(rows, False)
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Category hashes and how many each field has."""
+        return {"values": self.values, "taken": self.taken}
+
+    def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
+        """See `Columns.problems`; shapes are right."""
+        yield from not_finite("values", state["values"])
+        taken = state["taken"].astype(np.int64)
+        yield from outside("taken", taken, 0, int(self._fields.categories.max(initial=0)))
+        if (taken > self._fields.categories).any():
+            yield "taken", "has more categories than a field has columns"
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Take the arrays of a state."""
+        self.values = np.array(state["values"], dtype=np.float64)
+        self.taken = np.array(state["taken"], dtype=np.int64)
+
+    def frozen(self) -> OneHot:
+        """See `Columns.frozen`."""
+        copy = OneHot(self.table)
+        copy.restore(self.state())
+        return copy
+
+
+def capacity_for(count: int) -> int:
+    """The length of the arrays for `count` columns: a function of the count alone, in steps of about an eighth.
+
+    So it does not matter to the state's bytes how the events that brought the columns were batched.
+    """
+    capacity = 64
+    while capacity < count:
+        capacity += (capacity // 8 + 7) // 8 * 8
+    return capacity
+
+
+@kernel
+def _find(keys, key):  # type: ignore[no-untyped-def]
+    """Where `key` stands in the open-addressing table, or the free place where it would."""
+    mask = keys.shape[0] - 1
+    at = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & mask
+    while keys[at] != -1 and keys[at] != key:
+        at = (at + 1) & mask
+    return at
+
+
+@kernel
+def _insert_all(keys, places, order):  # type: ignore[no-untyped-def]
+    for place in range(order.shape[0]):
+        at = _find(keys, order[place])
+        keys[at] = order[place]
+        places[at] = place
+
+
+@kernel
+def _sort(keys, values):  # type: ignore[no-untyped-def]
+    """Sort both by the keys, which are distinct, in place: O(n log n), and quick for the short rows that most are."""
+    n = keys.shape[0]
+    if n > _SHORT:
+        order = np.argsort(keys, kind="mergesort")
+        keys[:] = keys[order]
+        values[:] = values[order]
+        return
+    for k in range(1, n):
+        key, value = keys[k], values[k]
+        to = k
+        while to > 0 and keys[to - 1] > key:
+            keys[to] = keys[to - 1]
+            values[to] = values[to - 1]
+            to -= 1
+        keys[to] = key
+        values[to] = value
+
+
+@kernel
+def _renumber(data, indices, indptr, keys, places, order, count, moving, new_data, new_indices):  # type: ignore[no-untyped-def]
+    """Map columns to places and sort each row by place. Not moving, unknown columns become -1, last in their row:
+    there `moving` would have put them, and so the order of sums over a row is the same.
+    """
+    for i in range(indptr.shape[0] - 1):
+        start, stop = indptr[i], indptr[i + 1]
+        unknown = 0
+        for k in range(start, stop):
+            at = _find(keys, indices[k])
+            if keys[at] != -1:
+                place = places[at]
+            elif moving:
+                place = count
+                keys[at] = indices[k]
+                places[at] = place
+                order[count] = indices[k]
+                count += 1
+            else:
+                place = count + unknown
+                unknown += 1
+            new_indices[k] = place
+            new_data[k] = data[k]
+        _sort(new_indices[start:stop], new_data[start:stop])
+        new_indices[stop - unknown : stop] = -1
+    return count
+
+
+class Renumbered(Columns):
+    """The stage for sparse and hashed rows. O(k log k) per event of k non-zeros; O(columns met so far) memory."""
+
+    def __init__(self, features: Features) -> None:
+        super().__init__(features)
+        self._order: Counts = np.empty(64, dtype=np.int64)  # encoded column by place
+        self._count = 0
+        self._index(256)
+
+    @property
+    def dim(self) -> int:
+        """The capacity for the columns met so far."""
+        return capacity_for(self._count)
+
+    @property
+    def used(self) -> int:
+        """Columns met so far."""
+        return self._count
+
+    def sources(self) -> Counts:
+        """See `Columns.sources`: in the order in which they were met."""
+        return self._order[: self._count]
+
+    def _index(self, size: int) -> None:
+        self._keys: Counts = np.full(size, -1, dtype=np.int64)
+        self._places: Counts = np.zeros(size, dtype=np.int64)
+        _insert_all(self._keys, self._places, self._order[: self._count])
+
+    def _reserve(self, more: int) -> None:
+        most = min(self._count + more, self.features.columns)
+        if len(self._order) < most:
+            longer = np.empty(max(most, 2 * len(self._order)), dtype=np.int64)
+            longer[: self._count] = self._order[: self._count]
+            self._order = longer
+        if len(self._keys) < 2 * most:
+            self._index(1 << (4 * most - 1).bit_length())
+
+    def _map(self, rows: Rows, moving: bool) -> Sparse:
+        assert isinstance(rows, Sparse)
+        data, indices = np.empty_like(rows.data), np.empty_like(rows.indices)
+        if moving:
+            self._reserve(len(rows.indices))
+        index = (self._keys, self._places, self._order)
+        count = _renumber(rows.data, rows.indices, rows.indptr, *index, self._count, moving, data, indices)
+        if moving:
+            self._count = count
+        return Sparse(data, indices, rows.indptr)
+
+    def learn(self, rows: Rows) -> Rows:
+        """See `Columns.learn`."""
+        return self._map(rows, True)
+
+    def look(self, rows: Rows) -> Rows:
+        """See `Columns.look`; an unknown column is -1."""
+        return self._map(rows, False)
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """The encoded column of each place."""
+        return {"order": self._order[: self._count]}
+
+    def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
+        """See `Columns.problems`; of any length."""
+        yield from outside("order", state["order"], 0, self.features.columns - 1)
+        if len(np.unique(state["order"])) < len(state["order"]):
+            yield "order", "has a column twice"
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Take the arrays of a state."""
+        self._order = np.array(state["order"], dtype=np.int64)
+        self._count = len(self._order)
+        self._index(1 << max(8, (4 * self._count - 1).bit_length()))
+
+    def frozen(self) -> Renumbered:
+        """See `Columns.frozen`."""
+        copy = Renumbered(self.features)
+        copy._order, copy._count = self._order[: self._count].copy(), self._count
+        copy._keys, copy._places = self._keys.copy(), self._places.copy()
+        return copy
+
+
+def columns_of(features: Features) -> Columns:
+    """The stage that stands behind this kind of features."""
+    if isinstance(features, Table):
+        return OneHot(features)
+    return Renumbered(features) if features.sparse else Columns(features)

@@ -1,0 +1,147 @@
+"""The curves behind the figures: ROC, precision and recall, scores and probabilities, ready to be drawn.
+
+A curve has a point for each distinct score, far more than a screen shows. It is thinned by the splits of Douglas and
+Peucker: beginning with its two ends, the point that lies farthest from the polyline so far is added, until there are
+as many as were asked for. So corners come first, and straight parts need no points.
+
+References
+----------
+Douglas, Peucker. Algorithms for the reduction of the number of points required to represent a digitized line or its
+caricature. Cartographica 10, 1973.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.metrics.definitions import RELIABILITY_BINS
+from learners.numerics.arrays import Counts, Vector
+
+__all__ = ["HISTOGRAM_BINS", "curves", "thinned"]
+
+HISTOGRAM_BINS = 40
+_LARGEST = float(np.finfo(np.float64).max)
+
+
+def thinned(x: Vector, y: Vector, points: int) -> Counts:
+    """Which at most `points` (2 or more) of the n points of a curve to keep, ascending; both ends are among them."""
+    n = len(x)
+    if n <= points:
+        return np.arange(n)
+    kept = [0, n - 1]
+    farthest = [_farthest(x, y, 0, n - 1)]
+    while farthest and len(kept) < points:
+        distance, at, start, stop = heapq.heappop(farthest)
+        if distance == 0.0:  # all that is left lies on the lines between the points kept
+            break
+        kept.append(at)
+        for part in ((start, at), (at, stop)):
+            if part[1] - part[0] > 1:
+                heapq.heappush(farthest, _farthest(x, y, *part))
+    return np.sort(np.array(kept))
+
+
+def _farthest(x: Vector, y: Vector, start: int, stop: int) -> tuple[float, int, int, int]:
+    """Of the points between `start` and `stop` the one farthest from the line through those two.
+
+    Returns (minus the distance, which point, start, stop).
+    """
+    dx, dy = x[start + 1 : stop] - x[start], y[start + 1 : stop] - y[start]
+    along, up = x[stop] - x[start], y[stop] - y[start]
+    length = np.hypot(along, up)
+    distances = np.abs(along * dy - up * dx) / length if length > 0.0 else np.hypot(dx, dy)
+    at = int(np.argmax(distances))
+    return -float(distances[at]), start + 1 + at, start, stop
+
+
+def _numbers(values: NDArray[np.float64]) -> list[float | None]:
+    return [value if np.isfinite(value) else None for value in values.tolist()]
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+def curves(
+    negatives: Vector,
+    positives: Vector,
+    confusion: Counts,
+    bins: NDArray[np.int64],
+    mass: Vector,
+    points: int,
+) -> dict[str, Any]:
+    """All curves of a scope, JSON-ready: finite numbers, None where undefined, empty lists where there is no curve.
+
+    `negatives` and `positives` are ascending scores, `confusion` (4,) counts tn, fp, fn, tp, `bins` (2,
+    RELIABILITY_BINS) events by class and probability, `mass` (RELIABILITY_BINS,) the sums of their probabilities. Time
+    O(n log n + n points) at most for n distinct scores. Raises ValueError for less than two points.
+    """
+    if points < 2:
+        raise ValueError(f"points is {points}; expected at least 2")
+    tn, fp, fn, tp = confusion.tolist()
+    return {
+        **_by_threshold(negatives, positives, points),
+        "histogram": _histogram(negatives, positives),
+        "reliability": _reliability(bins, mass),
+        "confusion": {"tp": tp, "fp": fp, "tn": tn, "fn": fn},
+        "operating_point": {"fpr": _share(fp, fp + tn), "tpr": _share(tp, tp + fn), "precision": _share(tp, tp + fp)},
+    }
+
+
+def _by_threshold(negatives: Vector, positives: Vector, points: int) -> dict[str, Any]:
+    """The ROC curve, from (0, 0) on, and precision by recall: at every score from the highest down, thinned."""
+    n, m = len(negatives), len(positives)
+    thresholds = np.unique(np.concatenate([negatives, positives]))[::-1]
+    fp = n - np.searchsorted(negatives, thresholds)
+    tp = m - np.searchsorted(positives, thresholds)
+    roc: dict[str, list[float | None]] = {"fpr": [], "tpr": [], "threshold": []}
+    if n and m:
+        fpr, tpr = np.append(0.0, fp / n), np.append(0.0, tp / m)
+        kept = thinned(fpr, tpr, points)
+        roc = {
+            "fpr": _numbers(fpr[kept]),
+            "tpr": _numbers(tpr[kept]),
+            "threshold": _numbers(np.append(np.inf, thresholds)[kept]),
+        }
+    precision_recall: dict[str, list[float | None]] = {"recall": [], "precision": [], "threshold": []}
+    if m:
+        recall, precision = tp / m, tp / (tp + fp)
+        kept = thinned(recall, precision, points)
+        precision_recall = {
+            "recall": _numbers(recall[kept]),
+            "precision": _numbers(precision[kept]),
+            "threshold": _numbers(thresholds[kept]),
+        }
+    return {"roc": roc, "precision_recall": precision_recall}
+
+
+def _histogram(negatives: Vector, positives: Vector) -> dict[str, Any]:
+    """Events by class and score, in bins of equal width, each closed below, the last one at both ends."""
+    if not len(negatives) + len(positives):
+        return {"edges": [], "negative": [], "positive": []}
+    ends = [end for scores in (negatives, positives) if len(scores) for end in (scores[0], scores[-1])]
+    low, high = np.clip([min(ends), max(ends)], -_LARGEST / 2, _LARGEST / 2)
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    share = np.arange(HISTOGRAM_BINS + 1) / HISTOGRAM_BINS
+    edges = np.maximum.accumulate(low * (1.0 - share) + high * share)
+    out: dict[str, Any] = {"edges": edges.tolist()}
+    for name, scores in (("negative", negatives), ("positive", positives)):
+        below = np.searchsorted(scores, edges[1:-1])
+        out[name] = np.diff(below, prepend=0, append=len(scores)).tolist()
+    return out
+
+
+def _reliability(bins: NDArray[np.int64], mass: Vector) -> dict[str, Any]:
+    """Mean probability and share of positives in each bin of the probability."""
+    count = bins.sum(axis=0).tolist()
+    return {
+        "edges": [i / RELIABILITY_BINS for i in range(RELIABILITY_BINS + 1)],
+        "count": count,
+        "mean_probability": [_share(total, events) for total, events in zip(mass.tolist(), count, strict=True)],
+        "share_positive": [_share(part, events) for part, events in zip(bins[1].tolist(), count, strict=True)],
+    }

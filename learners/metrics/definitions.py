@@ -1,0 +1,314 @@
+"""What the live figures are: their settings, and each figure from the counts that it follows from.
+
+The figures of one scope (the window, or everything since the start) come from a confusion matrix, from the scores of
+each class in order, and from sums over the probabilities. Here are the parts of them that do not depend on how a scope
+is kept, and the words for a figure that is undefined: it is null, and the reason says which events it lacks.
+
+Counts enter as whole numbers, and are divided once: a figure is rounded once, however many events there are. Sums of
+losses and of probabilities are whole multiples of 2^-60 for the same reason: what was added can be taken away again
+without a trace, and in any order.
+
+References
+----------
+DeLong, DeLong, Clarke-Pearson. Comparing the Areas under Two or More Correlated Receiver Operating Characteristic
+Curves: A Nonparametric Approach. Biometrics 44, 1988.
+McClish. Analyzing a Portion of the ROC Curve. Medical Decision Making 9, 1989.
+Naeini, Cooper, Hauskrecht. Obtaining Well Calibrated Probabilities Using Bayesian Binning. AAAI 2015.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from learners.numerics.arrays import log
+from learners.numerics.jit import bare_kernel, inlined
+from learners.settings import Parameters, param
+
+__all__ = [
+    "CONFIDENCE_95",
+    "EPSILON",
+    "FIGURES",
+    "LARGEST_LOSS",
+    "NO_SPREAD",
+    "RELIABILITY_BINS",
+    "Figures",
+    "Undefined",
+    "auc_interval",
+    "brier",
+    "confusion_figures",
+    "confusion_values",
+    "distances",
+    "in_order",
+    "interval_reason",
+    "log_loss",
+    "missing_class",
+    "ordinary",
+    "parted",
+    "probability_bin",
+    "probability_figures",
+    "probability_values",
+    "standardised",
+    "tallied",
+    "tallies",
+    "tally",
+]
+
+EPSILON = 2.220446049250313e-16  # probabilities are at least so far from 0 and 1 in the log loss
+LARGEST_LOSS = 36.05  # log loss of a probability of EPSILON for the label that came, rounded up
+CONFIDENCE_95 = 1.959963984540054  # the normal quantile of 0.975
+NO_SPREAD = "no two placements that differ"  # DeLong's variance is 0 then, and an interval of width 0 would be no bound
+RELIABILITY_BINS = 15  # of equal width
+_STEP = 30  # bits of each of the two whole numbers of a sum
+
+FIGURES = (  # the keys of a scope, in order; the error of a delay is told since the start only
+    "events",
+    "class_counts",
+    "auc",
+    "auc_interval",
+    "average_precision",
+    "partial_auc",
+    "ks",
+    "recall_at_fpr",
+    "precision_at_k",
+    "f1",
+    "fbeta",
+    "precision",
+    "recall",
+    "fpr",
+    "accuracy",
+    "mcc",
+    "alert_rate",
+    "brier",
+    "log_loss",
+    "calibration_error",
+    "label_delay_median",
+    "label_delay_p90",
+    "label_delay_error",
+    "label_coverage",
+    "events_per_second",
+    "confusion",
+)
+_IN_ORDER = tuple(name for figure in FIGURES for name in (figure, f"{figure}_error"))
+
+
+@dataclass(frozen=True)
+class Figures(Parameters):
+    """Settings of the live figures."""
+
+    beta: float = param(1.0, "F-beta: how many times recall counts as much as precision", above=0, most=100)
+    max_fpr: float = param(
+        0.05, "partial AUC and recall at FPR: the largest share of negatives called positive", above=0, most=1
+    )
+    k: int = param(100, "precision at k: how many of the highest scores", least=1, most=1_000_000)
+
+
+class Undefined(NamedTuple):
+    """Collects why figures of one scope are null: a JSON pointer for each, and the reason."""
+
+    scope: str  # "window" or "since_start"
+    reasons: dict[str, str]
+
+    def of(self, name: str, reason: str) -> None:
+        """A figure is null. `reason` says what is lacking; where it is lacking is added to it."""
+        self.reasons[f"/{self.scope}/{name}"] = f"{reason} {'in the window' if self.scope == 'window' else 'yet'}"
+
+    def ratio(self, name: str, part: float, whole: float, reason: str) -> float | None:
+        """part / whole; null for the reason given where `whole` is 0."""
+        if whole:
+            return part / whole
+        self.of(name, reason)
+        return None
+
+
+@inlined
+def ordinary(score):  # type: ignore[no-untyped-def]
+    """A score as it counts: weights near overflow may say NaN, which has no place in an order, and counts as 0."""
+    return 0.0 if math.isnan(score) else score
+
+
+@inlined
+def log_loss(probability, label):  # type: ignore[no-untyped-def]
+    """-ln of the probability that was given to the label (0 or 1): from 2.2e-16 to 36.05."""
+    given = probability if label == 1 else 1.0 - probability
+    return -log(min(max(given, EPSILON), 1.0 - EPSILON))
+
+
+@inlined
+def brier(probability, label):  # type: ignore[no-untyped-def]
+    """The squared distance of a probability from the label (0 or 1)."""
+    return (probability - label) * (probability - label)
+
+
+@inlined
+def probability_bin(probability):  # type: ignore[no-untyped-def]
+    """Which of the RELIABILITY_BINS of equal width; each is closed below, the last one at both ends."""
+    return min(int(probability * RELIABILITY_BINS), RELIABILITY_BINS - 1)
+
+
+@inlined
+def parted(x):  # type: ignore[no-untyped-def]
+    """(high, low) of x in [0, 64) rounded down to a multiple of 2^-60: high 2^-30 + low 2^-60, whole numbers."""
+    scaled = x * 2.0**_STEP
+    high = math.floor(scaled)
+    return np.int64(high), np.int64((scaled - high) * 2.0**_STEP)
+
+
+@inlined
+def tally(sums, part, sign):  # type: ignore[no-untyped-def]
+    """Add a number that is `parted` to a sum (`sign` 1), or take it away again (-1).
+
+    `sums` (2,) int64: a sum is sums[0] 2^-30 + sums[1] 2^-60. Exact for up to 2^27 numbers.
+    """
+    sums[0] += sign * part[0]
+    sums[1] += sign * part[1]
+
+
+@bare_kernel
+def distances(bins, mass):  # type: ignore[no-untyped-def]
+    """How far the sums of the bins' probabilities are from their positives, added up: a sum as of `tally`, (high, low).
+
+    `bins` (2, RELIABILITY_BINS) events by class; `mass` (RELIABILITY_BINS, 2) sums.
+    """
+    high = low = 0
+    for i in range(bins.shape[1]):
+        below = -mass[i, 1]
+        apart = (bins[1, i] << _STEP) - mass[i, 0] + (below >> _STEP)
+        rest = below & ((1 << _STEP) - 1)
+        high += apart if apart >= 0 else -apart
+        low += rest if apart >= 0 else -rest
+    return high, low
+
+
+@inlined
+def tallies(probability, label):  # type: ignore[no-untyped-def]
+    """What an event adds to the sums over probabilities: (bin, the probability, Brier's loss, log loss), `parted`."""
+    return (
+        probability_bin(probability),
+        parted(probability),
+        parted(brier(probability, label)),
+        parted(log_loss(probability, label)),
+    )
+
+
+def tallied(sums: Sequence[int]) -> int:
+    """The sum that `tally` keeps, as a whole multiple of 2^-60."""
+    return (sums[0] << _STEP) + sums[1]
+
+
+def missing_class(negatives: int, positives: int) -> str | None:
+    """Which events a figure of both classes lacks; None if there are both."""
+    if negatives and positives:
+        return None
+    return "no labelled events" if not negatives + positives else "no negatives" if positives else "no positives"
+
+
+_CONFUSION = ("f1", "fbeta", "precision", "recall", "fpr", "accuracy", "mcc", "alert_rate")
+
+
+def confusion_values(confusion: Sequence[int], beta: float) -> tuple[float | None, ...]:
+    """The figures named in `_CONFUSION` from the counts tn, fp, fn, tp; None where undefined."""
+    tn, fp, fn, tp = confusion
+    negatives, positives, alerts, events = tn + fp, fn + tp, fp + tp, tn + fp + fn + tp
+    b2 = beta * beta
+    some = positives > 0  # where none has come F is undefined: it is not 0 because of what nobody could find
+    mcc = None
+    if negatives and positives and alerts and events - alerts:
+        # whole numbers under the root: at most 4 times 53 bits, and each factor is rounded once
+        whole = math.sqrt(alerts * positives) * math.sqrt((events - alerts) * negatives)
+        mcc = (tp * tn - fp * fn) / whole
+    return (
+        2 * tp / (2 * tp + fp + fn) if some else None,
+        (1 + b2) * tp / ((1 + b2) * tp + b2 * fn + fp) if some else None,
+        tp / alerts if alerts else None,
+        tp / positives if some else None,
+        fp / negatives if negatives else None,
+        (tp + tn) / events if events else None,
+        mcc,
+        alerts / events if events else None,
+    )
+
+
+def confusion_figures(confusion: Sequence[int], beta: float, undefined: Undefined) -> dict[str, float | None]:
+    """The same by name; a null one has its reason put into `undefined`."""
+    tn, fp, fn, tp = (int(count) for count in confusion)
+    out = dict(zip(_CONFUSION, confusion_values((tn, fp, fn, tp), beta), strict=True))
+    lacking = missing_class(tn + fp, fn + tp) or ("no negative" if fp + tp else "no positive") + " was predicted"
+    reasons = {
+        "precision": "no positive was predicted",
+        "fpr": "no negative",
+        "accuracy": "no labelled events",
+        "mcc": lacking,
+        "alert_rate": "no labelled events",
+    }
+    for name, value in out.items():
+        if value is None:
+            undefined.of(name, reasons.get(name, "no positive"))
+    return out
+
+
+_PROBABILITY = ("brier", "log_loss", "calibration_error")
+
+
+def probability_values(events: int, brier: int, log_loss: int, apart: int) -> tuple[float | None, ...]:
+    """The figures named in `_PROBABILITY` of so many events; None where undefined.
+
+    From sums, each a multiple of 2^-60: of Brier's losses, of log losses, and over the bins of how far the sum of their
+    probabilities is `apart` from the number of their positives. So the calibration error is the distance of the mean
+    probability of a bin from its share of positives, on average over the events (Naeini et al.).
+    """
+    if not events:
+        return None, None, None
+    whole = events << 2 * _STEP
+    return brier / whole, log_loss / whole, apart / whole
+
+
+def probability_figures(
+    events: int, brier: int, log_loss: int, apart: int, undefined: Undefined
+) -> dict[str, float | None]:
+    """The same by name; a null one has its reason put into `undefined`."""
+    out = dict(zip(_PROBABILITY, probability_values(events, brier, log_loss, apart), strict=True))
+    if not events:
+        for name in _PROBABILITY:
+            undefined.of(name, "no labelled events")
+    return out
+
+
+def auc_interval(negatives: int, positives: int, pairs: int, squares: tuple[int, int]) -> list[float] | None:
+    """AUC +- 1.96 standard errors by DeLong's variance, within [0, 1]; None where it is 0, see `NO_SPREAD`.
+
+    For each positive let c be twice the number of negatives below it, ties one half, and for each negative twice the
+    number of positives above: `pairs` is the sum of c over either class (the same number), `squares` the sums of c^2
+    over negatives and positives. Each class needs two events or more.
+    """
+    n, m = negatives, positives
+    if m * squares[1] == n * squares[0] == pairs * pairs:
+        return None
+    variance = (m * squares[1] - pairs * pairs) / (4 * m * m * (m - 1) * n * n)
+    variance += (n * squares[0] - pairs * pairs) / (4 * n * n * (n - 1) * m * m)
+    auc = pairs / (2 * n * m)
+    reach = CONFIDENCE_95 * math.sqrt(max(variance, 0.0))
+    return [max(auc - reach, 0.0), min(auc + reach, 1.0)]
+
+
+def standardised(area: float, max_fpr: float) -> float:
+    """The area under the ROC curve up to `max_fpr` by McClish's scale: 1/2 for chance, 1 for a perfect order."""
+    least = 0.5 * max_fpr * max_fpr
+    return 0.5 * (1.0 + (area - least) / (max_fpr - least))
+
+
+def interval_reason(negatives: int, positives: int) -> str | None:
+    """Which events the interval of AUC lacks; None if each class has two."""
+    lacking = missing_class(negatives, positives)
+    if lacking or min(negatives, positives) > 1:
+        return lacking
+    return f"only one {'negative' if negatives == 1 else 'positive'}"
+
+
+def in_order(figures: dict[str, Any]) -> dict[str, Any]:
+    """The figures of a scope in the order of FIGURES, each `<name>_error` right after its figure."""
+    return {name: figures[name] for name in _IN_ORDER if name in figures}

@@ -1,0 +1,171 @@
+"""Which of several scorers has the larger AUC: tests by betting, right at whatever moment one looks.
+
+For each pair (A, B) of scorers and each of the two hypotheses "A is no better" and "B is no better" there is a wealth
+that begins with 1 and is bet on fresh pairs of a positive and a negative:
+
+    d = (share of the pairs that A orders rightly) - (share of those that B orders rightly)    ties one half, |d| <= 1
+    wealth_A *= 1 + lambda_A d,   wealth_B *= 1 - lambda_B d
+    lambda_A = clip(sum d / (1 + sum d^2), 0, 1/2),   lambda_B = clip(-sum d / (1 + sum d^2), 0, 1/2)    of the past d
+
+If A is no better, E[d | past] <= 0 and wealth_A is a non-negative supermartingale. So by Ville's inequality it ever
+reaches 2 / alpha with a probability of at most alpha / 2, however often one looks: with both sides, a verdict on a pair
+of equals comes with a probability of at most alpha. The pairs of scorers are not corrected for each other.
+
+Blocks. The d of a block is of the events since the last one: negatives gather until a positive comes, or positives
+until a negative comes, and that event with those gathered (the last 1024 of them) makes the block. Every event is used
+once: with negatives that stand for long, as a window's do, their own sampling error would come again with each
+positive, and the bets would win by it though both scorers are equal. When a block ends depends on the labels alone, and
+so, events being independent, its d has the expected value AUC_A - AUC_B, given everything before. (Of learners that
+learn meanwhile it is the AUC of the scores they gave: the hypothesis is that A's are no better in any block.)
+
+What is bet, lambda, is the adaptive rule aGRAPA: the mean over the second moment, which is the best bet up to the
+second order, from the past alone. One made-up d^2 of 1 at the start keeps the first bets small.
+
+O(m) per event and O(m^2) more per block of m scorers, besides O(m) for each event that was gathered.
+
+References
+----------
+Waudby-Smith, Ramdas. Estimating means of bounded random variables by betting. JRSS-B 86, 2024: aGRAPA.
+Ramdas, Grünwald, Vovk, Shafer. Game-theoretic statistics and safe anytime-valid inference. Statistical Science 38,
+2023.
+Ville. Étude critique de la notion de collectif. 1939.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.numerics.array_checks import MAX_COUNT, Issues, counters, not_finite, outside
+from learners.numerics.arrays import Counts, Matrix, Vector, log
+from learners.numerics.jit import kernel
+
+__all__ = ["GATHERED", "Betting", "init", "limit_of", "log10", "meet", "pairs", "problems"]
+
+GATHERED = 1024  # events of one class that wait for one of the other: the noise of so many is nothing beside its own
+_PRIOR = 1.0  # sum of d^2 before the first block
+_MOST = 0.5  # of a wealth that is bet
+
+
+class Betting(NamedTuple):
+    """The arrays of the tests of all P = m (m - 1) / 2 pairs of m scorers, in the order of `pairs`."""
+
+    gathered: Matrix  # (GATHERED, m) scores of the events since the last block as a ring, all of one class
+    waiting: Counts  # (2,) how many those are: negatives, positives; one of them is 0
+    blocks: Counts  # (1,)
+    sums: Matrix  # (P, 2) of d and d^2
+    wealth: Matrix  # (P, 2) logarithms: on "A is better", on "B is better"
+    verdicts: NDArray[np.int8]  # (P,) 0 none yet, 1 A is better, 2 B is better; the first one stays
+    verdict_events: Counts  # (P,) events at the verdict
+    verdict_clocks: Vector  # (P,) the clock then; NaN where unknown
+
+
+def pairs(m: int) -> list[tuple[int, int]]:
+    """The pairs (A, B) of m scorers."""
+    return list(combinations(range(m), 2))
+
+
+def init(m: int) -> Betting:
+    """Nothing met yet, of m scorers."""
+    size = len(pairs(m))
+    return Betting(
+        gathered=np.zeros((GATHERED, m)),
+        waiting=np.zeros(2, dtype=np.int64),
+        blocks=np.zeros(1, dtype=np.int64),
+        sums=np.zeros((size, 2)),
+        wealth=np.zeros((size, 2)),
+        verdicts=np.zeros(size, dtype=np.int8),
+        verdict_events=np.zeros(size, dtype=np.int64),
+        verdict_clocks=np.full(size, np.nan),
+    )
+
+
+@kernel
+def _right(gathered, n, j, score, label):  # type: ignore[no-untyped-def]
+    """Twice the number of the n gathered events that scorer j orders rightly with one of `label` at `score`."""
+    twice = 0
+    for i in range(n):
+        other = gathered[i, j]
+        if other == score:
+            twice += 1
+        elif (other < score) == (label == 1):
+            twice += 2
+    return twice
+
+
+@kernel
+def _bet(state, pair, d, limit, events, clock):  # type: ignore[no-untyped-def]
+    first, second = state.sums[pair, 0], state.sums[pair, 1]
+    stake = min(abs(first) / (_PRIOR + second), _MOST)
+    if first > 0.0:
+        state.wealth[pair, 0] += log(1.0 + stake * d)
+    elif first < 0.0:
+        state.wealth[pair, 1] += log(1.0 - stake * d)
+    state.sums[pair, 0] = first + d
+    state.sums[pair, 1] = second + d * d
+    if state.verdicts[pair] == 0:
+        for side in range(2):
+            if state.wealth[pair, side] >= limit:
+                state.verdicts[pair] = 1 + side
+                state.verdict_events[pair] = events
+                state.verdict_clocks[pair] = clock
+
+
+@kernel
+def meet(state, limit, label, scores, events, clock):  # type: ignore[no-untyped-def]
+    """An event of `label` 0 or 1, which m scorers gave these `scores` (m,), none of them NaN.
+
+    `limit` is the logarithm of the wealth that decides; `events` and `clock` are noted with a verdict.
+    """
+    m = scores.shape[0]
+    n = min(state.waiting[1 - label], GATHERED)
+    if n == 0:
+        slot = state.waiting[label] % GATHERED
+        for j in range(m):
+            state.gathered[slot, j] = scores[j]
+        state.waiting[label] += 1
+        return
+    right = np.empty(m, dtype=np.int64)
+    for j in range(m):
+        right[j] = _right(state.gathered, n, j, scores[j], label)
+    pair = 0
+    for a in range(m):
+        for b in range(a + 1, m):
+            _bet(state, pair, (right[a] - right[b]) / (2.0 * n), limit, events, clock)
+            pair += 1
+    state.blocks[0] += 1
+    state.waiting[1 - label] = 0
+
+
+def problems(state: Betting, events: int) -> Issues:
+    """What no `events` events can have led to in arrays of the right shapes. O(GATHERED * m + m^2)."""
+    wrong = list(counters({"waiting": state.waiting, "blocks": state.blocks}))
+    yield from wrong
+    if not wrong and state.waiting.all():
+        yield "waiting", "has events of both classes, which would have made a block"
+    if not wrong and 2 * int(state.blocks[0]) + int(state.waiting.sum()) > events:
+        yield "blocks", f"has {state.blocks[0]}, which takes more events than {events}"
+    if np.isnan(state.gathered).any():
+        yield "gathered", "has numbers that are not a number"
+    yield from not_finite("sums", state.sums)
+    yield from outside("sums", state.sums[:, 1], 0.0, float(MAX_COUNT))
+    yield from not_finite("wealth", state.wealth)
+    yield from outside("verdicts", state.verdicts, 0, 2)
+    yield from outside("verdict_events", state.verdict_events, 0, events)
+    if np.isinf(state.verdict_clocks).any():
+        yield "verdict_clocks", "has infinite numbers"
+
+
+def limit_of(alpha: float) -> float:
+    """The logarithm of the wealth that decides at the level alpha, half of it for each side."""
+    limit: float = log(2.0 / alpha)
+    return limit
+
+
+def log10(wealth: float) -> float:
+    """The decimal logarithm of a wealth of which the natural one is given."""
+    return wealth / math.log(10.0)

@@ -1,0 +1,346 @@
+"""The last labelled events, by number and by event time, with everything that their exact figures follow from.
+
+A ring holds what was said of each event before its label was known. Derived from it, and rebuilt on restore, are the
+scores of each class in order (`ordered.py`), the confusion matrix, and sums over the probabilities that lose nothing
+when an event leaves (`figures.tally`), so no figure drifts however many events come and go. An event that enters,
+leaves or changes its label costs O(1); its score is worked into the order of its class together with others.
+
+An event is in the window while it is among the last `size` and, with `seconds`, while its clock is later than the
+present clock less `seconds`; events from before any clock was known leave as soon as one is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.metrics.curves import curves
+from learners.metrics.definitions import (
+    RELIABILITY_BINS,
+    Figures,
+    Undefined,
+    confusion_figures,
+    confusion_values,
+    distances,
+    in_order,
+    ordinary,
+    probability_figures,
+    probability_values,
+    tallied,
+    tallies,
+    tally,
+)
+from learners.metrics.ranking import ranking_figures, ranking_values
+from learners.numerics.array_checks import MAX_COUNT, Issues, outside
+from learners.numerics.arrays import Counts, Vector
+from learners.numerics.jit import bare_kernel, inlined
+from learners.numerics.order_statistics import Ordered, enter, leave, ordered, reserved, settled, values
+
+__all__ = ["Sums", "Window", "WindowState", "WindowView", "take"]
+
+
+class WindowState(NamedTuple):
+    """The arrays of the state; the event of number i stands at i % size."""
+
+    scores: Vector  # (capacity,)
+    probabilities: Vector  # (capacity,)
+    labels: NDArray[np.int8]  # (capacity,) 0 or 1
+    decisions: NDArray[np.int8]  # (capacity,) 0 or 1
+    clocks: Vector  # (capacity,) of the learner after the event; NaN while unknown
+    span: Counts  # (2,) the number of the oldest event in the window, and the next number
+
+
+class Sums(NamedTuple):
+    """What is derived from the ring."""
+
+    negatives: Ordered  # scores
+    positives: Ordered
+    confusion: Counts  # (4,) tn, fp, fn, tp
+    losses: NDArray[np.int64]  # (2, 2) tallies of Brier's and of log loss
+    bins: NDArray[np.int64]  # (2, RELIABILITY_BINS) events by class and probability
+    mass: NDArray[np.int64]  # (RELIABILITY_BINS, 2) tallies of their probabilities
+
+
+@inlined
+def _count(sums, label, told, decision, sign):  # type: ignore[no-untyped-def]
+    at, probability, brier, log_loss = told
+    sums.confusion[2 * label + decision] += sign
+    sums.bins[label, at] += sign
+    tally(sums.losses[0], brier, sign)
+    tally(sums.losses[1], log_loss, sign)
+    tally(sums.mass[at], probability, sign)
+
+
+@bare_kernel
+def _leave(state, sums, slot):  # type: ignore[no-untyped-def]
+    label = np.int64(state.labels[slot])
+    leave(sums.positives if label == 1 else sums.negatives, state.scores[slot])
+    _count(sums, label, tallies(state.probabilities[slot], label), np.int64(state.decisions[slot]), -1)
+
+
+@bare_kernel
+def _advance(state, sums, size, seconds, clock):  # type: ignore[no-untyped-def]
+    """Events that are too old leave; `clock` is NaN while unknown."""
+    if np.isnan(clock):
+        return
+    oldest = clock - seconds
+    while state.span[0] < state.span[1]:
+        slot = state.span[0] % size
+        if state.clocks[slot] > oldest:  # false for NaN
+            break
+        _leave(state, sums, slot)
+        state.span[0] += 1
+
+
+@inlined
+def take(state, sums, size, seconds, score, probability, label, decision, clock, told):  # type: ignore[no-untyped-def]
+    """Take a labelled event, label and decision 0 or 1, of which `told` is the `tallies`; there is room for it."""
+    aging = seconds < np.inf
+    slot = state.span[1] % size
+    if state.span[1] - state.span[0] == size:
+        _leave(state, sums, slot)
+        state.span[0] += 1
+    if aging:
+        _advance(state, sums, size, seconds, clock)
+    state.scores[slot] = score
+    state.probabilities[slot] = probability
+    state.labels[slot] = label
+    state.decisions[slot] = decision
+    state.clocks[slot] = clock
+    state.span[1] += 1
+    enter(sums.positives if label == 1 else sums.negatives, score)
+    _count(sums, label, told, decision, 1)
+    if aging:  # the clock may not resolve the seconds: then the event leaves at once
+        _advance(state, sums, size, seconds, clock)
+
+
+@bare_kernel
+def _learn(state, sums, size, seconds, scores, probabilities, y, decisions, clocks):  # type: ignore[no-untyped-def]
+    for i in range(y.shape[0]):
+        label = 1 if y[i] > 0.0 else 0
+        told, score = tallies(probabilities[i], label), ordinary(scores[i])
+        take(state, sums, size, seconds, score, probabilities[i], label, decisions[i], clocks[i], told)
+
+
+@bare_kernel
+def _relabel(state, sums, slot, label):  # type: ignore[no-untyped-def]
+    _leave(state, sums, slot)
+    state.labels[slot] = label
+    enter(sums.positives if label == 1 else sums.negatives, state.scores[slot])
+    _count(sums, label, tallies(state.probabilities[slot], label), np.int64(state.decisions[slot]), 1)
+
+
+@bare_kernel
+def _refill(state, sums, size):  # type: ignore[no-untyped-def]
+    for number in range(state.span[0], state.span[1]):
+        slot = number % size
+        label = np.int64(state.labels[slot])
+        _count(sums, label, tallies(state.probabilities[slot], label), np.int64(state.decisions[slot]), 1)
+
+
+class Window:
+    """The window of one learner. `size` events at most; `seconds` None: whatever their age."""
+
+    def __init__(self, size: int, seconds: float | None) -> None:
+        self.size = size
+        self.seconds = seconds
+        self.age = np.inf if seconds is None else float(seconds)
+        room = self.capacity(0)
+        self.arrays = WindowState(
+            scores=np.zeros(room),
+            probabilities=np.zeros(room),
+            labels=np.zeros(room, dtype=np.int8),
+            decisions=np.zeros(room, dtype=np.int8),
+            clocks=np.zeros(room),
+            span=np.zeros(2, dtype=np.int64),
+        )
+        self._rebuild()
+
+    def capacity(self, number: int) -> int:
+        """Slots of the ring when the next event's number is `number`: a power of two from 64 on, at most `size`."""
+        return min(self.size, max(64, 1 << max(number - 1, 0).bit_length()))
+
+    @property
+    def events(self) -> int:
+        """Labelled events learnt so far: the number of the next one."""
+        return int(self.arrays.span[1])
+
+    def _rebuild(self) -> None:
+        state = self.arrays
+        slots = np.arange(state.span[0], state.span[1]) % self.size
+        labels, scores = state.labels[slots], state.scores[slots]
+        self.sums = Sums(
+            negatives=ordered(np.sort(scores[labels == 0])),
+            positives=ordered(np.sort(scores[labels == 1])),
+            confusion=np.zeros(4, dtype=np.int64),
+            losses=np.zeros((2, 2), dtype=np.int64),
+            bins=np.zeros((2, RELIABILITY_BINS), dtype=np.int64),
+            mass=np.zeros((RELIABILITY_BINS, 2), dtype=np.int64),
+        )
+        _refill(state, self.sums, self.size)
+
+    def reserve(self, negatives: int, positives: int) -> None:
+        """Room for so many events of each class to come."""
+        number = self.events + negatives + positives
+        held, capacity = len(self.arrays.scores), self.capacity(number)
+        if held < capacity:
+            longer = {name: np.zeros(capacity, array.dtype) for name, array in self.arrays._asdict().items()}
+            longer["span"] = self.arrays.span
+            for name in ("scores", "probabilities", "labels", "decisions", "clocks"):
+                longer[name][:held] = getattr(self.arrays, name)
+            self.arrays = WindowState(**longer)
+        self._make_room(negatives, positives)
+
+    def _make_room(self, negatives: int, positives: int) -> None:
+        """In the orders alone."""
+        tn, fp, fn, tp = self.sums.confusion.tolist()
+        first, second = self.sums.negatives, self.sums.positives
+        if negatives:
+            first = reserved(first, min(tn + fp + negatives, self.size), negatives)
+        if positives:
+            second = reserved(second, min(fn + tp + positives, self.size), positives)
+        if first is not self.sums.negatives or second is not self.sums.positives:
+            self.sums = self.sums._replace(negatives=first, positives=second)
+
+    def learn(
+        self,
+        scores: Vector,
+        probabilities: Vector,
+        y: Vector,
+        decisions: NDArray[np.int64],
+        clocks: Vector,
+    ) -> None:
+        """Take n labelled events (labels -1 and +1) with what was said of them before; columns of (n,).
+
+        A score that is NaN counts as 0. `clocks` are those of the learner after each event, ascending, NaN while
+        unknown. `Metrics` takes events into all of its parts together instead, by `take`.
+        """
+        positives = int(np.count_nonzero(y > 0.0))
+        self.reserve(len(y) - positives, positives)
+        _learn(self.arrays, self.sums, self.size, self.age, scores, probabilities, y, decisions, clocks)
+
+    def advance(self, clock: float) -> None:
+        """The clock stands at `clock` (NaN: unknown): events that are too old leave."""
+        if self.seconds is not None:
+            _advance(self.arrays, self.sums, self.size, self.age, float(clock))
+
+    def correct(self, number: int, label: int) -> None:
+        """The event of that number has the label 0 or 1, as if from the start. Nothing changes once it has left."""
+        state = self.arrays
+        slot = number % self.size
+        if state.span[0] <= number < state.span[1] and state.labels[slot] != label:
+            self._make_room(1, 1)
+            _relabel(self.arrays, self.sums, slot, label)
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """The arrays of the state."""
+        return dict(self.arrays._asdict())
+
+    def shapes(self, state: dict[str, NDArray[np.generic]]) -> dict[str, tuple[int, ...]]:
+        """The shapes that the arrays of a state have by its span; see `capacity`."""
+        room = (self.capacity(int(state["span"][1])),)
+        return {name: (2,) if name == "span" else room for name in self.arrays._fields}
+
+    def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
+        """What no events can have led to in a state of the right shapes. O(capacity)."""
+        arrays = WindowState(**state)  # type: ignore[arg-type]
+        yield from outside("labels", arrays.labels, 0, 1)
+        yield from outside("decisions", arrays.decisions, 0, 1)
+        yield from outside("probabilities", arrays.probabilities, 0.0, 1.0)
+        if np.isnan(arrays.scores).any():
+            yield "scores", "has NaN"
+        if np.isinf(arrays.clocks).any():
+            yield "clocks", "has infinite numbers"
+        wrong = list(outside("span", arrays.span, 0, MAX_COUNT))
+        yield from wrong
+        if wrong:
+            return
+        first, last = arrays.span.tolist()
+        oldest = max(0, last - self.size)
+        if len(arrays.scores) != self.capacity(last):
+            yield "span", f"ends at {last}, which goes with {self.capacity(last)} slots, not {len(arrays.scores)}"
+            return
+        if not oldest <= first <= last or (self.seconds is None and first != oldest):
+            yield "span", f"begins at {first}; expected {oldest}{'' if self.seconds is None else f' to {last}'}"
+            return
+        clocks = arrays.clocks[np.arange(first, last) % self.size]
+        known = clocks[int(np.isnan(clocks).sum()) :]  # unknown ones are the oldest
+        if np.isnan(known).any() or (known[1:] < known[:-1]).any():
+            yield "clocks", "goes back, or is forgotten"
+        elif self.seconds is not None and 0 < len(known) < len(clocks):
+            yield "clocks", "is unknown for events that have left"
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Take the arrays of a state."""
+        own = self.arrays._asdict()
+        self.arrays = WindowState(**{name: np.array(state[name], dtype=own[name].dtype, order="C") for name in own})
+        self._rebuild()
+
+    def view(self) -> WindowView:
+        """The window as it stands: right until it changes, or for good once `frozen()`."""
+        return WindowView(self.size, self.seconds, *self.sums)
+
+    def values(self, settings: Figures) -> tuple[float | None, ...]:
+        """The figures of `WindowView.figures` from `auc` to `calibration_error`, the interval as two; None for null."""
+        sums = self.sums
+        negatives, positives = settled(sums.negatives), settled(sums.positives)
+        auc, interval, others = ranking_values(negatives, positives, settings)
+        confusion = confusion_values(sums.confusion.tolist(), settings.beta)
+        probability = probability_values(len(negatives) + len(positives), *_losses(sums))
+        return auc, *(interval or (None, None)), *others, *confusion, *probability
+
+
+class WindowView(NamedTuple):
+    """What a reader of the figures needs."""
+
+    size: int
+    seconds: float | None
+    negatives: Ordered  # scores
+    positives: Ordered
+    confusion: Counts  # (4,) tn, fp, fn, tp
+    losses: NDArray[np.int64]  # (2, 2)
+    bins: NDArray[np.int64]  # (2, RELIABILITY_BINS)
+    mass: NDArray[np.int64]  # (RELIABILITY_BINS, 2)
+
+    def frozen(self) -> WindowView:
+        """A copy that stays as it is. O(events): 8 bytes for each."""
+        return self._replace(
+            negatives=ordered(values(self.negatives)),
+            positives=ordered(values(self.positives)),
+            confusion=self.confusion.copy(),
+            losses=self.losses.copy(),
+            bins=self.bins.copy(),
+            mass=self.mass.copy(),
+        )
+
+    def figures(self, settings: Figures) -> tuple[dict[str, Any], dict[str, str]]:
+        """The exact figures of the window, null where undefined, and the reasons of those by JSON pointer.
+
+        From `events` to `calibration_error`, and `confusion`. One merge of the scores of the classes: O(events) at
+        most, some O(rarer class) where one is rare; nothing is sorted.
+        """
+        undefined = Undefined("window", {})
+        tn, fp, fn, tp = confusion = self.confusion.tolist()
+        figures = {
+            "events": tn + fp + fn + tp,
+            "class_counts": {"negative": tn + fp, "positive": fn + tp},
+            **ranking_figures(values(self.negatives), values(self.positives), settings, undefined),
+            **confusion_figures(confusion, settings.beta, undefined),
+            **probability_figures(tn + fp + fn + tp, *_losses(self), undefined),
+            "confusion": {"tp": tp, "fp": fp, "tn": tn, "fn": fn},
+        }
+        return in_order(figures), undefined.reasons
+
+    def curves(self, points: int = 200) -> dict[str, Any]:
+        """The curves behind the figures, JSON-ready; see `curves.curves`. O(events points) at most."""
+        mass = np.array([tallied(sums) / 2.0**60 for sums in self.mass.tolist()])
+        return curves(values(self.negatives), values(self.positives), self.confusion, self.bins, mass, points)
+
+
+def _losses(sums: Sums | WindowView) -> tuple[int, int, int]:
+    """Sums of Brier's and of log loss, and of the bins' distances: multiples of 2^-60."""
+    brier, log_loss = sums.losses.tolist()
+    high, low = distances(sums.bins, sums.mass)
+    return tallied(brier), tallied(log_loss), tallied((int(high), int(low)))

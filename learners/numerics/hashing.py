@@ -1,0 +1,53 @@
+"""Strings to 64-bit numbers: the one hash of feature names, categories and event ids.
+
+Part of the format: a stored state is only right together with this very function, so it may never change. It is not
+keyed and not cryptographic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from learners.numerics.arrays import Words
+from learners.numerics.jit import bare_kernel
+
+__all__ = ["hash_strings"]
+
+
+@bare_kernel
+def _mix(z):  # type: ignore[no-untyped-def]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@bare_kernel
+def _hash(buffer, offsets, out):  # type: ignore[no-untyped-def]
+    for i in range(out.shape[0]):
+        start, stop = offsets[i], offsets[i + 1]
+        h = _mix(np.uint64(stop - start) + np.uint64(0x9E3779B97F4A7C15))
+        word = np.uint64(0)
+        shift = 0
+        for k in range(start, stop):
+            word |= np.uint64(buffer[k]) << np.uint64(shift)
+            shift += 8
+            if shift == 64:
+                h = _mix(h ^ word)
+                word = np.uint64(0)
+                shift = 0
+        out[i] = _mix(h ^ word)
+
+
+def hash_strings(texts: Sequence[str]) -> Words:
+    """The hash of each string's UTF-8 bytes, (n,): splitmix64's finaliser chained over 8-byte words. O(bytes)."""
+    joined = "".join(texts)
+    parts: Sequence[str | bytes] = texts  # of ASCII, where characters are bytes: encoded at once
+    if not joined.isascii():
+        parts = [text.encode("utf-8", "surrogatepass") for text in texts]
+    offsets = np.zeros(len(parts) + 1, dtype=np.int64)
+    np.cumsum(np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)), out=offsets[1:])
+    out = np.empty(len(parts), dtype=np.uint64)
+    _hash(np.frombuffer(joined.encode("utf-8", "surrogatepass") or b"\0", dtype=np.uint8), offsets, out)
+    return out

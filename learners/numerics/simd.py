@@ -1,0 +1,435 @@
+"""Eight float64 at a time: what kernels sum with where the order of a sum has to be the same on every machine.
+
+A compiler may vectorise a sum only if it may reorder it, and what it then makes of it differs by machine. So the order
+is fixed here: eight running sums, lane by lane, and one tree that adds the lanes up. A processor whose vectors are
+narrower than eight float64 does the same additions in two or four steps, with the same bits.
+
+In a kernel each function below is an instruction or a few, and lanes know + - * / of each other. Without compilation
+(NUMBA_DISABLE_JIT=1) the functions are what they say, and lanes are NumPy arrays (8,): there, too, the same bits come
+out. So that both hold, lanes are never changed in place: write `s = s + a`, not `s += a`.
+
+Nothing checks bounds. A place to load from or to store to is a C-ordered float64 or float32 array of one dimension, or
+a `row`; from a float64 array of another order numbers are loaded one by one. Loads are fastest where they begin at
+multiples of 64 bytes, see `aligned`, and right anywhere.
+
+Lanes are float64 whatever they came from. A float32 is loaded as the float64 that is equal to it, and a store rounds
+each lane once, to the nearest float32 (ties to even); what lies beyond the largest one becomes that, never infinity.
+"""
+
+# mypy: disable-error-code=no-untyped-call
+# numba's interface for extensions has no types
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import types
+from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
+from numba.extending import lower_builtin, models, register_model, type_callable
+
+from learners.numerics.jit import kernel
+
+__all__ = [
+    "LARGEST_SINGLE",
+    "WIDTH",
+    "aligned",
+    "aligned_like",
+    "larger",
+    "load",
+    "load_first",
+    "pad",
+    "padded",
+    "put",
+    "row",
+    "spread",
+    "square_root",
+    "store",
+    "store_first",
+    "total",
+    "unpad",
+    "within",
+]
+
+WIDTH = 8  # lanes
+LARGEST_SINGLE = float(np.finfo(np.float32).max)
+
+# What the functions mean: this runs without compilation.
+
+
+def row(array: Any, *index: int) -> Any:
+    """array[i] of two axes or array[i, k] of three, to load from and to store to: in a kernel nothing else.
+
+    A view keeps its array alive, and counting who does so takes longer than to sum a short row; a row does not. So
+    `array` has to be an argument of the kernel, which its caller keeps alive.
+    """
+    return array[index]
+
+
+def load(a: Any, i: int) -> Any:
+    """a[i] to a[i + 7]."""
+    return a[i : i + WIDTH].astype(np.float64)
+
+
+def load_first(a: Any, i: int, n: int) -> Any:
+    """a[i] to a[i + n - 1], then 0; n is from 1 to 7."""
+    lanes = np.zeros(WIDTH)
+    lanes[:n] = a[i : i + n]
+    return lanes
+
+
+def store(a: Any, i: int, lanes: Any) -> None:
+    """a[i] to a[i + 7] become the eight lanes."""
+    a[i : i + WIDTH] = _as_stored(a, lanes)
+
+
+def put(a: Any, i: int, lanes: Any) -> Any:
+    """As `store`, of numbers that no float32 is too small for; the lanes as they are now in `a`, rounded or not."""
+    a[i : i + WIDTH] = lanes
+    return load(a, i)
+
+
+def store_first(a: Any, i: int, n: int, lanes: Any) -> None:
+    """a[i] to a[i + n - 1] become the first n lanes; n is from 1 to 7."""
+    a[i : i + n] = _as_stored(a, lanes)[:n]
+
+
+def _as_stored(a: Any, lanes: Any) -> Any:
+    return lanes if a.itemsize == 8 else np.clip(lanes, -LARGEST_SINGLE, LARGEST_SINGLE)
+
+
+def within(a: Any, x: float) -> Any:
+    """x, or where `a` holds float32 and x lies beyond the largest of these, that: so no number of `a` becomes infinite.
+
+    For what is stored one by one: `a[i] = within(a, x)`, where the assignment rounds. `a` is an array of any shape.
+    """
+    if a.itemsize == 8:
+        return x
+    return LARGEST_SINGLE if x > LARGEST_SINGLE else -LARGEST_SINGLE if x < -LARGEST_SINGLE else x
+
+
+def spread(x: float) -> Any:
+    """x in each lane."""
+    return np.full(WIDTH, x)
+
+
+def larger(left: Any, right: Any) -> Any:
+    """In each lane the larger one, `right` where they are equal or not comparable."""
+    return np.where(left > right, left, right)
+
+
+def square_root(lanes: Any) -> Any:
+    """The square root of each lane."""
+    return np.sqrt(lanes)
+
+
+def total(lanes: Any) -> Any:
+    """The sum of the lanes, always by the same tree: those four apart first, then two, then one."""
+    four = lanes[:4] + lanes[4:]
+    return (four[0] + four[2]) + (four[1] + four[3])
+
+
+@kernel
+def padded(n):  # type: ignore[no-untyped-def]
+    """The next multiple of 8, n itself included."""
+    return -(-n // WIDTH) * WIDTH
+
+
+@kernel
+def aligned(n):  # type: ignore[no-untyped-def]
+    """Zeros (n,) that begin at a multiple of 64 bytes: lanes from a multiple of 8 on are in one line of the cache."""
+    block = np.zeros(n + WIDTH)
+    start = (-block.ctypes.data // 8) % WIDTH
+    return block[start : start + n]
+
+
+@kernel
+def aligned_like(a, n):  # type: ignore[no-untyped-def]
+    """As `aligned`, of numbers like those of `a`: a copy to work on that rounds wherever `a` itself would."""
+    places = 64 // a.itemsize
+    block = np.zeros(n + places, a.dtype)
+    start = (-block.ctypes.data // a.itemsize) % places
+    return block[start : start + n]
+
+
+# What a kernel makes of them: two types of numba's, and LLVM's instructions on <8 x double>.
+
+_DOUBLE, _SINGLE, _INT32, _INT64 = ir.DoubleType(), ir.FloatType(), ir.IntType(32), ir.IntType(64)
+_VECTOR, _HALVED = ir.VectorType(_DOUBLE, WIDTH), ir.VectorType(_SINGLE, WIDTH)
+_FLOATS = (types.float64, types.float32)
+
+
+class _LanesType(types.Type):
+    """Eight lanes."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Lanes")
+
+
+class _RowType(types.Type):
+    """The address of a row of numbers of this dtype."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+        super().__init__(name=f"Row({dtype})")
+
+
+@register_model(_LanesType)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, _VECTOR)
+
+
+@register_model(_RowType)
+class _RowModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, (_SINGLE if _single(kind) else _DOUBLE).as_pointer())
+
+
+_LANES = _LanesType()
+
+
+def _single(kind: Any) -> bool:
+    """Whether an array or a row holds float32."""
+    return bool(kind.dtype == types.float32)
+
+
+def _array(kind: Any, axes: int) -> bool:
+    return isinstance(kind, types.Array) and kind.dtype in _FLOATS and (kind.ndim, kind.layout) == (axes, "C")
+
+
+def _strided(kind: Any) -> bool:
+    """Whether it is of one axis, but its numbers may lie apart, as those of a column do."""
+    return isinstance(kind, types.Array) and (kind.dtype, kind.ndim, kind.layout) == (types.float64, 1, "A")
+
+
+def _place(kind: Any) -> bool:
+    return isinstance(kind, _RowType) or _array(kind, 1)
+
+
+def _compiled(function: Callable[..., Any], typed: Callable[..., Any]) -> Callable[[Callable[..., Any]], None]:
+    """Have kernels compile calls of `function` by the decorated code, with the signature that `typed` gives.
+
+    `typed` takes the types of the arguments, and gives None where there is no such function of them; numba converts
+    the arguments to those of the signature. The code takes the builder, their types and their values.
+    """
+
+    def register(code: Callable[..., Any]) -> None:
+        def lower(context: Any, builder: Any, called: Any, arguments: Any) -> Any:
+            found = code(context, builder, called.args, *arguments)
+            return context.get_dummy_value() if found is None else found
+
+        type_callable(function)(lambda _: typed)
+        lower_builtin(function, types.VarArg(types.Any))(lower)
+
+    return register
+
+
+def _constant(*numbers: int) -> Any:
+    return ir.Constant(ir.VectorType(_INT32, len(numbers)), list(numbers))
+
+
+def _shuffled(builder: Any, lanes: Any, *chosen: int) -> Any:
+    """These of the lanes, in this order."""
+    return builder.shuffle_vector(lanes, ir.Constant(lanes.type, ir.Undefined), _constant(*chosen))
+
+
+def _in_each_lane(builder: Any, value: Any) -> Any:
+    empty = ir.Constant(ir.VectorType(value.type, WIDTH), ir.Undefined)
+    return _shuffled(builder, builder.insert_element(empty, value, _INT64(0)), *[0] * WIDTH)
+
+
+def _address(context: Any, builder: Any, kind: Any, place: Any, i: Any) -> Any:
+    """Of the eight numbers from the i-th on."""
+    first = place if isinstance(kind, _RowType) else context.make_array(kind)(context, builder, place).data
+    return builder.bitcast(builder.gep(first, [i]), _vector(kind).as_pointer())
+
+
+def _vector(kind: Any) -> Any:
+    """Eight numbers as an array or a row of this kind holds them."""
+    return _HALVED if _single(kind) else _VECTOR
+
+
+def _alignment(kind: Any) -> int:
+    """Bytes that every number of it is at a multiple of."""
+    return 4 if _single(kind) else 8
+
+
+def _widened(builder: Any, kind: Any, numbers: Any) -> Any:
+    """Lanes from eight numbers of this kind."""
+    return builder.fpext(numbers, _VECTOR) if _single(kind) else numbers
+
+
+def _narrowed(builder: Any, kind: Any, lanes: Any) -> Any:
+    """Lanes as eight numbers of this kind."""
+    return builder.fptrunc(_clamped(builder, lanes), _HALVED) if _single(kind) else lanes
+
+
+def _clamped(builder: Any, x: Any) -> Any:
+    """A float64 or lanes, brought to what a float32 can be."""
+    many = isinstance(x.type, ir.VectorType)
+    for sign, beyond in ((1.0, ">"), (-1.0, "<")):
+        end = ir.Constant(x.type, [sign * LARGEST_SINGLE] * WIDTH if many else sign * LARGEST_SINGLE)
+        x = builder.select(builder.fcmp_ordered(beyond, x, end), end, x)
+    return x
+
+
+def _llvm(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
+    """A call of a function that LLVM itself knows."""
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    return builder.call(builder.module.globals.get(name) or ir.Function(builder.module, kind, name), arguments)
+
+
+def _first(builder: Any, n: Any) -> Any:
+    """A mask of the first n lanes: of the others no memory is touched."""
+    return builder.icmp_signed(
+        "<", ir.Constant(ir.VectorType(_INT64, WIDTH), [*range(WIDTH)]), _in_each_lane(builder, n)
+    )
+
+
+def _row_of(array: Any, i: Any, k: Any = None) -> Any:
+    indices = [i] if k is None else [i, k]
+    if _array(array, 1 + len(indices)):
+        return signature(_RowType(array.dtype), array, *(types.intp for _ in indices))
+    return None
+
+
+@_compiled(row, _row_of)
+def _row(context: Any, builder: Any, kinds: Any, array: Any, *index: Any) -> Any:
+    made = context.make_array(kinds[0])(context, builder, array)
+    before: Any = _INT64(0)
+    for axis, i in enumerate(index):
+        before = builder.mul(builder.add(before, i), builder.extract_value(made.shape, axis + 1))
+    return builder.gep(made.data, [before])
+
+
+def _one_by_one(context: Any, builder: Any, kind: Any, a: Any, i: Any, n: Any) -> Any:
+    """The first n lanes from where numbers may lie apart; of the others, 0, no memory is touched."""
+    made = context.make_array(kind)(context, builder, a)
+    stride = builder.extract_value(made.strides, 0)
+    lanes: Any = ir.Constant(_VECTOR, ir.Undefined)
+    for k in range(WIDTH):
+        inside = builder.icmp_signed("<", _INT64(k), n)
+        before = builder.mul(builder.add(i, builder.select(inside, _INT64(k), _INT64(0))), stride)
+        start = builder.bitcast(made.data, ir.IntType(8).as_pointer())
+        number = builder.load(builder.bitcast(builder.gep(start, [before]), _DOUBLE.as_pointer()))
+        lanes = builder.insert_element(lanes, builder.select(inside, number, _DOUBLE(0.0)), _INT64(k))
+    return lanes
+
+
+@_compiled(load, lambda a, i: signature(_LANES, a, types.intp) if _place(a) or _strided(a) else None)  # noqa: ARG005
+def _load(context: Any, builder: Any, kinds: Any, a: Any, i: Any) -> Any:
+    if _strided(kinds[0]):
+        return _one_by_one(context, builder, kinds[0], a, i, _INT64(WIDTH))
+    numbers = builder.load(_address(context, builder, kinds[0], a, i), align=_alignment(kinds[0]))
+    return _widened(builder, kinds[0], numbers)
+
+
+@_compiled(
+    load_first,
+    lambda a, i, n: signature(_LANES, a, types.intp, types.intp) if _place(a) or _strided(a) else None,  # noqa: ARG005
+)
+def _load_first(context: Any, builder: Any, kinds: Any, a: Any, i: Any, n: Any) -> Any:
+    if _strided(kinds[0]):
+        return _one_by_one(context, builder, kinds[0], a, i, n)
+    kind, vector = kinds[0], _vector(kinds[0])
+    place, zeros = _address(context, builder, kind, a, i), ir.Constant(vector, [0.0] * WIDTH)
+    name = f"llvm.masked.load.v{WIDTH}f{8 * _alignment(kind)}.p0"
+    numbers = _llvm(builder, name, vector, place, _INT32(_alignment(kind)), _first(builder, n), zeros)
+    return _widened(builder, kind, numbers)
+
+
+@_compiled(store, lambda a, i, lanes: signature(types.void, a, types.intp, lanes) if _place(a) else None)  # noqa: ARG005
+def _store(context: Any, builder: Any, kinds: Any, a: Any, i: Any, lanes: Any) -> None:
+    numbers = _narrowed(builder, kinds[0], lanes)
+    builder.store(numbers, _address(context, builder, kinds[0], a, i), align=_alignment(kinds[0]))
+
+
+@_compiled(
+    store_first,
+    lambda a, i, n, lanes: signature(types.void, a, types.intp, types.intp, lanes) if _place(a) else None,  # noqa: ARG005
+)
+def _store_first(context: Any, builder: Any, kinds: Any, a: Any, i: Any, n: Any, lanes: Any) -> None:
+    kind = kinds[0]
+    place, numbers = _address(context, builder, kind, a, i), _narrowed(builder, kind, lanes)
+    name = f"llvm.masked.store.v{WIDTH}f{8 * _alignment(kind)}.p0"
+    _llvm(builder, name, ir.VoidType(), numbers, place, _INT32(_alignment(kind)), _first(builder, n))
+
+
+@_compiled(put, lambda a, i, lanes: signature(_LANES, a, types.intp, lanes) if _place(a) else None)  # noqa: ARG005
+def _put(context: Any, builder: Any, kinds: Any, a: Any, i: Any, lanes: Any) -> Any:
+    numbers = builder.fptrunc(lanes, _HALVED) if _single(kinds[0]) else lanes
+    builder.store(numbers, _address(context, builder, kinds[0], a, i), align=_alignment(kinds[0]))
+    return _widened(builder, kinds[0], numbers)
+
+
+def _within_of(a: Any, x: Any) -> Any:  # noqa: ARG001
+    return signature(types.float64, a, types.float64) if isinstance(a, types.Array) and a.dtype in _FLOATS else None
+
+
+@_compiled(within, _within_of)
+def _within(context: Any, builder: Any, kinds: Any, a: Any, x: Any) -> Any:  # noqa: ARG001
+    return _clamped(builder, x) if _single(kinds[0]) else x
+
+
+@_compiled(spread, lambda x: signature(_LANES, types.float64))  # noqa: ARG005
+def _spread(context: Any, builder: Any, kinds: Any, x: Any) -> Any:  # noqa: ARG001
+    return _in_each_lane(builder, x)
+
+
+@_compiled(larger, lambda left, right: signature(_LANES, left, right) if left == right == _LANES else None)
+def _larger(context: Any, builder: Any, kinds: Any, left: Any, right: Any) -> Any:  # noqa: ARG001
+    return builder.select(builder.fcmp_ordered(">", left, right), left, right)
+
+
+@_compiled(square_root, lambda lanes: signature(_LANES, lanes) if isinstance(lanes, _LanesType) else None)
+def _square_root(context: Any, builder: Any, kinds: Any, lanes: Any) -> Any:  # noqa: ARG001
+    return _llvm(builder, f"llvm.sqrt.v{WIDTH}f64", _VECTOR, lanes)
+
+
+@_compiled(total, lambda lanes: signature(types.float64, lanes) if isinstance(lanes, _LanesType) else None)
+def _total(context: Any, builder: Any, kinds: Any, lanes: Any) -> Any:  # noqa: ARG001
+    for half in (4, 2, 1):
+        low, high = range(half), range(half, 2 * half)
+        lanes = builder.fadd(_shuffled(builder, lanes, *low), _shuffled(builder, lanes, *high))
+    return builder.extract_element(lanes, _INT64(0))
+
+
+def _operator(operation: Callable[[Any, Any], Any], instruction: str) -> None:
+    def lower(context: Any, builder: Any, called: Any, arguments: Any) -> Any:  # noqa: ARG001
+        return getattr(builder, instruction)(*arguments)
+
+    infer_global(operation)(type("_Lanes", (ConcreteTemplate,), {"cases": [signature(_LANES, _LANES, _LANES)]}))
+    lower_builtin(operation, _LANES, _LANES)(lower)
+
+
+_operator(operator.add, "fadd")
+_operator(operator.sub, "fsub")
+_operator(operator.mul, "fmul")
+_operator(operator.truediv, "fdiv")
+
+
+# Kernels of them.
+
+
+@kernel
+def pad(source, n, target):  # type: ignore[no-untyped-def]
+    """target[i] = source[i] for the first n places; up to the next multiple of 8 it becomes 0."""
+    whole = n - n % WIDTH
+    for i in range(0, whole, WIDTH):
+        store(target, i, load(source, i))
+    for i in range(whole, n, WIDTH):  # at most once
+        store(target, i, load_first(source, i, n - whole))
+
+
+@kernel
+def unpad(source, n, target):  # type: ignore[no-untyped-def]
+    """target[i] = source[i] for the first n places, and no others."""
+    whole = n - n % WIDTH
+    for i in range(0, whole, WIDTH):
+        store(target, i, load(source, i))
+    for i in range(whole, n, WIDTH):  # at most once
+        store_first(target, i, n - whole, load_first(source, i, n - whole))

@@ -1,0 +1,375 @@
+"""Events as columns, and what happened to each: what a learner's log holds and what `apply` returns."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.numerics.arrays import Counts, Floats, Rows, Sparse, Vector, Words
+
+__all__ = [
+    "Batch",
+    "Changed",
+    "Fitted",
+    "Late",
+    "Outcome",
+    "Restored",
+    "Segment",
+    "Served",
+    "Status",
+    "join",
+    "joined",
+    "length",
+    "part_of",
+    "spread",
+    "take",
+    "woven",
+]
+
+
+class Status(IntEnum):
+    """What became of an event."""
+
+    APPLIED = 0
+    DUPLICATE = 1  # its id was learnt with this label before, or its number of the source
+    BEYOND = 2  # it lies beyond a gap in its source
+    RELABELLED = 3  # its id was learnt with another label before
+    UNKNOWN = 4  # a label without features, for an id that is neither remembered nor learnt
+
+
+class Segment(NamedTuple):
+    """Events `start` to `stop` of a batch are numbers `offset`, `offset + 1`, ... of the source called `name`.
+
+    Numbers from `after` to `offset - 1` do not exist there.
+    """
+
+    start: int
+    stop: int
+    name: str
+    offset: int
+    after: int
+
+    @classmethod
+    def of(cls, start: int, name: str, numbers: Sequence[int], after: int | None = None) -> tuple[Segment, ...]:
+        """Those of events `start`, `start + 1`, ... with ascending numbers, none of which lacks between them.
+
+        `after`: the numbers from there to the first do not exist either. O(n).
+        """
+        found: list[Segment] = []
+        began = 0
+        for i in range(1, len(numbers) + 1):
+            if i == len(numbers) or numbers[i] != numbers[i - 1] + 1:
+                offset = numbers[began]
+                found.append(cls(start + began, start + i, name, offset, offset if after is None else after))
+                began, after = i, numbers[i - 1] + 1
+        return tuple(found)
+
+
+class Late(NamedTuple):
+    """What makes some of a batch's events late labels: n entries each, as if nothing were known where one is not."""
+
+    served: NDArray[np.bool_]  # the event was served before: its features are those, and this is what was said of it
+    bare: NDArray[np.bool_]  # nothing but the id is at hand: it has no row
+    assumed: NDArray[np.bool_]  # no label came: it is taken to be negative
+    scores: Vector
+    probabilities: Vector
+    thresholds: Vector
+    decisions: Counts
+    labelled: Vector  # seconds since the epoch when the label became known, NaN where that is not known
+
+    def part(self, start: int, stop: int) -> Late:
+        """Some neighbouring events, as views."""
+        return Late._make(column[start:stop] for column in self)
+
+    @classmethod
+    def none(cls, n: int) -> Late:
+        """Of n events that come with their features."""
+        no, unknown = np.zeros(n, dtype=np.bool_), np.full(n, np.nan)
+        return cls(
+            no, no.copy(), no.copy(), unknown, unknown.copy(), unknown.copy(), np.zeros(n, np.int64), unknown.copy()
+        )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """n labelled events, encoded (see `features.py`) but neither scaled nor mapped to a learner's own columns."""
+
+    rows: Rows  # (n, k), but for events of which nothing but the id is at hand (`late.bare`): they have none
+    labels: Vector  # (n,) -1 or +1, or a rank from 1
+    weights: Vector | None = None  # (n,) at least 0; None: all 1
+    times: Vector | None = None  # (n,) seconds since the epoch, NaN where not given
+    ids: tuple[str | None, ...] | None = None  # n of them
+    segments: tuple[Segment, ...] = ()  # ascending, disjoint
+    costs: Vector | None = None  # (n,) at least 0: what a miss of the event costs, in the threshold's units; None: 1
+    late: Late | None = None  # None: every event comes with its features
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def rows_of(self, start: int, stop: int) -> Rows:
+        """The rows of those events from `start` to `stop` that have one, as views."""
+        if self.late is not None:
+            has = ~self.late.bare
+            start, stop = int(np.count_nonzero(has[:start])), int(np.count_nonzero(has[:stop]))
+        return part_of(self.rows, start, stop)
+
+    def rows_at(self, mask: NDArray[np.bool_]) -> Rows:
+        """The rows of the events where `mask` (n,) holds, all of which have one."""
+        return take(self.rows, mask if self.late is None else mask[~self.late.bare])
+
+    def part(self, start: int, stop: int) -> Batch:
+        """Some neighbouring events, as views. Learning the parts in turn is the same as learning the whole."""
+        if start == 0 and stop >= len(self):
+            return self
+        cut = slice(start, stop)
+        return Batch(
+            self.rows_of(start, stop),
+            self.labels[cut],
+            None if self.weights is None else self.weights[cut],
+            None if self.times is None else self.times[cut],
+            None if self.ids is None else self.ids[cut],
+            tuple(
+                Segment(
+                    max(one.start, start) - start,
+                    min(one.stop, stop) - start,
+                    one.name,
+                    one.offset + late,
+                    one.offset + late if late else one.after,
+                )
+                for one in self.segments
+                if one.start < stop and one.stop > start
+                for late in [max(0, start - one.start)]
+            ),
+            None if self.costs is None else self.costs[cut],
+            None if self.late is None else self.late.part(start, stop),
+        )
+
+
+@dataclass(frozen=True)
+class Served:
+    """The record of n events that were scored, decided and remembered for a label to come; n entries each."""
+
+    hashes: Words  # of their ids
+    times: Vector  # seconds since the epoch
+    scores: Vector
+    decisions: Counts  # 0 or 1, or a rank from 1
+    probabilities: Vector | None = None  # None: an ordinal learner has none
+    thresholds: Vector | None = None
+    ready: bool = True  # the scores meant something by then
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+
+@dataclass(frozen=True)
+class Changed:
+    """The record of a change of settings that may change: the parts that do, as JSON."""
+
+    parts: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Restored:
+    """The record of a roll-back: the whole state that the learner goes on from."""
+
+    position: int  # that the state stood at
+    state: dict[str, NDArray[np.generic]]
+    parts: dict[str, Any] | None = None  # settings that may change, as they were there; None: as they are
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The record of a fit: what was fitted, with the arrays that came out, so that every node has the same bits."""
+
+    events: int  # that the learner had learnt when the fit took its data
+    restores: int  # that it had been through by then
+    dim: int  # columns that it had
+    arrays: dict[str, NDArray[np.generic]]  # by part and name, like a state's
+
+
+_APPLIED, _BEYOND = int(Status.APPLIED), int(Status.BEYOND)  # NumPy compares with an enum's member far more slowly
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of each event of a batch, n entries each; NaN and 0 where nothing was said of it."""
+
+    status: NDArray[np.int8]  # a `Status`
+    scores: Vector  # before the event was learnt, like all that follows; of a late label what was said when served
+    decisions: Counts  # 1 for an alert, else 0; of an ordinal learner the rank
+    probabilities: Vector | None = None  # None: an ordinal learner has none
+    thresholds: Vector | None = None
+
+    @property
+    def applied(self) -> NDArray[np.bool_]:
+        """Which events were learnt."""
+        applied: NDArray[np.bool_] = self.status == _APPLIED
+        return applied
+
+    @property
+    def beyond(self) -> NDArray[np.bool_]:
+        """Which events were left out because they lie beyond a gap in their source."""
+        beyond: NDArray[np.bool_] = self.status == _BEYOND
+        return beyond
+
+    def part(self, start: int, stop: int) -> Outcome:
+        """The outcome of some neighbouring events."""
+        return self.of(slice(start, stop))
+
+    def of(self, chosen: slice | NDArray[np.int64]) -> Outcome:
+        """The outcome of some events."""
+        return Outcome(*(None if column is None else column[chosen] for column in _columns(self)))  # type: ignore[arg-type]
+
+
+def _columns(outcome: Outcome) -> list[NDArray[Any] | None]:
+    return [getattr(outcome, one.name) for one in fields(outcome)]
+
+
+def joined(outcomes: Sequence[Outcome]) -> Outcome:
+    """The outcome of a batch from those of its parts."""
+    if len(outcomes) == 1:
+        return outcomes[0]
+    columns = zip(*(_columns(one) for one in outcomes), strict=True)
+    return Outcome(*(None if one[0] is None else np.concatenate(one) for one in columns))  # type: ignore[arg-type]
+
+
+def length(rows: Rows) -> int:
+    """How many rows."""
+    return len(rows.indptr) - 1 if isinstance(rows, Sparse) else len(rows)
+
+
+def part_of(rows: Rows, start: int, stop: int) -> Rows:
+    """The rows from `start` to `stop`, as views."""
+    if not isinstance(rows, Sparse):
+        return rows[start:stop]
+    indptr = rows.indptr[start : stop + 1]
+    inner = slice(int(indptr[0]), int(indptr[-1]))
+    return Sparse(rows.data[inner], rows.indices[inner], indptr - indptr[0])
+
+
+def take(rows: Rows, mask: NDArray[np.bool_]) -> Rows:
+    """The rows where `mask` holds, in order."""
+    if not isinstance(rows, Sparse):
+        return np.ascontiguousarray(rows[mask])
+    sizes = np.diff(rows.indptr)
+    kept = np.repeat(mask, sizes)
+    indptr = np.zeros(int(mask.sum()) + 1, dtype=np.int64)
+    np.cumsum(sizes[mask], out=indptr[1:])
+    return Sparse(rows.data[kept], rows.indices[kept], indptr)
+
+
+def spread(parts: Sequence[tuple[Rows, NDArray[np.int64]]], n: int, like: Rows) -> Rows:
+    """n rows from parts that say where each of theirs stands, (rows, places); all others are empty.
+
+    `like` is any rows of the kind wanted: dense ones say how many columns there are.
+    """
+    if not isinstance(like, Sparse):
+        dense = np.zeros((n, like.shape[1]))
+        for rows, places in parts:
+            dense[places] = rows
+        return dense
+    sizes = np.zeros(n, dtype=np.int64)
+    for rows, places in parts:
+        assert isinstance(rows, Sparse)
+        sizes[places] = np.diff(rows.indptr)
+    indptr = np.zeros(n + 1, dtype=np.int64)
+    np.cumsum(sizes, out=indptr[1:])
+    data, indices = np.empty(indptr[-1]), np.empty(indptr[-1], dtype=np.int64)
+    for rows, places in parts:
+        assert isinstance(rows, Sparse)
+        each = np.diff(rows.indptr)
+        # where each number goes: the start of its row there, and how far it stands from the start of its row here
+        to = np.repeat(indptr[places] - rows.indptr[:-1], each) + np.arange(len(rows.data))
+        data[to], indices[to] = rows.data, rows.indices
+    return Sparse(data, indices, indptr)
+
+
+def _stack(parts: Sequence[Rows]) -> Rows:
+    first = parts[0]
+    if not isinstance(first, Sparse):
+        return np.concatenate([part for part in parts if not isinstance(part, Sparse)])
+    sparse = [part for part in parts if isinstance(part, Sparse)]
+    sizes = np.concatenate([np.diff(part.indptr) for part in sparse])
+    indptr = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=indptr[1:])
+    return Sparse(
+        np.concatenate([part.data for part in sparse]), np.concatenate([part.indices for part in sparse]), indptr
+    )
+
+
+def _column(parts: Sequence[Floats | None], sizes: Sequence[int], missing: float) -> Vector | None:
+    if all(part is None for part in parts):
+        return None
+    filled = [np.full(size, missing) if part is None else part for part, size in zip(parts, sizes, strict=True)]
+    return np.concatenate(filled)
+
+
+def join(batches: Sequence[Batch]) -> Batch:
+    """One batch of all events in order. Learning it is the same as learning the batches one after the other."""
+    if len(batches) == 1:
+        return batches[0]
+    sizes = [len(batch) for batch in batches]
+    starts = np.concatenate([[0], np.cumsum(sizes)]).tolist()
+    ids: tuple[str | None, ...] | None = None
+    if any(batch.ids is not None for batch in batches):
+        ids = tuple(one for batch in batches for one in (batch.ids or (None,) * len(batch)))
+    return Batch(
+        rows=_stack([batch.rows for batch in batches]),
+        labels=np.concatenate([batch.labels for batch in batches]),
+        weights=_column([batch.weights for batch in batches], sizes, 1.0),
+        times=_column([batch.times for batch in batches], sizes, np.nan),
+        ids=ids,
+        segments=tuple(
+            part._replace(start=start + part.start, stop=start + part.stop)
+            for start, batch in zip(starts, batches, strict=False)
+            for part in batch.segments
+        ),
+        costs=_column([batch.costs for batch in batches], sizes, 1.0),
+        late=_late(batches),
+    )
+
+
+def woven(batch: Batch, others: Batch, places: NDArray[np.int64]) -> tuple[Batch, NDArray[np.int64]]:
+    """One batch of both, and where the n events of `batch` stand in it, (n,).
+
+    Each of the k `others`, which are of no source, comes before the event of `batch` whose number `places` (k,) says,
+    or after all of them where that is n; those of one place in the order they have. O(n + k) and a sort.
+    """
+    n, k = len(batch), len(others)
+    order = np.argsort(np.concatenate([2 * np.arange(n) + 1, 2 * places]), kind="stable")
+    at = np.empty(n + k, dtype=np.int64)
+    at[order] = np.arange(n + k)
+    whole = join([batch, others])
+    has = np.ones(n + k, dtype=np.bool_) if whole.late is None else ~whole.late.bare
+    row = np.cumsum(has[order]) - 1  # of each event of the new order that has one
+    segments = []
+    for one in batch.segments:
+        moved = at[one.start : one.stop]
+        runs = np.concatenate([[0], 1 + np.flatnonzero(np.diff(moved) != 1), [len(moved)]]).tolist()
+        for start, stop in itertools.pairwise(runs):
+            first = int(moved[start])
+            after = one.offset + start if start else one.after
+            segments.append(Segment(first, first + stop - start, one.name, one.offset + start, after))
+    return Batch(
+        spread([(whole.rows, row[at[has]])], int(np.count_nonzero(has)), whole.rows),
+        whole.labels[order],
+        None if whole.weights is None else whole.weights[order],
+        None if whole.times is None else whole.times[order],
+        None if whole.ids is None else tuple(whole.ids[i] for i in order.tolist()),
+        tuple(segments),
+        None if whole.costs is None else whole.costs[order],
+        None if whole.late is None else Late._make(column[order] for column in whole.late),
+    ), at[:n]
+
+
+def _late(batches: Sequence[Batch]) -> Late | None:
+    if all(batch.late is None for batch in batches):
+        return None
+    parts = [Late.none(len(batch)) if batch.late is None else batch.late for batch in batches]
+    return Late._make(np.concatenate(columns) for columns in zip(*parts, strict=True))

@@ -1,0 +1,115 @@
+"""Compile every kernel into the cache ahead of time, by putting every algorithm to work on a few events.
+
+A container image runs this while it is built, so that its first request waits for no compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from learners.algorithms.registry import algorithms
+from learners.config import Config
+from learners.decision import Scores, decision_of
+from learners.learner import Learner
+from learners.metrics.binary import Metrics
+from learners.metrics.ordinal import OrdinalMetrics
+from learners.numerics.hash_table import hashes_of
+from learners.records import Served
+
+__all__ = ["warm", "warm_figures"]
+
+_FEATURES: list[dict[str, Any]] = [
+    {"kind": "dense", "dim": 2},
+    {"kind": "table", "fields": [{"name": "a", "kind": "numeric"}, {"name": "b", "kind": "categorical"}]},
+    {"kind": "named", "bits": 8},
+    {"kind": "sparse", "dim": 8},
+]
+_EVENTS: dict[str, list[Any]] = {
+    "dense": [[0.0, 1.0], [1.0, -1.0], [0.5, 0.0]],
+    "table": [{"a": 1, "b": "x"}, {"a": None, "b": "y"}, {"a": -1}],
+    "named": [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}, {"a": -1}],
+    "sparse": [([0, 3], [1.0, 2.0]), ([1, 3], [1.0, -1.0]), ([], [])],
+}
+_SCALINGS = ("none", "unit", "standard", "maxabs")
+_EMBEDDINGS = ("nystroem", "fourier")
+_OBJECTIVES: list[dict[str, Any]] = [
+    {"objective": "f1"},
+    {"objective": "f1-window"},
+    {"objective": "f1-ofo"},
+    {"objective": "budget", "alerts": 1},
+]
+_CALIBRATIONS = ("platt", "none", "histogram", "isotonic")
+_OF_ALGORITHMS = ("dense", "sparse")  # features with which an algorithm's and an embedding's kernels have all run
+
+
+def warm() -> Iterator[str]:
+    """Compile or load everything; yields the name of each algorithm when it is done. On a cold cache, some 70 s."""
+    for name, algorithm in algorithms().items():
+        for features in _FEATURES:
+            sparse = features["kind"] in ("named", "sparse")
+            if not (algorithm.TRAITS.sparse if sparse else algorithm.TRAITS.dense):
+                continue
+            for number, scaling in enumerate(_SCALINGS):
+                config: dict[str, Any] = {
+                    "algorithm": name,
+                    "features": features,
+                    "scaling": {"kind": scaling},
+                    "window": 2,
+                    "remembered_ids": 2,
+                }
+                if not algorithm.TRAITS.ordinal:
+                    config["threshold"] = _OBJECTIVES[number % len(_OBJECTIVES)]
+                    if not algorithm.TRAITS.posterior:
+                        config["calibration"] = {"kind": _CALIBRATIONS[number % len(_CALIBRATIONS)]}
+                if hasattr(algorithm, "fit"):
+                    config |= {"refit_every": 2, "refit_window": 4}
+                if "embedding" in algorithm.TRAITS.defaults:
+                    config["embedding"] = {"kind": _EMBEDDINGS[number % len(_EMBEDDINGS)], "components": 2, "warmup": 2}
+                _exercise(Learner(Config.of(config)), _EVENTS[features["kind"]])
+                if features["kind"] in _OF_ALGORITHMS and number < len(_EMBEDDINGS):
+                    # no other kernels depend on it
+                    _exercise(Learner(Config.of({**config, "precision": "float32"})), _EVENTS[features["kind"]])
+        yield name
+
+
+def warm_figures(config: Config) -> None:
+    """Compile or load what every learner of this kind runs beside its model: the live figures, and the threshold.
+
+    On a few made-up scores, of which nothing is kept. On a cold cache some 15 s, else some hundredths of a second.
+    """
+    for n in (3, 130):  # one by one, and together, with a row of the history
+        metrics: Any
+        nan, no = np.full(n, np.nan), np.zeros(n, dtype=np.bool_)
+        ones, hashes = np.ones(n), np.arange(n, dtype=np.uint64)
+        values = np.linspace(-1.0, 1.0, n)
+        y = np.where(np.arange(n) % 2, 1.0, -1.0)
+        if config.labels.ranks is None:
+            decision = decision_of(config)
+            metrics = Metrics(n - 1, config.window_seconds, config.figures)
+            clocks = metrics.tick(nan)
+            said = decision.learn(values, y, ~no, ones, clocks)
+            decision.note(said, clocks)
+        else:
+            metrics = OrdinalMetrics(n - 1, config.window_seconds, config.labels.ranks)
+            clocks = metrics.tick(nan)
+            y = 1.0 + np.arange(n) % 2
+            said = Scores(values, y.astype(np.int64))
+        metrics.learn(said.scores, said.probabilities, said.thresholds, y, said.decisions, clocks, nan, hashes, no)
+        metrics.serve(hashes, said.scores, said.thresholds, said.decisions, clocks)
+        metrics.view().frozen().as_json()
+
+
+def _exercise(learner: Learner, events: list[Any]) -> None:
+    warm_figures(learner.config)
+    low, high = (0, 1) if learner.config.labels.ranks is None else (1, 2)
+    learner.learn(events, [low, high, low], ids=["a", "b", "c"])
+    learner.learn(events, [high, low, high], ids=["d", "b", None])
+    learner.learn(events[:1] * 64, [low] * 64, times=[float(i) for i in range(64)])  # a row of the history
+    scores = learner.scorer().score(learner.encode(events))
+    learner.apply(Served(hashes_of(["s", "t", "u"]), np.arange(100.0, 103.0), *scores))
+    learner.learn(events[:1], [high], ids=["a"])  # a correction
+    learner.figures()
+    Learner.restored(learner.config, learner.state())

@@ -1,0 +1,363 @@
+"""Arguments of a call -> columns, and columns -> MessagePack bodies of bounded size.
+
+Values keep their type: float32 travels as float32. What is only checked here is that everything has as many entries as
+there are events, since a body holds a part of them; whether the values are good is for the service to say.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from rarestream.client.decode import Ids
+from rarestream.client.source import Numbers, Source, checked_source
+
+__all__ = ["DEFAULT_BOUNDS", "Batch", "Bounds", "Columns", "Part", "labelled", "served"]
+
+
+class Batch(NamedTuple):
+    """Labelled events: what `update` takes, and each item of `upload`. A plain tuple of the first few will do."""
+
+    X: Any
+    y: Any
+    ids: Any = None
+    weights: Any = None
+    times: Any = None
+
+
+class Bounds(NamedTuple):
+    """Of one request. The service's own are 16 MiB (`RARESTREAM_MAX_BODY_BYTES`) and 100,000 events."""
+
+    bytes: int = 4 * 2**20
+    events: int = 8192
+
+
+DEFAULT_BOUNDS = Bounds()
+_FIRST = 1024  # events of a call's first request, where nothing is known of their size yet
+_LABEL = 64  # bytes of one by id, about
+
+
+class Part(NamedTuple):
+    """Consecutive events of a call, as one body."""
+
+    body: bytes
+    start: int
+    stop: int
+
+
+class _Features(ABC):
+    """The features of n events."""
+
+    event_bytes: int = 0  # of one, about; 0: not known before it is encoded
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def members(self, start: int, stop: int) -> dict[str, Any]:
+        """Those of events `start` to `stop` as members of a body."""
+
+
+@dataclass
+class _Dense(_Features):
+    X: NDArray[Any]  # (n, d) float32 or float64
+
+    def __post_init__(self) -> None:
+        self.event_bytes = self.X.shape[1] * self.X.itemsize
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def members(self, start: int, stop: int) -> dict[str, Any]:
+        return {"x": _array(self.X[start:stop])}
+
+
+@dataclass
+class _Csr(_Features):
+    indptr: NDArray[Any]  # (n + 1,) int32 or int64
+    indices: NDArray[Any]  # (nnz,)
+    values: NDArray[Any]  # (nnz,) float32 or float64
+
+    def __post_init__(self) -> None:
+        stored = self.values.itemsize + self.indices.itemsize
+        self.event_bytes = len(self.values) * stored // max(1, len(self)) + self.indptr.itemsize
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def members(self, start: int, stop: int) -> dict[str, Any]:
+        ends = self.indptr[start : stop + 1]
+        stored = slice(int(ends[0]), int(ends[-1]))
+        parts = {"indptr": ends - ends[0], "indices": self.indices[stored], "values": self.values[stored]}
+        return {"csr": {name: _array(part) for name, part in parts.items()}}
+
+
+@dataclass
+class _Events(_Features):
+    events: Sequence[Mapping[str, Any]]  # by event; what an event does not name is null, which means the same
+
+    def __post_init__(self) -> None:
+        for i, event in enumerate(self.events):
+            if not isinstance(event, Mapping):
+                raise ValueError(f"X[{i}] is a {type(event).__name__}; expected named features, as X[0] has")
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def members(self, start: int, stop: int) -> dict[str, Any]:
+        events = self.events[start:stop]
+        names = {name: None for event in events for name in event}
+        return {"features": {name: [event.get(name) for event in events] for name in names}}
+
+
+@dataclass
+class _Named(_Features):
+    columns: Mapping[str, Any]  # n values each
+
+    def __post_init__(self) -> None:
+        lengths = {name: len(column) for name, column in self.columns.items()}
+        if len(set(lengths.values())) != 1:
+            raise ValueError(f"X has columns of {lengths} entries; expected at least one, and as many in each")
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def members(self, start: int, stop: int) -> dict[str, Any]:
+        return {"features": {name: _column(column[start:stop]) for name, column in self.columns.items()}}
+
+
+class _Frame(_Named):
+    """A data frame's columns as arrays; what is missing in them is null."""
+
+    def members(self, start: int, stop: int) -> dict[str, Any]:
+        return {"features": {name: _column(_present(one[start:stop])) for name, one in self.columns.items()}}
+
+
+@dataclass
+class Columns:
+    """n events of one call, to be sent in as many bodies as their size asks for."""
+
+    features: _Features | None  # None: labels by id alone
+    columns: dict[str, Any]  # labels, weights, times, ids, where they are given: arrays or lists of n
+    ids: Ids | None
+    size: int
+    source: Numbers | None = None
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the service can tell these events when they come again."""
+        return self.source is not None or (self.ids is not None and all(one is not None for one in self.ids))
+
+    def body(self, start: int, stop: int, **more: Any) -> bytes:
+        """Events `start` to `stop`, with other members."""
+        members = {} if self.features is None else self.features.members(start, stop)
+        members |= {name: _column(column[start:stop]) for name, column in self.columns.items()}
+        if self.source is not None:
+            members["source"] = self.source.member(start, stop)
+        try:
+            return _encoder.encode({**more, **members})
+        except OverflowError as error:
+            raise ValueError(f"a number is too large to be sent: {error}") from None
+
+    def parts(self, bounds: Bounds) -> Iterator[Part]:
+        """Bodies of at most `bounds`, but of at least one event. Each is encoded when it is asked for."""
+        known = _LABEL if self.features is None else self.features.event_bytes
+        step = max(1, min(bounds.events, bounds.bytes // known if known else _FIRST))
+        start = 0
+        while start < self.size:
+            stop = min(start + step, self.size)
+            body = self.body(start, stop)
+            if len(body) > bounds.bytes and stop - start > 1:
+                step = max(1, min((stop - start) // 2, (stop - start) * bounds.bytes // len(body)))
+                continue
+            yield Part(body, start, stop)
+            start = stop
+            if 2 * len(body) < bounds.bytes:
+                step = min(bounds.events, 2 * step)
+
+
+def labelled(batch: Batch, source: Source | None = None) -> Columns:
+    """Labelled events. Raises ValueError where the parts do not fit together."""
+    columns = _columns(batch.X, batch.ids, batch.times, len(batch.y))
+    if columns.features is None and source is not None:
+        raise ValueError("labels by id alone carry no source: their ids tell a repeat")
+    columns.source = checked_source(source)
+    numbers = None if columns.source is None else columns.source.first
+    if isinstance(numbers, list) and len(numbers) != columns.size:
+        raise ValueError(f"source has {len(numbers)} numbers for {columns.size} events")
+    columns.columns["labels"] = _labels(batch.y)
+    if batch.weights is not None:
+        columns.columns["weights"] = _numbers(batch.weights)
+    return _fitting(columns)
+
+
+def served(X: Any, ids: Any, times: Any) -> Columns:
+    """Events without labels. Raises as `labelled`."""
+    if X is None:
+        raise ValueError("X is None; expected the features of at least one event")
+    features = _features(X)
+    return _fitting(_columns(features, ids, times, len(features)))
+
+
+def _columns(X: Any, ids: Any, times: Any, count: int) -> Columns:
+    features = X if isinstance(X, _Features) else None if X is None else _features(X)
+    names = _ids(ids, count)
+    if features is None and names is None:
+        raise ValueError("neither X nor ids are given; a label by id alone needs the id of an event that was served")
+    columns: dict[str, Any] = {}
+    if names is not None:
+        columns["ids"] = names
+    if times is not None:
+        columns["times"] = _seconds(times)
+    sent: Ids | None = names.tolist() if isinstance(names, np.ndarray) else names
+    return Columns(features, columns, sent, count if features is None else len(features))
+
+
+def _fitting(columns: Columns) -> Columns:
+    for name, column in columns.columns.items():
+        if len(column) != columns.size:
+            raise ValueError(f"{name} have {len(column)} entries for {columns.size} events")
+    if columns.size == 0:
+        raise ValueError("there are no events; expected at least one")
+    return columns
+
+
+def _features(X: Any) -> _Features:
+    if hasattr(X, "tocsr"):  # any scipy sparse matrix or array; scipy itself is not needed here
+        matrix = X.tocsr()
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
+        return _Csr(matrix.indptr, matrix.indices, _floats(matrix.data))
+    if isinstance(X, Mapping):
+        return _Named(X)
+    if hasattr(X, "columns") and hasattr(X, "to_dict"):  # a data frame of any make; pandas itself is not needed here
+        return _frame(X)
+    if isinstance(X, Sequence) and X and isinstance(X[0], Mapping):
+        return _Events(X)
+    array = _floats(X)
+    if array.ndim != 2:
+        raise ValueError(f"X has the shape {array.shape}; expected (n, d), a sparse matrix, or named features")
+    return _Dense(array)
+
+
+def _frame(frame: Any) -> _Frame:
+    """The columns of a data frame. Raises ValueError for those that are no features."""
+    columns: dict[str, Any] = {}
+    for name in frame.columns:
+        if not isinstance(name, str):
+            raise ValueError(f"X has a column named {name!r}; expected text, or X.to_numpy() for dense features")
+        if name in columns:
+            raise ValueError(f"X has more than one column named {name!r}; expected different names")
+        column = np.asarray(frame[name])
+        if column.dtype.kind in "mM":
+            raise ValueError(f"X has a column {name!r} of {column.dtype}; expected numbers, text or booleans")
+        columns[name] = column
+    return _Frame(columns)
+
+
+def _present(column: NDArray[Any]) -> Any:
+    """A column with None for what is missing (NaN, NaT, NA); as it is, where nothing can be."""
+    if column.dtype.kind == "f":
+        if not np.isnan(column).any():
+            return column
+        return [None if math.isnan(one) else one for one in column.tolist()]
+    if column.dtype.kind != "O":
+        return column
+    return [one if _is_itself(one) else None for one in column.tolist()]
+
+
+def _is_itself(value: Any) -> bool:
+    """Whether a value equals itself, which nothing does that stands for a missing one."""
+    same = value == value
+    return bool(same) if isinstance(same, (bool, np.bool_)) else isinstance(value, np.ndarray)
+
+
+def _floats(values: Any) -> NDArray[Any]:
+    """float32 as it is, and float16 as that; other numbers as float64."""
+    array = np.asarray(values)
+    if array.dtype.kind not in _NUMBERS:
+        raise ValueError(f"X is of {array.dtype}; expected numbers, or named features")
+    if array.dtype == np.float16:
+        return array.astype(np.float32)
+    return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+
+
+def _numbers(values: Any) -> Any:
+    """A column of numbers; what is something else, or missing here and there, goes as a list: the service judges it."""
+    array = np.asarray(values)
+    return _floats(array) if array.dtype.kind in _NUMBERS else list(values)
+
+
+def _seconds(times: Any) -> Any:
+    """Seconds since the epoch; NaN (None, NaT) where there is none. A datetime64 is UTC."""
+    array = np.asarray(times)
+    if array.dtype.kind == "M":
+        return (array.astype("datetime64[us]") - np.datetime64(0, "us")) / np.timedelta64(1, "s")
+    return _numbers(times)
+
+
+def _labels(y: Any) -> Any:
+    """The smallest column that holds them exactly."""
+    array = np.asarray(y)
+    if array.ndim != 1:
+        raise ValueError(f"y has the shape {array.shape}; expected (n,)")
+    if array.dtype.kind in "biu" and ((array >= -128) & (array <= 127)).all():
+        return array.astype(np.int8)
+    return _numbers(y)
+
+
+def _ids(ids: Any, count: int) -> Any:
+    if ids is None:
+        return None
+    if isinstance(ids, str):
+        if ids != "auto":
+            raise ValueError(f"ids are {ids!r}; expected one for each event, or 'auto'")
+        call = uuid.uuid4().hex
+        return [f"{call}-{i}" for i in range(count)]
+    if isinstance(ids, Sequence):
+        return ids
+    array = np.asarray(ids)
+    if array.dtype.kind == "u" or (array.dtype.kind == "i" and (array >= 0).all()):
+        return array.astype(np.uint64)
+    return array.tolist()
+
+
+def _column(column: Any) -> Any:
+    """A column as it is sent: floats and whole numbers as an array, anything else as a list."""
+    if hasattr(column, "__array__"):  # of a data frame, too
+        column = np.asarray(column)
+    else:
+        return column if isinstance(column, list) else list(column)
+    if column.dtype.name in _DTYPES:
+        return _array(column)
+    return _array(column.astype(np.int64)) if column.dtype.kind in "iu" else column.tolist()
+
+
+_NUMBERS = "biuf"  # kinds of dtypes
+_DTYPES = ("float32", "float64", "bool", "int8", "uint8", "int32", "int64", "uint64")
+
+
+def _array(array: NDArray[Any]) -> dict[str, Any]:
+    flat = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    return {"dtype": array.dtype.name, "shape": array.shape, "data": flat.data}
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy number, string or array among Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise ValueError(f"a {type(value).__name__} cannot be sent: {value!r}")
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_plain)

@@ -1,0 +1,209 @@
+"""The application: settings -> store -> engine -> routes, and every error as RFC 9457 problem+json."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse
+from fastapi_offline import FastAPIOffline
+from pydantic.json_schema import models_json_schema
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from learners.settings import Problem
+from service import __version__
+from service.api import routes, schemas, static
+from service.api.body import Bodies
+from service.api.docs_csp import DocsPolicy
+from service.api.fast_path.asgi import Edge, hot_request
+from service.api.fast_path.inline import Direct
+from service.api.forwarding import Forwarding
+from service.api.overview import Overview
+from service.api.prometheus import Exposition
+from service.api.schemas import bodies
+from service.api.websocket.connection import Connections
+from service.api.websocket.handshake import Sockets
+from service.auth.guard import Guard
+from service.engine.copies import bounds
+from service.engine.engine import Engine
+from service.errors import Invalid, ServiceError
+from service.settings import Settings
+from service.storage.base import open_store
+from service.telemetry.log_writer import LineWriter
+from service.telemetry.request_log import Access
+from service.wire.problem_json import internal_error, problem_reply
+
+__all__ = ["Application", "create_app"]
+
+logger = logging.getLogger("rarestream.app")
+
+_CORS: dict[str, Any] = {  # for pages of the origins that the settings list: whatever a key allows them
+    "allow_methods": ["GET", "PUT", "POST", "PATCH", "DELETE"],
+    "allow_headers": ["*"],
+    "expose_headers": ["X-Request-ID", "Retry-After", "Content-Disposition"],
+}
+
+_ABOUT = """Online learning for imbalanced streams: named learners behind a durable log, with live AUC and F-measure.
+
+A 200 from `/update` means that every event of the request is in the log. Every reply says what became of each event.
+Errors are `application/problem+json` (RFC 9457) with a `code` and, under `errors`, a pointer to each bad value.
+
+Not listed below are the websockets, `/v1/learners/{name}/ws` for one learner and `/v1/ws` for all: messages such as
+`{"seq": 7, "op": "update", "events": [...]}`, as JSON text or binary MessagePack; a reply bears its `seq`."""
+
+
+def _problem(request: Request, error: ServiceError) -> JSONResponse:
+    request.scope["state"]["problem"] = error.code  # for the line in the log
+    return problem_reply(error, request.scope["state"]["request_id"])
+
+
+async def _on_service_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, ServiceError)
+    return _problem(request, error)
+
+
+async def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    problems = [Problem("/" + "/".join(map(str, one["loc"][1:])), str(one["msg"])) for one in error.errors()]
+    return _problem(request, Invalid("the request is refused", problems))
+
+
+def _slashed_name(request: Request) -> bool:
+    """Whether a path that does not exist looks as if it were meant for a learner or group with a slash in its name."""
+    kind, _, rest = request.scope["path"].removeprefix("/v1/").partition("/")
+    if kind not in ("learners", "groups") or "/" not in rest:
+        return False
+    # where a name ends the path of every request of this method, or where the client took care to escape a slash
+    return request.method in ("PUT", "PATCH", "DELETE") or b"%2f" in request.scope.get("raw_path", b"").lower()
+
+
+async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    problem = ServiceError(str(error.detail))
+    headers = dict(error.headers or {})
+    if error.status_code == 404:
+        problem = ServiceError(f"there is no path {request.scope['path'][:200]}; the API is described at /docs")
+        if _slashed_name(request):
+            problem.problems.append(Problem("/name", "a name of a learner or group holds no slash"))
+    elif error.status_code == 405:
+        path = f"{routes.router.prefix}{getattr(request.scope.get('route'), 'path', '')}"
+        takes = ", ".join(sorted(routes.METHODS.get(path) or headers["Allow"].split(", ")))
+        headers["Allow"] = takes
+        problem = ServiceError(f"{request.method} is no method of this path; it takes {takes}")
+    problem.status, problem.title = error.status_code, str(error.detail)
+    problem.code = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "http-error")
+    response = _problem(request, problem)
+    response.headers.update(headers)
+    return response
+
+
+async def _on_internal_error(request: Request, error: Exception) -> JSONResponse:
+    # Starlette logs the error itself after this reply
+    return _problem(request, internal_error(error))
+
+
+class Application:
+    """The ASGI application: the hot requests answered by the edge, everything else by FastAPI behind it."""
+
+    def __init__(self, api: FastAPI) -> None:
+        self.api = api
+        self.state = api.state
+        self.router = api.router  # whose lifespan is the application's
+        self.openapi = api.openapi
+        self.direct: Direct = api.state.direct  # for a server that asks it first: `protocol.py`
+        self.access: Access = api.state.access  # likewise, for what is no request
+        self.head_seconds: float = api.state.settings.body_seconds  # likewise, for the heads of requests
+        self._edge = Edge(api.state)
+        self._forwarding: Forwarding = api.state.forwarding
+        origins = api.state.guard.origins
+        self._answer: ASGIApp = CORSMiddleware(self._route, origins, **_CORS) if origins else self._route
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        await self._answer(scope, receive, send)
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        hosts = self._forwarding.hosts(scope)
+        if hosts:
+            going_on = await self._forwarding.pass_on(hosts, scope, receive, send)
+            if going_on is None:
+                return
+            receive = going_on
+        found = hot_request(scope)
+        if found is not None:
+            await self._edge.answer(*found, scope, receive, send)
+        elif scope["type"] == "http":
+            await self.state.access(self.api, scope, receive, send)
+        else:
+            await self.api(scope, receive, send)
+
+
+def create_app(settings: Settings | None = None, lines: LineWriter | None = None) -> Application:
+    """The ASGI application. The store is opened and the learners are loaded when it starts.
+
+    `lines`: what writes a line for each request; None: another server may have a log of its own. Raises `BadKeys`.
+    """
+    settings = settings or Settings()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        engine = Engine(await open_store(settings.store, settings.acks), settings)
+        app.state.engine = engine
+        direct.engine = None if engine.placement.spread else engine  # else it may be for another node
+        await engine.start()
+        watching = asyncio.create_task(guard.watch(), name="watch the keys file")
+        yield
+        direct.engine = None
+        watching.cancel()
+        await engine.stop()
+        await app.state.forwarding.close()
+
+    app = FastAPIOffline(
+        redoc_url=None,  # its page asks another host for a picture
+        title="rarestream",
+        version=__version__,
+        description=_ABOUT,
+        lifespan=lifespan,
+    )
+    app.state.settings = settings
+    app.state.guard = guard = Guard(settings)
+    app.state.bodies = Bodies(settings)
+    app.state.access = Access(settings, lines)
+    app.state.forwarding = Forwarding(app.state)
+    app.state.direct = direct = Direct(app.state.bodies, app.state.access, guard)
+    app.state.exposition = Exposition(settings)
+    app.state.imports = Bodies(bounds(settings))
+    app.state.closing = asyncio.Event()
+    app.state.overview = Overview()
+    app.state.streams = 0
+    app.state.websockets = Connections()
+    app.include_router(routes.router)
+    app.include_router(static.router)
+    app.add_middleware(Sockets)
+    app.add_middleware(DocsPolicy)
+    app.add_exception_handler(ServiceError, _on_service_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(Exception, _on_internal_error)
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+            _, definitions = models_json_schema(
+                [(model, "validation") for model in schemas.MODELS + bodies.MODELS],
+                ref_template="#/components/schemas/{model}",
+            )
+            document["components"]["schemas"] = {**definitions["$defs"], **document["components"]["schemas"]}
+            app.openapi_schema = document
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+    return Application(app)

@@ -1,0 +1,190 @@
+"""The hot requests, answered in front of FastAPI: POST /v1/learners/{name}/update, predict and labels.
+
+    path by hand -> learner -> body within the bounds -> hot.answer -> two messages
+
+FastAPI's routing, dependencies, middleware and responses take several times as long as all that is done for one event,
+so these requests do not pass them. Whatever is not such a request is not answered here. Their routes still stand in
+FastAPI's router (`routes/events.py`), for the OpenAPI document and so that other methods are refused as everywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import lru_cache
+from time import perf_counter
+from typing import get_args
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.datastructures import State
+from starlette.types import Receive, Scope, Send
+
+from learners.explain import MAX_FEATURES
+from learners.settings import Problem, show
+from service.api.body import Bodies, Disconnected, heading_of, pieces, read_in_time
+from service.api.fast_path.inline import STOPS
+from service.api.fast_path.ndjson_stream import replies
+from service.api.fast_path.operations import Operation, answer
+from service.auth.guard import Guard
+from service.auth.permissions import FREE, NEEDED
+from service.engine.engine import Engine
+from service.engine.replica.learner import Hosted
+from service.errors import Invalid, ServiceError, StoreUnavailable
+from service.names import check_name, check_parameters
+from service.storage.base import MAX_POSITION
+from service.telemetry.request_log import GONE, Access
+from service.wire.compression import expanded
+from service.wire.content_negotiation import negotiated
+from service.wire.ndjson import NDJSON
+from service.wire.problem_json import internal_error, problem_reply, request_id
+
+__all__ = ["Edge", "hot_request"]
+
+
+_PREFIX = "/v1/learners/"
+_OPERATIONS: dict[str, Operation] = {name: name for name in get_args(Operation)}
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_BOUNDS = {"explain": (MAX_FEATURES, str(MAX_FEATURES)), "at_least": (MAX_POSITION, "2^53")}  # of a predict's query
+
+
+def hot_request(scope: Scope) -> tuple[str, Operation] | None:
+    """The learner's name and what is asked of it, where it is one of the hot requests: what FastAPI's router finds."""
+    if scope["type"] != "http" or scope["method"] != "POST":
+        return None
+    path: str = scope["path"]
+    if root := scope.get("root_path"):
+        path = path.removeprefix(root)
+    return _asked(path)
+
+
+@lru_cache(maxsize=1024)  # a client asks the same of the same learner each time
+def _asked(path: str) -> tuple[str, Operation] | None:
+    if not path.startswith(_PREFIX):
+        return None
+    name, _, rest = path[len(_PREFIX) :].partition("/")
+    operation = _OPERATIONS.get(rest)
+    return (name, operation) if name and operation is not None else None
+
+
+class Edge:
+    """Answers hot requests over ASGI, from the application's state: its bodies, and its engine once that started."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._bodies: Bodies = state.bodies
+        self._access: Access = state.access
+        self._guard: Guard = state.guard
+
+    async def answer(self, name: str, operation: Operation, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer what `hot_request` found; a fault of ours is answered too, and raised for the server to log."""
+        began = perf_counter()
+        heading = heading_of(scope["headers"])
+        own_id = request_id(heading.request_id)
+        learner: Hosted | None = None
+        body, begun = b"", False  # with a reply
+        counted: list[int] = []  # events, once they are known
+        try:
+            grant = FREE
+            if self._guard.on:
+                state = scope.setdefault("state", {})
+                grant = self._guard.admit(scope["headers"], NEEDED[operation], name, scope.get("client"), state=state)
+            engine: Engine = self._state.engine
+            learner = engine.hosted.get(name)
+            if learner is None:
+                learner = await engine.hold(check_name(name))
+            else:
+                learner.uses += 1
+            read, write = negotiated(heading.content_type, heading.accept)
+            explain = None
+            if scope["query_string"]:
+                explain, at_least = _asked_for(scope["query_string"], operation)
+                await learner.at_least(at_least)
+            if read is NDJSON:
+                parts = expanded(pieces(receive, scope), heading.encoding.decode("latin-1"), None)
+                lines = replies(learner, operation, parts, self._bodies, explain, own_id, self._state.closing, grant)
+                first = await anext(lines)  # what is refused from the start has its own status
+                begun = True
+                end = await _lines(first, lines, own_id, send, learner.node.settings.ws_stall_seconds)
+                self._access.hot(operation, 200, began, scope, own_id, name, end.bytes, code=end.code)
+                return
+            body = await self._bodies.read(receive, scope, heading, grant.body_bytes)
+            reply = await answer(learner, operation, body, read, write, explain, counted, grant.spend)
+        except Disconnected:
+            self._access.hot(operation, GONE, began, scope, own_id, name)
+            return
+        except ServiceError as error:
+            await _refuse(error, own_id, scope, receive, send)
+            self._access.hot(operation, error.status, began, scope, own_id, name, len(body) or None, code=error.code)
+            return
+        except asyncio.CancelledError:
+            if begun or not self._state.closing.is_set():
+                raise
+            unknown = StoreUnavailable(STOPS)
+            await _refuse(unknown, own_id, scope, receive, send)
+            self._access.hot(operation, 503, began, scope, own_id, name, len(body) or None, code=unknown.code)
+            return
+        except Exception as error:
+            if not begun:
+                await _refuse(internal_error(error), own_id, scope, receive, send)
+            self._access.hot(operation, 500, began, scope, own_id, name, len(body) or None, code="internal")
+            raise
+        finally:
+            self._bodies.release(body)
+            if learner is not None:
+                learner.let_go()
+        sent = [write.content_type, (b"content-length", b"%d" % len(reply)), (b"x-request-id", own_id.encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": sent})
+        await send({"type": "http.response.body", "body": reply})
+        self._access.hot(operation, 200, began, scope, own_id, name, len(body), counted[0])
+
+
+class _End(msgspec.Struct):
+    """How far a body in lines was taken, as the last line of its reply has it, and what was wrong with the rest."""
+
+    bytes: int
+    code: str | None = None
+
+
+async def _lines(first: bytes, rest: AsyncGenerator[bytes], own_id: str, send: Send, seconds: float) -> _End:
+    """A reply that goes out while the request's body still comes in; what its last line says.
+
+    Those who read the body find it where the client hangs up: what was answered by then stands. An error of ours ends
+    the reply without its end, which clients tell from a whole one. So does a client that takes nothing of it for so
+    many seconds, for it would hold the learner in memory: it is dropped, and `Disconnected` raised.
+    """
+
+    sent = read_in_time(send, seconds, "a reply in lines")
+    headers = [NDJSON.content_type, (b"x-request-id", own_id.encode())]
+    async with aclosing(rest):
+        await sent({"type": "http.response.start", "status": 200, "headers": headers})
+        await sent({"type": "http.response.body", "body": first, "more_body": True})
+        line = first
+        async for line in rest:
+            await sent({"type": "http.response.body", "body": line, "more_body": True})
+        await sent({"type": "http.response.body", "body": b""})
+    return msgspec.json.decode(line, type=_End)
+
+
+async def _refuse(error: ServiceError, own_id: str, scope: Scope, receive: Receive, send: Send) -> None:
+    reply = problem_reply(error, own_id)
+    reply.headers["X-Request-ID"] = own_id
+    await reply(scope, receive, send)
+
+
+def _asked_for(query: bytes, operation: Operation) -> tuple[int | None, int | None]:
+    """How many contributions the query asks for, and which position; that is all that it may. Raises `Invalid`."""
+    given = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    check_parameters((name for name, _ in given), tuple(_BOUNDS) if operation == "predict" else ())
+    asked = dict(given)
+    problems = []
+    for name, (most, shown) in _BOUNDS.items():
+        value = asked.get(name)
+        if value is not None and not (_NUMBER.fullmatch(value) and 1 <= int(value) <= most):
+            problems.append(Problem(f"/{name}", f"is {show(value)}; expected a whole number from 1 to {shown}"))
+    if problems:
+        raise Invalid("the query is refused", problems)
+    explain, at_least = (int(asked[name]) if name in asked else None for name in _BOUNDS)
+    return explain, at_least

@@ -1,0 +1,270 @@
+"""Groups: learners that receive the same stream, side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from fastapi import APIRouter, Depends, Query, Response
+from fastapi.responses import JSONResponse
+
+from learners.comparison import GroupConfig
+from learners.config import Config
+from service.api import schemas
+from service.api.routes.dependencies import (
+    ADMIN,
+    BODY,
+    PREDICT,
+    READ,
+    UPDATE,
+    Guarded,
+    Name,
+    TheBody,
+    TheEngine,
+    TheGrant,
+    TheName,
+    problems,
+    settings_of,
+)
+from service.api.schemas import examples
+from service.auth.permissions import Grant
+from service.engine.engine import Engine
+from service.engine.replica.group import HostedGroup
+from service.engine.replica.learner import Hosted
+from service.engine.replica.served_events import Events, Labelled
+from service.errors import Invalid
+from service.wire.json_decode import decode_events, decode_labels, decode_update
+from service.wire.json_encode import Head, encode_learnt, encode_scores
+
+__all__ = ["comparison", "listed", "router", "the_group"]
+
+_STRETCH = 5e-3  # seconds of the event loop's time, after which others have their turn
+
+router = APIRouter(route_class=Guarded)
+
+
+async def the_group(name: TheName, engine: TheEngine, grant: TheGrant) -> HostedGroup:
+    """The group of the path; 404 where there is none, or none for the key."""
+    grant.find_group(name)
+    group = await engine.group(name)
+    grant.find_group(name, group.config.learners)
+    return group
+
+
+TheGroup = Annotated[HostedGroup, Depends(the_group)]
+Decoded = TypeVar("Decoded")
+
+
+def _document(name: str, group: HostedGroup, *, tests: bool = False) -> dict[str, Any]:
+    return {
+        "name": name,
+        "config": group.config.to_json(),
+        "position": group.position,
+        "events": int(group.view.counts[0]),
+        "failed": None if group.failed is None else group.failed.detail,
+        **({"tests": group.tests()} if tests else {}),
+    }
+
+
+@router.put(
+    "/groups/{name}",
+    dependencies=[ADMIN],
+    tags=["groups"],
+    summary="Name learners that receive the same stream",
+    response_model=schemas.GroupDocument,
+    responses={201: {"description": "Created", "model": schemas.GroupDocument}, **problems(*BODY, 409, 500, 503)},
+    openapi_extra=schemas.request_body(schemas.GroupBody, examples.GROUP),
+)
+async def create(name: Name, engine: TheEngine, grant: TheGrant, body: TheBody) -> JSONResponse:
+    """Create a group of learners that are there; 200 where it exists with the same configuration, 409 with another."""
+    grant.may_make(name)
+    config = settings_of(name, body, GroupConfig.of, "group")
+    group, new = await engine.create_group(name, config, grant)
+    return JSONResponse(_document(name, group), status_code=201 if new else 200)
+
+
+@router.get(
+    "/groups",
+    dependencies=[READ],
+    tags=["groups"],
+    summary="List the groups",
+    response_model=schemas.GroupList,
+    responses=problems(422),
+)
+async def index(
+    engine: TheEngine,
+    grant: TheGrant,
+    tests: Annotated[bool, Query(description="give each group's tests, too: which of a pair is better")] = False,
+) -> JSONResponse:
+    """Every group of this node, by name, and those of the store that it cannot host. With a key for some learners
+    only, it is the groups of these."""
+    return JSONResponse(await listed(engine, grant, tests=tests))
+
+
+async def listed(engine: Engine, grant: Grant, *, tests: bool) -> dict[str, Any]:
+    """The document `GroupList`."""
+    groups = []
+    began = time.perf_counter()
+    for name, group in sorted(engine.groups.items()):
+        if grant.sees_group(name, group.config.learners):
+            groups.append(_document(name, group, tests=tests))
+        if time.perf_counter() - began > _STRETCH:
+            await asyncio.sleep(0)
+            began = time.perf_counter()
+    left_out = {name: why for name, why in engine.left_out(groups=True).items() if grant.sees(name)}
+    return {"groups": groups, "unavailable": left_out}
+
+
+@router.get(
+    "/groups/{name}",
+    dependencies=[READ],
+    tags=["groups"],
+    summary="Show a group",
+    response_model=schemas.GroupDocument,
+    responses=problems(404, 422, 500, 503),
+)
+async def show(name: TheName, group: TheGroup) -> JSONResponse:
+    """Its learners and how far it has come."""
+    return JSONResponse(_document(name, group))
+
+
+@router.delete(
+    "/groups/{name}",
+    dependencies=[ADMIN],
+    tags=["groups"],
+    summary="Delete a group",
+    status_code=204,
+    responses=problems(404, 422, 500, 503),
+)
+async def delete(name: TheName, engine: TheEngine, grant: TheGrant) -> Response:
+    """Delete a group and its comparison; the learners stay."""
+    group = engine.groups.get(name)  # none where it cannot be hosted, which is no reason to keep it
+    grant.find_group(name, () if group is None else group.config.learners)
+    await engine.delete_group(name)
+    return Response(status_code=204)
+
+
+async def _decoded(
+    decode: Callable[[bytes, Config], Decoded], body: bytes, members: dict[str, Hosted]
+) -> dict[str, Decoded]:
+    """The body as each learner takes it, decoded once for all that take it in the same way; refused as a whole."""
+    found: dict[tuple[object, ...], Decoded] = {}
+    out: dict[str, Decoded] = {}
+    for name, member in members.items():
+        config = member.learner.config
+        field = None if config.threshold is None else config.threshold.field
+        key = (config.features, config.params if config.features.sparse else None, field, config.timed)
+        if key not in found:
+            try:
+                found[key] = await asyncio.to_thread(decode, body, config)
+            except Invalid as error:
+                raise Invalid(f"{name}: {error.detail}", error.problems) from None
+        out[name] = found[key]
+    return out
+
+
+async def _note_names(members: dict[str, Hosted], decoded: Mapping[str, tuple[Events | Labelled, Any]]) -> None:
+    """The names of features that somebody asked for, of each learner."""
+    for name, (events, carried) in decoded.items():
+        names = members[name].feature_names
+        if names.looking:
+            await asyncio.to_thread(names.look, events.rows, carried)
+
+
+def _spend(grant: Grant, counts: Iterable[int]) -> None:
+    """Each learner's events count."""
+    if grant.spend is not None:
+        grant.spend(sum(counts))
+
+
+async def _learn(engine: TheEngine, group: HostedGroup, grant: Grant, body: bytes, decode: Any) -> Response:
+    async with engine.members(group) as members:
+        decoded: dict[str, tuple[Labelled, Any]] = await _decoded(decode, body, members)
+        events = {name: labelled for name, (labelled, _) in decoded.items()}
+        _spend(grant, (len(one.labels) for one in events.values()))
+        await _note_names(members, decoded)
+        answer = await group.learn(members, events)
+
+    def encode() -> bytes:
+        replies = {name: msgspec.Raw(encode_learnt(one, events[name].ids)) for name, one in answer.learnt.items()}
+        head = {"position": answer.position, "compared": answer.compared}
+        return msgspec.json.encode({**head, "learners": replies})
+
+    return Response(await asyncio.to_thread(encode), media_type="application/json")
+
+
+@router.post(
+    "/groups/{name}/update",
+    dependencies=[UPDATE],
+    tags=["groups"],
+    summary="Learn labelled events in every learner of the group",
+    response_model=schemas.GroupUpdateReply,
+    responses=problems(*BODY, 404, 409, 500, 503),
+    openapi_extra=schemas.request_body(schemas.UpdateBody, examples.UPDATE),
+)
+async def update(engine: TheEngine, group: TheGroup, grant: TheGrant, body: TheBody) -> Response:
+    """As the learners' own `update`, for all of them; what they had said before is compared."""
+    return await _learn(engine, group, grant, body, decode_update)
+
+
+@router.post(
+    "/groups/{name}/labels",
+    dependencies=[UPDATE],
+    tags=["groups"],
+    summary="Label events that the group served, by id",
+    response_model=schemas.GroupUpdateReply,
+    responses=problems(*BODY, 404, 500, 503),
+    openapi_extra=schemas.request_body(schemas.LabelsBody, examples.LABELS),
+)
+async def labels(engine: TheEngine, group: TheGroup, grant: TheGrant, body: TheBody) -> Response:
+    """As the learners' own `labels`, for all of them; what they had served is compared."""
+    return await _learn(engine, group, grant, body, decode_labels)
+
+
+@router.post(
+    "/groups/{name}/predict",
+    dependencies=[PREDICT],
+    tags=["groups"],
+    summary="Score events by every learner of the group",
+    response_model=schemas.GroupPredictReply,
+    responses=problems(*BODY, 404, 500, 503),
+    openapi_extra=schemas.request_body(schemas.PredictBody, examples.PREDICT),
+)
+async def predict(engine: TheEngine, group: TheGroup, grant: TheGrant, body: TheBody) -> Response:
+    """As the learners' own `predict`; each remembers events with an id."""
+    async with engine.members(group) as members:
+        decoded = await _decoded(decode_events, body, members)
+        _spend(grant, (len(events.ids) for events, _ in decoded.values()))
+        await _note_names(members, decoded)
+        said = await group.predict(members, {name: events for name, (events, _) in decoded.items()})
+
+    def encode() -> bytes:
+        replies = {}
+        for name, one in said.items():
+            head = Head(one.position, one.view.not_ready is None, one.remembered, group.node.stale_seconds)
+            replies[name] = msgspec.Raw(encode_scores(one.scores, decoded[name][0].ids, head))
+        return msgspec.json.encode({"learners": replies})
+
+    return Response(await asyncio.to_thread(encode), media_type="application/json")
+
+
+@router.get(
+    "/groups/{name}/compare",
+    dependencies=[READ],
+    tags=["groups"],
+    summary="Compare the learners of the group",
+    response_model=schemas.Comparison,
+    responses=problems(404, 422, 500, 503),
+)
+async def compare(name: TheName, group: TheGroup, engine: TheEngine) -> JSONResponse:
+    """AUCs and their differences over the window, with intervals, and tests that stay right however often one looks."""
+    return JSONResponse(await comparison(name, group, engine))
+
+
+async def comparison(name: str, group: HostedGroup, engine: Engine) -> dict[str, Any]:
+    """The document `Comparison`."""
+    position, told = await group.compared()
+    return {"name": name, "position": position, "gone": engine.gone(group), **told}

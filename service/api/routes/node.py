@@ -1,0 +1,159 @@
+"""The node: its catalogue, what the key in use may do, and whether it is well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse
+
+from learners import algorithms
+from learners.algorithms.registry import describe
+from learners.config import KINDS, Config, Whole
+from learners.decisions.calibration import Calibration
+from learners.decisions.threshold import Threshold
+from learners.features.kernel_approximation import Embedding
+from learners.features.late_labels import LateLabels
+from learners.features.scaling import Scaling
+from learners.metrics.definitions import Figures
+from learners.settings import Refused
+from service.api import schemas
+from service.api.routes.dependencies import ANY, OPEN, READ, Guarded, TheEngine, TheGrant, problems
+from service.engine.engine import Engine
+from service.names import check_name
+
+__all__ = ["health", "router"]
+
+router = APIRouter(route_class=Guarded)
+health = APIRouter(route_class=Guarded, dependencies=[OPEN])  # for probes, which have no key
+
+
+_SMALLEST: Mapping[str, dict[str, Any]] = MappingProxyType(  # features of each kind that say no more than they have to
+    {
+        "dense": {"dim": 1},
+        "sparse": {"dim": 1},
+        "named": {"bits": 4},
+        "table": {"fields": [{"name": "x", "kind": "numeric"}]},
+    }
+)
+
+
+@cache
+def _usual(name: str) -> dict[str, dict[str, Any]]:
+    """By each kind of features that the algorithm takes: what a learner's other settings are where none is given."""
+    found = {}
+    for kind in KINDS:
+        try:
+            config = Config.of({"algorithm": name, "features": {"kind": kind, **_SMALLEST[kind]}}).to_json()
+        except Refused:  # not of its features
+            continue
+        found[kind] = {part: value for part, value in config.items() if part not in ("algorithm", "params", "features")}
+    return found
+
+
+@router.get(
+    "/algorithms",
+    dependencies=[READ],
+    tags=["node"],
+    summary="The catalogue",
+    response_model=schemas.Catalogue,
+    responses=problems(422),
+)
+async def catalogue() -> dict[str, Any]:
+    """Every algorithm, and the settings of the other parts of a learner, with JSON schemas."""
+    parts = {
+        "features": {kind: one.schema() for kind, one in KINDS.items()},
+        "scaling": Scaling.schema(),
+        "embedding": Embedding.schema(),
+        "calibration": Calibration.schema(),
+        "threshold": Threshold.schema(),
+        "figures": Figures.schema(),
+        "late": LateLabels.schema(),
+        "learner": Whole.schema(),
+    }
+    return {"algorithms": [{**describe(name), "usual": _usual(name)} for name in algorithms()], "parts": parts}
+
+
+@router.get(
+    "/key",
+    dependencies=[ANY],
+    tags=["node"],
+    summary="What this key may do",
+    response_model=schemas.KeyDocument,
+    responses=problems(422),
+)
+async def key(grant: TheGrant) -> JSONResponse:
+    """Of the key in the request: its name, scopes, learners, limits, and when it expires.
+
+    Where the service asks for no keys everybody has all scopes, and the name is null.
+    """
+    return JSONResponse(grant.document())
+
+
+@health.get(
+    "/health/live",
+    tags=["node"],
+    summary="Is the process alive",
+    response_model=schemas.Health,
+    responses=problems(422),
+)
+async def live(engine: TheEngine) -> JSONResponse:
+    """200 as long as the event loop runs."""
+    return JSONResponse(_health(engine))
+
+
+@health.get(
+    "/health/ready",
+    tags=["node"],
+    summary="Can it take updates",
+    response_model=schemas.Health,
+    responses={503: {"description": "Not now", "model": schemas.Health}, **problems(422)},
+)
+async def ready(engine: TheEngine) -> JSONResponse:
+    """200 once every learner is here and while the store answers, else 503."""
+    health = _health(engine)
+    return JSONResponse(health, status_code=200 if health["status"] == "ok" else 503)
+
+
+@router.get(
+    "/nodes",
+    tags=["node"],
+    summary="Which nodes there are",
+    dependencies=[READ],
+    response_model=schemas.Nodes,
+    responses=problems(404, 422, 500, 503),
+)
+async def nodes(
+    engine: TheEngine, grant: TheGrant, learner: Annotated[str | None, Query(description="whose hosts to tell")] = None
+) -> JSONResponse:
+    """The addresses of the nodes that are alive, where learners are spread over them, and who hosts a learner."""
+    placement = engine.placement
+    if learner is not None:
+        grant.find(check_name(learner))
+        await engine.seek(learner)
+        engine.check(learner)
+    return JSONResponse(
+        {
+            "replication": placement.replication,
+            "address": placement.address or None,
+            "nodes": list(placement.addresses),
+            "hosts": None if learner is None else list(placement.places(learner)),
+        }
+    )
+
+
+def _health(engine: Engine) -> dict[str, Any]:
+    status = "ok"
+    if engine.node.unreachable is not None:
+        status = "store-unavailable"
+    elif not engine.ready:
+        status = "starting"
+    return {
+        "status": status,
+        "detail": engine.node.unreachable or engine.node.store.caution,
+        "learners": engine.learners,
+        "stale_seconds": engine.node.stale_seconds,
+    }

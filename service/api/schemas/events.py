@@ -1,0 +1,220 @@
+"""Bodies and replies of the hot routes, which decode them themselves (`wire.py`): these models describe them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from service.api.schemas.document import Document, Moment, Seconds
+from service.wire.json_errors import MAX_EVENTS
+
+__all__ = [
+    "ClassCounts",
+    "Contribution",
+    "Event",
+    "Explained",
+    "LabelledEvent",
+    "LabelsBody",
+    "LateLabel",
+    "OrdinalPredictReply",
+    "OrdinalPrediction",
+    "OrdinalUpdateReply",
+    "OrdinalUpdateResult",
+    "PredictBody",
+    "PredictReply",
+    "Prediction",
+    "Source",
+    "UpdateBody",
+    "UpdateReply",
+    "UpdateResult",
+]
+
+
+class Event(Document):
+    """One event. Its features are one of `x` (dense), `indices` and `values` (sparse), `features` (named, table)."""
+
+    id: str | int | None = Field(
+        None, description="the event's own name: it is learnt once, and a label may come later by it"
+    )
+    time: Moment | None = Field(
+        None, ge=-1e12, le=1e12, description="seconds since the epoch, at most a day ahead of now"
+    )
+    x: list[float] | None = Field(None, description="dense: as many numbers as the learner's dim")
+    indices: list[int] | None = Field(None, description="sparse: ascending columns from 0")
+    values: list[float] | None = Field(None, description="sparse: one number per index")
+    features: dict[str, Any] | None = Field(
+        None, description="named and table: numbers, strings, booleans, lists of tokens, null"
+    )
+
+
+class LabelledEvent(Event):
+    """An event whose truth is known. Without features it is the label of an event that was served, by its id."""
+
+    label: int | bool = Field(
+        ge=-1, le=64, description="1 or true: positive; 0, -1 or false: negative; of an ordinal learner a rank from 1"
+    )
+    weight: float | None = Field(None, ge=0, le=1e6, description="multiplies the event's learning step; 1 if absent")
+
+
+class LateLabel(Document):
+    """The label of an event that was served."""
+
+    id: str | int
+    label: int | bool = Field(ge=-1, le=64)
+    weight: float | None = Field(None, ge=0, le=1e6, description="multiplies the event's learning step; 1 if absent")
+    time: Moment | None = Field(
+        None, ge=-1e12, le=1e12, description="when the label became known, seconds since the epoch; now if absent"
+    )
+
+
+class Source(Document):
+    """Where the events come from: event i of the request is number `offset + i` of the source, or `offsets[i]`."""
+
+    name: str = Field(min_length=1, max_length=200)
+    offset: int | None = Field(None, ge=0, le=2**53)
+    offsets: list[Annotated[int, Field(ge=0, le=2**53)]] | None = Field(
+        None, description="one for each event, ascending, instead of `offset`: numbers between them do not exist"
+    )
+    after: int | None = Field(
+        None, ge=0, le=2**53, description="numbers from here to the first event's do not exist; that one's if absent"
+    )
+
+
+class UpdateBody(Document):
+    """Labelled events, in the order to learn them in."""
+
+    events: list[LabelledEvent] = Field(min_length=1, max_length=MAX_EVENTS)
+    source: Source | None = None
+
+
+class LabelsBody(Document):
+    """Labels, in the order to learn them in."""
+
+    events: list[LateLabel] = Field(min_length=1, max_length=MAX_EVENTS)
+
+
+class PredictBody(Document):
+    """Events to score."""
+
+    events: list[Event] = Field(min_length=1, max_length=MAX_EVENTS)
+
+
+_Status = Literal["applied", "duplicate", "relabelled", "unknown", "expired"]
+
+
+class ClassCounts(Document):
+    """Labelled events learnt, by class."""
+
+    negative: int
+    positive: int
+
+
+class UpdateResult(Document):
+    """What became of one event; the figures are those from before it was learnt, or of when it was served.
+
+    `duplicate`: its id was learnt with this label before. `relabelled`: with another one, which is corrected.
+    `unknown`, `expired`: a label by id alone, of an event that was never served, or too long ago. They are null where
+    nothing was learnt.
+    """
+
+    id: str | None
+    status: _Status
+    score: float | None
+    probability: float | None
+    threshold: float | None
+    decision: Literal[0, 1] | None = Field(description="what was decided before: probability >= threshold")
+
+
+class UpdateReply(Document):
+    """All events are in the log, and learnt."""
+
+    applied: int
+    duplicate: int
+    relabelled: int
+    unknown: int
+    expired: int
+    position: int = Field(description="of the newest record that was applied")
+    class_counts: ClassCounts
+    results: list[UpdateResult]
+
+
+class OrdinalUpdateResult(Document):
+    """What became of one event of an ordinal learner; score and rank are those from before it was learnt."""
+
+    id: str | None
+    status: _Status
+    score: float | None
+    rank: int | None
+
+
+class OrdinalUpdateReply(Document):
+    """All events are in the log, and learnt."""
+
+    applied: int
+    duplicate: int
+    relabelled: int
+    unknown: int
+    expired: int
+    position: int
+    class_counts: dict[str, int] = Field(description="labelled events learnt, by rank")
+    results: list[OrdinalUpdateResult]
+
+
+class Contribution(Document):
+    """What one feature of an event adds to its score."""
+
+    name: str
+    contribution: float
+
+
+class Explained(Document):
+    """A score as a sum: intercept, the largest contributions, and the rest of them."""
+
+    intercept: float = Field(description="the score of an event whose features add nothing")
+    features: list[Contribution]
+    rest: float = Field(description="the sum of the contributions that are not listed")
+
+
+class Prediction(Document):
+    """What is said of one event."""
+
+    id: str | None
+    score: float | None = Field(description="higher: more likely positive; null where it is beyond float64")
+    probability: float
+    threshold: float | None = Field(description="null while the learner is not ready")
+    label: Literal[0, 1] | None = Field(
+        description="1: an alert: probability >= threshold, and within the budget where there is one; null while the "
+        "learner is not ready"
+    )
+    explanation: Explained | None = None
+
+
+class PredictReply(Document):
+    """Scores at one position of the learner's life."""
+
+    position: int
+    ready: bool = Field(description="false until both classes have been seen: scores mean nothing yet")
+    remembered: int = Field(description="events with an id, whose labels may come later; 0 while the store is away")
+    stale_seconds: Seconds = Field(description="how long the store has not been reached; 0 while it answers")
+    results: list[Prediction]
+
+
+class OrdinalPrediction(Document):
+    """What an ordinal learner says of one event."""
+
+    id: str | None
+    score: float | None = Field(
+        description="higher: more likely a high rank; also orders events of one rank; null where it is beyond float64"
+    )
+    rank: int | None = Field(description="null while the learner is not ready")
+
+
+class OrdinalPredictReply(Document):
+    """Ranks at one position of the learner's life."""
+
+    position: int
+    ready: bool = Field(description="false until two ranks have been seen")
+    remembered: int
+    stale_seconds: Seconds
+    results: list[OrdinalPrediction]

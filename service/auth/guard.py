@@ -1,0 +1,324 @@
+"""Who may do what: every request passes `Guard.admit`, which gives the `Grant` of its key, or refuses it.
+
+    hot request    -> edge.py          admit(headers, scope, learner)
+    other request  -> routes/common.py  a dependency of each route, which declares the scope that it needs
+    websocket      -> handshakes.py     admit(headers) of the handshake, then Grant.message of each message
+
+Without keys there is one grant, `FREE`, for everybody. Then a browser is what a stranger could come by, so pages of
+other sites may change nothing (CSRF), and a node on loopback is not found by a foreign name (DNS rebinding).
+
+A key is found by its public id, and the hash of its secret compared in constant time; an id that is not known costs the
+same. No secret is kept anywhere. Rates are counted in each process by itself. 2 microseconds per request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import ipaddress
+import logging
+import os
+import re
+import secrets
+import socket
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from fnmatch import translate
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from service.auth.keys import BadKeys, Key, Scope, load
+from service.auth.permissions import FREE, Bucket, Grant
+from service.errors import ForeignHost, ForeignOrigin, TooManyFailures, Unauthorized
+from service.exits import WrongUsage
+from service.settings import Settings
+
+__all__ = ["Exposed", "Guard"]
+
+logger = logging.getLogger("rarestream.guard")
+
+Headers = Iterable[tuple[bytes, bytes]]  # names in lower case, as of ASGI
+
+_LOOK_EVERY = 0.5  # seconds between two looks at the keys file
+_LONGEST = 128  # characters of a secret that are hashed: ours has 64
+_BURST = 10  # wrong keys of one address that are answered as such,
+_FORGIVEN = 1.0  # and how many more each second
+_ADDRESSES = 4096  # of which wrong keys are counted; those seen last
+_KNOWN_HOSTS = 64  # Host headers that were found to be good
+_HOW = "send it as `Authorization: Bearer KEY`, never in the URL"
+
+
+class Exposed(WrongUsage):
+    """The service would listen to other machines, and ask nobody for a key."""
+
+
+class Guard:
+    """The guard of one application."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        """Raises `BadKeys` where the keys file is none. `clock`: of limits and failures, in seconds."""
+        self._clock = clock
+        self._path = None if settings.keys is None else Path(settings.keys)
+        self._insecure = settings.insecure
+        self._nobody = Grant(None, clock)
+        self._nobody.digest = secrets.token_bytes(32)
+        self._grants: dict[str, Grant] = {}
+        self._failures: OrderedDict[str, Bucket] = OrderedDict()
+        self._hosts = None if settings.hosts is None else _listed(settings.hosts.lower())
+        own = urlsplit(settings.advertise or "//localhost").hostname or "localhost"  # by which other nodes ask
+        self._own_hosts = ("localhost", own.rstrip("."))
+        self._good_hosts: set[bytes] = set()
+        self.origins = _listed(settings.cors_origins or "")
+        self._seen: tuple[int, int, int] | None = None  # of the file
+        if self._path is not None:
+            self._seen = _stamp(self._path)
+            self._take(load(self._path))
+        self.on = self._path is not None or self._hosts is not None  # whether `admit` has anything to ask
+
+    @property
+    def keyed(self) -> bool:
+        """Whether requests need a key."""
+        return self._path is not None
+
+    # Where it listens
+
+    def listens(self, address: str) -> str | None:
+        """The service is about to listen there, at an IP address. What to warn of, if anything.
+
+        Raises `Exposed` where other machines could come and nobody asked them for a key.
+        """
+        self.on = True
+        if self.keyed:
+            return None
+        if _loopback(address):
+            if self._hosts is None:
+                self._hosts = ()
+            return None
+        if not self._insecure:
+            raise Exposed(
+                f"the service would listen on {address}, where other machines can reach it, and ask nobody for a key. "
+                "Make a key, `rarestream keys create --keys FILE --name NAME --scope admin`, and serve with "
+                "--keys FILE; or say --insecure where a proxy or a firewall sees to it that nobody else gets there"
+            )
+        return f"insecure: whoever reaches {address} may do everything, as no keys are asked for"
+
+    # Requests
+
+    def admit(
+        self,
+        headers: Headers,
+        scope: Scope | None = None,
+        learner: str | None = None,
+        client: Sequence[object] | None = None,
+        *,
+        changes: bool = True,
+        counts: bool = True,
+        state: MutableMapping[str, Any] | None = None,
+    ) -> Grant:
+        """The grant of a request with these headers that needs this scope, and is of this learner.
+
+        `client`: its address and port, as of ASGI. `changes`: whether it may change anything. `counts`: not where
+        another node answers the request, which counts it. `state`: of the request, which gets the key's id for its
+        line in the log, whether or not it is refused then. Where `on` is False there is no need to call it: everything
+        is `FREE`. Raises `Unauthorized`, `TooManyFailures`, `RateLimited`,
+        `Forbidden`, `UnknownLearner`, `ForeignHost` or `ForeignOrigin`.
+        """
+        authorization = host = origin = site = b""
+        for name, value in headers:
+            if name == b"authorization":
+                authorization = value if not authorization else b"twice"
+            elif name == b"host":
+                host = value
+            elif name == b"origin":
+                origin = value
+            elif name == b"sec-fetch-site":
+                site = value
+        if self._hosts is not None and host not in self._good_hosts:
+            self._check_host(host)
+        if self._path is None:
+            if origin and changes:
+                self._check_origin(host, origin, site)
+            return FREE
+        grant = self._known(authorization, client)
+        if state is not None:
+            state["key"] = grant.id
+        if counts:
+            grant.count()
+        if scope is not None and scope not in grant.scopes:
+            grant.need(scope)
+        if learner is not None:
+            grant.find(learner)
+        return grant
+
+    def glance(self, headers: Headers, scope: Scope, learner: str) -> Grant | None:
+        """The grant of a request that may do what it asks for, where nothing is counted for it and no page asks.
+
+        None: `admit` says. So what is refused, and what a key may do only so often, is counted once.
+        """
+        authorization = host = b""
+        for name, value in headers:
+            if name == b"authorization" and not authorization:
+                authorization = value
+            elif name == b"host":
+                host = value
+            elif name in (b"authorization", b"origin", b"sec-fetch-site"):
+                return None
+        if self._hosts is not None and host not in self._good_hosts:
+            try:
+                self._check_host(host)
+            except ForeignHost:
+                return None
+        if self._path is None:
+            return FREE
+        grant = self._same(authorization)
+        if grant is None or not grant.free or scope not in grant.scopes or not grant.sees(learner):
+            return None
+        return grant
+
+    def _known(self, authorization: bytes, client: Sequence[object] | None) -> Grant:
+        """The grant of the key in an Authorization header."""
+        if authorization[:7].lower() != b"bearer ":
+            if not authorization:
+                raise Unauthorized(f"this service needs a key: {_HOW}")
+            raise Unauthorized(f"the Authorization header is not that of one bearer key: {_HOW}")
+        grant = self._same(authorization)
+        if grant is None:
+            self._failed(client)
+            raise Unauthorized("the key is none of this service's, or was revoked, or has expired")
+        return grant
+
+    def _same(self, authorization: bytes) -> Grant | None:
+        """The grant of the key behind "Bearer ", if it is one of ours."""
+        form, own_id, secret = authorization[7:10] + authorization[22:23], authorization[10:22], authorization[23:]
+        # the same work for an id that is not known: a comparison with what no secret has as its hash
+        grant = self._grants.get(own_id.decode("latin-1"), self._nobody)
+        same = hmac.compare_digest(hashlib.sha256(secret[:_LONGEST]).digest(), grant.digest)
+        bearer = authorization[:7].lower() == b"bearer "
+        if not same or not bearer or grant is self._nobody or form != b"rs__" or len(secret) > _LONGEST or grant.over:
+            return None
+        return grant
+
+    def _failed(self, client: Sequence[object] | None) -> None:
+        """A wrong key came from there. Raises `TooManyFailures` where too many did, soon after each other."""
+        address = _network(str(client[0])) if client else ""
+        bucket = self._failures.get(address)
+        if bucket is None:
+            bucket = self._failures[address] = Bucket(_FORGIVEN, self._clock, _BURST)
+            if len(self._failures) > _ADDRESSES:
+                self._failures.popitem(last=False)
+        self._failures.move_to_end(address)
+        wait = bucket.take(1)
+        if wait:
+            raise TooManyFailures("too many wrong keys have come from this address", wait)
+
+    def _check_host(self, given: bytes) -> None:
+        """Raise `ForeignHost` where this node is not known by the name. An address leads nowhere else."""
+        host = _host_of(given)
+        own = host in self._own_hosts or host.endswith(".localhost")
+        known = not given or own or _address(host) is not None
+        if not known and not any(re.fullmatch(translate(one), host) for one in self._hosts or ()):
+            told = host[:100] or "none that can be read"
+            raise ForeignHost(
+                f"the Host is {told!r}; the setting hosts (RARESTREAM_HOSTS) lists the names that are taken"
+            )
+        if len(self._good_hosts) < _KNOWN_HOSTS:
+            self._good_hosts.add(given)
+
+    def _check_origin(self, host: bytes, origin: bytes, site: bytes) -> None:
+        """Raise `ForeignOrigin` where a page of another site asks: a browser says so, or else by which host it is."""
+        if site in (b"same-origin", b"none") or self.same_origin(host, origin):
+            return
+        raise ForeignOrigin("pages of other sites may change nothing; the setting cors_origins lists those that may")
+
+    def same_origin(self, host: bytes, origin: bytes) -> bool:
+        """Whether a page of that origin is one of this host, or of those that the settings list."""
+        return _same_origin(host, origin) or origin.decode("latin-1").rstrip("/") in self.origins
+
+    # The keys file
+
+    async def watch(self) -> None:
+        """Read the keys file again whenever it has changed, for good. One that cannot be read changes nothing.
+
+        It is tried again, as that may pass, and told of once.
+        """
+        told = self._seen
+        while self._path is not None:
+            await asyncio.sleep(_LOOK_EVERY)
+            stamp = _stamp(self._path)  # before it is read: what is written meanwhile shows next time
+            if stamp == self._seen:
+                continue
+            try:
+                self._take(await asyncio.to_thread(load, self._path))
+            except BadKeys as error:
+                if stamp != told:
+                    logger.error("the keys stay what they were: %s", error)
+                told = stamp
+            else:
+                self._seen = stamp
+                logger.info("the keys file was read again: %d keys", len(self._grants))
+
+    def _take(self, keys: list[Key]) -> None:
+        """These are the keys from now on. One of which the same is said keeps what it has used up."""
+        before = self._grants
+        self._grants = {}
+        for key in keys:
+            known = before.get(key.id)
+            self._grants[key.id] = known if known is not None and known.key == key else Grant(key, self._clock)
+        for own_id, grant in before.items():
+            grant.revoked = self._grants.get(own_id) is not grant
+
+
+def _same_origin(host: bytes, origin: bytes) -> bool:
+    """Whether a page of that origin is one of this host."""
+    try:
+        return bool(host) and urlsplit(origin.decode("latin-1")).netloc.encode("latin-1") == host
+    except ValueError:  # it is no URL
+        return False
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """What changes whenever the file does; None where it is not there."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(one.strip().rstrip("/") for one in text.split(",") if one.strip())
+
+
+def _host_of(given: bytes) -> str:
+    """The name or address in a Host header, without its port."""
+    text = given.decode("latin-1").strip().lower()
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0].rstrip(".")
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def _loopback(address: str) -> bool:
+    """Whether only this machine can reach an IP address that is listened on."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return (mapped or found).is_loopback
+
+
+def _network(address: str) -> str:
+    """What counts as one client: an IPv4 address, or the /64 that one has of IPv6."""
+    found = _address(address)
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is not None:
+            return str(found.ipv4_mapped)
+        return socket.inet_ntop(socket.AF_INET6, found.packed[:8] + bytes(8))
+    return address

@@ -1,0 +1,197 @@
+"""The keys file: who may call the service, and what for. It holds no key, only the SHA-256 of each one's secret.
+
+    {"keys": [{"id": "k3v9x0a7m2qd", "name": "scoring", "sha256": "9f86...", "scopes": ["predict"],
+               "learners": "fraud-*", "limits": {"requests_per_second": 100},
+               "created": "2026-11-22T12:00:00Z", "expires": "2027-11-22T12:00:00Z"}]}
+
+A key is `rs_<id>_<secret>`. The secret has 256 random bits, so nobody finds it by trying, however fast that is: a fast
+hash does here what slow ones do for passwords, and costs a request a microsecond.
+
+The file is replaced as a whole, so that whoever reads it finds the old one or the new one; `guard.py` reads it while a
+server runs. It is made by `rarestream keys` with mode 0600, and may come from anywhere else: a mounted secret, say.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+import msgspec
+from msgspec import Meta
+
+from service.exits import CommandFailed, WrongUsage
+
+__all__ = [
+    "LIMITS",
+    "SCOPES",
+    "BadKeys",
+    "Key",
+    "Limits",
+    "Scope",
+    "Unwritable",
+    "changing",
+    "load",
+    "new_key",
+    "read",
+    "save",
+]
+
+Scope = Literal["read", "predict", "update", "admin"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+
+_LARGEST = 2**24  # bytes of a file that is read
+_ID = "abcdefghijklmnopqrstuvwxyz0123456789"
+_ID_LENGTH = 12
+
+_Rate = Annotated[float, Meta(ge=1e-6, le=1e9)]  # from one in eleven days on
+_Count = Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class BadKeys(WrongUsage):
+    """The keys file cannot be read, or is not one."""
+
+
+class Unwritable(CommandFailed):
+    """The keys file cannot be written."""
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a key may use at most, of rates in each process; None: as much as the node's settings allow."""
+
+    requests_per_second: _Rate | None = None  # requests, and messages of websockets
+    events_per_second: _Rate | None = None  # events that are scored, learnt or labelled
+    body_bytes: _Count | None = None  # of one body; of bodies of lines, of one line
+    learners: _Count | None = None  # learners and groups there may be, of those it sees, when it has made one more
+    dimensions: _Count | None = None  # columns of a learner that it makes
+    remembered_events: _Count | None = None  # late.max_events of a learner that it makes or changes
+
+
+LIMITS: tuple[str, ...] = Limits.__struct_fields__
+
+
+class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """What the file says of one key."""
+
+    id: Annotated[str, Meta(pattern=rf"\A[a-z0-9]{{{_ID_LENGTH}}}\Z")]  # public: it may stand in logs
+    name: Annotated[str, Meta(pattern=r"\A[^\x00-\x1f\x7f]{1,100}\Z")]  # whose it is, for people
+    sha256: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]  # of the secret
+    scopes: Annotated[tuple[Scope, ...], Meta(min_length=1)]  # admin is all of them
+    learners: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._*?\[\]!-]{1,200}\Z")] | None = None  # of their names
+    limits: Limits = Limits()
+    created: Annotated[datetime, Meta(tz=True)]
+    expires: Annotated[datetime, Meta(tz=True)] | None = None
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    keys: list[Key]
+
+
+_decode = msgspec.json.Decoder(_File).decode
+
+
+def new_key(
+    name: str,
+    scopes: Sequence[Scope],
+    learners: str | None = None,
+    limits: Limits = Limits(),  # noqa: B008 (it is frozen)
+    expires: datetime | None = None,
+) -> tuple[Key, str]:
+    """What the file is to say of a new key, and the key itself, which nothing keeps. Raises `BadKeys`."""
+    own_id = "".join(secrets.choice(_ID) for _ in range(_ID_LENGTH))
+    secret = secrets.token_hex(32)
+    key = Key(
+        id=own_id,
+        name=name,
+        sha256=hashlib.sha256(secret.encode()).hexdigest(),
+        scopes=tuple(one for one in SCOPES if one in scopes),
+        learners=learners,
+        limits=limits,
+        created=datetime.now(UTC).replace(microsecond=0),
+        expires=None if expires is None else expires.replace(microsecond=0),
+    )
+    try:
+        msgspec.convert(msgspec.to_builtins(key), Key)  # what is written has to be what is read
+    except msgspec.ValidationError as error:
+        raise BadKeys(f"no such key can be made: {error}") from None
+    return key, f"rs_{own_id}_{secret}"
+
+
+def read(data: bytes, path: Path) -> list[Key]:
+    """The keys that a file's content lists. Raises `BadKeys`, which quotes nothing of it but names of members."""
+    try:
+        keys = _decode(data).keys
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BadKeys(f"{path} is not a keys file: {error}") from None
+    ids = [one.id for one in keys]
+    if len(set(ids)) < len(ids):
+        raise BadKeys(f"{path} is not a keys file: an id is there more than once")
+    return keys
+
+
+def load(path: Path) -> list[Key]:
+    """The keys of the file. Raises `BadKeys`."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise BadKeys(f"the keys file {path} cannot be read: {error.strerror or error}") from None
+    if len(data) > _LARGEST:
+        raise BadKeys(f"{path} is not a keys file: it is over {_LARGEST} bytes")
+    return read(data, path)
+
+
+def save(path: Path, keys: Sequence[Key]) -> None:
+    """Write the file, in one step, for its owner only. Raises `Unwritable`."""
+    target = Path(os.path.realpath(path))  # of a link, what it leads to: the link stays
+    data = msgspec.json.format(msgspec.json.encode(_File(list(keys))), indent=2) + b"\n"
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # of mode 0600
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+        with _opened(target.parent) as folder:
+            os.fsync(folder)
+    except OSError as error:
+        raise Unwritable(f"the keys file {path} cannot be written: {error.strerror or error}") from None
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[list[Key]]:
+    """The keys of the file, or none where there is no file yet; what the block makes of the list is written.
+
+    Two commands that change a file wait for each other. Raises `BadKeys` or `Unwritable`.
+    """
+    try:
+        folder = os.open(Path(os.path.realpath(path)).parent, os.O_RDONLY)
+    except OSError as error:
+        raise Unwritable(f"the keys file {path} cannot be written: {error.strerror or error}") from None
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        keys = load(path) if path.exists() else []
+        yield keys
+        save(path, keys)
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        yield handle
+    finally:
+        os.close(handle)

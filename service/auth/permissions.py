@@ -1,0 +1,214 @@
+"""What a key allows: its scopes, its learners, and how much of everything. `guard.py` finds the grant of a request.
+
+Whatever is limited is asked for before anything is done, so that a refusal has changed nothing. What a key may use in a
+second is counted in each process by itself. What refuses for now is a 429, which clients repeat; what a repetition
+would not help, such as one learner too many, is told as if the node itself had that limit.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import translate
+
+from learners.config import Config
+from learners.settings import Problem
+from service.auth.keys import LIMITS, SCOPES, Key, Scope
+from service.errors import (
+    Forbidden,
+    Invalid,
+    LimitReached,
+    RateLimited,
+    TooLarge,
+    Unauthorized,
+    UnknownGroup,
+    UnknownLearner,
+)
+
+__all__ = ["FREE", "NEEDED", "Bucket", "Grant"]
+
+NEEDED: dict[str, Scope] = {"update": "update", "labels": "update", "predict": "predict"}  # by the hot operations
+
+
+class Bucket:
+    """So much a second, and as much at once. What is larger is let through when nothing is owed, and owed then."""
+
+    __slots__ = ("_at", "_burst", "_clock", "_level", "_rate")
+
+    def __init__(self, rate: float, clock: Callable[[], float], burst: float = 1.0) -> None:
+        self._clock = clock
+        self._rate = rate
+        self._level = self._burst = max(rate, burst)
+        self._at = clock()
+
+    def take(self, count: int) -> int:
+        """0, and so much is taken; or nothing is, and it is the seconds after which to come again."""
+        now = self._clock()
+        level = min(self._level + (now - self._at) * self._rate, self._burst)
+        self._at, self._level = now, level
+        if level < min(count, 1):
+            return max(1, math.ceil((1 - level) / self._rate))
+        self._level = level - count
+        return 0
+
+
+class Grant:
+    """What a key allows. One for each key, as long as the file says the same of it."""
+
+    def __init__(self, key: Key | None, clock: Callable[[], float] = time.monotonic) -> None:
+        """`key` None: everything, for everybody."""
+        self.key = key
+        self.id = None if key is None else key.id
+        self.digest = b"" if key is None else bytes.fromhex(key.sha256)
+        self.revoked = False
+        self.scopes: frozenset[Scope] = frozenset(
+            SCOPES if key is None or "admin" in key.scopes else key.scopes,
+        )
+        self._until = math.inf if key is None or key.expires is None else key.expires.timestamp()
+        self._pattern = None if key is None or key.learners is None else re.compile(translate(key.learners))
+        limits = None if key is None else key.limits
+        requests = None if limits is None else limits.requests_per_second
+        events = None if limits is None else limits.events_per_second
+        self._limits = limits
+        self._requests = None if requests is None else Bucket(requests, clock)
+        self._events = None if events is None else Bucket(events, clock)
+        self.body_bytes = None if limits is None else limits.body_bytes  # of a body, at most
+        # what is to be called with the number of a request's events before anything is done with them
+        self.spend: Callable[[int], None] | None = None if key is None else self._spend
+
+    # What it may do
+
+    @property
+    def all_learners(self) -> bool:
+        """Whether it is for every learner, whatever its name."""
+        return self._pattern is None
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing that it does in a second is counted, and no body of it is bounded by the key."""
+        return self._requests is None and self._events is None and self.body_bytes is None
+
+    @property
+    def counts_learners(self) -> bool:
+        """Whether there may be only so many learners and groups: see `check_room`."""
+        return self._limits is not None and self._limits.learners is not None
+
+    @property
+    def over(self) -> bool:
+        """Whether the key was revoked or changed, or has expired: what still goes on by it has to end."""
+        return self.revoked or (self._until < math.inf and time.time() >= self._until)
+
+    def check_lasts(self) -> None:
+        """Raise `Unauthorized` where it is over."""
+        if self.over:
+            raise Unauthorized("the key was revoked or changed, or has expired")
+
+    def need(self, scope: Scope) -> None:
+        """Raise `Forbidden` where the key has not that scope."""
+        if scope not in self.scopes:
+            raise Forbidden(f"this needs the scope {scope}; the key has {', '.join(sorted(self.scopes))}")
+
+    def sees(self, learner: str) -> bool:
+        """Whether the key is for the learner of this name."""
+        return self._pattern is None or self._pattern.match(learner) is not None
+
+    def find(self, learner: str) -> None:
+        """Raise `UnknownLearner` where the key is not for it, as if it were not there."""
+        if not self.sees(learner):
+            raise UnknownLearner(f"there is no learner named {learner}")
+
+    def sees_group(self, group: str, members: Iterable[str]) -> bool:
+        """Whether the key is for a group: for one of its name, and for each of its learners."""
+        return self._pattern is None or (self.sees(group) and all(map(self.sees, members)))
+
+    def find_group(self, group: str, members: Iterable[str] = ()) -> None:
+        """Raise `UnknownGroup` where the key is not for it."""
+        if not self.sees_group(group, members):
+            raise UnknownGroup(f"there is no group named {group}")
+
+    # What it may make
+
+    def may_make(self, name: str) -> None:
+        """Raise `Forbidden` where the key is not for learners or groups of this name, whether or not there is one."""
+        if not self.sees(name):
+            assert self.key is not None
+            raise Forbidden(f"this key is for names like {self.key.learners}; nothing was created")
+
+    def check_config(self, config: Config, new: bool = True) -> None:
+        """Raise `Invalid` where a learner of this configuration would be larger than the key's limits.
+
+        Of one that is there, and not `new`, only what may change is looked at.
+        """
+        if self._limits is None:
+            return
+        problems = []
+        columns = config.features.columns
+        if config.embedding.kind != "none":
+            columns = max(columns, config.embedding.components)
+        for name, at, value in (
+            ("dimensions", "/features", columns if new else 0),
+            ("remembered_events", "/late/max_events", 0 if config.late is None else config.late.max_events),
+        ):
+            most: int | None = getattr(self._limits, name)
+            if most is not None and value > most:
+                problems.append(Problem(at, f"makes {value}; the key's limit {name} is {most}"))
+        if problems:
+            raise Invalid("the key's limits are lower; nothing was changed", problems)
+
+    def check_room(self, learners: Iterable[str], groups: Iterable[tuple[str, Sequence[str]]]) -> None:
+        """Raise `LimitReached` where there are as many learners and groups as the key may come to have."""
+        most = None if self._limits is None else self._limits.learners
+        if most is None:
+            return
+        there = sum(map(self.sees, learners)) + sum(self.sees_group(name, members) for name, members in groups)
+        if there >= most:
+            raise LimitReached(
+                f"there are {there} learners and groups that this key is for; its limit learners is {most}"
+            )
+
+    # What it may use
+
+    def count(self) -> None:
+        """One more request, or message. Raises `RateLimited`, and then it is not counted."""
+        wait = 0 if self._requests is None else self._requests.take(1)
+        if wait:
+            raise _limited(self, "requests_per_second", wait)
+
+    def _spend(self, events: int) -> None:
+        """So many events, of which nothing has been done. Raises `RateLimited` or `Unauthorized`."""
+        self.check_lasts()
+        wait = 0 if self._events is None else self._events.take(events)
+        if wait:
+            raise _limited(self, "events_per_second", wait)
+
+    def message(self, scope: Scope | None, size: int) -> None:
+        """A message of a websocket, of so many bytes; what needs no scope is refused for another reason.
+
+        Raises what refuses it.
+        """
+        self.count()
+        if scope is not None:
+            self.need(scope)
+        if self.body_bytes is not None and size > self.body_bytes:
+            raise TooLarge(f"the message has {size} bytes; the key's limit body_bytes is {self.body_bytes}")
+
+    def document(self) -> dict[str, object]:
+        """What `GET /v1/key` tells."""
+        key = self.key
+        return {
+            "name": None if key is None else key.name,
+            "id": self.id,
+            "scopes": [one for one in SCOPES if one in self.scopes],
+            "learners": None if key is None else key.learners,
+            "limits": {name: None if key is None else getattr(key.limits, name) for name in LIMITS},
+            "expires": None if math.isinf(self._until) else self._until,
+        }
+
+
+def _limited(grant: Grant, name: str, wait: int) -> RateLimited:
+    return RateLimited(f"the key's limit {name} is {getattr(grant._limits, name):g}; nothing was done", wait)
+
+
+FREE = Grant(None)

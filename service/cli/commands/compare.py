@@ -1,0 +1,160 @@
+"""`rarestream groups` and `rarestream compare`: learners side by side on one stream, and which of them is better."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from service.cli.options_service import (
+    DEFAULT_URL,
+    AsJson,
+    Key,
+    Url,
+    connected,
+    console,
+    group_names,
+    plain_table,
+    print_json,
+    reporting,
+)
+from service.datasets.text import counted, share
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["compare", "groups"]
+
+Document = Mapping[str, Any]
+
+_HOW = "PUT /v1/groups/NAME makes one, as does the dashboard under Compare"
+
+
+def groups(as_json: AsJson = False, url: Url = DEFAULT_URL, key: Key = None) -> None:
+    """List the groups: learners that get the same stream, to be compared."""
+    with reporting(), connected(url, key) as api:
+        found = api.groups()
+        if as_json:
+            print_json(found)
+            return
+        if not (found["groups"] or found["unavailable"]):
+            print(f"there is no group yet; {_HOW}")
+            return
+        table = plain_table("group", "learners", "events")
+        for one in found["groups"]:
+            told = f"{one['events']:,}" if one["failed"] is None else f"failed: {one['failed']}"
+            table.add_row(one["name"], ", ".join(one["config"]["learners"]), told)
+        for name, why in found["unavailable"].items():
+            table.add_row(name, "", f"unavailable: {why}")
+        console().print(table)
+
+
+def compare(
+    group: Annotated[
+        str, typer.Argument(help="The group's name; `rarestream groups` lists them.", autocompletion=group_names)
+    ],
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+) -> None:
+    """Say which learner of a group is better, by its AUC on the same events.
+
+    The verdict is right however often one looks. The intervals are of the
+    window, and right for one look.
+    """
+    with reporting(), connected(url, key) as api:
+        told = api.compare(group)
+        if as_json:
+            print_json(told)
+            return
+        out = console()
+        if not told["events"]:
+            out.print(
+                f"Nothing is compared yet. Send events to /v1/groups/{group}/update: they go to each learner. "
+                "What its learners get otherwise is not compared."
+            )
+        else:
+            for test, late in zip(told["tests"], told["window"]["differences"], strict=True):
+                out.print(verdict_of(test, told["alpha"], late["difference"]))
+        out.print(_compared(told))
+        out.print(_areas(told["window"]))
+        out.print()
+        out.print(_differences(told["window"], told["tests"]))
+
+
+def verdict_of(test: Document, alpha: float, difference: float | None = None) -> str:
+    """What a pair's test has found, in the words of the dashboard (`verdicts.js`); `alpha` is the risk of a verdict on
+    two that are equal.
+
+    A verdict is on all that was compared: where the window's `difference` points the other way, that is said.
+    """
+    a, b, evidence = test["a"], test["b"], test["evidence"]
+    decides = math.log10(2 / alpha)  # evidence is given by its log10
+    if test["verdict"] is None:
+        leader, log = (
+            (a, evidence["a_better"]) if evidence["a_better"] >= evidence["b_better"] else (b, evidence["b_better"])
+        )
+        leaning = f"it leans to {leader}, " if log > 0.5 else ""
+        nearest = f"{leaning}evidence {_odds(log)} to 1; {_odds(decides)} to 1 decides"
+        return f"{a} or {b}: not decided. Keep watching: {nearest}."
+    better, other, log = (a, b, evidence["a_better"]) if test["verdict"] == "a" else (b, a, evidence["b_better"])
+    since = f"event {test['since_events']:,}"
+    if test["since_clock"] is not None:
+        since = f"{datetime.fromtimestamp(test['since_clock']).astimezone().isoformat(' ', 'seconds')} ({since})"
+    behind = f"{(difference or 0) * (-1 if test['verdict'] == 'a' else 1):.4f}"
+    late = f": in the window its AUC is behind by {behind}." if float(behind) > 0 else "."
+    if log >= decides:
+        return f"{better} is better than {other}: {_certainty(log)} sure since {since}; keep watching{late}"
+    present = f"the evidence is {_odds(log)} to 1 by now"
+    return f"{better} was better than {other}: decided at {since}, but {present}; keep watching{late}"
+
+
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def _odds(log: float) -> str:
+    """An amount of evidence, given as its log10, as one would say it."""
+    if log >= 6:
+        return f"10{str(math.floor(log)).translate(_RAISED)}"
+    return f"{float(f'{10**log:.2g}'):,.3f}".rstrip("0").rstrip(".") if log > -3 else "0"
+
+
+def _certainty(log: float) -> str:
+    """How sure the evidence makes, in per cent, rounded down: 1 - 2 / evidence, as two hypotheses are tested."""
+    doubt = 200 * 10**-log
+    return "over 99.99 %" if doubt < 0.01 else f"{math.floor((100 - doubt) * 100) / 100:g} %"
+
+
+def _compared(told: Document) -> str:
+    window = told["window"]
+    counts = ", ".join(f"{count:,} {name}" for name, count in window["class_counts"].items())
+    said = (
+        f"{counted(told['events'], 'event')} compared, the last {window['events']:,} of them in the window ({counts})"
+    )
+    gone = f"; no longer there: {', '.join(told['gone'])}" if told["gone"] else ""
+    return f"{said}; equal learners get a verdict with a probability of at most {share(told['alpha'])}{gone}\n"
+
+
+def _areas(window: Document) -> Table:
+    table = plain_table("learner", "AUC", "95 % interval", right=2)
+    for name, one in window["auc"].items():
+        table.add_row(name, *_figures(one["auc"], one["interval"], ".4f"))
+    return table
+
+
+def _differences(window: Document, tests: Sequence[Document]) -> Table:
+    table = plain_table("A - B", "difference of AUC", "95 % interval", "evidence for A", "evidence for B", right=4)
+    for one, test in zip(window["differences"], tests, strict=True):
+        figures = _figures(one["difference"], one["interval"], "+.4f")
+        evidence = (f"{_odds(test['evidence'][which])} to 1" for which in ("a_better", "b_better"))
+        table.add_row(f"{one['a']} - {one['b']}", *figures, *evidence)
+    return table
+
+
+def _figures(value: float | None, ends: tuple[float, float] | None, form: str) -> tuple[str, str]:
+    """A figure and its interval, each - where there is none."""
+    interval = "-" if ends is None else " to ".join(format(end, form) for end in ends)
+    return ("-" if value is None else format(value, form)), interval

@@ -1,0 +1,256 @@
+"""`rarestream consume`: a Kafka topic or a Redis stream into a learner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from service.cli.options import flag
+from service.cli.options_service import (
+    DEFAULT_URL,
+    AsJson,
+    Key,
+    RetrySeconds,
+    Url,
+    connected,
+    console,
+    learner_names,
+    print_json,
+    reporting,
+)
+
+if TYPE_CHECKING:
+    from service.connectors.base import Feed
+    from service.connectors.partition import Start
+
+__all__ = ["consume"]
+
+_KAFKA, _REDIS = "Kafka", "Redis"
+_REDIS_SCHEMES = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
+
+
+class What(StrEnum):
+    """What `--what` takes."""
+
+    auto = "auto"
+    update = "update"
+    predict = "predict"
+
+
+class Otherwise(StrEnum):
+    """What `--on-bad` and `--on-lost` take."""
+
+    stop = "stop"
+    skip = "skip"
+
+
+class Entry(StrEnum):
+    """What `--entry` takes."""
+
+    event = "event"
+    flat = "flat"
+
+
+class Mechanism(StrEnum):
+    """What `--sasl` takes."""
+
+    plain = "PLAIN"
+    scram_256 = "SCRAM-SHA-256"
+    scram_512 = "SCRAM-SHA-512"
+
+
+File = Annotated[
+    Path | None, typer.Option(dir_okay=False, exists=True, help="A file in PEM, with --tls.", rich_help_panel=_KAFKA)
+]
+
+
+def consume(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="kafka://HOST:PORT,HOST:PORT/TOPIC; redis://HOST:PORT/DB, redis+sentinel://, redis+cluster://."
+        ),
+    ],
+    learner: Annotated[
+        str, typer.Option(help="The learner that the events go to.", autocompletion=learner_names, show_default=False)
+    ],
+    what: Annotated[
+        What,
+        typer.Option(help="update: learn each; predict: score each; auto: learn those with a label, score the others."),
+    ] = What.auto,
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from", help="Where nothing has been read yet: earliest, latest, an offset or the id of an entry."
+        ),
+    ] = "earliest",
+    scores: Annotated[str | None, typer.Option(help="Topic, or stream, that every score is written to.")] = None,
+    alerts: Annotated[str | None, typer.Option(help="The same for the scores with label 1 alone.")] = None,
+    on_bad: Annotated[
+        Otherwise, typer.Option(help="A message that is no event, or is refused: stop there, or skip it.")
+    ] = Otherwise.stop,
+    on_lost: Annotated[
+        Otherwise, typer.Option(help="Messages were removed before they were read: stop, or go on without them.")
+    ] = Otherwise.stop,
+    prefix: Annotated[
+        str | None, typer.Option(help="Of the name that the source has in the learner; kafka: or redis: if not given.")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(help="Consumer group that keeps the position; rarestream-LEARNER if not given.")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, max=100_000, help="Messages of a partition at a time.")] = 1000,
+    linger: Annotated[float, typer.Option(min=0, max=60, help="Seconds that a batch waits for more messages.")] = 0.05,
+    once: Annotated[bool, flag("--once", help="End where the messages end now.")] = False,
+    partition: Annotated[
+        list[int] | None,
+        typer.Option(min=0, help="A partition to read; all, if not given. Repeatable.", rich_help_panel=_KAFKA),
+    ] = None,
+    tls: Annotated[bool, flag("--tls", help="Connect by TLS.", rich_help_panel=_KAFKA)] = False,
+    tls_ca: File = None,
+    tls_cert: File = None,
+    tls_key: File = None,
+    sasl: Annotated[
+        Mechanism,
+        typer.Option(help="With KAFKA_USERNAME and KAFKA_PASSWORD in the environment.", rich_help_panel=_KAFKA),
+    ] = Mechanism.scram_512,
+    stream: Annotated[str | None, typer.Option(help="The stream to read.", rich_help_panel=_REDIS)] = None,
+    entry: Annotated[
+        Entry,
+        typer.Option(
+            help="event: JSON in the field event; flat: id, label, time, weight, and features as fields.",
+            rich_help_panel=_REDIS,
+        ),
+    ] = Entry.event,
+    keep: Annotated[
+        int,
+        typer.Option(min=0, help="Newest entries of --scores and --alerts to keep; 0: all.", rich_help_panel=_REDIS),
+    ] = 1_000_000,
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+    retry_seconds: RetrySeconds = 600.0,
+) -> None:
+    """Learn, and score, the events of a Kafka topic or a Redis stream; go on from where it was.
+
+    The position of what was learnt is in the learner's own log, so that each
+    labelled event is learnt once, whatever is killed. Scores are written at
+    least once; their position is the consumer group's.
+
+    Passwords come from the environment: KAFKA_USERNAME and KAFKA_PASSWORD,
+    REDIS_USERNAME and REDIS_PASSWORD. Ctrl-C and SIGTERM end it in good order,
+    with status 0.
+    """
+    with reporting():
+        from service.connectors.partition import Plan
+        from service.connectors.run import consume as run
+
+        notes = console(stderr=True)
+        group = group or f"rarestream-{learner}"
+        name = urlsplit(source).scheme
+        if name == "kafka":
+            if stream is not None:
+                raise typer.BadParameter("is for a redis:// source", param_hint="--stream")
+            feed = _kafka(source, partition or [], group, prefix, tls, tls_ca, tls_cert, tls_key, sasl)
+        elif name in _REDIS_SCHEMES:
+            if stream is None:
+                raise typer.BadParameter("a redis:// source needs it", param_hint="--stream")
+            feed = _redis(source, stream, group, prefix, entry is Entry.flat, keep, retry_seconds, notes.print)
+        else:
+            raise typer.BadParameter("expected kafka://HOST:PORT/TOPIC or redis://HOST:PORT/DB", param_hint="SOURCE")
+        plan = Plan(
+            learner,
+            what.value,
+            _start(start),
+            on_bad is Otherwise.skip,
+            on_lost is Otherwise.skip,
+            scores,
+            alerts,
+            batch,
+            linger,
+            once,
+        )
+        with connected(url, key):  # what is wrong with these is told before anything is read
+            pass
+        found = run(
+            plan,
+            feed,
+            lambda wait: connected(url, key, patience=retry_seconds, wait=wait, notice=notes.print),
+            notes.print,
+        )
+        if as_json:
+            print_json({"learner": learner, **found})
+
+
+def _start(text: str) -> Start:
+    from service.connectors.redis_streams import number_of
+
+    match text:
+        case "earliest" | "latest":
+            return text
+    milliseconds, _, sequence = text.partition("-")
+    if milliseconds.isdecimal() and (sequence.isdecimal() or "-" not in text):
+        return number_of(text) if sequence else int(text)
+    raise typer.BadParameter(
+        f"{text!r}; expected earliest, latest, an offset or MILLISECONDS-SEQUENCE", param_hint="--from"
+    )
+
+
+def _kafka(
+    source: str,
+    partitions: list[int],
+    group: str,
+    prefix: str | None,
+    tls: bool,
+    ca: Path | None,
+    certificate: Path | None,
+    key: Path | None,
+    mechanism: Mechanism,
+) -> Feed:
+    import os
+
+    from service.connectors.kafka import KafkaFeed, Security
+
+    parts = urlsplit(source)
+    topic = parts.path.strip("/")
+    if not parts.netloc or "@" in parts.netloc or not topic or "/" in topic:
+        reason = "expected kafka://HOST:PORT,HOST:PORT/TOPIC; a password comes from KAFKA_PASSWORD"
+        raise typer.BadParameter(reason, param_hint="SOURCE")
+    files = (ca, certificate, key)
+    if not tls and any(files):
+        raise typer.BadParameter("is missing: files for TLS are given", param_hint="--tls")
+    username, password = os.environ.get("KAFKA_USERNAME"), os.environ.get("KAFKA_PASSWORD")
+    security = Security(tls, *files, username, password, mechanism.value)
+    return KafkaFeed(parts.netloc, topic, partitions, group, "kafka:" if prefix is None else prefix, security)
+
+
+def _redis(
+    source: str,
+    stream: str,
+    group: str,
+    prefix: str | None,
+    flat: bool,
+    keep: int,
+    patience: float,
+    note: Callable[[str], None],
+) -> Feed:
+    import os
+
+    from service.connectors.redis_streams import RedisFeed
+
+    return RedisFeed(
+        source,
+        stream,
+        group,
+        "redis:" if prefix is None else prefix,
+        flat=flat,
+        username=os.environ.get("REDIS_USERNAME"),
+        password=os.environ.get("REDIS_PASSWORD"),
+        keep=keep or None,
+        patience=patience,
+        note=note,
+    )

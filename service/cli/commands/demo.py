@@ -1,0 +1,300 @@
+"""`rarestream demo`: the service on an embedded store, four learners, and one simulated stream of card fraud.
+
+The server runs in a thread of this process; the stream goes to it over HTTP like anyone's, to a group that compares the
+four. Each learner knows its offset in the stream, which goes on at the lowest, so a demo that was stopped, or killed,
+misses nothing and learns nothing twice.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+
+from service.cli.api import Api, Document, Stopped
+from service.cli.display import FiguresLines, LearnersDisplay
+from service.datasets.batches import batches
+from service.datasets.card_fraud import CardFraud, first_day, most
+from service.datasets.pacing import Interruption, Meter, Pace
+from service.exits import CommandFailed, WrongUsage
+from service.server.listen import CannotServe, listen, shown
+from service.server.run import Server
+from service.settings import Settings
+
+__all__ = ["GROUP", "LEARNERS", "SOURCE", "Standstill", "demo"]
+
+logger = logging.getLogger("rarestream")  # of which all that the service logs by are children
+
+SOURCE = "simulated-card-fraud"
+GROUP = "demo"
+
+_LOG = ["amount", "card_age_days", "seconds_since_last"]
+_TABLE: Document = {
+    "kind": "table",
+    "fields": [
+        {"name": "amount", "kind": "numeric", "log": True},
+        {"name": "merchant", "kind": "categorical", "categories": 10},
+        {"name": "country", "kind": "categorical", "categories": 8},
+        {"name": "channel", "kind": "categorical", "categories": 4},
+        {"name": "hour", "kind": "categorical", "categories": 24},
+        {"name": "card_age_days", "kind": "numeric", "log": True},
+        {"name": "seconds_since_last", "kind": "numeric", "log": True},
+        {"name": "transactions_today", "kind": "numeric"},
+        {"name": "new_device", "kind": "categorical", "categories": 2},
+    ],
+}
+_HASHED: Document = {"kind": "named", "bits": 16, "categorical": ["hour"], "log": _LOG}
+
+LEARNERS: dict[str, Document] = {
+    "demo-cbr": {"algorithm": "cbr", "params": {"buffer": "fifo"}, "features": _TABLE},
+    "demo-cbr-diag": {"algorithm": "cbr-diag", "features": _HASHED},
+    "demo-loam-ada": {"algorithm": "loam-ada", "features": _HASHED},
+    "demo-fofo": {"algorithm": "fofo", "params": {"c": 8.0, "averaging": "last"}, "features": _HASHED},
+}
+_BATCHES_PER_SECOND = 4
+_LARGEST_BATCH = 1000  # events
+_PATIENCE = 60.0  # seconds that a call is tried again
+_TIMEOUT = 600.0  # seconds for one answer: the server is this process, and what it waits for is the compiler
+_REFRESH = 1.0  # seconds between looks at the learners' figures
+_STANDSTILL = 3.0  # seconds that calls fail before we say why
+_SILENCE = 1.5  # seconds without the first answer before we say what may be taking so long
+_COMPILING = "The learners' kernels are being compiled, once for this machine and version: up to a minute."
+
+
+def demo(settings: Settings, *, rate: float | None, events: int, console: Console, as_json: bool = False) -> None:
+    """Serve, create, stream, until Ctrl-C or SIGTERM.
+
+    `rate` is in events per second to each learner, None for as fast as it goes; the fraud pattern changes after half
+    of `events`. `as_json`: lines of JSON on standard output, that of the address first; `console` is for the words.
+    Raises `CannotListen` where the port is taken, `ApiError` where the learners cannot be created, `WrongUsage` where
+    there are more events than times for them, `CannotServe` where the server fails.
+    """
+    listener = listen(settings.host, settings.port)
+    with Interruption() as interruption, _Serving(settings, listener, interruption) as serving:
+        console.print(f"dashboard  {serving.url}/\nAPI docs   {serving.url}/docs\nstore      {shown(settings.store)}")
+        if serving.warning is not None:
+            console.print(serving.warning)
+        if as_json:
+            about = {"url": serving.url, "pid": os.getpid(), "store": shown(settings.store), "learners": list(LEARNERS)}
+            print(json.dumps({"event": "ready", **about}), flush=True)
+        with _Stream(serving.url, events, interruption, console.print) as stream:
+            complete = stream.run(rate, console, FiguresLines() if as_json else LearnersDisplay(console))
+        if complete:
+            console.print("Still serving; Ctrl-C stops.")
+            while not interruption.wait(_REFRESH):
+                serving.check()
+    if serving.complaints:
+        console.print("\n".join(["Stopped, but not cleanly:", *(f"  {one}" for one in serving.complaints)]))
+        console.print("What was learnt is in the log. The same command goes on from here.")
+    else:
+        console.print("Stopped cleanly. The same command goes on from here.")
+
+
+class Standstill:
+    """Says why a stream stands still: once it has for a few seconds, then again for each other reason.
+
+    `say` is told; calls may come from any thread.
+    """
+
+    def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._say = say
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._since: float | None = None
+        self._said: set[str] = set()
+
+    def note(self, reason: str, what: str) -> None:
+        """A call has failed for this reason; `what` is done about it."""
+        with self._lock:
+            now = self._clock()
+            self._since = now if self._since is None else self._since
+            if now - self._since >= _STANDSTILL and reason not in self._said:
+                self._said.add(reason)
+                self._say(f"{reason}; {what}")
+
+    def over(self) -> None:
+        """Everything went through."""
+        with self._lock:
+            self._since = None
+            self._said.clear()
+
+
+class _Serving:
+    """The server in a thread, from the first moment that it answers to its clean end."""
+
+    def __init__(self, settings: Settings, listener: socket.socket, interruption: Interruption) -> None:
+        self._ready = threading.Event()
+        self._interruption = interruption
+        self._server = Server(settings, listener, ready=self._ready.set)
+        self._thread = threading.Thread(target=self._serve, name="server")
+        self._failure: CommandFailed | None = None
+        self.complaints: list[str] = []  # what the service had to say while it stopped
+        self.url = self._server.url
+        self.warning = self._server.warning
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            while not self._ready.wait(0.05) and not self._interruption:
+                self.check()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        heard = _Complaints(self.complaints)
+        logger.addHandler(heard)
+        self._server.should_exit = True
+        try:
+            self._thread.join()
+        except KeyboardInterrupt:  # Ctrl-C again: do not wait for open requests
+            self._server.force_exit = True
+            self._thread.join()
+        finally:
+            logger.removeHandler(heard)
+
+    def _serve(self) -> None:
+        try:
+            self._server.run()
+        except CommandFailed as failure:
+            self._failure = failure
+
+    def check(self) -> None:
+        """Raise what it says where the server did not start, or `CannotServe` where it has ended by itself."""
+        if not self._thread.is_alive():
+            raise self._failure or CannotServe("the server has ended by itself; what it logged is above")
+
+
+class _Complaints(logging.Handler):
+    """Keeps the texts of warnings and worse in a list."""
+
+    def __init__(self, texts: list[str]) -> None:
+        super().__init__(logging.WARNING)
+        self._texts = texts
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep one."""
+        self._texts.append(record.getMessage())
+
+
+class _Stream:
+    """One stream to a group of all learners: each batch goes to the four at once, and the slowest sets the pace."""
+
+    def __init__(self, url: str, events: int, interruption: Interruption, say: Callable[[str], None]) -> None:
+        self._simulation = CardFraud(change=events // 2)
+        self._events = events
+        self._interruption = interruption
+        self._standstill = Standstill(say)
+        self._apis = {
+            name: Api(url, timeout=_TIMEOUT, patience=_PATIENCE, wait=interruption.wait, notice=self._standstill.note)
+            for name in LEARNERS
+        }
+        self._any = next(iter(self._apis.values()))  # for what is asked for once
+        self._threads = ThreadPoolExecutor(max_workers=len(LEARNERS))
+        self._meter = Meter()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._threads.shutdown()
+        for api in self._apis.values():
+            api.close()
+
+    def run(self, rate: float | None, console: Console, shown: LearnersDisplay | FiguresLines) -> bool:
+        """Create the learners where they are missing and stream on to the end. False where a signal came first."""
+        hint = threading.Timer(_SILENCE, console.print, (_COMPILING,))
+        hint.start()
+        try:
+            offsets = self._create()
+            at = min(offsets.values())
+            self._simulation = CardFraud(self._events // 2, first=self._first_day(offsets))
+            self._announce(at, console)
+            with shown as display:
+                complete = self._send(at, rate, display, hint)
+                display.show(self._figures(), self._meter.speed(), final=True)
+        except Stopped:
+            return False
+        finally:
+            hint.cancel()
+        if complete and at < self._events:
+            console.print(f"All {self._events:,} events are streamed.")
+        return complete
+
+    def _create(self) -> dict[str, int]:
+        """The learners that are missing: all are asked for at once, so that the dashboard shows what is to come.
+
+        How many events of the stream each has learnt; it goes on at the first that one of them has not.
+        """
+        asked = [self._threads.submit(self._apis[name].create, name, config) for name, config in LEARNERS.items()]
+        documents = [reply.result()[0] for reply in asked]
+        self._any.create_group(GROUP, list(LEARNERS))
+        self._standstill.over()
+        return {document["name"]: document["sources"].get(SOURCE, 0) for document in documents}
+
+    def _first_day(self, offsets: dict[str, int]) -> int:
+        """On which the stream begins, or, where it goes on, began: no event is of a time to come.
+
+        Raises `WrongUsage` where so many events do not fit in between.
+        """
+        now = time.time()
+        behind = min(offsets, key=offsets.__getitem__)
+        at = offsets[behind]
+        clock = self._apis[behind].metrics(behind)["clock"] if at else None
+        first = first_day(self._events if clock is None else at, now, clock)
+        if self._events > at and self._events > (fit := most(max(first, 0), now)):
+            raise WrongUsage(f"--events: {fit:,} at most; the times of those after them are still to come")
+        return first
+
+    def _announce(self, at: int, console: Console) -> None:
+        if at >= self._events:
+            console.print(f"The learners have learnt {at:,} events of the stream before. --events N makes it longer.")
+        elif at:
+            console.print(f"Going on at event {at:,} of {self._events:,}.")
+        if at < self._simulation.change:
+            console.print(f"The fraud pattern changes at event {self._simulation.change:,}.")
+
+    def _send(
+        self, at: int, rate: float | None, display: LearnersDisplay | FiguresLines, hint: threading.Timer
+    ) -> bool:
+        pace = Pace(rate, self._interruption.wait)
+        size = _LARGEST_BATCH if rate is None else min(_LARGEST_BATCH, max(1, round(rate / _BATCHES_PER_SECOND)))
+        shown = time.monotonic()
+        while at < self._events:
+            stop = min(at + size, self._events)
+            if pace(stop - at):
+                return False
+            self._send_batch(at, stop)
+            hint.cancel()
+            self._meter.add(stop - at)
+            if time.monotonic() - shown >= _REFRESH:
+                shown = time.monotonic()
+                display.show(self._figures(), self._meter.speed())
+            at = stop
+        return True
+
+    def _send_batch(self, start: int, stop: int) -> None:
+        """The events to the group. After a kill a learner may be a batch ahead of another, and has duplicates then."""
+        events = self._simulation.events(start, stop)
+        self._any.update_group(GROUP, next(batches(events, SOURCE, start, len(events))).body)
+        self._standstill.over()
+
+    def _figures(self) -> list[Document]:
+        return [api.metrics(name) for name, api in self._apis.items()]

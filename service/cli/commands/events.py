@@ -1,0 +1,349 @@
+"""`rarestream update`, `predict` and `labels`: events from arguments, files or standard input, sent in chunks."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from service.cli.options import flag, ranks_of
+from service.cli.options_service import (
+    DEFAULT_URL,
+    AsJson,
+    Key,
+    Name,
+    RetrySeconds,
+    Url,
+    connected,
+    console,
+    plain_table,
+    print_json,
+    reporting,
+)
+from service.datasets.text import counted
+from service.exits import CommandFailed, ExitStatus
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from service.cli.api import Api, UpdatedEach
+    from service.datasets.inputs import Chunk
+    from service.datasets.values import Columns
+
+__all__ = ["labels", "predict", "update"]
+
+_SHOWN = 20  # events of which it is told what became of each
+_PLAIN_EVERY = 5.0  # seconds between lines on progress
+
+Events = Annotated[
+    list[str] | None,
+    typer.Argument(help="Events as JSON, or files of them; - or nothing: standard input.", show_default=False),
+]
+Format = Annotated[str, typer.Option(help="json, csv, tsv, libsvm or npz, where the name does not tell.")]
+Label = Annotated[str, typer.Option(help="Column of the label.")]
+Positive = Annotated[list[str] | None, typer.Option(help="A label that is positive. Repeatable.")]
+Ranks = Annotated[
+    str | None, typer.Option(help="Ordinal: the labels, lowest first, LOW,MEDIUM,HIGH, if they are not 1 to p.")
+]
+Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out. Repeatable.")]
+Id = Annotated[str | None, typer.Option(help="Column of the ids of events.")]
+Time = Annotated[str | None, typer.Option(help="Column of its time: epoch seconds or ISO 8601.")]
+Weight = Annotated[str | None, typer.Option(help="Column of its weight.")]
+Size = Annotated[int, typer.Option(min=1, max=100_000, help="Events per request at most.")]
+
+
+def update(
+    name: Name,
+    events: Events = None,
+    format: Format = "",
+    label: Label = "label",
+    positive: Positive = None,
+    ranks: Ranks = None,
+    drop: Drop = None,
+    id: Id = None,
+    time: Time = None,
+    weight: Weight = None,
+    batch: Size = 1000,
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+    retry_seconds: RetrySeconds = 60.0,
+) -> None:
+    """Learn labelled events: JSON, or what replay reads.
+
+    JSON is one event, a list, {"events": [...]}, or an event in each line:
+    {"id": "tx-1", "features": {"amount": 9.5}, "label": 1}, or a flat object
+    of features with the label among them. Options that name columns are for
+    flat objects, CSV and TSV.
+
+    Events with an id are learnt once, however often they are sent. Without
+    ids, a request whose answer is lost is not sent again: it may have been
+    learnt. To send a large file that may be interrupted, use replay.
+    """
+    with reporting():
+        columns = _columns(label, positive, ranks, drop, id, time, weight)
+        _learn("update", name, events, format, columns, batch, as_json, url, key, retry_seconds)
+
+
+def labels(
+    name: Name,
+    events: Annotated[
+        list[str] | None,
+        typer.Argument(help="ID=LABEL, JSON, or files; - or nothing: standard input.", show_default=False),
+    ] = None,
+    format: Annotated[str, typer.Option(help="json, csv or tsv, where the name does not tell.")] = "",
+    positive: Positive = None,
+    ranks: Ranks = None,
+    batch: Size = 1000,
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+    retry_seconds: RetrySeconds = 60.0,
+) -> None:
+    """Send the labels of events that were scored, by their ids.
+
+    rarestream labels fraud tx-1=1 tx-2=0
+
+    A CSV file holds id,label[,time[,weight]], with a header that names them,
+    in any order, or without. JSON: {"id": "tx-1", "label": 1}.
+    """
+    with reporting():
+        columns = _columns("label", positive, ranks, None, None, None, None)
+        _learn("labels", name, events, format, columns, batch, as_json, url, key, retry_seconds)
+
+
+def predict(
+    name: Name,
+    events: Events = None,
+    format: Format = "",
+    label: Annotated[str, typer.Option(help="Column of a label, which is left out.")] = "label",
+    drop: Drop = None,
+    id: Id = None,
+    time: Time = None,
+    explain: Annotated[int | None, typer.Option(min=1, max=1000, help="Tell the largest contributions.")] = None,
+    at_least: Annotated[
+        int | None, typer.Option(min=1, max=2**53, help="Position of an update that has to be learnt before.")
+    ] = None,
+    batch: Size = 1000,
+    as_json: Annotated[bool, flag("--json", help="Print a JSON object in each line.")] = False,
+    as_csv: Annotated[bool, flag("--csv", help="Print CSV.")] = False,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+    retry_seconds: RetrySeconds = 60.0,
+) -> None:
+    """Score events, and write a line for each, in order.
+
+    Input is as for update; labels and weights in it are left out. Events with
+    an id are remembered: `rarestream labels` takes their labels. Lines that
+    come one by one are scored at once with --batch 1.
+    """
+    with reporting():
+        if as_json and as_csv:
+            raise typer.BadParameter("does not go with --json", param_hint="--csv")
+        from service.cli.score_output import CsvLines, JsonLines, Lines, TableLines
+
+        out: Lines = JsonLines() if as_json else CsvLines() if as_csv else TableLines(console())
+        columns = _columns(label, None, None, drop, id, time, None)
+        with _sending("predict", name, events, format, columns, batch, url, key, retry_seconds) as sending:
+            forgotten, away = 0, False
+
+            def score(chunk: Chunk) -> None:
+                nonlocal forgotten, away
+                reply = sending.api.scored(name, chunk.body, explain, at_least)
+                out.write(reply["results"], chunk.first)
+                sys.stdout.flush()  # whoever reads them may wait for these before it sends more
+                forgotten += len({one["id"] for one in reply["results"]} - {None}) - reply["remembered"]
+                away = away or reply["stale_seconds"] > 0
+
+            try:
+                sending.run(score, "scored", quiet=console().is_terminal)
+            finally:
+                if forgotten:
+                    console(stderr=True).print(_not_remembered(forgotten, away=away))
+
+
+def _not_remembered(events: int, *, away: bool) -> str:
+    """What became of events with ids that were scored and no more."""
+    why = "the service's store is away" if away else "their time is too long ago"
+    return f"warning: {counted(events, 'event')} with an id, not remembered for a label: {why}"
+
+
+def _columns(
+    label: str,
+    positive: list[str] | None,
+    ranks: str | None,
+    drop: list[str] | None,
+    id: str | None,
+    time: str | None,
+    weight: str | None,
+) -> Columns:
+    from service.datasets.values import Columns
+
+    order = ranks_of(ranks) if ranks is not None else ()
+    return Columns(label, tuple(positive or ()), order, tuple(drop or ()), id, time, weight)
+
+
+def _learn(
+    kind: Literal["update", "labels"],
+    name: str,
+    events: list[str] | None,
+    format: str,
+    columns: Columns,
+    batch: int,
+    as_json: bool,
+    url: str,
+    key: str | None,
+    patience: float,
+) -> None:
+    with _sending(kind, name, events, format, columns, batch, url, key, patience) as sending:
+        sums = dict.fromkeys(("applied", "duplicate", "relabelled", "unknown", "expired"), 0)
+        each: list[dict[str, Any]] = []
+        last = 0
+
+        def learn(chunk: Chunk) -> None:
+            nonlocal last
+            reply: UpdatedEach = sending.api.update_each(
+                name, chunk.body, repeatable=kind == "labels" or chunk.identified
+            )
+            for status in sums:
+                sums[status] += getattr(reply, status)
+            last = reply.position
+            if sending.done < _SHOWN:
+                each.extend(reply.results[: _SHOWN + 1])
+
+        began = time.monotonic()
+        sending.run(learn, "learnt", quiet=False)
+    seconds = time.monotonic() - began
+    if as_json:
+        print_json({"learner": name, "events": sending.done, **sums, "position": last, "seconds": round(seconds, 3)})
+        return
+    if not sending.done:
+        return
+    if sending.done <= _SHOWN:
+        _tell_each(each)
+    words = {"applied": "learnt", "duplicate": "known before", "relabelled": "corrected"}
+    said = [f"{count:,} {words.get(status, status)}" for status, count in sums.items() if count]
+    print(f"{counted(sending.done, 'label' if kind == 'labels' else 'event')}: {', '.join(said)}")
+
+
+def _tell_each(results: list[dict[str, Any]]) -> None:
+    """What became of each, and what was said of it before it was learnt."""
+    from service.cli.score_output import decision_of
+
+    ranks = bool(results) and "rank" in results[0]
+    decided = "rank" if ranks else "decision"
+    table = plain_table("event", "became", "score before", f"{decided} before", right=2)
+    for number, one in enumerate(results):
+        scored = one["score"] is not None  # a duplicate is not scored again
+        values = (f"{one['score']:.6g}", decision_of(one[decided], ranks=ranks)) if scored else ("-", "-")
+        table.add_row(str(number) if one["id"] is None else one["id"], one["status"], *values)
+    console().print(table)
+
+
+class _Sending:
+    """Chunks on their way, of which one is in flight at a time; a signal lets that one have its answer."""
+
+    def __init__(self, notes: Console) -> None:
+        self.api: Api  # set before `run`, as what is sent is
+        self.chunks: Iterator[Chunk]
+        self.done = 0  # events that were answered
+        self._notes = notes
+        self._flying = False
+        self._stopped = threading.Event()
+        self.wait = self._stopped.wait
+
+    def run(self, send: Callable[[Chunk], None], verb: str, *, quiet: bool) -> None:
+        """Send all of them. Raises `CommandFailed`, which says how many events were answered before."""
+        from service.cli.api import ApiError, Stopped
+        from service.cli.replay_engine import by_row
+
+        began = shown = time.monotonic()
+        live = self._notes.is_terminal and not quiet
+        before = signal.signal(signal.SIGINT, self._interrupted)
+        try:
+            for chunk in self.chunks:
+                self._flying = True
+                send(chunk)
+                self._flying = False
+                self.done += chunk.count
+                now = time.monotonic()
+                if now - shown >= (0.2 if live else _PLAIN_EVERY) and not (quiet and self._notes.is_terminal):
+                    shown = now
+                    self._show(f"{counted(self.done, 'event')} {verb}, {self.done / (now - began):,.0f}/s", live)
+                if self._stopped.is_set():
+                    raise KeyboardInterrupt
+            if not self.done:
+                self._notes.print("there are no events: nothing was sent")
+        except (KeyboardInterrupt, Stopped):
+            self._notes.print(f"{counted(self.done, 'event')} {'was' if self.done == 1 else 'were'} {verb}")
+            raise KeyboardInterrupt from None
+        except CommandFailed as error:
+            said = by_row(error, self.done, "event") if isinstance(error, ApiError) else error
+            if not self.done:
+                raise said from None
+            failed = CommandFailed(
+                f"{said}\n{counted(self.done, 'event')} before {'was' if self.done == 1 else 'were'} {verb}"
+            )
+            failed.exit_status = ExitStatus.PARTLY
+            raise failed from None
+        finally:
+            signal.signal(signal.SIGINT, before)
+            if live and shown != began:
+                self._show("", live)
+
+    def _show(self, text: str, live: bool) -> None:
+        """A line of its own, or on a terminal in the place of the one before."""
+        self._notes.file.write(f"\r{text}\x1b[K" if live else f"{text}\n")
+        self._notes.file.flush()
+
+    def _interrupted(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if not self._flying or self._stopped.is_set():  # waits for input; or someone insists
+            raise KeyboardInterrupt
+        self._stopped.set()
+
+
+@contextmanager
+def _sending(
+    kind: Literal["update", "predict", "labels"],
+    name: str,
+    events: list[str] | None,
+    format: str,
+    columns: Columns,
+    batch: int,
+    url: str,
+    key: str | None,
+    patience: float,
+) -> Iterator[_Sending]:
+    """What is to be sent, and the service that it goes to."""
+    from service.datasets.inputs import Inputs, chunks
+    from service.datasets.schema_match import labels_for, labels_said
+
+    notes = console(stderr=True)
+    sending = _Sending(notes)
+    with connected(url, key, patience=patience, wait=sending.wait, notice=notes.print) as api:
+        document = _document(api, name)
+        labels = labels_said(columns) if document is None else labels_for(columns, document)
+        inputs = Inputs(tuple(events or ()), kind, document, columns, format, labels)
+        sending.api = api
+        sending.chunks = chunks(inputs.events(), batch)
+        yield sending
+
+
+def _document(api: Api, name: str) -> dict[str, Any] | None:
+    """The learner's document; None where the key may not read, as it need not for events that say all themselves."""
+    from service.cli.api import ApiError
+
+    try:
+        return api.learner(name)
+    except ApiError as error:
+        if error.code != "forbidden":
+            raise
+        return None

@@ -1,0 +1,318 @@
+"""`rarestream list` and `rarestream show`: the learners of a node, and one of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from service.cli.commands.states import size
+from service.cli.durations import roughly, spoken
+from service.cli.format_config import settings_of
+from service.cli.options import flag
+from service.cli.options_service import (
+    DEFAULT_URL,
+    AsJson,
+    Key,
+    Name,
+    Url,
+    connected,
+    console,
+    plain_table,
+    print_json,
+    reporting,
+)
+from service.datasets.text import counted, figure, share
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["alarm_of", "list_learners", "show"]
+
+Document = Mapping[str, Any]
+
+_WIDE = 130  # columns of a terminal below which a list leaves out what is looked for least,
+_NARROW = 100  # what is next,
+_NARROWER = 75  # and the algorithm, too
+_PAGE = 100  # columns of what `show` writes to a file or a pipe
+
+
+class SortBy(StrEnum):
+    """What `--sort` takes."""
+
+    name = "name"
+    events = "events"
+    auc = "auc"
+    f1 = "f1"
+    alerts = "alerts"
+    pending = "pending"
+    size = "size"
+
+
+_OF_SIZES = (SortBy.pending, SortBy.size)
+_OF_FIGURES = (SortBy.auc, SortBy.f1, SortBy.alerts)
+
+
+def list_learners(
+    prefix: Annotated[str, typer.Argument(help="Only those whose names begin like this.", show_default=False)] = "",
+    sort: Annotated[SortBy, typer.Option(help="By what; numbers from the largest.")] = SortBy.name,
+    reverse: Annotated[bool, flag("--reverse", "-r", help="The other way round.")] = False,
+    sizes: Annotated[
+        bool, flag("--sizes", help="What each takes, not its figures; so does --sort pending or size.")
+    ] = False,
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+) -> None:
+    """List the learners, with their figures over the window, or with what each takes.
+
+    Learners that are asleep, swapped out to the store, are named only: to ask
+    for more would wake them.
+    """
+    with reporting(), connected(url, key) as api:
+        if sizes and sort in _OF_FIGURES:
+            raise typer.BadParameter(f"does not go with --sizes: {sort} is a figure", param_hint="--sort")
+        sizes = sizes or sort in _OF_SIZES
+        found = api.learners(figures=not sizes)
+        rows = [one for one in found["learners"] if one["name"].startswith(prefix)]
+        asleep = [name for name in found["asleep"] if name.startswith(prefix)]
+        creating = [one["name"] for one in found.get("creating", ()) if one["name"].startswith(prefix)]
+        unavailable = {name: why for name, why in found["unavailable"].items() if name.startswith(prefix)}
+        rows.sort(key=lambda row: _rank(row, sort), reverse=reverse)
+        if as_json:
+            print_json({"learners": rows, "asleep": asleep, "creating": creating, "unavailable": unavailable})
+            return
+        if not (rows or asleep or creating or unavailable):
+            beginning = f" whose name begins with {prefix}" if prefix else " yet; `rarestream create` makes one"
+            print(f"there is no learner{beginning}")
+            return
+        out = console()
+        columns = _size_columns() if sizes else _figure_columns(rows)
+        out.print(_listed(rows, asleep, creating, unavailable, columns, out.width))
+
+
+def _rank(row: Document, sort: SortBy) -> tuple[Any, ...]:
+    """Where a row stands: by name from the first, by numbers from the largest, unknown ones last."""
+    window = row.get("window") or {}
+    number = {  # what the other list tells is not there
+        SortBy.name: 0,
+        SortBy.events: row["events"],
+        SortBy.auc: window.get("auc"),
+        SortBy.f1: window.get("f1"),
+        SortBy.alerts: window.get("alert_rate"),
+        SortBy.pending: (row.get("pending") or {}).get("events"),
+        SortBy.size: row.get("state_bytes"),
+    }[sort]
+    return (number is None, -(number or 0), row["name"])
+
+
+class _Column(NamedTuple):
+    told: Callable[[Document], str]
+    width: int = 0  # of a terminal below which it is left out
+
+
+def _figure_columns(rows: Sequence[Document]) -> dict[str, _Column]:
+    """What is told of the rows of `GET /v1/learners?figures=true`."""
+
+    def window(key: str, told: Callable[[Any], str], width: int = 0) -> _Column:
+        def cell(row: Document) -> str:
+            value = row["window"].get(key)
+            return "-" if value is None else told(value)
+
+        return _Column(cell, width)
+
+    columns = {
+        "algorithm": _Column(lambda row: row["algorithm"], _NARROWER),
+        "events": _Column(lambda row: f"{row['events']:,}"),
+        "positives": _Column(lambda row: _count(row["class_counts"].get("positive")), _WIDE),
+        "AUC": window("auc", figure),
+        "95 %": window("auc_interval", lambda ends: "-".join(f"{end:.3f}" for end in ends), _WIDE),
+        "F1": window("f1", figure),
+        "alerts": window("alert_rate", share, _NARROW),
+        "threshold": _Column(lambda row: figure(row["threshold"]), _NARROW),
+        "label delay": window("label_delay_median", spoken, _WIDE),
+        "alarms": _Column(lambda row: f"{sum(row['alarms'].values()):,}", _NARROW),
+    }
+    if any("mae" in row["window"] for row in rows):  # ordinal ones
+        columns["MAE"] = window("mae", figure)
+    return columns
+
+
+def _size_columns() -> dict[str, _Column]:
+    """What is told of the rows of `GET /v1/learners`."""
+    return {
+        "algorithm": _Column(lambda row: row["config"]["algorithm"], _NARROWER),
+        "events": _Column(lambda row: f"{row['events']:,}"),
+        "queued": _Column(lambda row: f"{row['queued_events']:,}", _NARROW),
+        "columns": _Column(lambda row: f"{row['columns']:,}", _NARROW),
+        "remembered": _Column(lambda row: "-" if row["pending"] is None else f"{row['pending']['events']:,}"),
+        "size": _Column(lambda row: size(row["state_bytes"])),
+    }
+
+
+def _listed(
+    rows: Sequence[Document],
+    asleep: Sequence[str],
+    creating: Sequence[str],
+    unavailable: Mapping[str, str],
+    columns: Mapping[str, _Column],
+    width: int,
+) -> Table:
+    """A line for each, with as many columns as a terminal of this width has room for."""
+    from rich.text import Text
+
+    shown = {heading: column.told for heading, column in columns.items() if width >= column.width}
+    table = plain_table("learner", *shown, right=len(shown) - ("algorithm" in shown))
+    if left_out := [heading for heading in columns if heading not in shown]:
+        table.caption = f"no room here for {', '.join(left_out)}; --json has all"
+        table.caption_justify = "left"
+    table.add_column("state", overflow="fold")
+    for row in rows:
+        table.add_row(row["name"], *(told(row) for told in shown.values()), _state(row))
+    blank = [""] * len(shown)
+    for name in asleep:
+        table.add_row(name, *blank, Text("asleep", "dim"))
+    for name in creating:
+        table.add_row(name, *blank, Text("being created", "dim"))
+    for name, why in unavailable.items():
+        table.add_row(name, *blank, Text(f"unavailable: {why}", "red"))
+    return table
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+def _state(row: Document) -> Any:
+    from rich.text import Text
+
+    if row["failed"] is not None:
+        return Text(f"failed: {row['failed']}", "red")
+    if row["stale_seconds"]:
+        return Text(f"no store for {roughly(row['stale_seconds'])}", "red")
+    return Text("ready", "green") if row["ready"] else Text("not ready", "yellow")
+
+
+def show(
+    name: Name,
+    weights: Annotated[int | None, typer.Option(min=1, max=1000, help="Show so many of the largest weights.")] = None,
+    config: Annotated[bool, flag("--config", help="Print the configuration only, as JSON.")] = False,
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+) -> None:
+    """Show a learner: its settings, how far it is, and its figures.
+
+    What --config prints, `rarestream create --config` takes.
+    """
+    with reporting(), connected(url, key) as api:
+        learner = api.learner(name)
+        if config:  # a file that people go on with, too
+            print(json.dumps(learner["config"], indent=None if as_json else 2))
+            return
+        metrics, alarms = api.metrics(name), api.alarms(name)
+        told = api.weights(name, weights) if weights is not None else None
+        if as_json:
+            more = {} if told is None else {"weights": told}
+            print_json({"learner": learner, "metrics": metrics, "alarms": alarms, **more})
+            return
+        from rich.text import Text
+
+        from service.cli.display import figures_table
+
+        out = console(width=_PAGE)
+        parts: list[Any] = [_about(learner, alarms), figures_table(metrics)]
+        if told is not None:
+            parts.append(_weighed(told))
+            if told["unnamed"]:
+                lacking = f"{told['unnamed']:,} without a name yet: it comes with the next event that has the feature"
+                parts.append(Text(lacking, style="dim"))
+        if out.is_terminal:
+            out.print(*parts, sep="\n")
+            return
+        with out.capture() as written:
+            out.print(*parts, sep="\n")
+        print("\n".join(map(str.rstrip, written.get().splitlines())))  # tables are filled up with blanks
+
+
+def _about(learner: Document, alarms: Document) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    state = Text.assemble((learner["name"], "bold"), "  ", _state(learner))
+    if learner["not_ready"]:
+        state.append(f": {learner['not_ready']}")
+    table.add_row("learner", state)
+    for what, said in (*settings_of(learner["config"]), *_progress(learner)):
+        table.add_row(what, said)
+    counts = ", ".join(f"{count} of the {_ALARMS.get(kind, kind)}" for kind, count in alarms["counts"].items() if count)
+    last = f"; the last {alarm_of(alarms['alarms'][-1])}" if alarms["alarms"] else ""
+    table.add_row("alarms", (counts or "none") + last)
+    return table
+
+
+_ALARMS = {"auc": "AUC", "scores": "scores"}
+
+
+def alarm_of(alarm: Document) -> str:
+    """One alarm in a few words."""
+    before, after = alarm["before"], alarm["after"]
+    what = {
+        "auc": f"the AUC fell from {figure(before)} to {figure(after)}",
+        "scores": f"the served scores changed: {share(after)} are above one that {share(before)} were",
+    }
+    return f"after {counted(alarm['events'], 'event')}: {what.get(alarm['kind'], alarm['kind'])}"
+
+
+def _progress(learner: Document) -> Iterator[tuple[str, str]]:
+    """How far it is, and what it takes."""
+    from service.cli.display import fit_of
+
+    ordinal = learner["config"]["threshold"] is None
+    rank = "of rank " if ordinal else ""
+    counts = ", ".join(f"{count:,} {rank}{name}" for name, count in learner["class_counts"].items())
+    yield "events", f"{learner['events']:,} learnt ({counts})"
+    if not ordinal:
+        now = learner["threshold"]
+        yield "threshold", "none yet" if now is None else f"{figure(now)} of the probability"
+    if (fit := fit_of(learner)) is not None:
+        yield "fit", fit
+    if learner["pending"] is not None:
+        pending = learner["pending"]
+        gone = f"; {pending['expired']:,} expired, {pending['evicted']:,} evicted"
+        kept = counted(pending["events"], "served event")
+        yield "remembered", f"{kept}, for labels and corrections ({size(pending['bytes'])}){gone}"
+    if learner["queued_events"]:
+        yield "queue", counted(learner["queued_events"], "event")
+    snapshot = learner["snapshot"]
+    if snapshot is not None:
+        ago = roughly(max(0.0, time.time() - snapshot["time"]))
+        taken = f"; snapshot at {snapshot['position']:,} ({size(snapshot['size'])}, {ago} ago)"
+    else:
+        taken = "; no snapshot yet"
+    yield "position", f"{learner['position']:,}{taken}"
+    yield "state", f"{size(learner['state_bytes'])}, {counted(learner['columns'], 'column')}"
+    for source, offset in learner["sources"].items():
+        yield "source", f"{source}: {offset:,}"
+
+
+def _weighed(weights: Document) -> Table | str:
+    if weights["reason"] is not None:
+        return f"\nno weights: {weights['reason']}"
+    told, intercept = len(weights["weights"]), _signed(weights["intercept"])
+    table = plain_table(f"feature ({told} of {weights['total']:,})", "weight, as scaled", right=1)
+    for one in weights["weights"]:
+        table.add_row(one["name"], _signed(one["weight"]))
+    table.add_row("intercept", intercept, style="dim")
+    return table
+
+
+def _signed(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.4g}"

@@ -1,0 +1,303 @@
+"""The command line. What stands here runs a node; the commands that call one are in `commands/`.
+
+Each command imports what it needs, so that `--help` and the short commands are quick.
+
+Exit status: 0 done, 1 failed (the reason is on stderr), 2 wrong usage, 3 no service answers, 4 no such learner or
+snapshot, 5 refused, 6 partly done, 130 stopped by Ctrl-C (143: SIGTERM).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from enum import StrEnum
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from service import __version__
+from service.cli.commands.bench import bench
+from service.cli.commands.compare import compare, groups
+from service.cli.commands.consume import consume
+from service.cli.commands.create import create, threshold
+from service.cli.commands.events import labels, predict, update
+from service.cli.commands.keys import app as keys_app
+from service.cli.commands.replay import replay
+from service.cli.commands.show import list_learners, show
+from service.cli.commands.states import clone, delete, export, import_state, restore, snapshot, snapshots
+from service.cli.commands.watch import watch
+from service.cli.options import flag, given
+from service.cli.options_service import AsJson, console, print_json, reporting
+from service.exits import ExitStatus, WrongUsage
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+    from service.settings import Settings
+
+__all__ = ["app", "main"]
+
+_STATUSES = (
+    "Exit status: 0 done, 1 failed, 2 wrong usage, 3 no service answers, 4 no such learner or snapshot, 5 refused, "
+    "6 partly done, 130 stopped by Ctrl-C. Every command takes --json: one JSON document on standard output, of a "
+    "stream one in each line; all else goes to standard error. RARESTREAM_URL and RARESTREAM_KEY stand for --url "
+    "and --key; RARESTREAM_CA names a file of certificates to trust, for https."
+)
+
+
+class _Commands(TyperGroup):
+    """The commands; a value that an option refuses is told without the words of the library that checks it."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="Online learning for imbalanced streams: named learners behind a durable log, with live AUC and F-measure.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=_STATUSES,
+    pretty_exceptions_enable=False,  # a traceback is for a bug report: plain and whole
+)
+
+_EXPECTED = {  # what pydantic calls an error -> what was expected
+    "literal_error": "{expected}",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_parsing": "a number",
+    "bool_parsing": "true or false",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+}
+_UNWRITTEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE})  # how a write to the output fails
+_NODE, _LEARNERS, _EVENTS, _STATES = "A node", "Learners", "Events", "States"  # panels of the help
+
+Store = Annotated[
+    str | None,
+    typer.Option(
+        help="sqlite:///path (three slashes relative, four absolute) or redis://host:port/db; redis+sentinel:// and "
+        "redis+cluster:// name several hosts."
+    ),
+]
+
+
+class LogLevel(StrEnum):
+    """What `--log-level` takes."""
+
+    error = "error"
+    warning = "warning"
+    info = "info"
+    debug = "debug"
+
+
+class LogFormat(StrEnum):
+    """What `--log-format` takes."""
+
+    text = "text"
+    json = "json"
+
+
+def main() -> None:
+    """Run the command line."""
+    if sys.stdout is None:  # closed by whoever wants no output
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 is no reason to fail
+    try:
+        try:
+            app(prog_name="rarestream")
+        finally:
+            sys.stdout.flush()  # what is not written yet counts as well
+    except OSError as error:
+        if error.errno not in _UNWRITTEN or error.filename is not None:  # of a file, which is told by its name
+            raise
+        if error.errno != errno.EPIPE:  # whoever reads wants no more
+            print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the rest, which is flushed at the exit
+        sys.exit(ExitStatus.FAILED)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"rarestream {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, flag("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options that stand before the command; typer prints the help text of `app` in the place of this one."""
+
+
+@app.command(rich_help_panel=_NODE)
+def serve(
+    store: Store = None,
+    acks: Annotated[
+        str | None, typer.Option(help="What Redis has to have done before a reply: memory, aof or replicas:n.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = None,
+    keys: Annotated[str | None, typer.Option(metavar="FILE", help="The keys that requests need; see `keys`.")] = None,
+    insecure: Annotated[
+        bool | None, flag("--insecure", help="Listen beyond loopback though nobody needs a key.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes behind the port, over one Redis.")] = None,
+    log_level: Annotated[
+        LogLevel | None, typer.Option(help="How much is logged, on stderr; info where nothing is said.")
+    ] = None,
+    log_format: Annotated[
+        LogFormat | None, typer.Option(help="How lines are written; text where nothing is said.")
+    ] = None,
+    as_json: Annotated[
+        bool, flag("--json", help="Print a JSON object when it is ready; log as JSON where nothing is said.")
+    ] = False,
+) -> None:
+    """Run the service. Options go before RARESTREAM_* variables, these before the defaults."""
+    with reporting():
+        settings = _settings(
+            store=store,
+            acks=acks,
+            host=host,
+            port=port,
+            workers=workers,
+            keys=keys,
+            insecure=insecure,
+            log_level=log_level,
+            log_format=log_format,
+        )
+        if as_json and "log_format" not in settings.model_fields_set:
+            settings = settings.model_copy(update={"log_format": "json"})
+        if settings.workers > 1:
+            from service.server.supervisor import supervise as run
+        else:
+            from service.server.run import serve as run
+        run(settings, _unknown_variables(os.environ), as_json=as_json)
+
+
+@app.command(rich_help_panel=_NODE)
+def demo(
+    store: Annotated[str, typer.Option(help="Where the learners of the demo live.")] = "sqlite:///rarestream-demo.db",
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = None,
+    rate: Annotated[float, typer.Option(min=0, help="Events per second to each learner; 0: no limit.")] = 1000.0,
+    events: Annotated[int, typer.Option(min=2, help="Events in all; the fraud changes half-way.")] = 200_000,
+    as_json: Annotated[
+        bool, flag("--json", help="Print a JSON object in each line: the address, then figures.")
+    ] = False,
+) -> None:
+    """Serve four learners on one simulated stream of card fraud. Ctrl-C stops; starting again goes on from there."""
+    with reporting():
+        from service.cli.commands.demo import demo as run
+
+        settings = _settings(store=store, host=host, port=port)
+        if settings.keys is not None:
+            raise WrongUsage("the demo asks nobody for a key; unset RARESTREAM_KEYS, or use `serve`")
+        run(settings, rate=rate or None, events=events, console=console(stderr=as_json), as_json=as_json)
+
+
+@app.command(rich_help_panel=_NODE)
+def warm(as_json: AsJson = False) -> None:
+    """Compile every kernel into the cache, so that no request waits for the compiler."""
+    with reporting():
+        from learners.numerics.jit import cache_directory
+        from learners.warmup import warm as run
+        from service.wire.kernels.warmup import load_kernels
+
+        began, names = time.monotonic(), []
+        for name in run():
+            names.append(name)
+            print(f"compiled {name}", flush=True, file=sys.stderr if as_json else sys.stdout)
+        load_kernels(1)
+        seconds = round(time.monotonic() - began, 3)
+        if as_json:
+            print_json({"kernels": names, "cache": str(cache_directory()), "seconds": seconds})
+        else:
+            print(f"the kernels are in {cache_directory()}")
+
+
+_CALLING: list[tuple[str, Callable[..., None], str]] = [
+    ("bench", bench, _NODE),
+    ("create", create, _LEARNERS),
+    ("list", list_learners, _LEARNERS),
+    ("show", show, _LEARNERS),
+    ("watch", watch, _LEARNERS),
+    ("threshold", threshold, _LEARNERS),
+    ("delete", delete, _LEARNERS),
+    ("groups", groups, _LEARNERS),
+    ("compare", compare, _LEARNERS),
+    ("update", update, _EVENTS),
+    ("predict", predict, _EVENTS),
+    ("labels", labels, _EVENTS),
+    ("replay", replay, _EVENTS),
+    ("consume", consume, _EVENTS),
+    ("snapshot", snapshot, _STATES),
+    ("snapshots", snapshots, _STATES),
+    ("restore", restore, _STATES),
+    ("clone", clone, _STATES),
+    ("export", export, _STATES),
+    ("import", import_state, _STATES),
+]
+for _name, _command, _panel in _CALLING:
+    app.command(_name, rich_help_panel=_panel)(_command)
+app.add_typer(keys_app, name="keys", rich_help_panel=_NODE)
+
+
+def _settings(**options: Any) -> Settings:
+    from pydantic import ValidationError
+
+    from service.settings import Settings
+
+    try:
+        return Settings(**given(options))
+    except ValidationError as error:
+        lines = [f"  {_where(str(one['loc'][0]), options)}: {_said(one)}" for one in error.errors()]
+        raise WrongUsage("\n".join(["some settings are wrong:", *lines])) from None
+
+
+def _where(name: str, options: Mapping[str, Any]) -> str:
+    """Where a setting came from: its option, or its variable."""
+    return f"--{name.replace('_', '-')}" if options.get(name) is not None else f"RARESTREAM_{name.upper()}"
+
+
+def _said(error: ErrorDetails) -> str:
+    """What is wrong with a value, and what was expected. A check of ours says all of it itself."""
+    own = error["msg"].removeprefix("Value error, ")
+    if own != error["msg"]:
+        return own
+    expected = _EXPECTED.get(error["type"])
+    facts = error.get("ctx", {})
+    if expected is None:
+        return f"is {error['input']!r}; {own[:1].lower()}{own[1:]}"
+    return f"is {error['input']!r}; expected {expected.format(**facts).replace(chr(39), '')}"
+
+
+def _unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """The RARESTREAM_* variables that nothing reads, misspelt ones most likely, with what was meant perhaps."""
+    from service.settings import Settings
+
+    prefix = Settings.model_config["env_prefix"]
+    known = {"URL", "KEY", "CA", *map(str.upper, Settings.model_fields)}  # the first three are of commands that call it
+    names = [name for name in environment if name.upper().startswith(prefix)]
+    found = []
+    for name in sorted(name for name in names if name.upper().removeprefix(prefix) not in known):
+        near = get_close_matches(name.upper().removeprefix(prefix), known, 1)
+        found.append(f"{name} is not a setting; it is ignored{f' (is it {prefix}{near[0]}?)' if near else ''}")
+    return found

@@ -1,0 +1,95 @@
+"""A message as an event of the API: its bytes as they came, whether it is labelled, whether it has an id. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from service.connectors.base import Message
+from service.datasets.values import Labels, Ranks, identity, is_number, number, timestamp, weight
+
+__all__ = ["BadMessage", "Event", "Reading", "What"]
+
+What = Literal["auto", "update", "predict"]
+_ABOUT: Mapping[str, Callable[[Any], Any]] = {"id": identity, "time": timestamp, "weight": weight}
+
+
+class BadMessage(Exception):
+    """What is wrong with a message, for people."""
+
+
+class Event(NamedTuple):
+    """One event."""
+
+    offset: int
+    body: bytes  # as JSON
+    labelled: bool
+    id: str | int | None
+
+
+class _Head(msgspec.Struct):
+    id: str | int | None = None
+    label: msgspec.Raw = msgspec.Raw()
+    weight: msgspec.Raw = msgspec.Raw()
+
+
+class Reading:
+    """How messages are read. `labels` and `texts` are for flat fields: what labels mean, and features that are text."""
+
+    def __init__(self, what: What, labels: Labels | Ranks, texts: frozenset[str] = frozenset()) -> None:
+        self._what = what
+        self._labels = labels
+        self._texts = texts
+        self._decoder = msgspec.json.Decoder(_Head)
+
+    def event(self, message: Message) -> Event | None:
+        """The event of a message; None where it is empty. Raises `BadMessage`; the service checks the rest."""
+        value = message.value
+        if value is None:
+            return None
+        body = value if isinstance(value, bytes) else self._flat(value)
+        if not body:
+            raise BadMessage("it has no event; an entry of Redis has it in its field event, or needs --entry flat")
+        try:
+            head = self._decoder.decode(body)
+            body.decode()
+        except UnicodeDecodeError:
+            raise BadMessage("it is not UTF-8") from None
+        except msgspec.ValidationError as error:
+            raise BadMessage(f"it is not an event: {error}") from None
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise BadMessage(f"it is not JSON: {error}") from None
+        labelled = bytes(head.label) not in (b"", b"null")
+        if self._what == "update" and not labelled:
+            raise BadMessage("it has no label")
+        if self._what == "predict" or not labelled:
+            if head.label or head.weight:
+                body = _unlabelled(body)
+            labelled = False
+        return Event(message.offset, body, labelled, head.id)
+
+    def _flat(self, fields: Mapping[str, str]) -> bytes:
+        """Flat fields as JSON: `id`, `label`, `time` and `weight` as such, all others as features."""
+        try:
+            event: dict[str, Any] = {}
+            for member, read in _ABOUT.items():
+                if (found := read(fields.get(member))) is not None:
+                    event[member] = found
+            if fields.get("label"):
+                event["label"] = self._labels(fields["label"])
+            aside = {*_ABOUT, "label"}
+            event["features"] = {name: self._cell(name, text) for name, text in fields.items() if name not in aside}
+        except ValueError as error:
+            raise BadMessage(str(error)) from None
+        return msgspec.json.encode(event)
+
+    def _cell(self, name: str, text: str) -> Any:
+        return number(text) if name not in self._texts and is_number(text) else text
+
+
+def _unlabelled(body: bytes) -> bytes:
+    """What is to be scored carries neither label nor weight."""
+    members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    return msgspec.json.encode({name: one for name, one in members.items() if name not in ("label", "weight")})

@@ -1,0 +1,311 @@
+"""A Redis stream as a feed of one partition, by XREAD: of a server, of the master that Sentinels name, of a Cluster.
+
+The position that is kept is the last id of a consumer group, which is set, never read through: XINFO GROUPS shows it.
+An entry's number is made of its id: milliseconds * 4096 + sequence, which stays below 2^53 until the year 2039.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Self, TypeVar
+from urllib.parse import quote, urlsplit
+
+import redis.asyncio as redis
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    ClusterError,
+    InvalidResponse,
+    ReadOnlyError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
+
+from service.connectors.base import Bounds, Document, FeedError, Message, Output
+from service.connectors.connection_errors import reason_of
+from service.exits import WrongUsage
+from service.storage.redis.topology import Servers, servers_of
+
+__all__ = ["RedisFeed", "id_of", "number_of"]
+
+_SEQUENCES = 4096  # entries of one millisecond that can be told apart
+_FORMS = "redis+sentinel://HOST:PORT,HOST:PORT/DB?master=NAME or redis+cluster://HOST:PORT,HOST:PORT"
+_BLOCKS = 60.0  # seconds that a read waits for entries, at most
+_PAUSE = 0.2  # seconds between attempts
+_PASSING = (redis.ConnectionError, redis.TimeoutError)  # it is away, or loading
+_OF_SEVERAL = (RedisClusterException, ClusterError, TryAgainError)  # a slot is being moved, or has no master
+_REFUSED = (AuthenticationError, AuthorizationError)  # which are ConnectionErrors, and do not pass
+Result = TypeVar("Result")
+
+
+def number_of(id: str) -> int:
+    """The number of an entry. Raises `FeedError` where its sequence is too large for one."""
+    milliseconds, _, sequence = id.partition("-")
+    if int(sequence) >= _SEQUENCES:
+        raise FeedError(f"the entry {id} is one of more than {_SEQUENCES} in its millisecond: it has no number here")
+    return int(milliseconds) * _SEQUENCES + int(sequence)
+
+
+def id_of(number: int) -> str:
+    """The id of the entry that has, or had, this number."""
+    return f"{number // _SEQUENCES}-{number % _SEQUENCES}"
+
+
+class RedisFeed:
+    """One stream. `patience`: seconds for which a server that is away is asked again, of which `note` is told."""
+
+    def __init__(
+        self,
+        url: str,
+        stream: str,
+        group: str,
+        prefix: str,
+        *,
+        flat: bool = False,
+        username: str | None = None,
+        password: str | None = None,
+        keep: int | None = None,
+        patience: float = 60.0,
+        note: Callable[[str], None],
+    ) -> None:
+        self.partitions: list[RedisPartition] = []
+        self._keep = keep  # entries of an output, about; None: all
+        self._patience = patience
+        self.note = note
+        parts = urlsplit(url)
+        places = parts.netloc.rpartition("@")[2]
+        self._where = f"{parts.scheme}://{places}"
+        self._servers: Servers | None = None  # where there are several
+        number = parts.path.strip("/")
+        if number and not number.isdecimal():
+            raise WrongUsage(f"{self._where} has no database {number!r}; expected redis://HOST:PORT/NUMBER")
+        if "+" in parts.scheme:
+            if username is not None or password is not None:
+                login = f"{quote(username or '', safe='')}:{quote(password or '', safe='')}"
+                url = parts._replace(netloc=f"{login}@{places}").geturl()
+            try:
+                self._servers, options = servers_of(url, _BLOCKS)
+            except ValueError:
+                raise WrongUsage(f"{self._where} cannot be read, or one of its options; expected {_FORMS}") from None
+            self._client = self._servers.client
+        else:
+            given = {"username": username, "password": password}
+            try:
+                login_options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+                self._client = redis.from_url(url, **{"protocol": 2, "decode_responses": False, **login_options})
+            except ValueError as error:
+                raise WrongUsage(f"{self._where} is not the URL of a Redis server: {error}") from None
+            options = self._client.connection_pool.connection_kwargs
+        self._secrets = [value for name, value in options.items() if name.endswith("password") and value]
+        self._partition = RedisPartition(self, stream, group, prefix, flat)
+
+    async def __aenter__(self) -> Self:
+        self.partitions = [self._partition]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await (self._client.aclose() if self._servers is None else self._servers.close())
+
+    def added(self) -> list[str]:
+        """As `Feed.added`: a stream is one."""
+        return []
+
+    async def produce(self, to: str, outputs: Sequence[Output]) -> None:
+        """As `Feed.produce`: entries of one field, `event`."""
+
+        async def add(client: Any) -> None:
+            async with client.pipeline(transaction=False) as pipe:
+                for one in outputs:
+                    pipe.xadd(to, {"event": one.value}, maxlen=self._keep, approximate=True)
+                await pipe.execute()
+
+        await self.ask(add)
+
+    async def ask(self, call: Callable[[Any], Awaitable[Result]]) -> Result:
+        """What a call of the client gives; made again while the server is away. Raises `FeedError`."""
+        failing_since: float | None = None
+        while True:
+            try:
+                return await call(self._client)
+            except _REFUSED as error:
+                raise FeedError(self._told(str(error))) from None
+            except (RedisError, RedisClusterException) as error:
+                if isinstance(error, InvalidResponse):
+                    raise FeedError(f"what answers at {self._where} is no Redis server") from None
+                if not await self._passes(error):
+                    raise FeedError(self._told(str(error))) from None
+                why = self._told(reason_of(error), " cannot be reached")
+            if failing_since is None:
+                failing_since = time.monotonic()
+                self.note(f"{why}; trying again, for {self._patience:g} s in all")
+            if time.monotonic() + _PAUSE > failing_since + self._patience:
+                raise FeedError(f"{why}\nGiven up after {self._patience:g} s (--retry-seconds)")
+            await asyncio.sleep(_PAUSE)
+
+    async def _passes(self, error: Exception) -> bool:
+        """Whether another attempt may succeed; of several servers also where another one is about to take over."""
+        if self._servers is not None:
+            if isinstance(error, ReadOnlyError):
+                return await self._servers.left()
+            if isinstance(error, _OF_SEVERAL):
+                return True
+        return isinstance(error, _PASSING)
+
+    def _told(self, said: str, of: str = "") -> str:
+        """What the server said, without the passwords that it may repeat."""
+        for secret in self._secrets:
+            said = said.replace(secret, "***")
+        return f"{self._where}{of}: {said}"
+
+
+class RedisPartition:
+    """The stream."""
+
+    counted = False
+
+    def __init__(self, feed: RedisFeed, stream: str, group: str, prefix: str, flat: bool) -> None:
+        self.source = f"{prefix}{stream}"
+        self._ask = feed.ask
+        self._stream = stream
+        self._group = group
+        self._flat = flat
+        self._next = 0
+        self._note = feed.note
+        self._ever = 0  # one beyond the last entry that there ever was, at the last look
+        self._went_back: int | None = None  # the same where it is before what was read
+        self._added: int | None = None  # entries that the stream ever had, up to what was read
+
+    async def bounds(self) -> Bounds:
+        """As `Partition.bounds`; an empty stream begins and ends at 0."""
+        stream = await self._look()
+        if stream is None:
+            return Bounds(0, 0, 0)
+        first, last = stream["first-entry"], stream["last-entry"]
+        ever = number_of(stream["last-generated-id"].decode())
+        ever = ever + 1 if ever else 0  # of a stream that nothing was written to
+        if not first or not last:
+            return Bounds(0, 0, ever)
+        return Bounds(number_of(first[0].decode()), number_of(last[0].decode()) + 1, ever)
+
+    async def _look(self) -> Document | None:
+        """What Redis says of the stream; None where there is none."""
+
+        async def look(client: Any) -> Document | None:
+            try:
+                found: Document = await client.xinfo_stream(self._stream)
+            except ResponseError as error:
+                if "no such key" not in str(error):
+                    raise
+                return None
+            return found
+
+        return await self._ask(look)
+
+    async def committed(self) -> int | None:
+        """As `Partition.committed`."""
+
+        async def groups(client: Any) -> list[dict[str, Any]]:
+            try:
+                found: list[dict[str, Any]] = await client.xinfo_groups(self._stream)
+            except ResponseError as error:
+                if "no such key" not in str(error):
+                    raise
+                return []
+            return found
+
+        for one in await self._ask(groups):
+            if one["name"] == self._group.encode():
+                return number_of(one["last-delivered-id"].decode()) + 1
+        return None
+
+    def seek(self, offset: int) -> None:
+        """As `Partition.seek`."""
+        self._next = offset
+        self._ever, self._went_back, self._added = 0, None, None
+
+    async def read(self, most: int, seconds: float) -> list[Message]:
+        """As `Partition.read`."""
+        await self._check()
+        after = id_of(max(0, self._next - 1))
+        wait = max(1, int(seconds * 1000))
+        found = await self._ask(lambda client: client.xread({self._stream: after}, count=most, block=wait))
+        messages = [Message(number_of(id.decode()), self._value(fields)) for _, read in found for id, fields in read]
+        if messages:
+            self._next = messages[-1].offset + 1
+            if self._added is not None:
+                self._added += len(messages)
+        return messages
+
+    async def _check(self) -> None:
+        """See whether entries were trimmed, or the stream made anew, since the last read; a warning, or `FeedError`.
+
+        How many were trimmed shows by the number of entries that the stream has ever had (Redis 7 and newer), from when
+        all of them have been read on. Before that, and of an older Redis, it shows that some were where one is gone
+        that was there to be read.
+        """
+        stream = await self._look()
+        if stream is None:
+            return
+        ever = number_of(stream["last-generated-id"].decode()) + 1
+        if ever < self._next:
+            if self._went_back not in (None, ever):
+                raise FeedError(
+                    f"stream {self._stream} was made anew, it seems: its entry {id_of(ever - 1)} came when reading had "
+                    f"got to {id_of(self._next - 1)}. Read it under another name, with --prefix and --group"
+                )
+            self._went_back = ever
+            return
+        self._went_back = None
+        first = number_of(stream["first-entry"][0].decode()) if stream["first-entry"] else ever
+        added: int | None = stream.get("entries-added")
+        gone = 0
+        if ever == self._next:  # all is read that is there
+            gone = 0 if added is None or self._added is None else added - self._added
+            self._added = added
+        elif first >= self._next and added is not None and self._added is not None:
+            gone = added - stream["length"] - self._added
+            self._added += gone
+        if gone > 0:
+            were = "entry was" if gone == 1 else "entries were"
+            self._note(f"{self.source}: {gone} {were} trimmed before being read")
+        elif self._added is None and self._next < self._ever < first:
+            self._note(f"{self.source}: entries before {id_of(first)} were trimmed before being read")
+        self._ever = ever
+
+    async def position(self) -> int:
+        """As `Partition.position`."""
+        return self._next
+
+    async def commit(self, offset: int) -> None:
+        """As `Partition.commit`; the group is made where it is not there."""
+
+        async def move(client: Any) -> None:
+            last = id_of(offset - 1)
+            try:
+                await client.xgroup_setid(self._stream, self._group, last)
+            except ResponseError as error:
+                if "NOGROUP" not in str(error) and "requires the key to exist" not in str(error):
+                    raise
+                await client.xgroup_create(self._stream, self._group, last, mkstream=True)
+
+        if offset:
+            await self._ask(move)
+
+    def place(self, offset: int) -> str:
+        """As `Partition.place`."""
+        return f"stream {self._stream}, entry {id_of(offset)}"
+
+    def origin(self, offset: int) -> Document:
+        """As `Partition.origin`."""
+        return {"stream": self._stream, "entry": id_of(offset)}
+
+    def _value(self, fields: dict[bytes, bytes] | None) -> Any:
+        if not fields:
+            return None
+        if not self._flat:
+            return fields.get(b"event", b"")
+        return {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, value in fields.items()}

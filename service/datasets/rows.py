@@ -1,0 +1,232 @@
+"""What every reader of a file is: rows in order, each an API event, with the place in the file for what is wrong."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import sys
+import zlib
+from abc import ABC, abstractmethod
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Literal, Self, TypeVar
+
+from service.datasets.text import counted
+from service.datasets.values import Columns, Labels, Ranks
+from service.exits import WrongUsage
+
+__all__ = ["GZIP", "READ", "Event", "ReadError", "Rows", "Shape", "TextRows", "lines_of", "standard_input", "text_of"]
+
+Event = dict[str, Any]  # as the API takes it, with its label
+Record = TypeVar("Record")
+Text = TypeVar("Text", str, list[str])
+
+GZIP = b"\x1f\x8b"  # how every gzipped file begins
+_NO_TEXT = {  # how files begin that are often taken for text, and what they are
+    BOM_UTF16_LE: "UTF-16 text",
+    BOM_UTF16_BE: "UTF-16 text",
+    b"PK\x03\x04": "a zip archive, as spreadsheets and .npz files are",
+    b"PAR1": "a Parquet file",
+}
+READ = "CSV, TSV, JSON lines or LIBSVM text in UTF-8, gzipped or not, or an .npz archive"
+_AHEAD_ROWS = 10_000  # rows that are looked at before the first is given out
+_AHEAD_CHARACTERS = 4_000_000  # or fewer, where they are long
+
+
+class ReadError(WrongUsage):
+    """The file cannot be read as labelled rows. The text names the file and, where one is to blame, the line."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a file's rows carry."""
+
+    kind: Literal["named", "dense", "sparse"]
+    columns: tuple[str, ...] = ()  # named: the features in order (JSONL: those of the first row)
+    texts: tuple[str, ...] = ()  # named: those that hold strings
+    width: int | None = None  # dense: numbers per row; sparse: columns, where the file tells
+
+    def __str__(self) -> str:
+        if self.kind == "named":
+            return f"{len(self.columns)} named features"
+        return f"{self.kind} rows" if self.width is None else f"{self.kind} rows of {counted(self.width, 'column')}"
+
+
+class _Counting(io.RawIOBase):
+    """A stream that cannot be sought, such as a pipe, which tells nevertheless how much was read of it."""
+
+    def __init__(self, stream: io.BufferedReader) -> None:
+        self._stream = stream
+        self._read = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read1(len(buffer))
+        buffer[: len(data)] = data
+        self._read += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._read
+
+
+def standard_input() -> io.BufferedReader:
+    """Standard input, for the readers of files."""
+    return io.BufferedReader(_Counting(sys.stdin.buffer))  # type: ignore[arg-type]
+
+
+def text_of(stream: io.BufferedReader) -> io.TextIOWrapper:
+    """What is read there as text, gzipped or not."""
+    source: Any = gzip.GzipFile(fileobj=stream) if stream.peek(2)[:2] == GZIP else stream
+    return io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
+
+
+def lines_of(text: io.TextIOWrapper, path: Path, expected: str = READ) -> Iterator[str]:
+    """The lines of a text that was not read from yet; `path` is what messages call it.
+
+    Raises `ReadError` at the first line that is damaged or not UTF-8, and at once where it is no text, with what was
+    `expected`.
+    """
+    done = 0
+    try:
+        head: bytes = text.buffer.peek(1)  # type: ignore[attr-defined]  # what `text_of` wraps has it
+        found = next((what for begin, what in _NO_TEXT.items() if head.startswith(begin)), None)
+        if found is not None or b"\0" in head:
+            raise ReadError(f"{path} is {found or 'binary data'}; expected {expected}")
+        for line in text:
+            done += 1
+            yield line
+    except UnicodeDecodeError as error:
+        place = done + 1 + error.object.count(b"\n", 0, error.start)
+        said = f"not UTF-8 text: it holds the byte 0x{error.object[error.start]:02x}; save the file as UTF-8"
+        raise ReadError(f"{path}, line {place:,}: {said}") from None
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise ReadError(f"{path}, line {done + 1:,}: the gzip data is damaged or cut short ({error})") from None
+
+
+class Rows(ABC, Generic[Record]):
+    """An open file: `shape` tells what its rows are, `events` gives them, once and in order. A context manager."""
+
+    shape: Shape
+    total: int | None = None  # rows, where the format tells before the end
+    adapt: Callable[[Event], Event] | None = None  # applied to each event; may raise ValueError
+    _unit: str = "line"  # what a place in the file is counted in
+
+    def __init__(self, path: Path, labels: Labels | Ranks) -> None:
+        self.path = path
+        self.labels = labels  # what they mean, and which there were
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def events(self, skip: int = 0) -> Iterator[Event]:
+        """Every row from number `skip` on, counted from 0. Raises `ReadError` at the first row that is malformed."""
+        for place, record in self._records(skip):
+            try:
+                event = self._event(record)
+                if self.adapt is not None:
+                    event = self.adapt(event)
+            except ValueError as error:
+                raise self._at(place, error) from None
+            yield event
+
+    @abstractmethod
+    def fraction(self) -> float:
+        """How much of the file has been given out by `events`, 0 to 1. What was only looked at ahead does not count."""
+
+    def close(self) -> None:
+        """Close the file; done by the context manager."""
+        return
+
+    @abstractmethod
+    def _records(self, skip: int) -> Iterator[tuple[int, Record]]:
+        """Each row, unread, with its place, from row `skip` on."""
+
+    @abstractmethod
+    def _event(self, record: Record) -> Event:
+        """The row as an event. Raises ValueError where it is malformed."""
+
+    def _at(self, place: int, error: object) -> ReadError:
+        return ReadError(f"{self.path}, {self._unit} {place:,}: {error}")
+
+
+class TextRows(Rows[Text]):
+    """A text file, gzipped or not, whose first rows are looked at before any is given out."""
+
+    def __init__(
+        self, path: Path, columns: Columns, labels: Labels | Ranks, stream: io.BufferedReader | None = None
+    ) -> None:
+        """`stream`: what is read instead of the file at `path`, which then is only what messages call it."""
+        super().__init__(path, labels)
+        self._columns = columns
+        self._raw = path.open("rb") if stream is None else stream
+        try:
+            self._size = max(1, os.fstat(self._raw.fileno()).st_size) if stream is None else 0
+            self._text = text_of(self._raw)
+            self._rest: Iterator[tuple[int, Text]] = self._read()
+            self._head: deque[tuple[int, Text, int]] = deque(
+                (place, record, self._raw.tell()) for place, record in self._first()
+            )
+            if not self._head:
+                raise ReadError(f"{path}: the file holds no rows")
+            self.shape = self._survey([(place, record) for place, record, _ in self._head])
+            self._given: int | None = 0  # bytes up to the row given last; None behind the head: as far as was read
+        except BaseException:
+            self._raw.close()
+            raise
+
+    def fraction(self) -> float:
+        if not self._size:  # of a stream nobody knows
+            return 0.0
+        return (self._raw.tell() if self._given is None else self._given) / self._size
+
+    def close(self) -> None:
+        self._raw.close()
+
+    def _records(self, skip: int) -> Iterator[tuple[int, Text]]:
+        return islice(chain(self._out_of_head(), self._rest), skip, None)
+
+    def _out_of_head(self) -> Iterator[tuple[int, Text]]:
+        while self._head:
+            place, record, self._given = self._head.popleft()
+            yield place, record
+        self._given = None
+
+    def _first(self) -> Iterator[tuple[int, Text]]:
+        room = _AHEAD_CHARACTERS
+        for place, record in islice(self._rest, _AHEAD_ROWS):
+            yield place, record
+            room -= len(record) if isinstance(record, str) else sum(map(len, record))
+            if room < 0:
+                return
+
+    def _check_labels(self, values: Iterator[Any]) -> None:
+        try:
+            self.labels.check(values)
+        except ValueError as error:
+            raise ReadError(f"{self.path}: {error}") from None
+
+    @abstractmethod
+    def _read(self) -> Iterator[tuple[int, Text]]:
+        """Every row, unread, with its line number, blank lines left out. Raises `ReadError`."""
+
+    @abstractmethod
+    def _survey(self, head: list[tuple[int, Text]]) -> Shape:
+        """What the first rows tell of all. Raises `ReadError` where their labels are unclear."""
+
+    def _lines(self) -> Iterator[str]:
+        """The text line by line."""
+        return lines_of(self._text, self.path)

@@ -1,0 +1,348 @@
+"""Records and snapshots as bytes: MessagePack behind a magic, a format version and a CRC. No pickle anywhere.
+
+    "rare" | version u8 | kind u8 | CRC-32 u32 of what follows | MessagePack
+
+An array is (dtype, shape, bytes), little-endian. Events whose numbers are all float32 are kept as that, in half the
+room, and read back as the float64 that they were. What cannot be read back raises `Damaged`, which says what differs.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from collections.abc import Set
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from learners import Config
+from learners.comparison import Compared, GroupConfig
+from learners.numerics.arrays import Sparse
+from learners.records import Batch, Changed, Fitted, Late, Restored, Segment, Served
+from learners.settings import Refused
+from service.errors import Damaged
+from service.wire.kernels.floats import narrowed
+
+__all__ = [
+    "NOT_READABLE",
+    "Created",
+    "Record",
+    "Snapshot",
+    "config_of",
+    "pack_record",
+    "pack_snapshot",
+    "unpack_record",
+    "unpack_snapshot",
+]
+
+# what a decoder of MessagePack raises: text that is not UTF-8 and what is nested too deeply have errors of their own
+NOT_READABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+_MAGIC = b"rare"
+_VERSION = 1
+_HEADER = struct.Struct("<4sBBI")
+_CREATED, _BATCH, _RESTORED, _SNAPSHOT, _FITTED, _SERVED, _CHANGED, _COMPARED = range(1, 9)
+
+
+class _Array(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    dtype: str
+    shape: list[int]
+    data: bytes
+
+
+class _BatchParts(msgspec.Struct, forbid_unknown_fields=True):
+    labels: bytes  # int8: -1 or +1, or ranks
+    x: _Array | None = None
+    data: _Array | None = None
+    indices: _Array | None = None
+    indptr: _Array | None = None
+    weights: _Array | None = None
+    times: _Array | None = None
+    ids: list[str | None] | None = None
+    segments: list[tuple[int, int, str, int]] = []
+    afters: list[int] | None = None  # of the segments, where not all are their offsets
+    costs: _Array | None = None
+    late: dict[str, _Array] | None = None
+
+
+class _ServedParts(msgspec.Struct, forbid_unknown_fields=True):
+    hashes: _Array
+    times: _Array
+    scores: _Array
+    decisions: bytes  # int8
+    probabilities: _Array | None = None
+    thresholds: _Array | None = None
+    ready: bool = True
+
+
+class _RestoredParts(msgspec.Struct, forbid_unknown_fields=True):
+    position: int
+    state: dict[str, _Array]
+    parts: dict[str, Any] | None = None
+
+
+class _FittedParts(msgspec.Struct, forbid_unknown_fields=True):
+    events: int
+    restores: int
+    dim: int
+    arrays: dict[str, _Array]
+
+
+class _SnapshotParts(msgspec.Struct, forbid_unknown_fields=True):
+    position: int
+    config: msgspec.Raw
+    state: dict[str, _Array]
+
+
+class Created(msgspec.Struct, frozen=True):
+    """The first record of a log: the configuration of a learner or a group, as JSON; see `config_of`.
+
+    A learner that begins as a copy of another has that one's `state`: its record is a snapshot at position 1, so that
+    the copy is there whole or not at all.
+    """
+
+    config: dict[str, Any]
+    state: dict[str, NDArray[np.generic]] | None = None
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """The whole state of a learner or a group after the record at `position`."""
+
+    position: int
+    config: Config | GroupConfig
+    state: dict[str, NDArray[np.generic]]
+
+
+Record = Created | Batch | Changed | Compared | Fitted | Restored | Served
+
+_DTYPES = frozenset({"<f8", "<i8", "<u8", "<u4", "|i1", "|u1", "|b1"})
+_WHOLE = frozenset({"<i8", "<u4"})
+_WITH_SINGLES = _DTYPES | {"<f4"}
+_encoder = msgspec.msgpack.Encoder()
+
+
+def _frame(kind: int, body: bytes) -> bytes:
+    return _HEADER.pack(_MAGIC, _VERSION, kind, zlib.crc32(body)) + body
+
+
+def _unframe(data: bytes, what: str) -> tuple[int, memoryview]:
+    if len(data) < _HEADER.size:
+        raise Damaged(f"{what} is cut short: {len(data)} bytes")
+    magic, version, kind, crc = _HEADER.unpack_from(data)
+    body = memoryview(data)[_HEADER.size :]
+    if magic != _MAGIC:
+        raise Damaged(f"{what} does not begin like one of ours")
+    if version != _VERSION:
+        raise Damaged(f"{what} has format version {version}; this release reads version {_VERSION}")
+    if zlib.crc32(body) != crc:
+        raise Damaged(f"{what} does not match its checksum")
+    return kind, body
+
+
+def _array(array: NDArray[np.generic] | None) -> _Array | None:
+    if array is None:
+        return None
+    little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    return _Array(little.dtype.str, list(array.shape), little.tobytes())
+
+
+def _narrow(values: NDArray[np.float64]) -> NDArray[np.floating[Any]]:
+    """The same numbers as float32 where that is exact; see `narrowed`."""
+    single = narrowed(np.ascontiguousarray(values))
+    return values if single is None else single
+
+
+def _wide(array: _Array, what: str) -> NDArray[Any]:
+    """What `_narrow` was given."""
+    with np.errstate(invalid="ignore"):  # NaNs that signal, in what another wrote
+        return _numpy(array, what, _WITH_SINGLES).astype(np.float64, copy=False)
+
+
+def _numpy(array: _Array, what: str, dtypes: Set[str] = _DTYPES) -> NDArray[Any]:
+    if array.dtype not in dtypes:
+        raise Damaged(f"{what} has an array of unknown dtype {array.dtype!r}")
+    dtype = np.dtype(array.dtype)
+    if any(size < 0 for size in array.shape) or math.prod(array.shape) * dtype.itemsize != len(array.data):
+        raise Damaged(f"{what} has an array whose size is not its shape's")
+    # a writable copy: a read-only array would make numba compile each kernel a second time
+    flat: NDArray[Any] = np.frombuffer(bytearray(array.data), dtype=dtype)
+    try:
+        return flat.reshape(array.shape)
+    except (ValueError, OverflowError) as error:  # too many axes; one that is too long, beside one of no length
+        raise Damaged(f"{what} has an array of a shape that there is not: {error}") from error
+
+
+def _state_of(state: dict[str, _Array], what: str) -> dict[str, NDArray[np.generic]]:
+    """What `_state` was given."""
+    return {name: _numpy(array, what, _WITH_SINGLES) for name, array in state.items()}
+
+
+def _state(state: dict[str, NDArray[np.generic]]) -> dict[str, _Array]:
+    return {name: packed for name, array in state.items() if (packed := _array(array)) is not None}
+
+
+def _batch_parts(batch: Batch) -> _BatchParts:
+    parts = _BatchParts(
+        labels=batch.labels.astype(np.int8).tobytes(),
+        weights=_array(batch.weights),
+        times=_array(batch.times),
+        ids=None if batch.ids is None else list(batch.ids),
+        segments=[(one.start, one.stop, one.name, one.offset) for one in batch.segments],
+        afters=[one.after for one in batch.segments]
+        if any(one.after != one.offset for one in batch.segments)
+        else None,
+        costs=_array(batch.costs),
+        late=None if batch.late is None else _state(batch.late._asdict()),
+    )
+    rows = batch.rows
+    if isinstance(rows, Sparse):
+        parts.data, parts.indptr = _array(_narrow(rows.data)), _array(rows.indptr)
+        parts.indices = _array(rows.indices.astype(np.uint32))  # columns are below 2^24
+    else:
+        parts.x = _array(_narrow(rows))
+    return parts
+
+
+def _batch(parts: _BatchParts, what: str) -> Batch:
+    def floats(array: _Array | None) -> NDArray[np.float64] | None:
+        return None if array is None else _numpy(array, what)
+
+    labels = np.frombuffer(parts.labels, dtype=np.int8).astype(np.float64)
+    if parts.x is not None:
+        rows: Any = _wide(parts.x, what)
+    elif parts.data is not None and parts.indices is not None and parts.indptr is not None:
+        if parts.indices.dtype not in _WHOLE:
+            raise Damaged(f"{what} has columns that are not whole numbers")
+        indices = _numpy(parts.indices, what).astype(np.int64)
+        rows = Sparse(_wide(parts.data, what), indices, _numpy(parts.indptr, what))
+    else:
+        raise Damaged(f"{what} has no features")
+    afters = [one[3] for one in parts.segments] if parts.afters is None else parts.afters
+    if len(afters) != len(parts.segments):
+        raise Damaged(f"{what} has sources of another form")
+    segments = tuple(Segment(*one, after) for one, after in zip(parts.segments, afters, strict=True))
+    ids = None if parts.ids is None else tuple(parts.ids)
+    late = None
+    if parts.late is not None:
+        if set(parts.late) != set(Late._fields):
+            raise Damaged(f"{what} has late labels of another form")
+        late = Late(**{name: _numpy(one, what) for name, one in parts.late.items()})
+    return Batch(rows, labels, floats(parts.weights), floats(parts.times), ids, segments, floats(parts.costs), late)
+
+
+def _served_parts(served: Served) -> _ServedParts:
+    return _ServedParts(
+        **_state({"hashes": served.hashes, "times": served.times, "scores": served.scores}),
+        decisions=served.decisions.astype(np.int8).tobytes(),
+        probabilities=_array(served.probabilities),
+        thresholds=_array(served.thresholds),
+        ready=served.ready,
+    )
+
+
+def _served(parts: _ServedParts, what: str) -> Served:
+    return Served(
+        _numpy(parts.hashes, what),
+        _numpy(parts.times, what),
+        _numpy(parts.scores, what),
+        np.frombuffer(parts.decisions, dtype=np.int8).astype(np.int64),
+        None if parts.probabilities is None else _numpy(parts.probabilities, what),
+        None if parts.thresholds is None else _numpy(parts.thresholds, what),
+        parts.ready,
+    )
+
+
+def pack_record(record: Record) -> bytes:
+    """The bytes of a record. O(bytes)."""
+    if isinstance(record, Created):
+        if record.state is not None:
+            return _snapshot(1, record.config, record.state)
+        return _frame(_CREATED, _encoder.encode(record.config))
+    if isinstance(record, Restored):
+        restored = _RestoredParts(record.position, _state(record.state), record.parts)
+        return _frame(_RESTORED, _encoder.encode(restored))
+    if isinstance(record, Served):
+        return _frame(_SERVED, _encoder.encode(_served_parts(record)))
+    if isinstance(record, Compared):
+        return _frame(_COMPARED, _encoder.encode(_state(vars(record))))
+    if isinstance(record, Changed):
+        return _frame(_CHANGED, _encoder.encode(record.parts))
+    if isinstance(record, Fitted):
+        return _frame(
+            _FITTED, _encoder.encode(_FittedParts(record.events, record.restores, record.dim, _state(record.arrays)))
+        )
+    return _frame(_BATCH, _encoder.encode(_batch_parts(record)))
+
+
+def unpack_record(data: bytes, what: str) -> Record:
+    """The record; `what` names it in errors. Raises `Damaged`."""
+    kind, body = _unframe(data, what)
+    try:
+        if kind == _CREATED:
+            return Created(msgspec.msgpack.decode(body, type=dict[str, Any]))
+        if kind == _SNAPSHOT:
+            copied = msgspec.msgpack.decode(body, type=_SnapshotParts)
+            if copied.position == 1:  # any other snapshot has no place in a log
+                return Created(
+                    msgspec.msgpack.decode(copied.config, type=dict[str, Any]), _state_of(copied.state, what)
+                )
+        if kind == _RESTORED:
+            restored = msgspec.msgpack.decode(body, type=_RestoredParts)
+            state = _state_of(restored.state, what)
+            return Restored(restored.position, state, restored.parts)
+        if kind == _FITTED:
+            fitted = msgspec.msgpack.decode(body, type=_FittedParts)
+            arrays = _state_of(fitted.arrays, what)
+            return Fitted(fitted.events, fitted.restores, fitted.dim, arrays)
+        if kind == _SERVED:
+            return _served(msgspec.msgpack.decode(body, type=_ServedParts), what)
+        if kind == _CHANGED:
+            return Changed(msgspec.msgpack.decode(body, type=dict[str, Any]))
+        if kind == _COMPARED:
+            columns = msgspec.msgpack.decode(body, type=dict[str, _Array])
+            if set(columns) != set(Compared.__annotations__):
+                raise Damaged(f"{what} is a comparison of another form")
+            return Compared(**{name: _numpy(one, what) for name, one in columns.items()})
+        if kind == _BATCH:
+            return _batch(msgspec.msgpack.decode(body, type=_BatchParts), what)
+    except NOT_READABLE as error:
+        raise Damaged(f"{what} is not readable: {error}") from error
+    raise Damaged(f"{what} is of unknown kind {kind}")
+
+
+def config_of(values: dict[str, Any]) -> Config | GroupConfig:
+    """The configuration of a learner, or that of a group. Raises `Refused`."""
+    return GroupConfig.of(values) if "learners" in values else Config.of(values)
+
+
+def pack_snapshot(position: int, config: Config | GroupConfig, state: dict[str, NDArray[np.generic]]) -> bytes:
+    """The bytes of a snapshot. O(bytes)."""
+    return _snapshot(position, config.to_json(), state)
+
+
+def _snapshot(position: int, config: dict[str, Any], state: dict[str, NDArray[np.generic]]) -> bytes:
+    return _frame(
+        _SNAPSHOT, _encoder.encode(_SnapshotParts(position, msgspec.Raw(_encoder.encode(config)), _state(state)))
+    )
+
+
+@lru_cache(maxsize=256)  # many learners have one configuration, which then takes time and memory once
+def _config(packed: bytes) -> Config | GroupConfig:
+    return config_of(msgspec.msgpack.decode(packed, type=dict[str, Any]))
+
+
+def unpack_snapshot(data: bytes, what: str) -> Snapshot:
+    """The snapshot; `what` names it in errors. Raises `Damaged`."""
+    kind, body = _unframe(data, what)
+    if kind != _SNAPSHOT:
+        raise Damaged(f"{what} is not a snapshot (kind {kind})")
+    try:
+        parts = msgspec.msgpack.decode(body, type=_SnapshotParts)
+        config = _config(bytes(parts.config))
+    except (*NOT_READABLE, Refused) as error:
+        raise Damaged(f"{what} is not readable: {error}") from error
+    return Snapshot(parts.position, config, _state_of(parts.state, what))

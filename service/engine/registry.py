@@ -1,0 +1,110 @@
+"""The register of a node: which learners and groups are in its memory, which sleep, which it cannot host, and why.
+
+The engine (`engine.py`), what puts learners to sleep (`sleeping.py`) and what follows other nodes (`following.py`) all
+read it, and enter in it what they did. The log of a group has its name behind an @, which no learner's name begins
+with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from learners.comparison import Comparison
+from service.auth.permissions import Grant
+from service.engine.node import Node
+from service.engine.replica.group import HostedGroup
+from service.engine.replica.learner import Hosted
+from service.errors import LimitReached, ServiceError
+from service.names import GROUP
+from service.storage.base import Head
+
+__all__ = ["Register"]
+
+
+class Register:
+    """What of the store is on this node, and how."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.hosted: dict[str, Hosted] = {}
+        self.asleep: dict[str, bytes] = {}  # learners that are in the store only: their birth
+        self.groups: dict[str, HostedGroup] = {}
+        self.moving: dict[str, asyncio.Future[None]] = {}  # learners that fall asleep or awake just now
+        self.unavailable: dict[str, ServiceError] = {}  # logs of the store that cannot be hosted, and why
+        self.ready = False  # every learner of the store is here
+        self.creating = asyncio.Lock()  # held while one is created: it is in the store then, and not found here yet
+
+    def find(self, log: str) -> Hosted | HostedGroup | None:
+        """What is hosted of the log of this name."""
+        return self.groups.get(log[1:]) if log.startswith(GROUP) else self.hosted.get(log)
+
+    def all(self) -> list[Hosted | HostedGroup]:
+        """All that is in memory."""
+        return [*self.hosted.values(), *self.groups.values()]
+
+    @property
+    def learners(self) -> int:
+        """How many there are on this node, asleep or awake."""
+        return len(self.hosted) + len(self.asleep)
+
+    def knows(self, log: str) -> bool:
+        """Whether a log that is not hosted is known all the same."""
+        return log in self.asleep or log in self.moving or log in self.unavailable
+
+    def sleeps(self, log: str, head: Head) -> bool:
+        """Whether the learner whose log has this head sleeps, or is about to move."""
+        return log in self.moving or self.asleep.get(log) == head.birth
+
+    def check_room(self) -> None:
+        """That there may be one more here. Raises `LimitReached`."""
+        if self.learners + len(self.groups) >= self.node.settings.max_learners:
+            raise LimitReached(f"this node has {self.learners + len(self.groups)} learners and groups, its limit")
+
+    async def check_new(self, grant: Grant) -> None:
+        """That there may be one more here, and by what is granted over the store: what other nodes have made counts
+        though this one has not heard of it. To be asked with `creating` held.
+
+        Raises `LimitReached`, or a `StoreError`.
+        """
+        self.check_room()
+        if not grant.counts_learners:
+            return
+        learners: list[str] = []
+        groups: list[tuple[str, Sequence[str]]] = []
+        for log in await self.node.reached(self.node.store.heads()):
+            if log.startswith(GROUP):
+                group = self.groups.get(log[1:])  # of one that is new here only the name is known, for a moment
+                groups.append((log[1:], () if group is None else group.config.learners))
+            else:
+                learners.append(log)
+        grant.check_room(learners, groups)
+
+    async def host(self, log: str, birth: bytes) -> tuple[Hosted | HostedGroup, bool]:
+        """What the log of this name is of, as its newest snapshot has it, and whether the log may go on behind that;
+        nobody finds it yet."""
+        found = await self.node.recover(log, birth)
+        if isinstance(found.machine, Comparison):
+            group = HostedGroup(log, birth, found.machine, found.position, self.node, self.forget, found.snapshot)
+            group.token = found.token
+            return group, found.behind
+        pending = found.pending or await self.node.reached(self.node.store.pending(log, birth))
+        hosted = Hosted(log, birth, found.machine, found.position, self.node, self.forget, found.snapshot)
+        hosted.serving.pending = pending
+        hosted.token = found.token
+        return hosted, found.behind
+
+    def take_in(self, one: Hosted | HostedGroup) -> None:
+        """From here on it is found by its name."""
+        if isinstance(one, Hosted):
+            self.hosted[one.name] = one
+        else:
+            self.groups[one.name.removeprefix(GROUP)] = one
+
+    def forget(self, one: Hosted | HostedGroup) -> None:
+        """Host it no longer."""
+        if self.find(one.name) is one:
+            if isinstance(one, Hosted):
+                del self.hosted[one.name]
+            else:
+                del self.groups[one.name.removeprefix(GROUP)]

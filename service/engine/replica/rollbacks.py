@@ -1,0 +1,37 @@
+"""A roll-back to a retained snapshot: the record of it, which holds the whole state that every node goes on from."""
+
+from __future__ import annotations
+
+from learners.config import CHANGEABLE, Config
+from learners.learner import check_state
+from learners.records import Restored
+from learners.settings import Refused
+from service.engine.node import Node
+from service.engine.records.codec import unpack_snapshot
+from service.engine.records.validation import check_scaling
+from service.errors import Damaged, UnknownSnapshot
+
+__all__ = ["roll_back"]
+
+
+async def roll_back(node: Node, name: str, birth: bytes, config: Config, position: int) -> Restored:
+    """The record that takes a learner of this configuration back to its snapshot at a position.
+
+    Nothing may fail once it is in the log: raises `UnknownSnapshot`, or `Damaged` where the snapshot is not one of this
+    learner, or no state. O(state).
+    """
+    found = await node.reached(node.store.load(name, birth, position))
+    if found is None:
+        raise UnknownSnapshot(f"{name} has no snapshot at position {position}")
+    what = f"snapshot {position} of {name}"
+    snapshot = await node.in_thread(lambda: unpack_snapshot(found[1], what))
+    then = snapshot.config
+    if not isinstance(then, Config) or then.fixed != config.fixed:
+        raise Damaged(f"{what} is of another configuration")
+    parts = {part: then.to_json()[part] for part in CHANGEABLE if getattr(then, part) is not None}
+    try:
+        await node.in_thread(lambda: check_state(then, snapshot.state))
+        check_scaling(then, snapshot.state)
+    except Refused as error:
+        raise Damaged(f"{what} does not fit its configuration: {error}") from error
+    return Restored(snapshot.position, snapshot.state, parts)

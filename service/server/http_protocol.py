@@ -1,0 +1,436 @@
+"""uvicorn's HTTP with fewer writes: each is a call of the system, and costs more than a small event does.
+
+The head of a reply goes out together with what follows it. And an end for clients that send nothing, that send the head
+of a request slowly or without end, or that do not read: uvicorn would wait for them for good. Websockets are in
+`ws_protocol.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Container
+from typing import Any, cast
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from service.api.body import BODY_BREAKS, BODY_ENDS
+from service.api.fast_path.inline import Asked, Direct, Learning
+from service.errors import ServiceError
+from service.server.bad_request import HEAD_BYTES, breaks_off, endless, no_request, refusal, too_large
+from service.server.http_transport import Begun, Flow, Joining
+from service.telemetry.request_log import Access
+from service.wire.problem_json import request_id
+
+__all__ = ["HttpProtocol"]
+
+logger = logging.getLogger("rarestream.http")
+
+_HEAD_SECONDS = 30.0  # in which a head has to come, where the application does not say
+_STALL_SECONDS = 30.0  # after which a client is dropped that has read nothing more of what it was sent at the end
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """One connection.
+
+    A request that the application answers by itself (`direct.py`) never becomes a task: its reply is written as soon as
+    it is there. All others are ASGI's, as uvicorn has it; replies go out in the order in which their requests came.
+    """
+
+    def __init__(self, config: Config, *args: Any, **kwargs: Any) -> None:
+        """As uvicorn's."""
+        super().__init__(config, *args, **kwargs)
+        app: Any = config.loaded_app
+        self._trusted: Container[str] = ()  # peers whose word is taken for who the client is
+        if isinstance(app, ProxyHeadersMiddleware):
+            app, self._trusted = app.app, app.trusted_hosts
+        by_uvicorn = config.access_log or self.limit_concurrency is not None  # what only its own way sees to
+        self._direct: Direct | None = None if by_uvicorn else getattr(app, "direct", None)
+        self._access: Access | None = getattr(app, "access", None)
+        self._between = True  # nothing has come of the next request
+        self._asked: Asked | None = None  # the request that is being read, where it may be answered at once,
+        self._body = b""  # and what has come of its body
+        self._held = 0  # bytes of it that count as held, as long as the rest is waited for
+        self._declined = False  # it may not: that was tried
+        self._last: Asked | None = None  # the last one in what has just come that was answered at once
+        self._answered_at = 0.0  # when that was done last, by the loop's clock
+        self._in_head = False  # some of the next request's head has come, not all of it
+        self._head_bytes = 0  # that have come of it, or of a body's framing, with what came before in the same piece
+        self._waits_since: float | None = None  # for a head, or `_asked`'s body, by the loop's clock; None: busy
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._head_seconds: float = getattr(app, "head_seconds", _HEAD_SECONDS)  # from its first byte, or the beginning
+        self._upgraded = False  # to a websocket
+        self._paused = False  # the client has more to read than it should
+        self._stuck = False  # it has been so since `_look_at_unread`
+        self._unread_timer: asyncio.TimerHandle | None = None
+        self._over = False  # nothing that still comes can be read
+        self._refusal: ServiceError | None = None  # of what came behind requests that are not answered yet
+        self._defaults: list[tuple[bytes, bytes]] | None = None  # the headers of every reply,
+        self._head = b""  # and what a reply begins with that has them
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """It is open."""
+        super().connection_made(transport)
+        self.flow = Flow(transport, self.pipeline)
+        self._plain = transport
+        self._joining = Joining(transport)
+        self.transport = cast(asyncio.Transport, self._joining)
+        self._peer = {"client": self.client}
+        self._proxied = self.client is not None and self.client[0] in self._trusted
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone."""
+        for timer in (self._head_timer, self._unread_timer):
+            if timer is not None:
+                timer.cancel()
+        if self._asked is not None:  # in its body: that is counted, and told
+            self._to_application()
+        super().connection_lost(exc)
+
+    # A request is read
+
+    def data_received(self, data: bytes) -> None:
+        """Some of it has come. A body that comes in a piece of its own, as of many clients, is waited for."""
+        if self._over:
+            return
+        direct = self._direct if self._between else None
+        if direct is not None:
+            known = direct.known(data)  # most clients send the same head each time: then nothing is parsed
+            if known is not None and self._free():
+                if self._answered(*known):
+                    self._waits_since = None
+                    return
+                self._declined = True
+        self._last = None
+        self._head_bytes += len(data)
+        self._unset_keepalive_if_required()
+        self._parse(data)
+        self._declined = False
+        if self._asked is not None:
+            self._unset_keepalive_if_required()  # that of a reply to what came before it in the same piece
+        self._mind_head()
+        if self._asked is not None:
+            if not self._waits():
+                self._to_application()
+        elif direct is not None and self._last is not None:
+            direct.know(data, self._last)
+
+    def _parse(self, data: bytes) -> None:
+        """As uvicorn does; but what cannot be read is refused as all else is."""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            if self._should_upgrade():
+                self.handle_websocket_upgrade()
+            else:
+                self._unsupported_upgrade_warning()
+        except httptools.HttpParserError as error:
+            if not (self._between or self._in_head):
+                self._break_off(breaks_off(error))
+            elif self._in_head and self._head_bytes > HEAD_BYTES:
+                self._refuse(too_large())
+            else:
+                self._refuse(no_request(error, data))
+
+    def on_message_begin(self) -> None:
+        """One begins; its scope is made where ASGI is to see it."""
+        self._between = False
+        self._in_head = True
+        self.url = b""
+        self.expect_100_continue = False
+        self.headers = []
+
+    def on_headers_complete(self) -> None:
+        """Its body follows, and only that may still say that it cannot be answered at once."""
+        if self._head_bytes > HEAD_BYTES:
+            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if size > HEAD_BYTES:
+                raise too_large()
+        self._asked = self._wanted()
+        if self._asked is None:
+            self._to_application()  # which may find that there is no such URL
+        else:
+            self._waits_since = None  # the time of the body begins
+        self._in_head = False
+        self._head_bytes = 0  # what follows in this piece, and may be another's head, is bounded by the piece
+
+    def on_body(self, body: bytes) -> None:
+        """Some of its body."""
+        self._head_bytes = 0
+        if self._asked is None:
+            super().on_body(body)
+        else:
+            self._body += body
+
+    def on_message_complete(self) -> None:
+        """It is whole."""
+        self._between = True
+        self._head_bytes = 0  # another's head may follow in this piece
+        self._let_go()
+        if self._asked is not None:
+            if self._answered(self._asked, self._body):
+                self._last, self._asked, self._body = self._asked, None, b""
+                return
+            self._to_application()
+        super().on_message_complete()
+
+    def _free(self) -> bool:
+        """Whether a reply would go out now: those before it are written, and the client reads them."""
+        return not self.flow.write_paused and not self.pipeline and (self.cycle is None or self.cycle.response_complete)
+
+    def _wanted(self) -> Asked | None:
+        """What is asked, where it may be answered at once."""
+        parser = self.parser
+        if self._direct is None or self._declined or not self._free():
+            return None
+        if parser.get_method() != b"POST" or self.expect_100_continue or parser.should_upgrade():
+            return None
+        if parser.get_http_version() != "1.1" or not parser.should_keep_alive():
+            return None
+        if not self.url.isascii():
+            return None  # uvicorn refuses it
+        if self._proxied and any(name.startswith(b"x-forwarded-") for name, _ in self.headers):
+            return None  # uvicorn finds out who the client is
+        return self._direct.asked(self.url, self.headers)
+
+    def _waits(self) -> bool:
+        """Whether the rest of a body is waited for: there is room, and who sends it may."""
+        if self._direct is None or self._asked is None:
+            return False
+        more = len(self._body) - self._held
+        if not self._direct.hold(self._asked, more, self._peer):
+            return False
+        self._held += more
+        return True
+
+    def _let_go(self) -> None:
+        """The body is not waited for any more."""
+        if self._held and self._direct is not None:
+            self._direct.let_go(self._held)
+        self._held = 0
+
+    def _to_application(self) -> None:
+        """Have ASGI answer it: as much of it as has come, as if that had just come, in what is left of its time."""
+        self._let_go()
+        since = None if self._asked is None else self._waits_since
+        url, headers, expect = self.url, self.headers, self.expect_100_continue
+        body, self._asked, self._body = self._body, None, b""
+        self._unset_keepalive_if_required()  # that of a reply to what came before it in the same piece
+        super().on_message_begin()
+        if since is not None:
+            cast(dict[str, Any], self.scope)[BODY_ENDS] = since + self._head_seconds
+            self._waits_since = None
+        self.url, self.expect_100_continue = url, expect
+        self.headers, self.scope["headers"] = headers, list(headers)  # which what comes behind a body does not join
+        super().on_headers_complete()
+        if body:
+            super().on_body(body)
+
+    # Heads that do not come
+
+    def _mind_head(self) -> None:
+        """Some bytes have been read: is it, after them, a head that is waited for?"""
+        if self._between:
+            self._head_bytes = 0
+        elif self._head_bytes > HEAD_BYTES:
+            if self._in_head:
+                self._refuse(too_large())
+            else:
+                self._break_off(endless())
+            return
+        if self._upgraded:
+            return
+        idle = not self.pipeline and (self.cycle is None or self.cycle.response_complete)
+        if not (self._in_head or (idle and self.timeout_keep_alive_task is None)):
+            self._waits_since = None
+        elif self._waits_since is None:
+            self._wait_for_head()
+
+    def _wait_for_head(self) -> None:
+        """From now on; what was answered at once meanwhile has left the timer as it was, as that would be dear."""
+        self._waits_since = self.loop.time()
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(self._head_seconds, self._look_for_head)
+
+    def _look_for_head(self) -> None:
+        self._head_timer = None
+        if self._waits_since is None or self.transport.is_closing():
+            return
+        if not self._free():  # requests before it are under way, which have bounds of their own
+            self._waits_since = self.loop.time()
+        left = self._waits_since + self._head_seconds - self.loop.time()
+        if left > 0:
+            self._head_timer = self.loop.call_later(left, self._look_for_head)
+        elif self._asked is not None:  # a body that does not come: that is told
+            self._to_application()
+        else:
+            self._close()
+
+    def _refuse(self, error: ServiceError) -> None:
+        """Answer what is no request in its turn, and close the connection."""
+        if self.transport.is_closing():
+            return
+        self._over = True
+        if self.pipeline or not (self.cycle is None or self.cycle.response_complete):
+            self._refusal = error  # until the requests before it are answered
+            self.flow.pause_reading()
+            return
+        own_id = request_id(b"")
+        if self._access is not None:
+            self._access.unread(error, own_id, self.client)
+        self._write(error.status, self.server_state.default_headers, refusal(error, own_id))
+        self._close()
+
+    def _break_off(self, error: ServiceError) -> None:
+        """Have the application find that a body has no rest, and close the connection when it has answered.
+
+        Where it has answered before, there is nothing to say any more.
+        """
+        self._over = True
+        cycle = self.cycle
+        if cycle.response_complete:
+            if not self.transport.is_closing():
+                self._close()
+            return
+        cast(dict[str, Any], cycle.scope)[BODY_BREAKS] = error
+        cycle.keep_alive = False
+        cycle.more_body = False
+        cycle.message_event.set()
+
+    def _refuse_in_turn(self) -> None:
+        """A reply is out: what came behind it, and cannot be read, may be next."""
+        if self._refusal is not None and not self.pipeline:
+            error, self._refusal = self._refusal, None
+            self._refuse(error)
+
+    def _close(self) -> None:
+        """Close it, and if the client does not read what is left to be sent, without that."""
+        self.transport.close()
+        self._drop_unread(-1)
+
+    def _drop_unread(self, left: int) -> None:
+        """`left`: bytes that the client had not read when this was looked at before."""
+        now = self._plain.get_write_buffer_size()
+        if now and now == left:
+            self._plain.abort()
+        elif now:
+            self.loop.call_later(_STALL_SECONDS, self._drop_unread, now)
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than it is answered. One that reads nothing for a while is dropped."""
+        super().pause_writing()
+        self._paused = True
+        if self._unread_timer is None:
+            self._look_at_unread(-1)
+
+    def resume_writing(self) -> None:
+        """It has read."""
+        super().resume_writing()
+        self._paused = self._stuck = False
+
+    def _look_at_unread(self, left: int) -> None:
+        """`left`: bytes that it had not read when this was looked at before, if nothing was resumed since."""
+        self._unread_timer = None
+        now = self._plain.get_write_buffer_size()
+        if self._stuck and now == left:
+            logger.warning("a client was dropped: nothing of its reply was read in %g s", _STALL_SECONDS)
+            self._plain.abort()
+        elif self._paused:
+            self._stuck = True
+            self._unread_timer = self.loop.call_later(_STALL_SECONDS, self._look_at_unread, now)
+
+    def shutdown(self) -> None:
+        """The server stops: what has begun to come is answered before the connection is closed."""
+        if self._asked is not None:
+            self._to_application()
+        super().shutdown()
+
+    # A reply at once
+
+    def _answered(self, asked: Asked, body: bytes) -> bool:
+        """Answer here and now, or as soon as it is learnt; whether that could be done."""
+        if self._direct is None:
+            return False
+        if asked.operation == "update":
+            learning = self._direct.learn(asked, body, self._peer)
+            if learning is not None:
+                self._wait_for(learning)
+            return learning is not None
+        reply = self._direct.answer(asked, body, self._peer)
+        if reply is None:
+            return False
+        self._write(200, self.server_state.default_headers, reply)
+        self._written()
+        return True
+
+    def _write(self, status: int, headers: list[tuple[bytes, bytes]], reply: bytes) -> None:
+        """A whole reply, behind the headers of every reply."""
+        if self._defaults is not headers:  # every second there are others
+            self._defaults = headers
+            self._head = b"".join(b"%b: %b\r\n" % one for one in headers)
+        self._plain.write(b"".join((STATUS_LINE[status], self._head, reply)))
+
+    def _wait_for(self, learning: Learning) -> None:
+        """Answer once it is learnt; a server that stops waits for it as for a task, which it cancels in the end."""
+        begun = Begun(self.server_state.default_headers)
+        self.cycle = cast(Any, begun)
+        tasks = cast("set[asyncio.Future[Any]]", self.tasks)
+        tasks.add(learning.done)
+
+        def answer(done: asyncio.Future[Any]) -> None:
+            tasks.discard(done)
+            status, reply = learning.reply()
+            begun.response_complete = True
+            if not begun.disconnected and not self.transport.is_closing():
+                self._write(status, begun.headers, reply)
+                if not begun.keep_alive:
+                    self.transport.close()
+            if self.pipeline:  # uvicorn goes on with what came meanwhile
+                self.on_response_complete()
+            else:
+                self._written()
+                self._refuse_in_turn()
+
+        learning.done.add_done_callback(answer)
+
+    def _written(self) -> None:
+        """A reply is out: from now on the connection is idle."""
+        self.server_state.total_requests += 1
+        self._answered_at = self.loop.time()
+        if self.timeout_keep_alive_task is None and not self.transport.is_closing():
+            self._set_timer(self.timeout_keep_alive)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """So long nothing came, or it was answered here: that does not set the timer anew, which would be dear."""
+        left = self._answered_at + self.timeout_keep_alive - self.loop.time()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._set_timer(self.timeout_keep_alive)
+        elif left > 0:
+            self._set_timer(left)
+        elif not self.transport.is_closing():
+            self._close()
+
+    def _set_timer(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
+
+    # A reply of ASGI's
+
+    def on_response_complete(self) -> None:
+        """A reply of ASGI's is whole; one without a body has nothing but its head."""
+        self._joining.release()
+        super().on_response_complete()
+        self._refuse_in_turn()
+        if self.transport.is_closing():
+            self._drop_unread(-1)
+
+    def handle_websocket_upgrade(self) -> None:
+        """From here on it is another protocol's."""
+        self._upgraded, self._waits_since = True, None
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+        self.transport = self._joining.release()
+        super().handle_websocket_upgrade()

@@ -1,0 +1,211 @@
+"""Running the service under uvicorn: a listening socket, the app, and a word when it is ready.
+
+A stop, in its order: no more connections; open requests and streams end, with `Connection: close`; whoever sends one
+more request meanwhile is answered, for a second; what is queued is learnt, a last snapshot taken, the store closed.
+
+Several processes behind one port are `workers.py`'s; each of them is a server of this kind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
+
+import uvicorn
+
+from service.api.app import Application, create_app
+from service.auth.guard import Guard
+from service.engine.node import BACKGROUND
+from service.errors import ServiceError, WrongStore
+from service.exits import CommandFailed, WrongUsage
+from service.server.gc_tuning import set_aside
+from service.server.http_protocol import HttpProtocol
+from service.server.listen import CannotServe, WrongSettings, announce, listen, url_of, warn
+from service.server.ws_protocol import WebSocketProtocol
+from service.settings import Settings
+from service.telemetry.log_writer import LineWriter, configure
+
+__all__ = ["Server", "leave_background", "serve"]
+
+logger = logging.getLogger("rarestream.server")
+
+_LOOK_EVERY = 0.1  # seconds
+_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; uvicorn's default would leave old ones only
+_CLOSE_SECONDS = 5.0  # that websockets get at a stop to close
+_LINGER = 1.0  # seconds in which what comes on open connections is answered: it was sent before the client could know
+_LOOK_IDLE = 0.02  # seconds
+
+
+def serve(settings: Settings, warnings: Sequence[str] = (), *, as_json: bool = False) -> None:
+    """Serve until Ctrl-C, which is a clean end, or SIGTERM, which ends the process by that signal once all is saved.
+
+    `warnings` are told first; `as_json`: see `announce`.
+    """
+    lines = configure(sys.stderr.buffer, settings.log_format, settings.log_level)
+    warn(settings, warnings)
+    listener = listen(settings.host, settings.port)
+    server = Server(settings, listener, ready=lambda: announce(settings, server.url, as_json=as_json), lines=lines)
+    if server.warning is not None:
+        logger.warning(server.warning)
+    with suppress(KeyboardInterrupt):  # uvicorn repeats the signal after its clean shutdown
+        server.run()
+    leave_background()
+
+
+def leave_background() -> None:
+    """End the process where a fit goes on in the background: everything is saved."""
+    if any(thread.name == BACKGROUND for thread in threading.enumerate()):
+        # a fit may take minutes: leave without waiting for it, as the interpreter would
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(0)
+
+
+def _config(app: Application, settings: Settings) -> uvicorn.Config:
+    """How uvicorn serves the application. Raises `WrongSettings` where the files of TLS are none."""
+    if settings.tls_key is not None and settings.tls_certificate is None:
+        raise WrongSettings("the service cannot start: tls_key is set, and tls_certificate is not")
+    config = uvicorn.Config(
+        app,
+        ssl_certfile=settings.tls_certificate,
+        ssl_keyfile=settings.tls_key,
+        ssl_ciphers=_CIPHERS,
+        lifespan="off",  # `startup` and `shutdown` below run it, to report its errors in plain words
+        log_level="warning",  # the rest of it repeats ours, and shows paths with their queries
+        log_config=None,  # its loggers write as ours do
+        access_log=False,  # the application has its own: `access.py`
+        http=HttpProtocol,
+        ws=WebSocketProtocol,
+        ws_max_size=settings.ws_message_bytes,
+        ws_per_message_deflate=False,  # digits hardly compress, and each message would cost more
+        ws_ping_interval=20.0,  # seconds; a peer that has gone without a word is noticed
+        ws_ping_timeout=20.0,
+        timeout_graceful_shutdown=settings.shutdown_seconds,
+    )
+    try:
+        config.load()  # here, where an error of the files can be told
+    except OSError as error:  # of ssl, too
+        files = f"{settings.tls_certificate}, {settings.tls_key or 'and the key in it'}"
+        raise WrongSettings(f"the service cannot start: TLS with {files}: {error.strerror or error}") from None
+    return config
+
+
+class Server(uvicorn.Server):
+    """The service on one socket; `ready` is called once it takes updates.
+
+    `run()` serves until `should_exit` is set, or, in the main thread, until a signal.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        listener: socket.socket,
+        *,
+        ready: Callable[[], None],
+        lines: LineWriter | None = None,
+    ) -> None:
+        """`lines`: what writes a line for each request, if anything.
+
+        Raises `BadKeys`, `Exposed` where others than this machine could come without a key, or `CannotServe`; then the
+        listener is closed.
+        """
+        host = listener.getsockname()[0]
+        try:
+            self._app = create_app(settings, lines)
+            guard: Guard = self._app.state.guard
+            self.warning = guard.listens(host)  # what to tell the operator, if anything
+            super().__init__(_config(self._app, settings))
+        except CommandFailed:
+            listener.close()
+            raise
+        self._running = AsyncExitStack()  # the app between its start and its end
+        self._listener = listener
+        self._lines = lines
+        self._ready = ready
+        self.url = url_of(listener, tls=settings.tls_certificate is not None)
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until told to stop. Raises `CannotServe` where the app does not start, `WrongUsage` for a wrong URL."""
+        try:
+            with set_aside():
+                super().run(sockets or [self._listener])
+        finally:
+            self._listener.close()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the app and accept connections."""
+        try:
+            await self._running.enter_async_context(self._app.router.lifespan_context(self._app))
+        except WrongStore as error:
+            raise WrongSettings(f"the service cannot start: {error.detail}") from error
+        except ServiceError as error:
+            raise CannotServe(f"the service cannot start: {error.detail}") from error
+        except ValueError as error:  # a store's URL that is none
+            raise WrongUsage(f"the service cannot start: {error}") from error
+        await self._open(sockets)
+        self._telling = asyncio.create_task(self._tell(), name="tell when ready")
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Finish the open requests, then end the app: last snapshots, the store closed."""
+        logger.info("stopping: open requests are finished, then what has changed is saved")
+        self._close(sockets)
+        self.server_state.default_headers = [*self.server_state.default_headers, (b"connection", b"close")]
+        self._app.direct.engine = None  # to close a connection with its reply is the application's
+        self._app.state.closing.set()  # streams would go on for ever
+        # uvicorn would cut them off
+        await asyncio.gather(self._app.state.websockets.close(_CLOSE_SECONDS), self._linger())
+        await super().shutdown(sockets)
+        self._telling.cancel()
+        if not self.force_exit:
+            await self._running.aclose()
+        logger.info("stopped")
+
+    async def _open(self, sockets: list[socket.socket] | None) -> None:
+        """Accept connections, once the app has started."""
+        await super().startup(sockets)
+
+    def _close(self, sockets: list[socket.socket] | None) -> None:
+        """Accept no more connections."""
+        for server in self.servers:
+            server.close()
+        for listener in sockets or []:
+            listener.close()
+
+    async def _linger(self) -> None:
+        """Answer what comes on connections that are open, until there are none, or for a second.
+
+        Each is closed by its next reply, which says so. A client that sent a request to an idle connection that is
+        closed at that moment would not know what became of it.
+        """
+        until = time.monotonic() + _LINGER
+        for connection in self.server_state.connections:
+            cycle = getattr(connection, "cycle", None)  # of a request, or none yet; a websocket has not even that
+            if cycle is not None and not cycle.response_complete:
+                connection.shutdown()  # once it is answered
+        while self.server_state.connections and not self.force_exit and time.monotonic() < until:  # noqa: ASYNC110 (a set of uvicorn's)
+            await asyncio.sleep(_LOOK_IDLE)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """uvicorn repeats a signal when all is done, and the process may end by it: the last lines come before."""
+        with super().capture_signals():
+            try:
+                yield
+            finally:
+                if self._lines is not None:
+                    self._lines.close()
+
+    async def _tell(self) -> None:
+        """Call `ready` once every learner is here: at once, but for a store that is away when we start."""
+        while not self._app.state.engine.ready:  # noqa: ASYNC110 (the engine has a flag, not an event)
+            await asyncio.sleep(_LOOK_EVERY)
+        gc.collect()  # and set aside what is loaded by now, before the first request
+        self._ready()

@@ -1,0 +1,264 @@
+"""One of several processes behind one port: what `workers.py` starts, each a fresh interpreter.
+
+It is told by a line on a socket what to be, says there when it is ready, and from then on that it is alive, and leaves
+in good order when the other end of it is gone: a supervisor that was killed leaves nobody behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import sys
+from collections.abc import Callable, Sized
+from contextlib import suppress
+from pathlib import Path
+from ssl import SSLContext
+from typing import NoReturn
+
+import msgspec
+
+from service.api.worker_peers import Siblings
+from service.engine.engine import Engine
+from service.exits import CommandFailed
+from service.server.listen import CannotServe
+from service.server.run import Server, leave_background
+from service.server.supervisor import NOBODY, connection_counts, one_at_a_time
+from service.server.worker_process import ALIVE_EVERY, Start, Word
+from service.settings import Settings
+from service.telemetry.log_writer import LineWriter, configure
+
+__all__ = ["Acceptor", "Worker", "main"]
+
+logger = logging.getLogger("rarestream.workers")
+
+_YIELD = 0.001  # seconds in which a process with fewer connections may take one
+_RETRY = 1.0  # seconds after which accepting is tried again where the system has run out of something
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Acceptor:
+    """Takes connections of a socket that other processes take connections of, too.
+
+    The system wakes all of them, and the quickest would get nearly all of a burst, for good where connections are kept
+    alive. So whoever has more connections than some other lets a millisecond pass before it takes one.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        connections: Sized,
+        protocol: Callable[[], asyncio.Protocol],
+        counts: memoryview,
+        place: int,
+        ssl: SSLContext | None = None,
+    ) -> None:
+        """`connections` that are open; `counts[place]` tells the other processes how many that are."""
+        self._loop = asyncio.get_running_loop()
+        self._listener = listener
+        self._connections = connections
+        self._protocol = protocol
+        self._counts = counts
+        self._place = place
+        self._ssl = ssl
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._later: asyncio.TimerHandle | None = None
+        listener.setblocking(False)
+        self.count()
+        self._loop.add_reader(listener, self._wake)
+
+    def count(self) -> int:
+        """Tell the others how many connections are open here."""
+        found = self._counts[self._place] = len(self._connections) + len(self._connecting)
+        return found
+
+    def close(self) -> None:
+        """Take no more; those that wait are the other processes'."""
+        self._counts[self._place] = NOBODY
+        if self._later is None:
+            self._loop.remove_reader(self._listener)
+        else:
+            self._later.cancel()
+
+    def _wake(self) -> None:
+        if self.count() > min(self._counts):
+            self._pause(_YIELD)
+        else:
+            self._take()
+
+    def _pause(self, seconds: float) -> None:
+        self._loop.remove_reader(self._listener)
+        self._later = self._loop.call_later(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        self._later = None
+        self._loop.add_reader(self._listener, self._wake)
+        self._take()
+
+    def _take(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return  # another process has it, or the client has gone
+        except OSError as error:
+            if error.errno not in _EXHAUSTED:
+                raise
+            logger.error("no connection can be accepted: %s", error.strerror)
+            self._pause(_RETRY)
+            return
+        task = self._loop.create_task(self._connect(connection))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+        self.count()
+
+    async def _connect(self, connection: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._protocol, connection, ssl=self._ssl)
+        except OSError as error:  # it has gone
+            logger.debug("a connection ended at once: %r", error)
+            connection.close()
+
+
+class Worker(Server):
+    """The service in one of several processes."""
+
+    def __init__(self, settings: Settings, start: Start, channel: socket.socket, lines: LineWriter) -> None:
+        """`channel`: to the supervisor."""
+        self._directory = Path(start.directory)
+        self._place = start.number - 1
+        self._counts = connection_counts(self._directory, settings.workers)
+        self._channel = channel
+        self._siblings = Siblings(self._directory, start.number, start.generation)
+        self._acceptor: Acceptor | None = None
+        self.orphaned = False  # the supervisor is gone
+        self._serves = False  # it was ready
+        super().__init__(settings, socket.socket(fileno=start.listener), ready=self._tell_ready, lines=lines)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the app and accept connections, unless the supervisor has gone by then."""
+        asyncio.get_running_loop().add_reader(self._channel, self._hear)
+        self._tell_alive()
+        await super().startup(sockets)
+
+    async def _open(self, sockets: list[socket.socket] | None) -> None:
+        state = self._app.state
+        try:
+            await self._siblings.listen(lambda question: state.exposition.answer(state, question))
+        except OSError as error:  # the directory has gone, or its name is longer than a socket's may be
+            raise CannotServe(f"no socket can be made in {self._directory}: {error}") from error
+        state.exposition.siblings = self._siblings
+        await super()._open([])
+        assert sockets is not None
+        (listener,) = sockets
+        self._acceptor = Acceptor(
+            listener, self.server_state.connections, self._protocol, self._counts, self._place, self.config.ssl
+        )
+
+    def _protocol(self) -> asyncio.Protocol:
+        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second."""
+        if self._acceptor is not None:
+            self._acceptor.count()
+        return await super().on_tick(counter)
+
+    def _close(self, sockets: list[socket.socket] | None) -> None:
+        if self._acceptor is not None:
+            self._acceptor.close()
+        self._siblings.close()
+        super()._close(sockets)
+
+    def _tell_ready(self) -> None:
+        self._serves = True
+        _say(self._channel, self._word())
+
+    def _tell_alive(self) -> None:
+        """As long as the event loop runs, also before this worker is ready, and while it leaves."""
+        _say(self._channel, self._word())
+        asyncio.get_running_loop().call_later(ALIVE_EVERY, self._tell_alive)
+
+    def _word(self) -> Word:
+        """What it does just now."""
+        if self._serves:
+            return Word("serves", ready=True)
+        engine: Engine | None = getattr(self._app.state, "engine", None)
+        if engine is None:
+            return Word("opens the store")
+        if engine.node.unreachable is not None:
+            return Word(f"waits for the store, which does not answer: {engine.node.unreachable}", waiting=True)
+        known = len(engine.hosted) + len(engine.groups) + len(engine.asleep)
+        records = sum(one.position for one in engine.hosted.values()) + sum(
+            one.position for one in engine.groups.values()
+        )
+        return Word(f"recovers the learners of the store: {known} so far, by their logs at {records} records in all")
+
+    def _hear(self) -> None:
+        try:
+            said = self._channel.recv(64)
+        except ConnectionError:
+            said = b""
+        if not said:
+            asyncio.get_running_loop().remove_reader(self._channel)
+            logger.error("the supervisor is gone: this worker leaves")
+            self.orphaned = self.should_exit = True
+
+
+def _say(channel: socket.socket, word: Word) -> None:
+    with suppress(
+        OSError
+    ):  # the supervisor is gone, which is heard as well; or it stands still, and has enough of them
+        channel.send(msgspec.json.encode(word) + b"\n")
+
+
+def main() -> NoReturn:
+    """Be a worker, as the other end of the socket says whose file descriptor is the second argument."""
+    channel = socket.socket(fileno=int(sys.argv[2]))
+    with channel.makefile("rb") as told:
+        line = told.readline()
+    if not line:
+        sys.exit(0)  # the supervisor is gone already
+    channel.setblocking(False)
+    start = msgspec.json.decode(line, type=Start)
+    _say(channel, Word("reads its settings and makes the application"))
+    settings = Settings(**start.settings)
+    directory = Path(start.directory)
+    try:
+        lines = configure(one_at_a_time(directory), settings.log_format, settings.log_level, start.number)
+        worker = Worker(settings, start, channel, lines)
+    except OSError as error:
+        print(
+            f"error: the workers' directory {directory} cannot be used: {error.strerror}", file=sys.stderr, flush=True
+        )
+        sys.exit(1)
+    except CommandFailed as error:
+        _fail(error)
+    if worker.warning is not None and start.number == 1:
+        logger.warning(worker.warning)
+    try:
+        with suppress(KeyboardInterrupt):
+            worker.run()
+    except CommandFailed as error:
+        _fail(error)
+    finally:
+        if worker.orphaned:
+            _remove(directory)
+    leave_background()
+    sys.exit(0)
+
+
+def _fail(error: CommandFailed) -> NoReturn:
+    print(f"error: {error}", file=sys.stderr, flush=True)
+    sys.exit(error.exit_status)
+
+
+def _remove(directory: Path) -> None:
+    """What the supervisor would have removed, once the last worker leaves."""
+    with suppress(OSError):
+        for name in ("open", "log"):
+            (directory / name).unlink(missing_ok=True)
+        directory.rmdir()

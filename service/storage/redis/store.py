@@ -1,0 +1,409 @@
+"""The store on Redis (6.2 or newer) or Valkey: any number of nodes on any number of machines share it.
+
+A learner is a stream with explicit ids `<position>-0`, a sorted set of the tokens in it, a hash with its birth, head
+and trimmed positions, its snapshots, and what is remembered of its served events (see `redis_served`). Everything that
+must be atomic is one Lua script on those keys, which share a hash tag: they are in one slot of a Cluster. Where the
+servers are is in `redis_servers`, what is waited for until something counts as durable in `redis_acks`.
+
+What Redis must be given: `maxmemory-policy noeviction`, memory for the retained snapshots and the remembered events,
+and an append-only file or replicas, as `acks` asks.
+
+A Redis that lost data shows. Flushed: `LearnerGone`. Failed over to a replica that lacked the last writes, or restored
+from an older copy: `LostRecords` for whoever has gone further, by the tokens also where others have appended past the
+lost positions.
+
+A call whose connection breaks is tried once more at once, where repeating is harmless. An append is known by its
+tokens, so neither a repeated nor a delayed one lands twice; once the log is trimmed past `after` that can no longer be
+told, and nothing is appended (`BehindLog`).
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+
+from redis.exceptions import NoScriptError
+
+from service.errors import BehindLog, Damaged, LearnerGone, LostRecords, StoreUnavailable
+from service.names import called, called_in_full
+from service.storage.base import (
+    AHEAD,
+    BEHIND,
+    GONE,
+    OTHER,
+    REPLY_BYTES,
+    SNAPSHOT_PART,
+    Bounds,
+    Entry,
+    Expired,
+    Head,
+    Kept,
+    Moved,
+    Pending,
+    Remembered,
+    SnapshotInfo,
+    gathered,
+    in_steps,
+)
+from service.storage.redis import membership
+from service.storage.redis.connection import Calls
+from service.storage.redis.notifications import CLAIM, CLAIMED, listen, ring
+from service.storage.redis.scripts import APPEND, CREATE, DELETE, READ, RETAIN, RETAINED, TOKEN, Script
+from service.storage.redis.served_events import (
+    EXPIRED,
+    LABELLED,
+    PENDING,
+    RECALL,
+    REOPEN,
+    SERVE,
+    SETTLE,
+    expired_in,
+    pack_events,
+    pack_ids,
+    pack_time,
+    recalled_in,
+)
+
+__all__ = ["RedisStore"]
+
+# Every key. {} stands for the learner's name, percent-encoded, in braces: the hash tag.
+LEARNERS = "rarestream:learners"  # set of <birth in hex>:<name>; may hold learners that are gone, lacks none
+META = (
+    "rarestream:{}:meta"  # hash: birth, head, trimmed, cut: the token there; served, bytes, expired, evicted, settled
+)
+LOG = "rarestream:{}:log"  # stream: <position>-0, t = token, d = data
+TOKENS = "rarestream:{}:tokens"  # sorted set: the tokens in the log, by position
+SNAPSHOTS = "rarestream:{}:snapshots"  # hash: position -> "<id> <parts> <size> <time>"
+SERVED = "rarestream:{}:served"  # stream: <number>-0, i = id, d = time (a double, little-endian) and data
+IDS = "rarestream:{}:ids"  # hash: id -> its number among the served; of a tombstone too
+DROPPED = "rarestream:{}:dropped"  # list: <number>:<id> of each tombstone, in the order of dropping
+LABELS = "rarestream:{}:labels"  # set: the numbers of those served whose label has come
+WAITED = "rarestream:{}:waited"  # written before an acknowledgement is waited for; gone soon after
+LISTED_WAITED = "{rarestream:learners}:waited"  # the same in the slot of LEARNERS
+PART = "rarestream:{}:part:"  # then <id>:<number>: up to SNAPSHOT_PART bytes of a snapshot
+KEYS = (META, LOG, TOKENS, SNAPSHOTS, SERVED, IDS, DROPPED, LABELS)
+
+STAGED_SECONDS = 3600  # parts of a snapshot that is not complete by then vanish
+LISTED = 1000  # learners looked up in one round trip
+
+
+class _Retained(NamedTuple):
+    """A line of the hash of snapshots."""
+
+    position: int
+    id: str
+    parts: int
+    size: int
+    time: float
+
+
+class RedisStore(Calls):
+    """See `Store`."""
+
+    async def _run(self, script: Script, learner: str, *args: bytes | str | int, named: Sequence[str] = KEYS) -> Any:
+        """Run a script on the learner's keys; None where it says that the birth is not the present one."""
+        keys = [_key(key, learner) for key in named]
+        try:
+            return await self._redis.evalsha(script.sha, len(keys), *keys, *args)
+        except NoScriptError:  # Redis was started since
+            return await self._redis.eval(script.text, len(keys), *keys, *args)
+
+    async def _durably(self, script: Script, learner: str, *args: bytes | str | int) -> Any:
+        """As `_run`, and what it wrote, or found written, is durable on return."""
+        if not self._acks.waits:
+            return await self._run(script, learner, *args)
+        keys = [_key(key, learner) for key in KEYS]
+        waited = _key(WAITED, learner)
+        try:
+            return await self._acked(keys[0], waited, "EVALSHA", script.sha, len(keys), *keys, *args)
+        except NoScriptError:
+            return await self._acked(keys[0], waited, "EVAL", script.text, len(keys), *keys, *args)
+
+    async def _repeated(self, script: Script, learner: str, *args: bytes | str | int) -> tuple[Any, bool]:
+        """As `_durably`, and again where the connection breaks; whether that was."""
+        attempts = 0
+
+        async def attempt() -> Any:
+            nonlocal attempts
+            attempts += 1
+            return await self._durably(script, learner, *args)
+
+        reply = await self._twice(attempt)
+        return reply, attempts > 1
+
+    async def _list(self, listed: str) -> None:
+        """Have a learner among those that there are."""
+        if self._acks.waits:
+            await self._acked(LEARNERS, LISTED_WAITED, "SADD", LEARNERS, listed)
+        else:
+            await self._redis.sadd(LEARNERS, listed)
+
+    async def create(self, learner: str, token: bytes, data: bytes) -> Head:
+        listed = _listed(learner, token)
+        async with self._call():
+            # Listed first, as a member that only this birth has: a crash before the script leaves one that `heads`
+            # passes over, and no create or delete of another birth takes it away.
+            await self._twice(lambda: self._list(listed))
+            birth, head = await self._twice(lambda: self._durably(CREATE, learner, token, data))
+            if birth != token:
+                await self._twice(lambda: self._redis.srem(LEARNERS, listed))
+        return Head(birth, head)
+
+    async def append(
+        self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int, known: bytes = b""
+    ) -> list[Entry]:
+        flat = [part for record in records for part in record]
+        async with self._call():
+            reply, repeated = await self._repeated(APPEND, learner, birth, after, known, REPLY_BYTES, *flat)
+        with _sure(repeated):
+            head, entries = _entries(reply, learner, after)
+        if after > head:
+            raise LostRecords(AHEAD.format(log=called_in_full(learner), after=after, head=head))
+        return entries
+
+    async def read(self, learner: str, birth: bytes, after: int, limit: int, known: bytes = b"") -> list[Entry]:
+        async with self._call():
+            reply = await self._twice(lambda: self._run(READ, learner, birth, after, known, REPLY_BYTES, limit))
+        _, entries = _entries(reply, learner, after)
+        return entries
+
+    async def token(self, learner: str, birth: bytes, position: int) -> bytes:
+        async with self._call():
+            reply = await self._twice(lambda: self._run(TOKEN, learner, birth, position))
+        head, token = _present(reply, learner)
+        if position > head:
+            raise LostRecords(AHEAD.format(log=called_in_full(learner), after=position, head=head))
+        found: bytes = token
+        return found
+
+    async def head(self, learner: str) -> Head | None:
+        async with self._call():
+            birth, head = await self._twice(lambda: self._redis.hmget(_key(META, learner), ["birth", "head"]))
+        return None if birth is None else Head(birth, int(head))
+
+    async def heads(self) -> dict[str, Head]:
+        heads: dict[str, Head] = {}
+        async with self._call():
+            await self._twice(self._look)
+            members = await self._twice(lambda: self._redis.smembers(LEARNERS))
+            listed = [_unlisted(member.decode()) for member in members if isinstance(member, bytes)]
+            for start in range(0, len(listed), LISTED):
+                heads |= await self._twice(partial(self._heads, listed[start : start + LISTED]))
+        return heads
+
+    async def _heads(self, listed: list[tuple[str, bytes]]) -> dict[str, Head]:
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for learner, _ in listed:
+                pipe.hmget(_key(META, learner), ["birth", "head"])
+            rows = await pipe.execute()
+        return {
+            learner: Head(birth, int(head))
+            for (learner, born), (birth, head) in zip(listed, rows, strict=True)
+            if birth == born  # else a create that has not come to its end, or a delete
+        }
+
+    async def delete(self, learner: str, birth: bytes) -> None:
+        async with self._call():
+            # Not twice: the second time the learner would be gone.
+            reply = await self._durably(DELETE, learner, birth, _key(PART, learner))
+            # This birth is gone now, whoever deleted it: what a crash right here leaves listed goes the next time.
+            await self._twice(lambda: self._redis.srem(LEARNERS, _listed(learner, birth)))
+        _present(reply, learner)
+
+    async def save(
+        self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool, known: bytes = b""
+    ) -> SnapshotInfo | None:
+        id = secrets.token_hex(8)
+        prefix = _key(PART, learner)
+        parts = {
+            f"{prefix}{id}:{number}": memoryview(snapshot)[start : start + SNAPSHOT_PART]
+            for number, start in enumerate(range(0, len(snapshot), SNAPSHOT_PART))
+        }
+        info = SnapshotInfo(position, len(snapshot), round(time.time(), 6))
+        retained = f"{id} {len(parts)} {info.size} {info.time:.6f}"
+        async with self._call():
+            for key, part in parts.items():
+                await self._twice(partial(self._redis.set, key, part, ex=STAGED_SECONDS))
+            # Not twice: the first time may have retained and, being old, forgotten it already.
+            arguments = position, keep, int(trim), prefix, retained, id, len(parts), known
+            reply = await self._durably(RETAIN, learner, birth, *arguments)
+            if parts and (reply is None or reply[0] != b"retained"):
+                await self._redis.unlink(*parts)
+        outcome, head = _present(reply, learner)
+        if outcome == b"lost":
+            raise LostRecords(_lost(learner, position, head))
+        if outcome == b"late":
+            raise StoreUnavailable(
+                f"a snapshot of {called(learner)} took more than {STAGED_SECONDS} s to send to Redis"
+            )
+        return info if outcome == b"retained" else None
+
+    async def load(self, learner: str, birth: bytes, position: int | None = None) -> tuple[int, bytes] | None:
+        missing = None
+        async with self._call():
+            while True:
+                retained = await self._retained(learner, birth)
+                if position is not None:
+                    retained = [snapshot for snapshot in retained if snapshot.position == position]
+                if not retained:
+                    return None
+                chosen = retained[0]
+                first = f"{_key(PART, learner)}{chosen.id}:"
+                parts = [
+                    await self._twice(partial(self._redis.get, f"{first}{number}")) for number in range(chosen.parts)
+                ]
+                whole = [part for part in parts if isinstance(part, bytes)]
+                if len(whole) == chosen.parts:
+                    return chosen.position, b"".join(whole)
+                if chosen.id == missing:
+                    raise Damaged(
+                        f"the snapshot of {called(learner)} at {chosen.position} lacks a part; does Redis evict keys?"
+                    )
+                missing = chosen.id  # forgotten since it was listed? Then the next list is another
+
+    async def snapshots(self, learner: str, birth: bytes) -> list[SnapshotInfo]:
+        async with self._call():
+            retained = await self._retained(learner, birth)
+        return [SnapshotInfo(snapshot.position, snapshot.size, snapshot.time) for snapshot in retained]
+
+    async def kept(self, learner: str, birth: bytes) -> Kept:
+        return await gathered(self, learner, birth)
+
+    async def claim(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
+        async with self._call():
+            claim = partial(self._run, CLAIM, learner, birth, node, round(1000 * seconds), named=(META, CLAIMED))
+            reply = await self._twice(claim)
+        return bool(_present(reply, learner))
+
+    async def ring(self, node: bytes, moved: Mapping[str, Moved]) -> None:
+        async with self._call():
+            await self._twice(lambda: ring(self._redis, node, moved))
+
+    async def rung(self, node: bytes, after: bytes, seconds: float) -> tuple[bytes, dict[str, Moved] | None]:
+        async with self._call(listening=True):
+            return await listen(self._listening, node, after, seconds)
+
+    async def serve(
+        self,
+        learner: str,
+        birth: bytes,
+        record: tuple[bytes, bytes],
+        after: int,
+        remembered: Sequence[Remembered],
+        bounds: Bounds,
+    ) -> Pending:
+        packed = pack_events(remembered, bounds)
+        async with self._call():
+            reply, repeated = await self._repeated(SERVE, learner, birth, *record, after, *packed)
+        counts = _present(reply, learner)
+        if len(counts) == 1:
+            with _sure(repeated):
+                raise BehindLog(BEHIND.format(log=called_in_full(learner), after=after, trimmed=counts[0]))
+        return Pending(*counts)
+
+    async def recall(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[Remembered | bool | None]:
+        found: list[Remembered | bool | None] = []
+        async with self._call():
+            for step in in_steps(ids):
+                reply = await self._twice(partial(self._run, RECALL, learner, birth, pack_ids(step)))
+                found += recalled_in(_present(reply, learner), step)
+        return found
+
+    async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> Expired:
+        async with self._call():
+            arguments = pack_time(before), REPLY_BYTES, limit, after
+            reply = await self._twice(lambda: self._run(EXPIRED, learner, birth, *arguments))
+        return expired_in(_present(reply, learner), limit)
+
+    async def settle(self, learner: str, birth: bytes, upto: int) -> None:
+        async with self._call():
+            reply = await self._twice(lambda: self._durably(SETTLE, learner, birth, upto))
+        _present(reply, learner)
+
+    async def reopen(self, learner: str, birth: bytes) -> None:
+        async with self._call():
+            reply = await self._twice(lambda: self._durably(REOPEN, learner, birth))
+        _present(reply, learner)
+
+    async def labelled(self, learner: str, birth: bytes, ids: Sequence[str]) -> None:
+        async with self._call():
+            for step in in_steps(ids):
+                reply = await self._twice(partial(self._durably, LABELLED, learner, birth, pack_ids(step)))
+                _present(reply, learner)
+
+    async def pending(self, learner: str, birth: bytes) -> Pending:
+        async with self._call():
+            reply = await self._twice(lambda: self._run(PENDING, learner, birth))
+        return Pending(*_present(reply, learner))
+
+    async def meet(self, node: str, address: str | None, seconds: float) -> dict[str, str]:
+        async with self._call():
+            return await self._twice(lambda: membership.meet(self._redis, node, address, seconds))
+
+    async def leave(self, node: str) -> None:
+        async with self._call():
+            await self._twice(lambda: membership.leave(self._redis, node))
+
+    async def key(self, known: bytes) -> bytes:
+        async with self._call():
+            return await self._twice(lambda: membership.key(self._redis, known))
+
+    async def _retained(self, learner: str, birth: bytes) -> list[_Retained]:
+        """What the hash of snapshots holds, newest first."""
+        flat = _present(await self._twice(lambda: self._run(RETAINED, learner, birth)), learner)
+        found = []
+        for position, snapshot in zip(flat[::2], flat[1::2], strict=True):
+            id, parts, size, saved = snapshot.decode().split()
+            found.append(_Retained(int(position), id, int(parts), int(size), float(saved)))
+        return sorted(found, reverse=True)
+
+
+@contextmanager
+def _sure(repeated: bool) -> Iterator[None]:
+    """Around what may find the log trimmed: of a repeated call the first may have been written before it was."""
+    try:
+        yield
+    except BehindLog as behind:
+        if repeated:
+            raise StoreUnavailable(behind.detail) from None
+        raise
+
+
+def _key(key: str, learner: str) -> str:
+    return key.format(f"{{{quote(learner, safe='')}}}")
+
+
+def _listed(learner: str, birth: bytes) -> str:
+    return f"{birth.hex()}:{quote(learner, safe='')}"
+
+
+def _unlisted(member: str) -> tuple[str, bytes]:
+    birth, _, learner = member.partition(":")
+    return unquote(learner), bytes.fromhex(birth)
+
+
+def _present(reply: Any, learner: str) -> Any:
+    """The script's reply, where the birth was the present one."""
+    if reply is None:
+        raise LearnerGone(GONE.format(log=called_in_full(learner)))
+    return reply
+
+
+def _lost(learner: str, position: int, head: int) -> str:
+    """That the record at a position is not the one that the caller knows."""
+    return (AHEAD if position > head else OTHER).format(log=called_in_full(learner), after=position, head=head)
+
+
+def _entries(reply: Any, learner: str, after: int) -> tuple[int, list[Entry]]:
+    """The head and the entries in the reply of APPEND or READ, where the log reaches back to `after`."""
+    head, trimmed, same, *found = _present(reply, learner)
+    if not same:
+        raise LostRecords(_lost(learner, after, head))
+    if after < trimmed:
+        raise BehindLog(BEHIND.format(log=called_in_full(learner), after=after, trimmed=trimmed))
+    return head, [Entry(*entry) for entry in zip(found[::3], found[1::3], found[2::3], strict=True)]

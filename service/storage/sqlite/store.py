@@ -1,0 +1,387 @@
+"""The embedded store: one SQLite file, shared by any number of processes on one machine.
+
+WAL with `synchronous=FULL`: what a call returned has been through fsync. One thread writes, and takes everything that
+waits, of all learners, into one transaction (see `sqlite_groups`); the next group gathers meanwhile. Another thread
+reads through a connection of its own, so that a read never waits for an fsync, and a third one brings the WAL into the
+file (see `sqlite_checkpoints`), so that a commit hardly ever waits for that.
+
+A snapshot of more than `SNAPSHOT_PART` bytes is written part by part, each in a transaction of its own so that appends
+pass between them, and counts from the last step on, which is atomic. What a crash leaves half-written is cleared by a
+later save. Likewise the served events of a learner that was deleted go in steps, after it, and what a crash leaves of
+them is cleared by a later delete.
+
+Nobody need ring here: that another process has written is seen in `PRAGMA data_version` of the writer's connection,
+which its own commits leave as it is. That is asked `LOOKS` times a second, by the writer's thread: some tens of
+microseconds each, where a bell of our own would be one more commit, with its fsync, after every append. Which learners
+have moved it does not tell. Rings are counted for nodes that share one object, as in tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from service.errors import LostRecords, StoreError, StoreUnavailable
+from service.names import called_in_full
+from service.storage.base import (
+    AHEAD,
+    CLOSED,
+    SNAPSHOT_PART,
+    Bounds,
+    Entry,
+    Expired,
+    Head,
+    Kept,
+    Moved,
+    Pending,
+    Remembered,
+    SnapshotInfo,
+    in_steps,
+)
+from service.storage.sqlite import served_events as served
+from service.storage.sqlite.checkpoints import Checkpoints
+from service.storage.sqlite.group_commit import Work, Write, commit, consistent, deliver
+from service.storage.sqlite.log import carried, entries_after, log_of, newest, reaching, retain, snapshot_data, token_at
+from service.storage.sqlite.schema import BUSY_SECONDS, connect
+
+__all__ = ["SqliteStore"]
+
+T = TypeVar("T")
+
+LOOKS = 20  # a second, for what other processes have written
+STALE_SECONDS = 3600.0  # a snapshot that is half-written for so long was left by a crash
+
+
+class SqliteStore:
+    """See `Store`. Made by `open`."""
+
+    caution: str | None = None
+    certain = True
+
+    def __init__(self, write: sqlite3.Connection, read: sqlite3.Connection, checkpoint: sqlite3.Connection) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._checkpoints = Checkpoints(checkpoint)
+        self._read_connection = read
+        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sqlite-reader")
+        self._waiting: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
+        self._writer = threading.Thread(target=self._write_groups, args=(write,), name="sqlite-writer", daemon=True)
+        self._writer.start()
+        self._calls = 0
+        self._rings: Counter[bytes] = (
+            Counter()
+        )  # of nodes over this object, whose commits are all those of one connection
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._closed = False
+
+    @classmethod
+    async def open(cls, path: str | Path, busy_seconds: float = BUSY_SECONDS) -> SqliteStore:
+        """Open the file, or make it where there is none. `StoreUnavailable` says why it cannot be used."""
+        return cls(*await asyncio.to_thread(connect, Path(path), busy_seconds))
+
+    # The two threads.
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        """Around each call, so that `close` can wait for those under way."""
+        if self._closed:
+            raise StoreUnavailable(CLOSED)
+        self._calls += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            if self._calls == 0:
+                self._idle.set()
+
+    async def _write(self, work: Work[T], outside: bool = False, size: int = 0) -> T:
+        """Run `work`, which brings so many bytes, in the writer's next transaction, or `outside` of any; its result
+        when that is durable."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._waiting.put(Write(work, future, outside, size))
+        return await future
+
+    async def _read(self, work: Work[T]) -> T:
+        return await self._loop.run_in_executor(self._reader, consistent, self._read_connection, work)
+
+    def _write_groups(self, connection: sqlite3.Connection) -> None:
+        """The writer thread: everything that waits is a group; None is the end."""
+        with closing(connection):
+            last = False
+            while not last:
+                taken = [self._waiting.get()] + [self._waiting.get() for _ in range(self._waiting.qsize())]
+                group = [write for write in taken if write is not None]
+                last = len(group) < len(taken)
+                commit(connection, group)
+                try:
+                    self._loop.call_soon_threadsafe(deliver, group)
+                except RuntimeError:  # the loop was closed before the store: nobody waits any more
+                    self._checkpoints.close()
+                    return
+                self._checkpoints.wrote(group, connection)
+
+    async def close(self) -> None:
+        self._closed = True
+        await self._idle.wait()
+        await asyncio.to_thread(self._release)
+
+    def _release(self) -> None:
+        self._reader.shutdown()
+        self._read_connection.close()
+        self._checkpoints.close()
+        self._waiting.put(None)
+        self._writer.join()  # its connection is the last: SQLite empties and removes the WAL
+
+    # The protocol.
+
+    async def create(self, learner: str, token: bytes, data: bytes) -> Head:
+        def work(db: sqlite3.Connection) -> Head:
+            inserted = db.execute(
+                "INSERT INTO learner (name, birth, head, trimmed) VALUES (?, ?, 1, 0) ON CONFLICT DO NOTHING",
+                (learner, token),
+            )
+            if inserted.rowcount:
+                db.execute("INSERT INTO entry VALUES (?, 1, ?, ?)", (inserted.lastrowid, token, data))
+            return Head(*db.execute("SELECT birth, head FROM learner WHERE name = ?", (learner,)).fetchone())
+
+        with self._call():
+            return await self._write(work, size=len(data))
+
+    async def append(
+        self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int, known: bytes = b""
+    ) -> list[Entry]:
+        def work(db: sqlite3.Connection) -> list[Entry]:
+            log = reaching(db, learner, birth, after, known)
+            if after > log.head:
+                raise LostRecords(AHEAD.format(log=called_in_full(learner), after=after, head=log.head))
+            tokens = "SELECT token FROM entry WHERE learner = ? AND position > ?"
+            standing = {token for (token,) in db.execute(tokens, (log.id, after))} if log.head > after else set()
+            added: list[Entry] = []
+            for token, data in records:
+                if token not in standing:
+                    standing.add(token)
+                    added.append(Entry(log.head + len(added) + 1, token, data))
+                    db.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (log.id, *added[-1]))
+            db.execute("UPDATE learner SET head = ? WHERE id = ?", (log.head + len(added), log.id))
+            return carried(added) if log.head == after else entries_after(db, log.id, after)
+
+        with self._call():
+            return await self._write(work, size=sum(len(data) for _, data in records))
+
+    async def read(self, learner: str, birth: bytes, after: int, limit: int, known: bytes = b"") -> list[Entry]:
+        with self._call():
+            log = partial(reaching, learner=learner, birth=birth, after=after, known=known)
+            return await self._read(lambda db: entries_after(db, log(db).id, after, limit))
+
+    async def token(self, learner: str, birth: bytes, position: int) -> bytes:
+        with self._call():
+            return await self._read(lambda db: token_at(db, log_of(db, learner, birth), learner, position))
+
+    async def head(self, learner: str) -> Head | None:
+        def work(db: sqlite3.Connection) -> Head | None:
+            row = db.execute("SELECT birth, head FROM learner WHERE name = ?", (learner,)).fetchone()
+            return None if row is None else Head(*row)
+
+        with self._call():
+            return await self._read(work)
+
+    async def heads(self) -> dict[str, Head]:
+        def work(db: sqlite3.Connection) -> dict[str, Head]:
+            rows = db.execute("SELECT name, birth, head FROM learner")
+            return {name: Head(birth, head) for name, birth, head in rows}
+
+        with self._call():
+            return await self._read(work)
+
+    async def delete(self, learner: str, birth: bytes) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            db.execute("DELETE FROM learner WHERE id = ?", (log_of(db, learner, birth).id,))
+
+        with self._call():
+            await self._write(work)
+            with suppress(StoreError):  # the learner is gone whatever comes of this
+                while await self._write(served.clear):
+                    pass
+
+    async def save(
+        self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool, known: bytes = b""
+    ) -> SnapshotInfo | None:
+        info = SnapshotInfo(position, len(snapshot), time.time())
+
+        def begin(db: sqlite3.Connection) -> int:
+            log = log_of(db, learner, birth)
+            db.execute("DELETE FROM snapshot WHERE NOT whole AND time < ?", (info.time - STALE_SECONDS,))
+            row = (log.id, *info)
+            begun = db.execute(
+                "INSERT INTO snapshot (learner, position, size, time, whole) VALUES (?, ?, ?, ?, 0)", row
+            )
+            assert begun.lastrowid is not None  # an INSERT always has one
+            return begun.lastrowid
+
+        def part(id: int, number: int) -> Work[None]:
+            def work(db: sqlite3.Connection) -> None:
+                log_of(db, learner, birth)
+                data = memoryview(snapshot)[number * SNAPSHOT_PART : (number + 1) * SNAPSHOT_PART]
+                db.execute("INSERT INTO part VALUES (?, ?, ?)", (id, number, data))
+
+            return work
+
+        def finish(id: int) -> Work[bool]:
+            def work(db: sqlite3.Connection) -> bool:
+                return retain(db, learner, birth, id, position, keep, trim, known)
+
+            return work
+
+        def forget(id: int) -> Work[None]:
+            def work(db: sqlite3.Connection) -> None:
+                db.execute("DELETE FROM snapshot WHERE id = ?", (id,))
+
+            return work
+
+        def at_once(db: sqlite3.Connection) -> bool:
+            id = begin(db)
+            part(id, 0)(db)
+            return finish(id)(db)
+
+        with self._call():
+            if len(snapshot) <= SNAPSHOT_PART:
+                return info if await self._write(at_once, size=len(snapshot)) else None
+            id = await self._write(begin)
+            try:
+                for number in range(-(-len(snapshot) // SNAPSHOT_PART)):
+                    await self._write(part(id, number), size=SNAPSHOT_PART)
+                return info if await self._write(finish(id)) else None
+            except StoreError:
+                with suppress(StoreError):  # else it goes when it is stale
+                    await self._write(forget(id))
+                raise
+
+    async def load(self, learner: str, birth: bytes, position: int | None = None) -> tuple[int, bytes] | None:
+        def work(db: sqlite3.Connection) -> tuple[int, bytes] | None:
+            log = log_of(db, learner, birth)
+            found = db.execute(
+                "SELECT id, position FROM snapshot WHERE learner = ? AND whole AND position = coalesce(?, position)"
+                " ORDER BY position DESC LIMIT 1",
+                (log.id, position),
+            ).fetchone()
+            if found is None:
+                return None
+            return found[1], snapshot_data(db, found[0])
+
+        with self._call():
+            return await self._read(work)
+
+    async def snapshots(self, learner: str, birth: bytes) -> list[SnapshotInfo]:
+        def work(db: sqlite3.Connection) -> list[SnapshotInfo]:
+            rows = db.execute(
+                "SELECT position, size, time FROM snapshot WHERE learner = ? AND whole ORDER BY position DESC",
+                (log_of(db, learner, birth).id,),
+            )
+            return [SnapshotInfo(*row) for row in rows]
+
+        with self._call():
+            return await self._read(work)
+
+    async def kept(self, learner: str, birth: bytes) -> Kept:
+        with self._call():
+            return await self._read(lambda db: newest(db, learner, birth))
+
+    async def claim(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
+        def work(db: sqlite3.Connection) -> bool:
+            log = log_of(db, learner, birth)
+            now = time.time()
+            held = "SELECT 1 FROM claim WHERE learner = ? AND node != ? AND ? >= since AND ? < since + seconds"
+            if db.execute(held, (log.id, node, now, now)).fetchone():
+                return False
+            db.execute("INSERT OR REPLACE INTO claim VALUES (?, ?, ?, ?)", (log.id, node, now, seconds))
+            return True
+
+        with self._call():
+            return await self._write(work)
+
+    async def ring(self, node: bytes, moved: Mapping[str, Moved]) -> None:  # noqa: ARG002 (what is written is seen)
+        with self._call():
+            self._rings[node] += 1
+
+    async def rung(self, node: bytes, after: bytes, seconds: float) -> tuple[bytes, dict[str, Moved] | None]:
+        ends = time.monotonic() + seconds
+        while True:
+            with self._call():
+                version = await self._write(_version, outside=True)
+                version += b".%d" % (self._rings.total() - self._rings[node])
+            left = ends - time.monotonic()
+            if version != after:
+                return version, None
+            if left <= 0:
+                return version, {}
+            await asyncio.sleep(min(1 / LOOKS, left))
+
+    async def serve(
+        self,
+        learner: str,
+        birth: bytes,
+        record: tuple[bytes, bytes],
+        after: int,
+        remembered: Sequence[Remembered],
+        bounds: Bounds,
+    ) -> Pending:
+        def work(db: sqlite3.Connection) -> Pending:
+            log = log_of(db, learner, birth)
+            token, data = record
+            stands = db.execute("SELECT 1 FROM entry WHERE learner = ? AND token = ?", (log.id, token)).fetchone()
+            if stands:
+                return served.pending(db, log.id)
+            reaching(db, learner, birth, after, b"")
+            db.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (log.id, log.head + 1, token, data))
+            db.execute("UPDATE learner SET head = ? WHERE id = ?", (log.head + 1, log.id))
+            return served.remember(db, log.id, remembered, bounds)
+
+        with self._call():
+            return await self._write(work, size=len(record[1]) + sum(len(event.data) for event in remembered))
+
+    async def recall(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[Remembered | bool | None]:
+        def work(step: Sequence[str]) -> Work[list[Remembered | bool | None]]:
+            return lambda db: served.recall(db, log_of(db, learner, birth).id, step)
+
+        with self._call():
+            return [found for step in in_steps(ids) for found in await self._read(work(step))]
+
+    async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> Expired:
+        with self._call():
+            return await self._read(lambda db: served.expired(db, log_of(db, learner, birth).id, before, limit, after))
+
+    async def settle(self, learner: str, birth: bytes, upto: int) -> None:
+        with self._call():
+            await self._write(lambda db: served.settle(db, log_of(db, learner, birth).id, upto))
+
+    async def reopen(self, learner: str, birth: bytes) -> None:
+        with self._call():
+            await self._write(lambda db: served.reopen(db, log_of(db, learner, birth).id))
+
+    async def labelled(self, learner: str, birth: bytes, ids: Sequence[str]) -> None:
+        def work(step: Sequence[str]) -> Work[None]:
+            return lambda db: served.labelled(db, log_of(db, learner, birth).id, step)
+
+        with self._call():
+            for step in in_steps(ids):
+                await self._write(work(step))
+
+    async def pending(self, learner: str, birth: bytes) -> Pending:
+        with self._call():
+            return await self._read(lambda db: served.pending(db, log_of(db, learner, birth).id))
+
+
+def _version(db: sqlite3.Connection) -> bytes:
+    """Another one after each commit of another connection."""
+    return b"%d" % db.execute("PRAGMA data_version").fetchone()

@@ -1,0 +1,62 @@
+"""Which coding a request's body is in, and which one its reply will be in: of Content-Type and Accept (RFC 9110)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from service.api.body import form_hint, in_utf8
+from service.api.fast_path.operations import JSON, Coding
+from service.errors import NotAcceptable, WrongType
+from service.wire.msgpack_decode import MSGPACK
+from service.wire.ndjson import NDJSON
+
+__all__ = ["negotiated"]
+
+_CODINGS = {one.media_type: one for one in (JSON, MSGPACK, NDJSON)}
+
+
+@lru_cache(maxsize=64)  # a client sends the same two headers each time
+def negotiated(content_type: bytes, accept: bytes) -> tuple[Coding, Coding]:
+    """The codings of the body and of the reply, from the headers' values; b"" where there is none.
+
+    A body without a type is JSON. The reply is in the request's own coding where the client accepts that as gladly as
+    any other; a body of lines is answered in lines, and no other is. Raises `WrongType` and `NotAcceptable`.
+    """
+    sent, wanted = content_type.decode("latin-1"), accept.decode("latin-1")
+    kind, _, parameters = sent.lower().partition(";")
+    read = _CODINGS.get(kind.strip() or JSON.media_type)
+    if read is None or not in_utf8(parameters):
+        expected = f"one of {', '.join(_CODINGS)}, text in UTF-8{form_hint(kind)}"
+        raise WrongType(f"the body is {sent[:100]}; expected {expected}")
+    offered = [read] if read is NDJSON else [read, *(one for one in (JSON, MSGPACK) if one is not read)]
+    weights = [_weight(wanted, one.media_type) for one in offered]
+    if not max(weights):
+        listed = ", ".join(one.media_type for one in offered)
+        raise NotAcceptable(f"the request accepts {wanted[:100]}; this reply is written as one of {listed}")
+    return read, offered[weights.index(max(weights))]
+
+
+def _weight(accept: str, media_type: str) -> float:
+    """How gladly a media type is accepted, from 0 to 1: what the most specific range that it is in says."""
+    if not accept.strip():
+        return 1.0
+    main = media_type.partition("/")[0]
+    specific = {"*/*": 0, f"{main}/*": 1, media_type: 2}
+    found: dict[int, float] = {}
+    for one in accept.lower().split(","):
+        name, *parameters = (part.strip() for part in one.split(";"))
+        if name in specific:
+            found[specific[name]] = max(found.get(specific[name], 0.0), _quality(parameters))
+    return found[max(found)] if found else 0.0
+
+
+def _quality(parameters: list[str]) -> float:
+    """The `q` of a range; 1 where there is none, or none that is a number."""
+    for one in parameters:
+        name, _, value = one.partition("=")
+        if name.strip() == "q":
+            try:
+                return min(1.0, max(0.0, float(value)))  # in this order NaN is 0
+            except ValueError:
+                return 1.0
+    return 1.0

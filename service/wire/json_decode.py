@@ -1,0 +1,341 @@
+"""Bodies of the hot routes to columns. JSON here; other codings give the same columns.
+
+Dense events are scanned by compiled code (`scan/`), all others decoded by a typed decoder that knows the event's
+members. Whatever these or the columns refuse is decoded once more, slowly, by `precise.py`, which finds every bad event
+and points at it: the first hundred are listed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.config import Config
+from learners.features.base import Dense, Features
+from learners.inputs import MAX_TIME, MAX_WEIGHT
+from learners.numerics.arrays import Rows, Vector
+from learners.records import Segment
+from learners.settings import Refused, show
+from service.engine.replica.served_events import Events, Labelled
+from service.errors import BadBody
+from service.wire.json_errors import AHEAD, MAX_EVENTS, TOP, Precise, good_id, segments_of, source_problems
+from service.wire.kernels.json_events import Scanned, scan
+
+__all__ = [
+    "decode_events",
+    "decode_json",
+    "decode_labels",
+    "decode_settings",
+    "decode_update",
+    "latest_time",
+    "precisely_labelled",
+    "with_clock",
+]
+
+
+class _Source(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    offset: int | None = None
+    offsets: list[int] | None = None
+    after: int | None = None
+
+
+class _Event(msgspec.Struct, forbid_unknown_fields=True):
+    id: str | int | None = None
+    x: list[float] | None = None
+    indices: list[int] | None = None
+    values: list[float] | None = None
+    features: dict[str, Any] | None = None
+    time: float | None = None
+
+
+class _Labelled(_Event, forbid_unknown_fields=True):
+    label: bool | int | float | None = None
+    weight: float | None = None
+
+
+class _Late(msgspec.Struct, forbid_unknown_fields=True):
+    id: str | int
+    label: bool | int | float
+    weight: float | None = None
+    time: float | None = None
+
+
+class _UpdateBody(msgspec.Struct, forbid_unknown_fields=True):
+    events: list[_Labelled]
+    source: _Source | None = None
+
+
+class _PredictBody(msgspec.Struct, forbid_unknown_fields=True):
+    events: list[_Event]
+
+
+class _LabelsBody(msgspec.Struct, forbid_unknown_fields=True):
+    events: list[_Late]
+
+
+_update_decoder = msgspec.json.Decoder(_UpdateBody)
+_predict_decoder = msgspec.json.Decoder(_PredictBody)
+_source_decoder = msgspec.json.Decoder(_Source)
+_labels_decoder = msgspec.json.Decoder(_LabelsBody)
+
+
+class _Unfit(Exception):
+    """The fast way does not take this body; the precise one says why."""
+
+
+# what ends the fast way; OverflowError: a whole number beyond float64
+_NOT_FAST = (msgspec.DecodeError, UnicodeError, OverflowError, RecursionError, Refused, _Unfit)
+
+
+def decode_json(body: bytes) -> Any:
+    """Any JSON value; of a member that an object has twice, the last. Raises `BadBody`: malformed, not UTF-8, or nested
+    beyond reason.
+    """
+    return _decode(body)
+
+
+def decode_settings(body: bytes) -> Any:
+    """As `decode_json`, of what is no event: an object that has a member twice is a `BadBody`, too."""
+    return _decode(body, _distinct)
+
+
+def _distinct(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) < len(members):
+        counts = Counter(name for name, _ in members)
+        raise BadBody(f"the body has an object with the member {show(counts.most_common(1)[0][0])} more than once")
+    return found
+
+
+def _decode(body: bytes, of_members: Callable[[list[tuple[str, Any]]], dict[str, Any]] | None = None) -> Any:
+    try:
+        return json.loads(body.decode(), object_pairs_hook=of_members)
+    except UnicodeDecodeError as error:
+        raise BadBody(f"the body is not UTF-8: byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise BadBody(f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
+    except ValueError:
+        raise BadBody("the body has a whole number of more than 4,300 digits") from None
+    except RecursionError:
+        raise BadBody("the body is nested too deeply") from None
+
+
+def decode_update(body: bytes, config: Config) -> tuple[Labelled, Any]:
+    """Labelled events as columns, and what each that has features carries for them: a list, or a matrix of dense ones.
+
+    Raises `BadBody` or `Invalid`, which lists every bad event.
+    """
+    try:
+        return _scanned_update(body, config) or _labelled(_update_decoder.decode(body), config)
+    except _NOT_FAST:
+        return precisely_labelled(Precise(config, "update"), decode_json(body))
+
+
+def decode_labels(body: bytes, config: Config) -> tuple[Labelled, Any]:
+    """Labels of events that were served, by id, as columns; none has features. Raises as `decode_update`."""
+    try:
+        late = _labels_decoder.decode(body).events
+        if not 0 < len(late) <= MAX_EVENTS:
+            raise _Unfit
+        events = [_Labelled(id=one.id, label=one.label, weight=one.weight, time=one.time) for one in late]
+        return _columns(events, [], (), config), []
+    except _NOT_FAST:
+        return precisely_labelled(Precise(config, "labels"), decode_json(body))
+
+
+def decode_events(body: bytes, config: Config) -> tuple[Events, Any]:
+    """Unlabelled events as columns, and what each carries for its features: a list, or a matrix of dense ones.
+
+    Raises as `decode_update`.
+    """
+    try:
+        scanned = _scanned(body, config, labelled=False)
+        if scanned is not None:
+            times = _past(scanned.times)
+            return Events(scanned.rows, scanned.ids, times, config.costs(scanned.rows)), scanned.rows
+        events = _predict_decoder.decode(body).events
+        carried = _carried(events, config.features)
+        rows = config.encode(carried, typed=True)
+        return Events(rows, _ids(events), _times(events), config.costs(carried)), carried
+    except _NOT_FAST:
+        plain, carried = Precise(config, "predict").read(decode_json(body))
+        ids = tuple(None if event.get("id") is None else str(event["id"]) for event in plain)
+        times = _optional([event.get("time") for event in plain], math.nan)
+        return Events(config.encode(carried), ids, times, config.costs(carried)), carried
+
+
+# The fast way: dense events in one pass of compiled code
+
+
+def _scanned(body: bytes, config: Config, labelled: bool) -> Scanned | None:
+    features = config.features
+    return scan(body, features.dim, labelled, MAX_EVENTS) if isinstance(features, Dense) else None
+
+
+def _scanned_update(body: bytes, config: Config) -> tuple[Labelled, Any] | None:
+    """Labelled events that are dense, and all with features; None where the body is another one."""
+    scanned = _scanned(body, config, labelled=True)
+    if scanned is None or scanned.labels is None or (scanned.flags and config.labels.ranks is not None):
+        return None
+    n = len(scanned.labels)
+    segments: tuple[Segment, ...] = ()
+    if scanned.source is not None:
+        segments = _segments(_source_decoder.decode(scanned.source), n)
+    carried = np.ones(n, dtype=np.bool_)
+    costs = config.costs(scanned.rows)
+    columns = _checked(
+        scanned.rows, carried, scanned.labels, scanned.weights, scanned.times, scanned.ids, segments, costs, config
+    )
+    return columns, scanned.rows
+
+
+# The fast way: any events, by a typed decoder
+
+
+def _carried(events: Sequence[_Event], features: Features) -> list[Any]:
+    """What each event carries for its features; `_Unfit` if that is not what the learner takes."""
+    if not 0 < len(events) <= MAX_EVENTS:
+        raise _Unfit
+    member = features.MEMBER
+    if member == "indices":
+        pairs = [(event.indices, event.values) for event in events]
+        if any(one is None or two is None for one, two in pairs):
+            raise _Unfit
+        if any(event.x is not None or event.features is not None for event in events):
+            raise _Unfit
+        return pairs
+    carried: list[Any] = [event.x for event in events] if member == "x" else [event.features for event in events]
+    if any(one is None for one in carried):
+        raise _Unfit
+    if any(event.indices is not None or event.values is not None for event in events):
+        raise _Unfit
+    if any((event.features if member == "x" else event.x) is not None for event in events):
+        raise _Unfit
+    return carried
+
+
+def _ids(events: Sequence[_Event]) -> tuple[str | None, ...]:
+    ids = [None if event.id is None else str(event.id) for event in events]
+    if any(one is not None and not good_id(one) for one in ids):
+        raise _Unfit
+    return tuple(ids)
+
+
+def _labelled(parsed: _UpdateBody, config: Config) -> tuple[Labelled, Any]:
+    events = parsed.events
+    if not 0 < len(events) <= MAX_EVENTS:
+        raise _Unfit
+    segments = () if parsed.source is None else _segments(parsed.source, len(events))
+    own = [event for event in events if not _featureless(event)]
+    carried = _carried(own, config.features) if own else []
+    return _columns(events, carried, segments, config), carried
+
+
+def _segments(source: _Source, n: int) -> tuple[Segment, ...]:
+    """The segment of n events of a source."""
+    given = msgspec.to_builtins(source)
+    if source_problems(given, n):
+        raise _Unfit
+    return segments_of(given, n)
+
+
+def _featureless(event: _Labelled) -> bool:
+    return event.x is None and event.features is None and event.indices is None and event.values is None
+
+
+def _columns(events: Sequence[_Labelled], own: list[Any], segments: tuple[Segment, ...], config: Config) -> Labelled:
+    """The columns of labelled events; `own` is what those of them carry that carry features."""
+    rows = config.encode(own, typed=True)
+    carried = np.array([not _featureless(event) for event in events], dtype=np.bool_)
+    ids = _ids(events)
+    if any(one is None for one, has in zip(ids, carried.tolist(), strict=True) if not has):
+        raise _Unfit
+    if config.labels.ranks is not None and any(event.label is True for event in events):
+        raise _Unfit
+    labels = np.array([event.label for event in events], dtype=np.float64)  # None: NaN
+    weights = _optional([event.weight for event in events], 1.0)
+    times = _optional([event.time for event in events], math.nan)
+    return _checked(rows, carried, labels, weights, times, ids, segments, config.costs(own), config)
+
+
+def _checked(
+    rows: Rows,
+    carried: NDArray[np.bool_],
+    labels: Vector,
+    weights: Vector | None,
+    times: Vector | None,
+    ids: tuple[str | None, ...],
+    segments: tuple[Segment, ...],
+    costs: Vector | None,
+    config: Config,
+) -> Labelled:
+    """Labelled events of these columns, where all of them are as they may be; else `_Unfit`."""
+    kind = config.labels
+    if not kind.good(labels).all():
+        raise _Unfit
+    if weights is not None and not ((weights >= 0) & (weights <= MAX_WEIGHT)).all():
+        raise _Unfit
+    times = with_clock(_past(times), len(labels), config)
+    return Labelled(
+        rows=rows,
+        carried=carried,
+        labels=kind.columns(labels),
+        weights=weights,
+        times=times,
+        ids=ids if any(ids) else None,
+        segments=segments,
+        costs=costs,
+    )
+
+
+def _times(events: Sequence[_Event]) -> Vector | None:
+    return _past(_optional([event.time for event in events], math.nan))
+
+
+def _past(times: Vector | None) -> Vector | None:
+    """The times, none of which may lie out of bounds, or ahead of now by more than clocks may differ."""
+    if times is not None and ((times < -MAX_TIME) | (times > latest_time())).any():
+        raise _Unfit
+    return times
+
+
+def latest_time() -> float:
+    """The largest time that an event may have now."""
+    return time.time() + AHEAD
+
+
+def with_clock(times: Vector | None, n: int, config: Config) -> Vector | None:
+    """The times of n labelled events, (n,); those not given are now, where the learner asks for every event's."""
+    if not config.timed:
+        return times
+    now = time.time()
+    return np.full(n, now) if times is None else np.where(np.isnan(times), now, times)
+
+
+def _optional(values: list[float | None], missing: float) -> Vector | None:
+    if all(value is None for value in values):
+        return None
+    return np.array([missing if value is None else value for value in values], dtype=np.float64)
+
+
+# The precise way
+
+
+def precisely_labelled(precise: Precise, body: Any) -> tuple[Labelled, Any]:
+    """Labelled events of parsed JSON, as `decode_update` gives them. Raises `Invalid` with all that is wrong."""
+    events, carried = precise.read(body)
+    parsed = [msgspec.convert({key: event.get(key) for key in TOP}, _Labelled, strict=False) for event in events]
+    source = body.get("source")
+    segments: tuple[Segment, ...] = ()
+    if source is not None:
+        segments = segments_of(source, len(events))
+    return _columns(parsed, carried, segments, precise.config), carried

@@ -1,0 +1,130 @@
+"""Columns to the replies of the hot routes, in JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.explain import Explanation
+from learners.records import Status
+from learners.scorer import Scores
+from service.engine.replica.learner import Learnt
+
+__all__ = ["STATUSES", "Head", "encode_learnt", "encode_scores", "explanation"]
+
+
+class Head(msgspec.Struct):
+    """What a reply to a predict says of all its events."""
+
+    position: int
+    ready: bool
+    remembered: int
+    stale_seconds: float
+
+
+class _Scored(Head):
+    results: list[Any]
+
+
+class _Result(msgspec.Struct):
+    id: str | None
+    status: str
+    score: float | None
+    probability: float | None
+    threshold: float | None
+    decision: int | None
+
+
+class _RankResult(msgspec.Struct):
+    id: str | None
+    status: str
+    score: float | None
+    rank: int | None
+
+
+class _Prediction(msgspec.Struct, omit_defaults=True):
+    id: str | None
+    score: float
+    probability: float
+    threshold: float | None
+    label: int | None
+    explanation: dict[str, Any] | None = None
+
+
+class _RankPrediction(msgspec.Struct):
+    id: str | None
+    score: float
+    rank: int | None
+
+
+_encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
+
+STATUSES = ("applied", "duplicate", "relabelled", "unknown", "expired")
+_STATUS = {Status.APPLIED: "applied", Status.DUPLICATE: "duplicate", Status.RELABELLED: "relabelled"}
+_STATUS |= {Status.UNKNOWN: "unknown", Status.BEYOND: "beyond"}  # the last never reaches a reply: it is an error
+
+
+def encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes:
+    """The reply to labelled events: what became of each."""
+    status, results = became(learnt, ids)
+    counts = {name: status.count(name) for name in STATUSES}
+    return _encode({**counts, "position": learnt.position, "class_counts": learnt.class_counts, "results": results})
+
+
+def became(learnt: Learnt, ids: tuple[str | None, ...] | None) -> tuple[list[str], list[Any]]:
+    """What became of each event: the status, and the result that a reply has."""
+    outcome = learnt.outcome
+    status = [_STATUS[one] for one in outcome.status.tolist()]
+    if learnt.expired is not None:
+        late = np.flatnonzero(learnt.expired & (outcome.status == Status.UNKNOWN))
+        for i in late.tolist():
+            status[i] = "expired"
+    names = ids or [None] * len(status)
+    said: list[NDArray[Any]] = [outcome.scores]
+    result: type[_Result] | type[_RankResult] = _RankResult
+    if outcome.probabilities is not None and outcome.thresholds is not None:
+        said += [outcome.probabilities, outcome.thresholds]
+        result = _Result
+    said.append(outcome.decisions)
+    values = [column.tolist() for column in said]
+    if not outcome.status.any():  # all were learnt, as nearly always
+        return status, list(map(result, names, status, *values))
+    nothing = [None] * len(said)
+    results = [
+        result(name, one, *told) if one in ("applied", "relabelled") else result(name, one, *nothing)
+        for name, one, *told in zip(names, status, *values, strict=True)
+    ]
+    return status, results
+
+
+def encode_scores(
+    scores: Scores,
+    ids: tuple[str | None, ...],
+    head: Head,
+    explained: Sequence[Explanation] | None = None,
+) -> bytes:
+    """The reply to a predict, after the members of `head`."""
+    # before both classes have been seen there is nothing to decide by
+    nothing = [None] * len(ids)
+    decisions = scores.decisions.tolist() if head.ready else nothing
+    values = scores.scores.tolist()
+    results: list[Any]
+    if scores.probabilities is None or scores.thresholds is None:
+        results = list(map(_RankPrediction, ids, values, decisions))
+    else:
+        columns = scores.probabilities.tolist(), scores.thresholds.tolist() if head.ready else nothing
+        results = list(map(_Prediction, ids, values, *columns, decisions))
+        if explained is not None:
+            for prediction, why in zip(results, explained, strict=True):
+                prediction.explanation = explanation(why)
+    return _encode(_Scored(head.position, head.ready, head.remembered, head.stale_seconds, results))
+
+
+def explanation(why: Explanation) -> dict[str, Any]:
+    """What a reply says of why a score is what it is."""
+    features = [{"name": name, "contribution": part} for name, part in why.features]
+    return {"intercept": why.intercept, "features": features, "rest": why.rest}

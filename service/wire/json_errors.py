@@ -1,0 +1,224 @@
+"""The precise way to read a JSON body: member by member, noting everything that is wrong with it.
+
+It takes the time that it takes; `wire.py` turns to it where its fast way has refused a body.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Literal
+
+from learners.config import Config
+from learners.deduplication import MAX_SOURCE_NAME
+from learners.features.base import MAX_PROBLEMS
+from learners.inputs import MAX_TIME, MAX_WEIGHT
+from learners.records import Segment
+from learners.settings import Problem, Refused, pointer, show
+from service.errors import Invalid
+from service.wire.kernels.json_events import MAX_ID
+
+__all__ = ["AHEAD", "MAX_EVENTS", "MAX_OFFSET", "TOP", "Precise", "good_id", "segments_of", "source_problems"]
+
+MAX_EVENTS = 100_000  # of one request: its reply is bounded, too
+MAX_OFFSET = 2**53
+_SOURCE = ("name", "offset", "offsets", "after")  # members
+AHEAD = 86_400.0  # seconds that a time may lie ahead of this node's: a clock that runs fast, not an error of units
+
+_MEMBERS = {
+    "x": ("x",),
+    "indices": ("indices", "values"),
+    "features": ("features",),
+}
+_CARRIED = ("x", "indices", "values", "features")
+TOP = ("id", "x", "indices", "values", "features", "label", "weight", "time")
+
+
+def good_id(text: str) -> bool:
+    """Whether an id may be this."""
+    return 0 < len(text) <= MAX_ID and text.isprintable()
+
+
+def source_problems(source: Any, n: int) -> list[Problem]:
+    """What is wrong with where n events are said to come from, as parsed JSON; one thing of the offsets. O(n)."""
+    if not isinstance(source, dict):
+        return [Problem("/source", f"is {show(source)}; expected an object of name and offset, or offsets")]
+    problems = [
+        Problem(f"/source{pointer(name)}", f"is not a member; expected {', '.join(_SOURCE)}")
+        for name in source
+        if name not in _SOURCE
+    ]
+    name = source.get("name")
+    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name.encode()) <= MAX_SOURCE_NAME:
+        found = show(name) if "name" in source else "missing"
+        problems.append(Problem("/source/name", f"is {found}; expected 1 to {MAX_SOURCE_NAME} bytes of text"))
+    first: int | None = None
+    if source.get("offsets") is not None:
+        if source.get("offset") is not None:
+            problems.append(Problem("/source", "has both offset and offsets; expected one of them"))
+        first = _first(source["offsets"], n, problems)
+    elif not _is_offset(source.get("offset")):
+        found = show(source["offset"]) if "offset" in source else "missing"
+        problems.append(Problem("/source/offset", f"is {found}; expected a whole number from 0 to 2^53"))
+    else:
+        first = source["offset"]
+    after = source.get("after")
+    if after is not None and not (_is_offset(after) and (first is None or after <= first)):
+        expected = "a whole number from 0 to " + ("2^53" if first is None else f"{first}, the first event's")
+        problems.append(Problem("/source/after", f"is {show(after)}; expected {expected}"))
+    return problems
+
+
+def segments_of(source: dict[str, Any], n: int) -> tuple[Segment, ...]:
+    """The segments of n events that come from there, of which nothing is wrong."""
+    name, after, offset = source["name"], source.get("after"), source.get("offset")
+    if offset is None:
+        return Segment.of(0, name, source["offsets"], after)
+    return (Segment(0, n, name, offset, offset if after is None else after),)
+
+
+def _is_offset(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_OFFSET
+
+
+def _first(offsets: Any, n: int, problems: list[Problem]) -> int | None:
+    """The first of the offsets, if they are n ascending ones; else what is wrong is added."""
+    if not isinstance(offsets, list) or len(offsets) != n:
+        found = f"a list of {len(offsets)}" if isinstance(offsets, list) else show(offsets)
+        problems.append(Problem("/source/offsets", f"is {found}; expected one for each of the {n} events"))
+        return None
+    last = -1
+    for i, one in enumerate(offsets):
+        if not _is_offset(one) or one <= last:
+            expected = f"a whole number from {last + 1} to 2^53"
+            problems.append(Problem(f"/source/offsets/{i}", f"is {show(one)}; expected {expected}"))
+            return None
+        last = one
+    first: int = offsets[0]
+    return first
+
+
+def _number_problem(value: Any, least: float, most: float) -> str | None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not least <= value <= most:
+        return f"is {show(value)}; expected a number from {least:g} to {most:g}"
+    return None
+
+
+class Precise:
+    """Reads a body member by member and remembers everything that is wrong with it."""
+
+    def __init__(self, config: Config, what: Literal["update", "predict", "labels"]) -> None:
+        self.config = config
+        self.features = config.features
+        self.what = what
+        self.members = _MEMBERS[config.features.MEMBER]
+        self.allowed = {
+            *(() if what == "labels" else self.members),
+            "id",
+            "time",
+            *(() if what == "predict" else ("label", "weight")),
+        }
+        self.problems: list[Problem] = []  # of the body itself
+        self.bad: dict[int, Problem] = {}  # the first one of each bad event
+
+    def read(self, body: Any) -> tuple[list[dict[str, Any]], list[Any]]:
+        """The events, and what those of them carry that carry features. Raises `Invalid` with all that is wrong."""
+        if not isinstance(body, dict):
+            raise Invalid("the body is not an object", [Problem("", f"is {show(body)}; expected an object")])
+        known = ("events", "source") if self.what == "update" else ("events",)
+        for name in body:
+            if name not in known:
+                detail = f"is not a member; expected {', '.join(known)}"
+                self.problems.append(Problem(pointer(name), detail))
+        events = body.get("events")
+        if body.get("source") is not None and self.what == "update":
+            self.problems += source_problems(body["source"], len(events) if isinstance(events, list) else 0)
+        if not isinstance(events, list) or not events:
+            found = show(events) if "events" in body else "missing"
+            self.problems.append(Problem("/events", f"is {found}; expected a list of at least one event"))
+            raise Invalid("the body has no events", self.problems)
+        if len(events) > MAX_EVENTS:
+            self.problems.append(Problem("/events", f"has {len(events)} events; expected at most {MAX_EVENTS}"))
+            raise Invalid("the body has too many events; nothing was changed", self.problems)
+        for i, event in enumerate(events):
+            self._check(i, event)
+            if len(self.bad) == MAX_PROBLEMS:
+                break
+        carried = self._check_features(events)
+        if self.problems or self.bad or carried is None:
+            least = "at least " if len(self.bad) == MAX_PROBLEMS else ""
+            several = "the event" if len(events) == 1 else f"{least}{len(self.bad)} of {len(events)} events"
+            what = several if self.bad else "the body"
+            listed = [self.bad[i] for i in sorted(self.bad)]
+            raise Invalid(f"refused {what}; nothing was changed", self.problems + listed)
+        return events, carried
+
+    def _note(self, i: int, where: str, detail: str) -> None:
+        if len(self.bad) < MAX_PROBLEMS:
+            self.bad.setdefault(i, Problem(f"/events/{i}{where}", detail))
+
+    def _check(self, i: int, event: Any) -> None:
+        """Everything about an event but its features' values."""
+        if not isinstance(event, dict):
+            self._note(i, "", f"is {show(event)}; expected an object")
+            return
+        for name in event:
+            if name not in self.allowed and not (event[name] is None and name in TOP):
+                detail = f"is not a member here; expected {', '.join(sorted(self.allowed))}"
+                self._note(i, pointer(name), detail)
+        name = event.get("id")
+        if self._carries(event):
+            for member in self.members:
+                if event.get(member) is None:
+                    detail = f"is missing; this learner takes {self.features.KIND} features"
+                    if self.what == "update":
+                        detail += ", or the id of an event that was served"
+                    self._note(i, f"/{member}", detail)
+        elif name is None:
+            self._note(i, "/id", "is missing; expected the id of an event that was served")
+        if name is not None:
+            text = isinstance(name, (str, int)) and not isinstance(name, bool)
+            if not text or not good_id(str(name)):
+                self._note(i, "/id", f"is {show(name)}; expected 1 to {MAX_ID} printable characters, or a whole number")
+        if self.what != "predict":
+            self._check_label(i, event)
+        limits = {"time": (-MAX_TIME, time.time() + AHEAD)}
+        if self.what != "predict":
+            limits["weight"] = (0.0, MAX_WEIGHT)
+        for member, (least, most) in limits.items():
+            value = event.get(member)
+            if value is not None and (fault := _number_problem(value, least, most)):
+                since = f"is {show(value)}; expected seconds since the epoch, at most a day ahead of now"
+                self._note(i, f"/{member}", since if member == "time" else fault)
+
+    def _carries(self, event: dict[str, Any]) -> bool:
+        """Whether an event is to carry features: all of them, or, where a label may come by id alone, those that do."""
+        if self.what == "labels":
+            return False
+        return self.what == "predict" or event.get("id") is None or any(event.get(one) is not None for one in _CARRIED)
+
+    def _check_label(self, i: int, event: dict[str, Any]) -> None:
+        if "label" not in event:
+            self._note(i, "/label", f"is missing; expected {self.config.labels.expected}")
+        elif fault := self.config.labels.fault(event["label"]):
+            self._note(i, "/label", fault)
+
+    def _check_features(self, events: list[Any]) -> list[Any] | None:
+        """What the events carry, where all is well with it; the problems of those that looked well join the others."""
+        if len(self.bad) == MAX_PROBLEMS:
+            return None
+        well = [i for i in range(len(events)) if i not in self.bad and self._carries(events[i])]
+        carried = [
+            tuple(events[i][member] for member in self.members) if len(self.members) > 1 else events[i][self.members[0]]
+            for i in well
+        ]
+        try:
+            self.config.encode(carried)
+            self.config.costs(carried)
+        except Refused as error:
+            prefix = "" if len(self.members) > 1 else f"/{self.members[0]}"
+            for found, detail in error.problems:
+                number, _, rest = found[1:].partition("/")
+                self._note(well[int(number)], prefix + (f"/{rest}" if rest else ""), detail)
+            return None
+        return carried

@@ -1,0 +1,64 @@
+"""Numbers as they are in memory, single or double, to rows of float64 and back, in one pass of compiled code.
+
+NumPy warns of NaNs that signal where it converts them; to have it not do so takes longer than a small conversion.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.features.base import LARGEST
+from learners.numerics.arrays import Matrix
+from learners.numerics.jit import bare_kernel
+
+__all__ = ["FLOATS", "narrowed", "widened"]
+
+_FEW = 64  # numbers that are tried before all of them
+
+FLOATS: dict[str, np.dtype[Any]] = {  # by the names that bodies have for them
+    "float32": np.dtype("<f4"),
+    "float64": np.dtype("<f8"),
+}
+
+
+@bare_kernel
+def _widen(given, most, wide):  # type: ignore[no-untyped-def]
+    """Fill `wide`; whether no number is larger than `most`, nor NaN."""
+    good = True
+    for i in range(given.shape[0]):
+        x = np.float64(given[i])
+        wide[i] = x
+        good &= abs(x) <= most
+    return good
+
+
+@bare_kernel
+def _narrow(wide, single):  # type: ignore[no-untyped-def]
+    """Fill `single`; whether all numbers are the same there."""
+    same = True
+    for i in range(wide.shape[0]):
+        x = np.float32(wide[i])
+        single[i] = x
+        same &= np.float64(x) == wide[i]
+    return same
+
+
+def narrowed(wide: NDArray[np.float64]) -> NDArray[np.float32] | None:
+    """The same numbers as float32, signed zeros included; None where that is not exact, or one is NaN. O(numbers)."""
+    flat = wide.reshape(-1)
+    single = np.empty(len(flat), dtype=np.float32)
+    few = min(len(flat), _FEW)  # which tell most streams of decimal fractions apart
+    return single.reshape(wide.shape) if _narrow(flat[:few], single[:few]) and _narrow(flat, single) else None
+
+
+def widened(data: memoryview, dtype: np.dtype[Any], dim: int) -> Matrix | None:
+    """Rows of `dim` numbers as float64, in memory of their own; None where one is NaN, or beyond 1e30. O(numbers).
+
+    `dtype` is one of FLOATS; `data` holds whole rows, and may begin anywhere.
+    """
+    given: NDArray[Any] = np.frombuffer(data, dtype)
+    wide = np.empty(len(given))
+    return wide.reshape(-1, dim) if _widen(given, LARGEST, wide) else None

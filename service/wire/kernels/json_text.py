@@ -1,0 +1,71 @@
+"""Text of JSON as compiled code looks at it, byte by byte; a place of -1 is that of what was not found."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from learners.numerics.jit import inlined
+from service.wire.kernels.decimals import blank
+
+__all__ = [
+    "BEGIN",
+    "CLOSE",
+    "COLON",
+    "COMMA",
+    "END",
+    "ESCAPE",
+    "OPEN",
+    "QUOTE",
+    "after_blanks",
+    "behind",
+    "code",
+    "packed",
+    "stands",
+    "text_end",
+]
+
+QUOTE, COMMA, COLON, ESCAPE = 34, 44, 58, 92
+OPEN, CLOSE, BEGIN, END = 91, 93, 123, 125  # [ ] { }
+
+
+def code(word: str) -> int:
+    """A word of at most 7 letters as one number."""
+    return int.from_bytes(word.encode(), "big")
+
+
+@inlined
+def after_blanks(body, at, stop):  # type: ignore[no-untyped-def]
+    """The next place that is not blank; -1 stays as it is."""
+    while 0 <= at < stop and blank(body[at]):
+        at += 1
+    return at
+
+
+@inlined
+def stands(body, at, stop, character):  # type: ignore[no-untyped-def]
+    """Whether a character stands there."""
+    return 0 <= at < stop and body[at] == character
+
+
+@inlined
+def behind(body, at, stop, character):  # type: ignore[no-untyped-def]
+    """The next place that is not blank behind a character, blanks before it left out; -1 where that does not stand."""
+    at = after_blanks(body, at, stop)
+    return after_blanks(body, at + 1, stop) if stands(body, at, stop, character) else -1
+
+
+@inlined
+def text_end(body, at, stop):  # type: ignore[no-untyped-def]
+    """Where the quote stands that ends a string of printable ASCII without escapes, which begins at `at`; else -1."""
+    while at < stop and 32 <= body[at] <= 126 and body[at] != QUOTE and body[at] != ESCAPE:
+        at += 1
+    return at if stands(body, at, stop, QUOTE) else -1
+
+
+@inlined
+def packed(body, start, stop):  # type: ignore[no-untyped-def]
+    """The bytes from `start` on, up to `stop` and at most 7, as one number, as `code` gives it."""
+    number = np.int64(0)
+    for k in range(start, min(stop, start + 7)):
+        number = number << 8 | np.int64(body[k])
+    return number

@@ -1,0 +1,24 @@
+"""Loads the kernels of this folder, or compiles them: where no request waits for it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from service.wire.kernels.floats import FLOATS, narrowed, widened
+from service.wire.kernels.json_events import scan
+from service.wire.kernels.msgpack_heads import columnar_heads
+from service.wire.kernels.websocket import heads, payloads
+
+__all__ = ["load_kernels"]
+
+
+def load_kernels(dim: int | None) -> None:
+    """What reads messages and rows of numbers, and with a `dim` JSON of dense events of so many."""
+    heads([""])
+    columnar_heads([b""])
+    payloads(b"", 0, 0)
+    for dtype in FLOATS.values():
+        widened(memoryview(bytes(dtype.itemsize)), dtype, 1)
+    narrowed(np.zeros((1, 1)))
+    if dim is not None:
+        scan(b"", dim, True, 1)

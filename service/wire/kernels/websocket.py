@@ -1,0 +1,228 @@
+"""What one read of a websocket brings, in compiled code: whole frames, and the heads of messages in JSON.
+
+    frames  -> the payloads of those that are plain (see `ws_protocol.py`), unmasked, one behind the other
+    message -> {"seq": 7, "op": "update", "learner": "a", "events": [...]}, members in any order, spaces between them
+
+Of a message what stands in `events` is only counted: brackets, braces and strings end where they have to, and whoever
+decodes it says what else is wrong. A head that is unusual (a member twice or unknown, an escape in a string, no events)
+is left to the caller, who reads it in another way. Some 0.3 ns for a byte of a frame, and 0.6 ns for one of a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.numerics.jit import bare_kernel, inlined
+from service.wire.kernels.json_text import (
+    BEGIN,
+    CLOSE,
+    COLON,
+    COMMA,
+    END,
+    ESCAPE,
+    OPEN,
+    QUOTE,
+    after_blanks,
+    behind,
+    code,
+    packed,
+    stands,
+    text_end,
+)
+
+__all__ = ["BINARY", "MASKED", "MAX_SEQ", "OPERATIONS", "TEXT", "heads", "payloads"]
+
+MAX_SEQ = 2**53  # a whole number that every JSON parser reads exactly
+OPERATIONS = ("update", "predict", "labels")
+MASKED = 0x80  # the second byte of a frame that a client sends, at least
+TEXT, BINARY = 0x81, 0x82  # first bytes of messages in one piece
+
+_FRAMES = 512  # of one call: a read of small messages brings more
+_HEAD = 7  # columns of a head
+_SPAN = 3  # columns of a span: the first byte of the frame, and where its payload begins and ends
+_COUNT, _SEQ, _OPERATION, _START, _STOP, _LEARNER, _LEARNER_END = range(7)  # of a head: columns
+_DEEP = 60  # nested so deeply, events are unusual
+_BLOCK = 32  # bytes that are looked at together
+_DIGITS = 16  # of a seq
+_SEQ_NAME, _OP_NAME, _EVENTS_NAME, _LEARNER_NAME = map(code, ("seq", "op", "events", "learner"))
+_UPDATE, _PREDICT, _LABELS = map(code, OPERATIONS)
+_NULL = code("null")
+
+
+@bare_kernel
+def _payloads(data, at, largest, plain, spans):  # type: ignore[no-untyped-def]
+    """(frames, where the first stands that is not one of them); fills `plain` and `spans`."""
+    n, filled, size = 0, np.int64(0), len(data)
+    more = True
+    while more and n < spans.shape[0] and at + 6 <= size:
+        first, second = data[at], data[at + 1]
+        length, start = np.int64(second & 0x7F), at + 6
+        extra = 2 if length == 126 else 8 if length == 127 else 0
+        more = bool(second >= MASKED and first in (TEXT, BINARY) and start + extra <= size)
+        if more and extra:
+            length = np.int64(0)
+            for k in range(at + 2, at + 2 + extra):
+                more = more and bool(length < 2**47)
+                length = length << 8 | np.int64(data[k])
+            start += extra
+        more = more and bool(length <= largest and length <= size - start)
+        if more:
+            mask = np.uint32(0)
+            for k in range(4):
+                mask |= np.uint32(data[start - 4 + k]) << np.uint32(8 * k)
+            masked, payload = data[start : start + length], plain[filled : filled + length]
+            for i in range(length):
+                payload[i] = masked[i] ^ np.uint8(mask >> np.uint32((i & 3) << 3))
+            spans[n, 0], spans[n, 1], spans[n, 2] = first, filled, filled + length
+            filled += length
+            at = start + length
+            n += 1
+    return n, at
+
+
+def payloads(data: bytes, at: int, largest: int) -> tuple[bytes, list[list[int]], int]:
+    """Of the plain frames from `at` on: the payloads; (first byte, start, stop) of each; where the next frame begins.
+
+    None is larger than `largest`. There are at most so many of them at once; where there is none, the next is no plain
+    one, or not whole. O(bytes).
+    """
+    plain = np.empty(len(data) - at, dtype=np.uint8)
+    spans = np.empty((_FRAMES, _SPAN), dtype=np.int64)
+    n, end = _payloads(np.frombuffer(data, np.uint8), at, largest, plain, spans)
+    found: list[list[int]] = spans[:n].tolist()
+    return plain[: found[-1][-1] if found else 0].tobytes(), found, end
+
+
+@inlined
+def _special(block):  # type: ignore[no-untyped-def]
+    """Whether there may be a quote, a bracket or a brace among a block's bytes; some letters count as well."""
+    found = np.uint8(0)
+    for k in range(_BLOCK):
+        byte = block[k]
+        found |= np.uint8(byte ^ np.uint8(QUOTE) == np.uint8(0)) | np.uint8(byte & np.uint8(0xD9) == np.uint8(0x59))
+    return found != np.uint8(0)
+
+
+@inlined
+def _array_end(body, at, stop):  # type: ignore[no-untyped-def]
+    """(the place of the bracket that ends the array whose first entry may begin at `at`, or -1; its entries)."""
+    entries, depth, objects = np.int64(0), 0, np.int64(0)  # objects: a bit for each depth that an object is at
+    filled = False  # there is something behind the last comma
+    more = True
+    while more:
+        while depth and at + _BLOCK <= stop and not _special(body[at : at + _BLOCK]):
+            at += _BLOCK
+        if at >= stop or depth > _DEEP:
+            at, more = -1, False
+            continue
+        byte = body[at]
+        if byte == QUOTE:
+            filled = True
+            at += 1
+            while at < stop and body[at] != QUOTE:
+                at += 2 if body[at] == ESCAPE else 1
+        elif byte in (OPEN, BEGIN):
+            filled = True
+            depth += 1
+            objects = objects << 1 | np.int64(byte == BEGIN)
+        elif byte in (CLOSE, END):
+            if depth == 0:
+                at, more = at if byte == CLOSE else -1, False
+                continue
+            if objects & 1 != np.int64(byte == END):
+                at, more = -1, False
+                continue
+            depth -= 1
+            objects >>= 1
+        elif depth == 0:
+            if byte == COMMA:
+                entries += 1
+            elif byte > 32:
+                filled = True
+        at += 1
+    return at, entries + 1 if filled else 0
+
+
+@inlined
+def _seq(body, at, stop):  # type: ignore[no-untyped-def]
+    """(the place behind a number without sign, fraction and exponent, or -1; the number)."""
+    start = at
+    number = np.int64(0)
+    while at < stop and at - start <= _DIGITS and 48 <= body[at] <= 57:
+        number = 10 * number + np.int64(body[at]) - 48
+        at += 1
+    good = 0 < at - start <= _DIGITS and number <= MAX_SEQ and (body[start] != 48 or at - start == 1)
+    return at if good else -1, number
+
+
+@bare_kernel
+def _heads(body, ends, found):  # type: ignore[no-untyped-def]
+    """Fill a row of `found` for each message; the messages stand one behind the other, and end at `ends`."""
+    at = 0
+    for m in range(len(ends)):
+        stop = ends[m]
+        at = behind(body, at, stop, BEGIN)
+        count, met = np.int64(0), 0
+        found[m, _LEARNER] = -1
+        more = True
+        while more:
+            end = text_end(body, at + 1, stop) if stands(body, at, stop, QUOTE) else -1
+            name = packed(body, at + 1, end) if 0 < end - at - 1 <= 7 else np.int64(0)
+            member = 0
+            at = behind(body, end + 1, stop, COLON) if end >= 0 else -1
+            if at < 0:
+                pass
+            elif name == _SEQ_NAME:
+                member = 1
+                at, found[m, _SEQ] = _seq(body, at, stop)
+            elif name == _OP_NAME:
+                member = 2
+                end = text_end(body, at + 1, stop) if stands(body, at, stop, QUOTE) else -1
+                said = packed(body, at + 1, end) if 0 < end - at - 1 <= 7 else np.int64(0)
+                found[m, _OPERATION] = 0 if said == _UPDATE else 1 if said == _PREDICT else 2
+                at = end + 1 if said in (_UPDATE, _PREDICT, _LABELS) else -1
+            elif name == _EVENTS_NAME:
+                member = 4
+                at = behind(body, at, stop, OPEN)
+                found[m, _START] = at
+                if at >= 0:
+                    at, count = _array_end(body, at, stop)
+                found[m, _STOP] = at
+                at = at + 1 if at >= 0 else -1
+            elif name == _LEARNER_NAME:
+                member = 8
+                if packed(body, at, min(stop, at + 4)) == _NULL:
+                    at += 4
+                else:
+                    end = text_end(body, at + 1, stop) if stands(body, at, stop, QUOTE) else -1
+                    found[m, _LEARNER], found[m, _LEARNER_END] = at + 1, end
+                    at = end + 1 if end >= 0 else -1
+            if member == 0 or met & member:
+                at = -1
+            met |= member
+            at = after_blanks(body, at, stop)
+            more = stands(body, at, stop, COMMA)
+            if more:
+                at = after_blanks(body, at + 1, stop)
+        at = behind(body, at, stop, END)
+        found[m, _COUNT] = count if at == stop and met & 7 == 7 else 0
+        at = stop
+
+
+def heads(texts: Sequence[str]) -> tuple[bytes, NDArray[np.int64]]:
+    """n messages, one behind the other, and their heads, (n, 7).
+
+    A head is how many events there are, 0 where it is unusual; `seq`; which of OPERATIONS; where the events begin and
+    end; where the name of the learner does, -1 where there is none. Raises `UnicodeEncodeError` for what no text in
+    UTF-8 holds. O(bytes).
+    """
+    body = "".join(texts).encode()
+    sizes = list(map(len, texts))
+    if len(body) != sum(sizes):  # not all of it is ASCII
+        sizes = [len(text.encode()) for text in texts]
+    found = np.empty((len(texts), _HEAD), dtype=np.int64)
+    _heads(np.frombuffer(body, np.uint8), np.cumsum(sizes), found)
+    return body, found

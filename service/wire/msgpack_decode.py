@@ -1,0 +1,352 @@
+"""Bodies of the hot routes in MessagePack, by columns: what the numbers are in memory is what is sent.
+
+    ARRAY    {"dtype": "float32", "shape": [n, d], "data": bin}, little-endian, C order; dtypes of x and of csr's values
+             are float32 and float64, of its places int32 and int64, of ids these and uint64; in all else any number's
+    update   {features, "labels", "weights"?, "times"?, "ids"?, "source"?}
+    labels   {"ids", "labels", "weights"?, "times"?}
+    predict  {features, "times"?, "ids"?}
+    features one of "x": ARRAY (n, d) | "csr": {"indptr", "indices", "values"} | "features": {name: ARRAY (n,) or list}
+
+A column is an ARRAY or a list; in a list nil stands for what is missing, and in times NaN as well. The columns that
+come out are to the bit those of the same events in JSON: a float32 becomes the float64 that is equal to it.
+
+Dense rows and CSR take a few passes over their numbers, and no work in Python for each event. Named features are put
+together to an object for each event, as JSON gives them: they cost what they cost there, but for the parsing.
+
+The replies are in `columnar_replies.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.config import Config
+from learners.features.base import MAX_NONZERO, MAX_PROBLEMS
+from learners.inputs import MAX_TIME, MAX_WEIGHT
+from learners.numerics.arrays import Rows, Sparse, Vector
+from learners.records import Segment
+from learners.settings import Refused, pointer, show
+from service.api.fast_path.operations import Coding
+from service.engine.replica.served_events import Events, Labelled
+from service.errors import BadBody
+from service.wire.json_decode import latest_time, with_clock
+from service.wire.json_errors import good_id, segments_of, source_problems
+from service.wire.kernels.floats import FLOATS
+from service.wire.kernels.json_events import MAX_ID
+from service.wire.msgpack_bounds import glance, length, members, opened
+from service.wire.msgpack_decode_dense import are_ids, dense_events
+from service.wire.msgpack_encode import encode_learnt, encode_scores
+from service.wire.msgpack_members import DTYPES, Members
+
+__all__ = ["MSGPACK", "decode_events", "decode_labels", "decode_update"]
+
+_IDS = ("uint64", "int64", "int32")
+_PLACES = ("int32", "int64")
+_MEMBERS = {"x": "x", "indices": "csr", "features": "features"}  # by what an event in JSON carries
+_MOST_NAMED = 2**22  # values of named features: a nil is one byte here, and a hundred in an event's object
+_MOST_NAMES = MAX_NONZERO  # of one event: a name makes a column
+_CSR = ("indptr", "indices", "values")
+
+
+def decode_update(body: bytes, config: Config) -> tuple[Labelled, Sequence[Any]]:
+    """Labelled events as columns, and what each carries for its features.
+
+    Raises `BadBody` or `Invalid`, which points at what is wrong.
+    """
+    dense = dense_events(body, config)
+    if dense is not None and dense.labels is not None:
+        n = len(dense.labels)
+        carried, times = np.ones(n, dtype=np.bool_), with_clock(None, n, config)
+        rows: Any = dense.rows
+        return Labelled(rows, carried, dense.labels, None, times, dense.ids, (), dense.costs), rows
+    read = _Body(body, config, "labels", "weights", "times", "ids", "source")
+    features = read.features()
+    return read.labelled(features, features.n), features.carried
+
+
+def decode_labels(body: bytes, config: Config) -> tuple[Labelled, Sequence[Any]]:
+    """Labels of events that were served, by id, as columns; none has features. Raises as `decode_update`."""
+    read = _Body(body, config, "labels", "weights", "times", "ids", features=False)
+    return read.labelled(None, read.size("ids")), ()
+
+
+def decode_events(body: bytes, config: Config) -> tuple[Events, Sequence[Any]]:
+    """Unlabelled events as columns, and what each carries for its features. Raises as `decode_update`."""
+    dense = dense_events(body, config)
+    if dense is not None and dense.labels is None:
+        rows: Any = dense.rows
+        return Events(rows, dense.ids or (None,) * len(rows), None, dense.costs), rows
+    read = _Body(body, config, "times", "ids")
+    features = read.features()
+    ids, times = read.ids(features.n), read.times(features.n)
+    read.check()
+    return Events(features.rows, ids or (None,) * features.n, times, features.costs), features.carried
+
+
+class _Features(NamedTuple):
+    """The features of n events; no rows where they are refused, which is noted."""
+
+    n: int
+    rows: Rows
+    carried: Sequence[Any]  # what each event carries, as `Features.encode` takes it
+    costs: Vector | None
+
+
+class _Pairs(Sequence[Any]):
+    """Sparse rows as the (indices, values) that each event carries, made as they are asked for."""
+
+    def __init__(self, rows: Sparse) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows.indptr) - 1
+
+    def __getitem__(self, i: Any) -> Any:
+        if not 0 <= i < len(self):
+            raise IndexError(i)
+        cut = slice(int(self._rows.indptr[i]), int(self._rows.indptr[i + 1]))
+        return self._rows.indices[cut].tolist(), self._rows.data[cut].tolist()
+
+
+class _Body(Members):
+    """The members of one body, read column by column; notes everything that is wrong with them."""
+
+    def __init__(self, body: bytes, config: Config, *others: str, features: bool = True) -> None:
+        self.config = config
+        self.member = _MEMBERS[config.features.MEMBER]
+        super().__init__(body, (self.member, *others) if features else others)
+
+    def labelled(self, features: _Features | None, n: int) -> Labelled:
+        """Labelled events, with their features or by their ids alone."""
+        ids = self.ids(n, needed=features is None)
+        labels, weights, times = self.labels(n), self.weights(n), self.times(n)
+        segments = self.segments(n)
+        self.check()
+        return Labelled(
+            rows=self.config.encode([]) if features is None else features.rows,
+            carried=np.full(n, features is not None),
+            labels=labels,
+            weights=weights,
+            times=with_clock(times, n, self.config),
+            ids=ids,
+            segments=segments,
+            costs=self.config.costs([]) if features is None else features.costs,
+        )
+
+    # Columns
+
+    def size(self, name: str) -> int:
+        """How many events there are by a column that has to be there; refuses the body where that cannot be told."""
+        given = self.members.get(name)
+        kind, n = (None, 0) if given is None else length(given)
+        if kind == "map":
+            array = self.array(given, f"/{name}", _IDS, 1)
+            n = 0 if array is None else len(array)
+        if not self.problems:
+            self.bounded(n, f"/{name}", None if given is None else glance(given))
+        self.check()
+        return n
+
+    def labels(self, n: int) -> Vector:
+        """The labels, (n,), as a learner's log has them."""
+        given = self.members.get("labels")
+        if given is None:
+            self.note("/labels", f"is missing; expected {n} of {self.config.labels.expected}")
+            return np.empty(0)
+        column = self.column(given, "/labels", n, DTYPES)
+        if column is None:
+            return np.empty(0)
+        if self.config.labels.ranks is not None and isinstance(column, list) and bool in map(type, column):
+            column = np.array(column, dtype=object)  # true is 1 to NumPy, and no rank
+        try:
+            return self.config.labels.read(column)
+        except Refused as error:
+            for found in error.problems:
+                self.note(*found)
+            return np.empty(0)
+
+    def weights(self, n: int) -> Vector | None:
+        """The weights, (n,); 1 where there is none."""
+        w = self.numbers("weights", n, 1.0)
+        if w is not None:
+            self.within("/weights", w, (w >= 0) & (w <= MAX_WEIGHT), f"a number from 0 to {MAX_WEIGHT:g}")
+        return w
+
+    def times(self, n: int) -> Vector | None:
+        """The times, (n,); NaN where there is none."""
+        times = self.numbers("times", n, math.nan)
+        if times is None or np.isnan(times).all():
+            return None
+        good = ~((times < -MAX_TIME) | (times > latest_time()))
+        self.within("/times", times, good, "seconds since the epoch, at most a day ahead of now")
+        return times
+
+    def ids(self, n: int, needed: bool = False) -> tuple[str | None, ...] | None:
+        """The ids, (n,), as text; None where no event has one."""
+        given = self.members.get("ids")
+        column = None if given is None else self.column(given, "/ids", n, _IDS)
+        if column is None:
+            return None
+        if not isinstance(column, list):
+            return tuple(map(str, column.tolist()))
+        kinds = set(map(type, column))
+        if kinds == {str} and are_ids(column):
+            return tuple(column)
+        expected = f"1 to {MAX_ID} printable characters, or a whole number"
+        for i, one in enumerate(column):
+            if one is None and not needed:
+                continue
+            if type(one) not in (str, int) or not good_id(str(one)):
+                self.note(f"/ids/{i}", f"is {show(one)}; expected {expected}")
+        return tuple(None if one is None else str(one) for one in column) if kinds != {type(None)} else None
+
+    def segments(self, n: int) -> tuple[Segment, ...]:
+        """Where the events come from."""
+        given = self.members.get("source")
+        if given is None:
+            return ()
+        source = opened(given)
+        if problems := source_problems(source, n):
+            for found in problems:
+                self.note(*found)
+            return ()
+        return segments_of(source, n)
+
+    # Features
+
+    def features(self) -> _Features:
+        """The features; refuses the body where they are not even of a size."""
+        given = self.members.get(self.member)
+        where = f"/{self.member}"
+        if given is None:
+            kind = self.config.features.KIND
+            self.note(where, f"is missing; this learner takes {kind} features. Labels of served events go to labels")
+        carried: Any = None
+        if given is not None:
+            read = {"x": self._dense, "csr": self._sparse, "features": self._named}[self.member]
+            carried = read(given)
+        if carried is None:
+            self.check()
+        return self._encoded(carried)
+
+    def _encoded(self, carried: Any) -> _Features:
+        n = len(carried.indptr) - 1 if isinstance(carried, Sparse) else len(carried)
+        told = _Pairs(carried) if isinstance(carried, Sparse) else carried
+        rows: Rows = np.empty((0, 0))
+        costs = None
+        try:
+            rows = self.config.encode(carried)
+            costs = self.config.costs(told)
+        except Refused as error:
+            for found, detail in error.problems:
+                self._note_feature(found, detail, carried)
+        return _Features(n, rows, told, costs)
+
+    def _dense(self, given: msgspec.Raw) -> NDArray[Any] | None:
+        x = self.array(given, "/x", FLOATS, 2)
+        if x is None or not self.bounded(len(x), "/x/shape", list(x.shape)):
+            return None
+        if x.shape[1] != self.config.features.columns:
+            self.note("/x/shape", f"is {list(x.shape)}; expected {self.config.features.columns} numbers of each event")
+            return None
+        return x
+
+    def _sparse(self, given: msgspec.Raw) -> Sparse | None:
+        parts = self._map(given, len(_CSR) + MAX_PROBLEMS)
+        if parts is None:
+            self.note("/csr", f"is {show(glance(given))}; expected a map of {', '.join(_CSR)}")
+            return None
+        self.only(parts, _CSR, "/csr")
+        found = [
+            self.array(parts.get(name), f"/csr/{name}", FLOATS if name == "values" else _PLACES, 1) for name in _CSR
+        ]
+        if any(one is None for one in found):
+            return None
+        # copies: what kernels take is aligned and writable
+        indptr, indices = (np.array(one, dtype=np.int64) for one in found[:2])
+        with np.errstate(invalid="ignore"):  # a NaN that signals is refused as every NaN is
+            data = np.array(found[2], dtype=np.float64)
+        if len(indices) != len(data):
+            self.note("/csr/values", f"has {len(data)} numbers for {len(indices)} indices")
+        elif not len(indptr) or indptr[0] != 0:
+            self.note("/csr/indptr/0", f"is {indptr[0] if len(indptr) else 'missing'}; expected 0")
+        elif (falls := np.flatnonzero(indptr[1:] < indptr[:-1])).size:
+            k = int(falls[0]) + 1
+            self.note(f"/csr/indptr/{k}", f"is {indptr[k]} after {indptr[k - 1]}; expected ascending ends of rows")
+        elif indptr[-1] != len(data):
+            self.note(f"/csr/indptr/{len(indptr) - 1}", f"is {indptr[-1]}; expected {len(data)}, the numbers there are")
+        elif self.bounded(len(indptr) - 1, "/csr/indptr", indptr.tolist()[:2]):
+            return Sparse(data, indices, indptr)
+        return None
+
+    def _named(self, given: msgspec.Raw) -> list[dict[str, Any]] | None:
+        parts = self._map(given, _MOST_NAMES)
+        if not parts:
+            what = f"is {show(glance(given))}; expected a map of 1 to {_MOST_NAMES} names, each to a column"
+            self.note("/features", what)
+            return None
+        if odd := [name for name in parts if not isinstance(name, str)]:
+            self.note("/features", f"has a column named {show(odd[0])}; expected text")
+            return None
+        columns: list[list[Any]] = []
+        n = None
+        for name, one in parts.items():
+            where = f"/features{pointer(name)}"
+            column = self.column(one, where, n, tuple(DTYPES), named=True)
+            if column is None or not self.bounded(len(column), where, column):
+                return None
+            n = len(column)
+            if n * len(parts) > _MOST_NAMED:  # known after the first column: no other has been decoded
+                self.note("/features", f"has {n * len(parts)} values; expected at most {_MOST_NAMED} at once")
+                return None
+            columns.append(column if isinstance(column, list) else column.tolist())
+        return [dict(zip(parts, values, strict=True)) for values in zip(*columns, strict=True)]
+
+    @staticmethod
+    def _map(given: msgspec.Raw, most: int) -> dict[Any, msgspec.Raw] | None:
+        """The members of a map, at most so many. Raises `BadBody` for names that are neither text nor numbers."""
+        try:
+            return members(given, most)
+        except (msgspec.DecodeError, UnicodeError) as error:
+            raise BadBody(f"the body is not MessagePack: {error}") from None
+
+    def _note_feature(self, found: str, detail: str, carried: Any) -> None:
+        """Point into the columns at what was found wrong with an event's features."""
+        number, _, rest = found[1:].partition("/")
+        if self.member == "x":
+            self.note(f"/x{found}", detail)
+        elif self.member == "features":
+            name, _, item = rest.partition("/")
+            where = "/".join(one for one in ("/features", name, number, item) if one)
+            self.note(where if name else "/features", detail if name else f"event {number} {detail}")
+        else:
+            self._note_sparse(int(number), rest, detail, carried)
+
+    def _note_sparse(self, i: int, rest: str, detail: str, rows: Sparse) -> None:
+        """The library names the row that is bad; what is bad about it is found by reading it as a list."""
+        if not rest:
+            try:
+                self.config.features.encode([_Pairs(rows)[i]])
+            except Refused as error:
+                found, detail = error.problems[0]
+                rest = found.removeprefix("/0/")
+        member, _, k = rest.partition("/")
+        where = f"/csr/{member}/{int(rows.indptr[i]) + int(k)}" if k else f"/csr/indptr/{i + 1}"
+        self.note(where, detail)
+
+
+MSGPACK = Coding(
+    "application/msgpack",
+    (b"content-type", b"application/msgpack"),
+    decode_update,
+    decode_labels,
+    decode_events,
+    encode_learnt,
+    encode_scores,
+)

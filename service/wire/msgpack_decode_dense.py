@@ -1,0 +1,99 @@
+"""MessagePack bodies of the usual make, in one typed pass: dense rows, with ids and int8 labels or without.
+
+What is not of that make, or not as it may be, is None here: `columnar.py` reads it member by member, and says what is
+wrong with it. So nothing is refused here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+import msgspec
+import numpy as np
+
+from learners.config import Config
+from learners.features.base import Dense
+from learners.numerics.arrays import Matrix, Vector
+from learners.settings import Refused
+from service.wire.json_errors import MAX_EVENTS
+from service.wire.kernels.floats import FLOATS, widened
+from service.wire.kernels.json_events import MAX_ID
+from service.wire.msgpack_bounds import Array
+from service.wire.msgpack_members import DTYPES
+
+__all__ = ["DenseEvents", "are_ids", "dense_events"]
+
+
+class DenseEvents(NamedTuple):
+    """n events."""
+
+    rows: Matrix
+    costs: Vector | None
+    labels: Vector | None  # as a learner's log has them
+    ids: tuple[str, ...] | None
+
+
+class _Body(msgspec.Struct, forbid_unknown_fields=True):
+    x: Array
+    labels: Array | msgspec.UnsetType = msgspec.UNSET
+    ids: Array | Annotated[list[str], msgspec.Meta(max_length=MAX_EVENTS)] | msgspec.UnsetType = msgspec.UNSET
+
+
+_body = msgspec.msgpack.Decoder(_Body).decode
+
+
+def dense_events(body: bytes, config: Config) -> DenseEvents | None:
+    """The events of a body. O(bytes)."""
+    if not isinstance(config.features, Dense):
+        return None
+    try:
+        given = _body(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    rows = _rows(given.x, config.features.dim)
+    if rows is None:
+        return None
+    labels = ids = None
+    if given.labels is not msgspec.UNSET and (labels := _labels(given.labels, len(rows), config)) is None:
+        return None
+    if given.ids is not msgspec.UNSET and (ids := _ids(given.ids, len(rows))) is None:
+        return None
+    try:
+        return DenseEvents(rows, config.costs(rows), labels, ids)
+    except Refused:
+        return None
+
+
+def are_ids(ids: Sequence[str]) -> bool:
+    """Whether all of these, at least one, can be ids."""
+    return 0 < min(map(len, ids)) <= max(map(len, ids)) <= MAX_ID and "".join(ids).isprintable()
+
+
+def _fits(array: Array, dtype: str, n: int) -> bool:
+    return array.dtype == dtype and array.shape == [n] and len(array.data) == n * DTYPES[dtype].itemsize
+
+
+def _rows(x: Array, dim: int) -> Matrix | None:
+    dtype, shape = FLOATS.get(x.dtype), x.shape
+    if dtype is None or len(shape) != 2 or shape[1] != dim:
+        return None
+    n = shape[0]
+    if not 0 < n <= MAX_EVENTS or len(x.data) != n * dim * dtype.itemsize:
+        return None
+    return widened(x.data, dtype, dim)
+
+
+def _labels(labels: Array, n: int, config: Config) -> Vector | None:
+    if not _fits(labels, "int8", n):
+        return None
+    y = np.frombuffer(labels.data, np.int8).astype(np.float64)
+    return config.labels.columns(y) if config.labels.good(y).all() else None
+
+
+def _ids(ids: Array | list[str], n: int) -> tuple[str, ...] | None:
+    if isinstance(ids, list):
+        return tuple(ids) if len(ids) == n and are_ids(ids) else None
+    if not _fits(ids, "uint64", n):
+        return None
+    return tuple(map(str, np.frombuffer(ids.data, DTYPES["uint64"]).tolist()))

@@ -1,0 +1,143 @@
+"""Replies of the hot routes in MessagePack, by columns, in the order of the events of the request.
+
+    update   {"applied", "duplicate", "relabelled", "unknown", "expired", "position", "class_counts",
+    labels    "status": ARRAY int8, indices into "statuses", "scores", "probabilities", "thresholds": ARRAY float64,
+              "decisions": ARRAY int8}
+    predict  {"position", "ready", "remembered", "stale_seconds", "scores", "probabilities", "thresholds",
+              "labels": ARRAY int8, "explanations"?}
+
+ARRAY is as in `columnar.py`. Of an ordinal learner there are "ranks", and no probabilities and thresholds. Where JSON
+has null there is NaN, or -128 among decisions, labels and ranks. O(events), with no work in Python for each.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.explain import Explanation
+from learners.records import Status
+from learners.scorer import Scores
+from service.engine.replica.learner import Learnt
+from service.wire.json_encode import STATUSES, Head, explanation
+from service.wire.msgpack_templates import begin, in_parts
+
+__all__ = ["NONE", "counted", "encode_learnt", "encode_scores", "learnt_in_parts", "statuses"]
+
+NONE = -128  # a decision or a rank where there is none
+
+_encode = msgspec.msgpack.Encoder().encode
+
+_PLACE = np.full(len(Status), NONE, dtype=np.int8)  # of each status in STATUSES; BEYOND never reaches a reply
+for _one, _name in {
+    Status.APPLIED: "applied",
+    Status.DUPLICATE: "duplicate",
+    Status.RELABELLED: "relabelled",
+    Status.UNKNOWN: "unknown",
+}.items():
+    _PLACE[_one] = STATUSES.index(_name)
+_MAPS = [bytes([0x80 + members]) for members in range(16)]  # what MessagePack begins a map with
+_EXPLANATIONS = _encode("explanations")
+_OF_HEAD = len(msgspec.structs.fields(Head))
+_SINGLE = [
+    _encode({name: int(name == one) for name in STATUSES}) for one in STATUSES
+]  # the counts of one event, by its place
+_APPLIED, _RELABELLED, _UNKNOWN, _EXPIRED = map(STATUSES.index, ("applied", "relabelled", "unknown", "expired"))
+
+
+def statuses(learnt: Learnt) -> NDArray[np.int8]:
+    """What became of each event, (n,): an index into `STATUSES`."""
+    status: NDArray[np.int8] = _PLACE[learnt.outcome.status]
+    if learnt.expired is not None:
+        status[learnt.expired & (status == _UNKNOWN)] = _EXPIRED
+    return status
+
+
+def counted(status: NDArray[np.int8]) -> dict[str, int]:
+    """How many events became what."""
+    return dict(zip(STATUSES, np.bincount(status, minlength=len(STATUSES)).tolist(), strict=True))
+
+
+def encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes:  # noqa: ARG001 - the caller has them
+    """The reply to labelled events, in their order: what became of each. O(events)."""
+    columns = _columns(learnt)
+    reply: dict[str, Any] = {
+        **counted(columns["status"]),
+        "position": learnt.position,
+        "class_counts": learnt.class_counts,
+        "statuses": STATUSES,
+    }
+    return b"".join([_MAPS[len(reply) + len(columns)], _encode(reply)[1:], *_members(columns)])
+
+
+def learnt_in_parts(learnt: Learnt, seqs: Sequence[int | None], counts: Sequence[int]) -> list[bytes]:
+    """The same for each of the parts that the events came in, with its `seq`; `counts`: the events of each."""
+    columns = _columns(learnt)
+    status = columns["status"]
+    if len(counts) == len(status):  # one event each
+        told = [_SINGLE[one] for one in status.tolist()]
+    else:
+        told = [_encode(counted(some)) for some in np.split(status, np.cumsum(counts)[:-1])]
+    alike = {"position": learnt.position, "class_counts": learnt.class_counts, "statuses": STATUSES}
+    return in_parts(seqs, counts, told, alike, {name: _sent(column) for name, column in columns.items()})
+
+
+def _members(columns: dict[str, NDArray[Any]]) -> list[bytes]:
+    """The members of a map that are ARRAYs."""
+    found: list[bytes] = []
+    for name, column in columns.items():
+        found += (begin(name, column.dtype.char, len(column)), _sent(column).tobytes())
+    return found
+
+
+def _swapped(column: NDArray[Any]) -> NDArray[Any]:
+    return column.byteswap()
+
+
+def _same(column: NDArray[Any]) -> NDArray[Any]:
+    return column
+
+
+_sent = _same if sys.byteorder == "little" else _swapped  # the numbers as they are in little-endian memory
+
+
+def _columns(learnt: Learnt) -> dict[str, NDArray[Any]]:
+    """What a reply to labelled events says of each, by columns of (n,)."""
+    outcome = learnt.outcome
+    status = statuses(learnt)
+    said = (status == _APPLIED) | (status == _RELABELLED)
+    decisions = np.where(said, outcome.decisions, NONE).astype(np.int8)
+    columns: dict[str, NDArray[Any]] = {"status": status, "scores": np.where(said, outcome.scores, math.nan)}
+    if outcome.probabilities is None or outcome.thresholds is None:
+        return {**columns, "ranks": decisions}
+    columns["probabilities"] = np.where(said, outcome.probabilities, math.nan)
+    columns["thresholds"] = np.where(said, outcome.thresholds, math.nan)
+    return {**columns, "decisions": decisions}
+
+
+def encode_scores(
+    scores: Scores,
+    ids: tuple[str | None, ...],  # noqa: ARG001 - the caller has them
+    head: Head,
+    explained: Sequence[Explanation] | None = None,
+) -> bytes:
+    """The reply to a predict, in the order of its events, after the members of `head`. O(events)."""
+    # before both classes have been seen there is nothing to decide by
+    decisions = scores.decisions if head.ready else np.full(len(scores.scores), NONE)
+    said = decisions.astype(np.int8)
+    columns: dict[str, NDArray[Any]] = {"scores": scores.scores}
+    if scores.probabilities is None or scores.thresholds is None:
+        columns["ranks"] = said
+    else:
+        thresholds = scores.thresholds if head.ready else np.full(len(said), math.nan)
+        columns |= {"probabilities": scores.probabilities, "thresholds": thresholds, "labels": said}
+    parts = [_MAPS[_OF_HEAD + len(columns) + (explained is not None)], _encode(head)[1:], *_members(columns)]
+    if explained is not None:
+        parts += (_EXPLANATIONS, _encode([explanation(one) for one in explained]))
+    return b"".join(parts)

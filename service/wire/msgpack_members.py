@@ -1,0 +1,214 @@
+"""The members of a MessagePack body: a map of arrays and lists, checked, with a pointer to everything that is wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.features.base import MAX_PROBLEMS
+from learners.numerics.arrays import Vector
+from learners.settings import Problem, entries_for, pointer, show
+from service.errors import BadBody, Invalid
+from service.wire.json_errors import MAX_EVENTS
+from service.wire.kernels.floats import FLOATS
+from service.wire.msgpack_bounds import (
+    MAX_SIZE,
+    NIL,
+    Array,
+    Cell,
+    Entries,
+    cells,
+    glance,
+    length,
+    members,
+    opened,
+    scalars,
+)
+
+__all__ = ["DTYPES", "WHOLE", "Members"]
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    **FLOATS,
+    "bool": np.dtype("u1"),  # any byte but 0 is true, which NumPy's own type does not say
+    "int8": np.dtype("i1"),
+    "uint8": np.dtype("u1"),
+    "int32": np.dtype("<i4"),
+    "int64": np.dtype("<i8"),
+    "uint64": np.dtype("<u8"),
+}
+WHOLE = ("int8", "uint8", "int32", "int64", "uint64")
+_PARTS = ("dtype", "shape", "data")  # of an array
+_NUMBERS = (int, float, type(None))
+_MEMBERS = 100  # of a body; the routes know eight
+_GLANCE = 64  # bytes of a body in which it begins
+
+_whole = msgspec.msgpack.Decoder(msgspec.Raw).decode
+_array = msgspec.msgpack.Decoder(Array).decode
+_entries = msgspec.msgpack.Decoder(Array | Entries).decode
+_cells = msgspec.msgpack.Decoder(Array | Annotated[list[Cell], msgspec.Meta(max_length=MAX_EVENTS)]).decode
+
+
+class Members:
+    """What a body has, by name; notes everything that is wrong with it."""
+
+    def __init__(self, body: bytes, known: Collection[str]) -> None:
+        """Raises `BadBody` for what is not MessagePack, and `Invalid` for what is no map."""
+        self.problems: list[Problem] = []
+        try:
+            found = members(body, _MEMBERS)
+            if found is None:
+                kind, n = length(body)
+                what = f"has {n} members" if kind == "map" else f"is {show(glance(_whole(body)))}"
+                detail = f"{what}; expected a map of {', '.join(known)}{_hint(body)}"
+                raise Invalid("the body is not a map of a few members", [Problem("", detail)])
+        except (msgspec.DecodeError, UnicodeError) as error:
+            raise BadBody(f"the body is not MessagePack: {error}{_hint(body)}") from None
+        except RecursionError:
+            raise BadBody("the body is nested too deeply") from None
+        self.only(found, known, "")
+        if NIL in found.values():
+            found = {name: given for name, given in found.items() if given != NIL}
+        self.members = found  # as they came, but for those that are nil
+
+    def note(self, where: str, detail: str) -> None:
+        """Something is wrong with a member."""
+        if len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(Problem(where, detail))
+
+    def check(self) -> None:
+        """Refuse the body if anything was noted."""
+        if self.problems:
+            least = "at least " if len(self.problems) == MAX_PROBLEMS else ""
+            values = "value" if len(self.problems) == 1 else "values"
+            raise Invalid(f"refused {least}{len(self.problems)} {values}; nothing was changed", self.problems)
+
+    def numbers(self, name: str, n: int, missing: float) -> Vector | None:
+        """A column of numbers as float64, if there is one; nil becomes `missing`."""
+        given = self.members.get(name)
+        column = None if given is None else self.column(given, f"/{name}", n, (*FLOATS, *WHOLE))
+        if column is None:
+            return None
+        if not isinstance(column, list):
+            with np.errstate(invalid="ignore"):
+                quiet: Vector = np.multiply(column, 1.0, dtype=np.float64)  # NaNs that signal become those that do not
+            return quiet
+        if set(map(type, column)) == {type(None)}:
+            return None
+        for i, one in enumerate(column):
+            if type(one) not in _NUMBERS:
+                self.note(f"/{name}/{i}", f"is {show(one)}; expected a number or nil")
+                return None
+        return np.array([missing if one is None else one for one in column], dtype=np.float64)
+
+    def within(self, where: str, values: Vector, good: NDArray[np.bool_], expected: str) -> None:
+        """Note every number of a column that is not `good` (n,)."""
+        if not good.all():
+            for i in np.flatnonzero(~good)[:MAX_PROBLEMS].tolist():
+                self.note(f"{where}/{i}", f"is {show(values.item(i))}; expected {expected}")
+
+    def only(self, found: dict[Any, Any], known: Collection[str], where: str) -> None:
+        """Note every member that is not one of those known."""
+        for name in found:
+            if name not in known:
+                self.note(where + pointer(name), f"is not a member here; expected {', '.join(known)}")
+
+    def bounded(self, n: int, where: str, shown: Any) -> bool:
+        """Whether there are as many events as there may be."""
+        if 0 < n <= MAX_EVENTS:
+            return True
+        found = "missing" if shown is None else f"{show(shown)}, {n} events"
+        self.note(where, f"is {found}; expected 1 to {MAX_EVENTS} events")
+        return False
+
+    def column(
+        self, given: msgspec.Raw, where: str, n: int | None, dtypes: Collection[str], named: bool = False
+    ) -> NDArray[Any] | list[Any] | None:
+        """A list or a one-dimensional array, of n events where their number is known.
+
+        A list is of scalars, or, of features that have names, of scalars and lists of them. Whatever else is in it is
+        not decoded, and stands there as `Unread`. Raises `BadBody` for text that is not UTF-8.
+        """
+        column: Array | list[Any] | None = self._taken(_cells if named else _entries, given)
+        if column is None and length(given)[0] == "list":
+            count = length(given)[1]
+            if n is None and not self.bounded(count, where, glance(given)):
+                return None
+            if n is None or n == count:
+                column = self._taken(cells if named else scalars, given)
+            else:
+                self.note(where, entries_for(count, n))
+                return None
+        values = column if isinstance(column, list) else self.array(given, where, dtypes, 1, "a list or ", column)
+        if values is not None and n is not None and len(values) != n:
+            self.note(where, entries_for(len(values), n))
+            return None
+        return values
+
+    def array(
+        self,
+        given: msgspec.Raw | None,
+        where: str,
+        dtypes: Collection[str],
+        ndim: int,
+        other: str = "",
+        read: Array | None = None,
+    ) -> NDArray[Any] | None:
+        """An ARRAY as a read-only view of its bytes; it may have been `read`."""
+        if read is None and given is not None:
+            read = self._taken(_array, given)
+        if read is not None:
+            dtype, shape, data = read.dtype, read.shape, read.data
+        else:
+            found = None if given is None else opened(given)
+            if not isinstance(found, dict) or not found.keys() & _PARTS:
+                what = "missing" if found is None else show(found)
+                kinds = f"an array of {', '.join(dtypes)}: a map of {', '.join(_PARTS)}"
+                self.note(where, f"is {what}; expected {other}{kinds}")
+                return None
+            if found.keys() != {*_PARTS}:
+                self.only(found, _PARTS, where)
+                for part in _PARTS:
+                    if part not in found:
+                        self.note(f"{where}/{part}", f"is missing; an array is a map of {', '.join(_PARTS)}")
+                return None
+            dtype, shape, data = found["dtype"], found["shape"], found["data"]
+        if not isinstance(dtype, str) or dtype not in dtypes:
+            self.note(f"{where}/dtype", f"is {show(dtype)}; expected one of {', '.join(dtypes)}")
+            return None
+        whole = read is not None or (
+            isinstance(shape, list) and all(type(k) is int and 0 <= k < MAX_SIZE for k in shape)
+        )
+        if not whole or len(shape) != ndim:
+            sizes = "1 size" if ndim == 1 else f"{ndim} sizes"
+            self.note(f"{where}/shape", f"is {show(shape)}; expected {sizes}, whole numbers of at least 0")
+            return None
+        if not isinstance(data, (bytes, memoryview)):
+            self.note(f"{where}/data", f"is {show(data)}; expected bytes")
+            return None
+        size = math.prod(shape) * DTYPES[dtype].itemsize
+        if size != len(data):
+            self.note(f"{where}/data", f"has {len(data)} bytes; {dtype} of shape {show(shape)} takes {show(size)}")
+            return None
+        values = np.frombuffer(data, dtype=DTYPES[dtype]).reshape(shape)
+        return values != 0 if dtype == "bool" else values
+
+    @staticmethod
+    def _taken(decode: Callable[[msgspec.Raw], Any], given: msgspec.Raw) -> Any:
+        """What a decoder makes of a value; None where it does not take it. Raises `BadBody`: text is not UTF-8."""
+        try:
+            return decode(given)
+        except msgspec.DecodeError:
+            return None
+        except UnicodeError as error:
+            raise BadBody(f"the body is not MessagePack: {error}") from None
+
+
+def _hint(body: bytes) -> str:
+    """What to add where a body that cannot be read looks like JSON, which begins as small numbers of MessagePack do."""
+    begins = body[:_GLANCE].lstrip()[:1]
+    return "; it looks like JSON, whose Content-Type is application/json" if begins in (b"{", b"[") else ""

@@ -1,0 +1,126 @@
+"""The coding of bodies of lines, one event in JSON each: what a chunk of whole lines is, and what is said of it.
+
+A chunk is read as the JSON body that has the same events, so all that holds there holds here; what is wrong is pointed
+at by the number of its line in the chunk, from 1: `/lines/17/x/3`. The reply is a line for each event that was scored,
+or none for those that were learnt, and then a line about the chunk as a whole. `lines.py` cuts bodies into chunks, and
+puts their replies together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from learners.config import Config
+from learners.explain import Explanation
+from learners.scorer import Scores
+from learners.settings import Problem
+from service.api.fast_path.operations import Coding
+from service.engine.replica.learner import Learnt
+from service.engine.replica.served_events import Events, Labelled
+from service.errors import BadBody, Invalid
+from service.wire import json_decode
+from service.wire import json_encode as json_replies
+from service.wire.msgpack_encode import counted, statuses
+
+__all__ = ["NDJSON"]
+
+Made = TypeVar("Made")
+
+_one_value = msgspec.json.Decoder(msgspec.Raw).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class _Reply(msgspec.Struct):
+    """What a reply in JSON has for each event, as text."""
+
+    results: list[msgspec.Raw]
+
+
+_results = msgspec.json.Decoder(_Reply).decode
+
+
+def _decode_update(body: bytes, config: Config) -> tuple[Labelled, Any]:
+    return _decoded(json_decode.decode_update, body, config)
+
+
+def _decode_labels(body: bytes, config: Config) -> tuple[Labelled, Any]:
+    return _decoded(json_decode.decode_labels, body, config)
+
+
+def _decode_events(body: bytes, config: Config) -> tuple[Events, Sequence[Any]]:
+    return _decoded(json_decode.decode_events, body, config)
+
+
+def _decoded(decode: Callable[[bytes, Config], Made], body: bytes, config: Config) -> Made:
+    """Lines, by way of the JSON body that has the same events. Raises `BadBody`, `Invalid`: of lines from 1 on."""
+    lines = [(number, line) for number, line in enumerate(body.split(b"\n"), 1) if line and not line.isspace()]
+    odd = 0
+    for number, line in lines:
+        try:
+            _one_value(line)  # each line is one value, so that none ends in the next one or holds two
+        except (msgspec.DecodeError, RecursionError):
+            _look(number, line)
+            odd = odd or number  # a value to this decoder, with NaN in it perhaps, which the precise way points at
+    try:
+        return decode(b'{"events":[' + b",".join([line for _, line in lines]) + b"]}", config)
+    except BadBody as error:  # what the first look passes over, such as text that is not UTF-8
+        for number, line in lines:
+            _look(number, line)
+        if odd:  # nested too deeply only where it is the events of a body
+            raise _refused(odd, error.detail) from None
+        raise
+    except Invalid as error:
+        problems = [Problem(_lined(one.pointer, lines), one.detail) for one in error.problems]
+        raise Invalid(error.detail, problems) from None
+
+
+def _look(number: int, line: bytes) -> None:
+    """Refuse a line that is not one JSON value to the decoder that takes most. Raises `BadBody`."""
+    try:
+        json_decode.decode_json(line)
+    except BadBody as error:
+        raise _refused(number, error.detail) from None
+
+
+def _refused(number: int, detail: str) -> BadBody:
+    """Of a line; the detail is that of a body, in which a line is the only one."""
+    said = detail.removeprefix("the body ").replace(" at line 1, column ", " at column ")
+    return BadBody("a line is not JSON; nothing was changed", [Problem(f"/lines/{number}", said)])
+
+
+def _lined(pointer: str, lines: Sequence[tuple[int, bytes]]) -> str:
+    """`/events/3/x/2` -> `/lines/4/x/2`, of the line that the event came in."""
+    _, _, rest = pointer.partition("/events/")
+    event, _, inner = rest.partition("/")
+    if not event:
+        return "/lines"
+    return f"/lines/{lines[int(event)][0]}" + (f"/{inner}" if inner else "")
+
+
+def _encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes:  # noqa: ARG001 - sums only
+    head = {**counted(statuses(learnt)), "position": learnt.position, "class_counts": learnt.class_counts}
+    return _encode(head) + b"\n"
+
+
+def _encode_scores(
+    scores: Scores,
+    ids: tuple[str | None, ...],
+    head: json_replies.Head,
+    explained: Sequence[Explanation] | None = None,
+) -> bytes:
+    results = _results(json_replies.encode_scores(scores, ids, head, explained)).results
+    return b"".join([bytes(one) + b"\n" for one in results]) + _encode(head) + b"\n"
+
+
+NDJSON = Coding(
+    "application/x-ndjson",
+    (b"content-type", b"application/x-ndjson"),
+    _decode_update,
+    _decode_labels,
+    _decode_events,
+    _encode_learnt,
+    _encode_scores,
+)
