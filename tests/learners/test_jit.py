@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import learners
 from learners.numerics import jit
 
 OLD = 40 * 86400
@@ -51,7 +53,7 @@ def test_only_old_directories_of_ours_are_removed(tmp_path):
 def directory_of(cache: Path, sources: Path) -> str:
     """Where a fresh process that imports the library from `sources` keeps its kernels."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(sources)}
-    code = "from learners import jit; print(jit.__file__); print(jit.cache_directory())"
+    code = "from learners.numerics import jit; print(jit.__file__); print(jit.cache_directory())"
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, cwd=sources, capture_output=True, text=True, check=True
     )
@@ -60,14 +62,12 @@ def directory_of(cache: Path, sources: Path) -> str:
     return directory
 
 
-def test_an_edit_in_any_file_starts_another_cache(tmp_path):
+def test_an_edit_three_folders_deep_starts_another_cache(tmp_path):
     package = tmp_path / "learners"
-    package.mkdir()
-    for source in Path(jit.__file__).parent.glob("*.py"):
-        (package / source.name).write_bytes(source.read_bytes())
+    shutil.copytree(Path(learners.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     before = directory_of(tmp_path / "cache", tmp_path)
     assert directory_of(tmp_path / "cache", tmp_path) == before
-    with (package / "buffers.py").open("a") as file:
+    with (package / "algorithms" / "auc" / "cbr.py").open("a") as file:
         file.write("\n")
     assert directory_of(tmp_path / "cache", tmp_path) != before
 
@@ -88,7 +88,7 @@ def test_kernels_elsewhere_have_a_cache_that_follows_their_folder_and_this_one(t
 def test_a_cache_that_cannot_be_written_is_replaced_by_a_private_one_that_goes_away(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a directory")
-    directory = directory_of(blocked, Path(jit.__file__).parent.parent)
+    directory = directory_of(blocked, Path(jit.__file__).parents[2])
     assert "rarestream-kernels-" in directory
     assert not Path(directory).exists()
 
@@ -132,7 +132,7 @@ def test_processes_that_compile_for_different_types_do_not_take_each_others_code
         "    found = 0.0\n    for value in values:\n        found += value\n    return found\n"
     )
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_DISABLE_JIT": "0"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(Path(jit.__file__).parents[1])])
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(Path(jit.__file__).parents[2])])
 
     def started(kind, *steps):
         return run(RACE, kind, *steps, environment=environment)
@@ -148,6 +148,7 @@ def test_processes_that_compile_for_different_types_do_not_take_each_others_code
 
 TURNS = """
 import os
+import shutil
 import signal
 import sys
 import time
@@ -193,7 +194,7 @@ def started(tmp_path, run):
     """Starts one of the processes that share a cache."""
     (tmp_path / "shared.py").write_text(SHARED)
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_DISABLE_JIT": "0"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(Path(jit.__file__).parents[1])])
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(Path(jit.__file__).parents[2])])
 
     return lambda *arguments: run(TURNS, *arguments, environment=environment)
 
