@@ -14,8 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from learners.algorithms._scw import normal_quantile
-from learners.numerics.arrays import Floats, Matrix, Vector
+from learners.numerics.arrays import Floats, Matrix, Vector, normal_quantile
 
 __all__ = ["FLAGS", "TWINS", "Twin", "compiled", "version"]
 

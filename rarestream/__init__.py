@@ -1,0 +1,5 @@
+"""Online learning for imbalanced streams."""
+
+__all__ = ["__version__"]
+
+__version__ = "0.1.0"

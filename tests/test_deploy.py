@@ -26,7 +26,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from service import __version__
+from rarestream import __version__
 from service.api.app import create_app
 from service.cli.main import app as command_line
 from service.settings import Settings

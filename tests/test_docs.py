@@ -16,6 +16,7 @@ import pytest
 from typer.main import get_command
 
 import learners
+import rarestream
 import service
 from learners import algorithms
 from learners.algorithms.registry import describe
@@ -112,7 +113,7 @@ def test_every_algorithm_is_in_the_guide_with_its_parameters(name: str) -> None:
     assert len(re.findall(rf"^\| `{name}` \| .* \| .* \| .* \| .* \|$", LEARNERS, re.MULTILINE)) == 1
     text = section(LEARNERS, name)
     assert_documented(describe(name)["params"], text)
-    assert f"](../learners/{name.replace('-', '_')}.py)" in text
+    assert f"](../{algorithms()[name].__name__.replace('.', '/')}.py)" in text
     assert " Paper: " in text.replace("\n", " ")
 
 
@@ -325,10 +326,10 @@ def test_constraints_pin_every_dependency_without_addresses() -> None:
     assert names - {"rarestream"} <= pinned
 
 
-@pytest.mark.parametrize("package", [learners, service], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("package", [rarestream, learners, service], ids=lambda one: one.__name__)
 def test_public_names_exist_and_modules_say_what_they_are_for(package: ModuleType) -> None:
     for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        if info.name == "service.__main__":
+        if info.name.endswith("__main__"):
             continue
         module = importlib.import_module(info.name)
         assert module.__doc__, f"{info.name} does not say what it is for"
@@ -337,5 +338,5 @@ def test_public_names_exist_and_modules_say_what_they_are_for(package: ModuleTyp
 
 
 def test_the_library_imports_nothing_of_the_service() -> None:
-    for source in (ROOT / "learners").glob("*.py"):
+    for source in (ROOT / "learners").rglob("*.py"):
         assert not re.search(r"^\s*(from|import) (service|fastapi|asyncio|httpx|redis)\b", source.read_text(), re.M)

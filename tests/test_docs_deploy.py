@@ -20,7 +20,7 @@ import httpx
 import pytest
 import yaml
 
-from service import __version__
+from rarestream import __version__
 from service.auth.keys import load
 from service.settings import Settings
 from tests.command_lines import parse

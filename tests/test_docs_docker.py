@@ -22,7 +22,7 @@ import httpx
 import pytest
 import yaml
 
-from service import __version__
+from rarestream import __version__
 from tests.consoles import Console
 from tests.documents import ROOT, block, commands, inline, instead
 from tests.image import instructions

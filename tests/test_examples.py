@@ -85,7 +85,7 @@ def test_an_address_that_is_given_goes_before_that_of_the_environment() -> None:
 def test_examples_are_short_and_import_the_client_only(example: Path) -> None:
     text = example.read_text()
     assert len(text.splitlines()) < 80
-    assert set(re.findall(r"^(?:from|import) ((?:service|learners)[\w.]*)", text, re.MULTILINE)) == {
+    assert set(re.findall(r"^(?:from|import) ((?:rarestream|service|learners)[\w.]*)", text, re.MULTILINE)) == {
         "rarestream.client"
     }
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from service import __version__
+from rarestream import __version__
 from tests.helm import CASES, CHART, KEYED, LEAST, PASSWORD, SPREAD, helm, template, with_helm
 
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())

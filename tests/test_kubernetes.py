@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service import __version__
+from rarestream import __version__
 from tests.kubernetes import Cluster
 from tests.kubernetes.objects import Refused, applied, merged, selected
 

@@ -16,19 +16,10 @@ Departure: r - m psi and the printed su cancel for m > 0 and for large alpha; bo
 from __future__ import annotations
 
 import math
-from functools import lru_cache
-
-from scipy.special import ndtri
 
 from learners.numerics.jit import kernel
 
-__all__ = ["coefficients", "normal_quantile"]
-
-
-@lru_cache(maxsize=256)
-def normal_quantile(eta: float) -> float:
-    """Phi^-1(eta), the standard normal's quantile."""
-    return float(ndtri(eta))
+__all__ = ["coefficients"]
 
 
 @kernel

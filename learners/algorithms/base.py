@@ -31,7 +31,6 @@ __all__ = [
     "Size",
     "Traits",
     "dense_scores",
-    "grown",
     "linear_scores",
 ]
 
@@ -158,13 +157,6 @@ class Ordinal(Algorithm, Protocol):
     def decide(self, params: Any, values: Matrix) -> Ranked:
         """What the planes' values (n, k) say of n events."""
         ...
-
-
-def grown(array: Vector, dim: int, fill: float = 0.0) -> Vector:
-    """`array` (..., k) with its last axis extended to `dim` by `fill`."""
-    out = np.full((*array.shape[:-1], dim), fill, array.dtype)
-    out[..., : array.shape[-1]] = array
-    return out
 
 
 @bare_kernel

@@ -19,9 +19,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.algorithms.base import grown
 from learners.numerics.array_checks import Issues, counters, not_finite
-from learners.numerics.arrays import Counts, Matrix, Rows, Sparse, Vector
+from learners.numerics.arrays import Counts, Matrix, Rows, Sparse, Vector, grown
 from learners.numerics.jit import bare_kernel
 from learners.settings import Parameters, param
 

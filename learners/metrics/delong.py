@@ -22,8 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.algorithms._scw import normal_quantile
-from learners.numerics.arrays import Matrix, Vector
+from learners.numerics.arrays import Matrix, Vector, normal_quantile
 
 __all__ = ["Areas", "areas", "interval"]
 

@@ -8,10 +8,12 @@ compile a second version of the kernel.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from learners.numerics.jit import kernel
 from learners.numerics.simd import load, load_first, spread, total
@@ -27,8 +29,10 @@ __all__ = [
     "Words",
     "dot",
     "exp",
+    "grown",
     "log",
     "next_random",
+    "normal_quantile",
     "sigmoid",
 ]
 
@@ -136,3 +140,16 @@ def next_random(rng):  # type: ignore[no-untyped-def]
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
+
+
+def grown(array: Vector, dim: int, fill: float = 0.0) -> Vector:
+    """`array` (..., k) with its last axis extended to `dim` by `fill`."""
+    out = np.full((*array.shape[:-1], dim), fill, array.dtype)
+    out[..., : array.shape[-1]] = array
+    return out
+
+
+@lru_cache(maxsize=256)
+def normal_quantile(eta: float) -> float:
+    """Phi^-1(eta), the standard normal's quantile."""
+    return float(ndtri(eta))

@@ -11,9 +11,9 @@ from urllib.parse import quote
 import httpx
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
+from rarestream import __version__
 from rarestream.client.errors import Refused, Unreachable, error_of
 from rarestream.client.requests import Failure, Request
-from service import __version__
 
 __all__ = ["Connection", "ended", "failed", "opening"]
 

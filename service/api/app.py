@@ -19,7 +19,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from learners.settings import Problem
-from service import __version__
+from rarestream import __version__
 from service.api import routes, schemas, static
 from service.api.body import Bodies
 from service.api.docs_csp import DocsPolicy

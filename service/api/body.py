@@ -8,28 +8,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import types
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Generator, Iterable
-from typing import Any, NamedTuple, cast
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Generator
+from typing import Any, cast
 
 from starlette.types import Message, Receive, Scope, Send
 
 from service.errors import QueueFull, ServiceError, TooLarge, TooSlow, WrongType
 from service.settings import Settings
 from service.wire.compression import expanded
+from service.wire.headers import Heading, form_hint, in_utf8
 
-__all__ = [
-    "BODY_BREAKS",
-    "BODY_ENDS",
-    "Bodies",
-    "Disconnected",
-    "Heading",
-    "check_json",
-    "form_hint",
-    "heading_of",
-    "in_utf8",
-    "pieces",
-    "read_in_time",
-]
+__all__ = ["BODY_BREAKS", "BODY_ENDS", "Bodies", "Disconnected", "check_json", "pieces", "read_in_time"]
 
 logger = logging.getLogger("rarestream.bodies")
 
@@ -44,54 +33,11 @@ class Disconnected(ServiceError):
     status, code, title = 499, "gone", "The client went away"  # for the log: nginx's status
 
 
-class Heading(NamedTuple):
-    """What a request's headers say of its body, of the reply's, and of its id; b"" where they say nothing."""
-
-    content_type: bytes
-    accept: bytes
-    encoding: bytes
-    length: bytes
-    request_id: bytes
-
-
-def heading_of(headers: Iterable[tuple[bytes, bytes]]) -> Heading:
-    """What these headers say."""
-    content_type = accept = encoding = length = given_id = b""
-    for name, value in headers:
-        if name == b"content-type":
-            content_type = value
-        elif name == b"accept":
-            accept = accept + b"," + value if accept else value
-        elif name == b"content-encoding":
-            encoding = encoding + b"," + value if encoding else value
-        elif name == b"content-length":
-            length = value
-        elif name == b"x-request-id":
-            given_id = value
-    return Heading(content_type, accept, encoding, length, given_id)
-
-
 def check_json(heading: Heading) -> None:
     """Refuse what is no JSON in UTF-8. Raises `WrongType`."""
     kind, _, parameters = heading.content_type.decode("latin-1").lower().partition(";")
     if kind.strip() not in ("", "application/json") or not in_utf8(parameters):
         raise WrongType(f"the body is {(kind + parameters)[:100]}; expected application/json in UTF-8{form_hint(kind)}")
-
-
-def form_hint(kind: str) -> str:
-    """What to add where a Content-Type, in lower case, is not read: it may not be meant."""
-    if kind.strip() != "application/x-www-form-urlencoded":
-        return ""
-    return "; curl -d says so unless it is given -H 'content-type: application/json'"
-
-
-def in_utf8(parameters: str) -> bool:
-    """Whether the parameters of a Content-Type, in lower case, say UTF-8, or nothing, of the characters."""
-    for one in parameters.split(";"):
-        name, _, value = one.partition("=")
-        if name.strip() == "charset" and value.strip().strip('"') not in ("utf-8", "utf8"):
-            return False
-    return True
 
 
 async def pieces(

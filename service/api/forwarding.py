@@ -31,7 +31,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from yarl import URL
 
-from service.api.body import Bodies, heading_of
+from service.api.body import Bodies
 from service.api.forwarded_body import PassedBody, is_large, kept_of
 from service.auth.guard import Guard
 from service.auth.permissions import Grant
@@ -39,6 +39,7 @@ from service.engine.cluster.placement import Placement
 from service.engine.engine import Engine
 from service.errors import HostUnavailable, ServiceError
 from service.telemetry.request_log import Access
+from service.wire.headers import heading_of
 from service.wire.problem_json import problem_reply, request_id
 
 __all__ = ["FORWARDED", "Forwarding"]

@@ -33,7 +33,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 from starlette.datastructures import State
 
-from service import __version__
+from rarestream import __version__
 from service.api.forwarding import Forwarding
 from service.api.prometheus_learners import LearnerSeries, Own
 from service.api.worker_peers import Siblings

@@ -25,8 +25,8 @@ from urllib.parse import quote, unquote, urlencode
 import httpx
 import msgspec
 
+from rarestream import __version__
 from rarestream.client.redirects import HOPS, elsewhere
-from service import __version__
 from service.cli.api_errors import ApiError, Document, decode, refused, unknown, unreachable
 from service.cli.suggestions import nearly
 from service.exits import WrongUsage

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from service import __version__
+from rarestream import __version__
 from service.cli.commands.bench import bench
 from service.cli.commands.compare import compare, groups
 from service.cli.commands.consume import consume

@@ -30,7 +30,7 @@ from service.engine.webhooks import Webhook
 from service.errors import BehindLog, Damaged, LostRecords, StoreUnavailable
 from service.names import called
 from service.settings import Settings
-from service.storage.base import Entry, Pending, SnapshotInfo, Store
+from service.storage.base import OPERATIONS, Entry, Pending, SnapshotInfo, Store
 from service.storage.reply_checks import UNREADABLE, checked, damaged
 from service.telemetry.histograms import NodeTimings
 from service.wire.kernels.warmup import load_kernels
@@ -64,7 +64,7 @@ class Node:
         self.id = uuid.uuid4().bytes  # of this process, until it ends
         self.bell = Bell(store, self.id)
         self.webhook = Webhook(settings.webhook)
-        self.timings = NodeTimings()
+        self.timings = NodeTimings(OPERATIONS)
         self.sound = Sound(settings.max_learners)
         self._reached = time.monotonic()
         self._unreachable: str | None = None

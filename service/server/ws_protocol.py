@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -24,23 +24,13 @@ from websockets.frames import CloseCode
 from websockets.http11 import Request
 from websockets.protocol import State
 
+from service.api.websocket.transport import EXTENSION, Message, Transport
 from service.wire.kernels.websocket import BINARY, MASKED, TEXT, payloads
 
-__all__ = ["EXTENSION", "Transport", "WebSocketProtocol"]
+__all__ = ["WebSocketProtocol"]
 
-EXTENSION = "rarestream.transport"
-
-Message = str | bytes
 
 _CAME = "rarestream.receive"  # messages in the queue; all other events there are ASGI's
-
-
-class Transport(NamedTuple):
-    """What an application may do with its connection beside what ASGI has."""
-
-    read: Callable[[], Awaitable[Sequence[Message]]]  # all that have come, at least one; none: that was the end
-    write: Callable[[Sequence[bytes], bool], Awaitable[None]]  # text, or binary, messages
-    abort: Callable[[], None]  # end it at once; what is not sent yet is lost
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):

@@ -6,14 +6,11 @@ belongs to one event loop, whose turns need no lock; the library writes it out.
 
 from __future__ import annotations
 
-import inspect
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from time import perf_counter
 
 from prometheus_client.core import HistogramMetricFamily
-
-from service.storage.base import Store
 
 __all__ = ["BOUNDS", "Histogram", "NodeTimings", "histograms"]
 
@@ -65,8 +62,8 @@ def histograms(
 class NodeTimings:
     """What a node measures below its requests: calls of the store, and records that are applied."""
 
-    def __init__(self) -> None:
-        operations = [name for name, one in vars(Store).items() if inspect.iscoroutinefunction(one) and name != "close"]
+    def __init__(self, operations: Iterable[str]) -> None:
+        """`operations`: the store's."""
         self.store = {name: Histogram() for name in (*operations, _OTHER)}  # by operation
         self.store_errors = dict.fromkeys(self.store, 0)  # calls that the store did not answer, by operation
         self.apply = Histogram()

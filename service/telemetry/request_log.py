@@ -21,13 +21,13 @@ from typing import get_args
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.body import heading_of
-from service.api.fast_path.operations import Operation
 from service.errors import ServiceError
 from service.names import problems_of
 from service.settings import Settings
 from service.telemetry.histograms import Histogram
 from service.telemetry.log_writer import Entry, LineWriter, current_request
+from service.wire.coding import Operation
+from service.wire.headers import heading_of
 from service.wire.problem_json import request_id
 
 __all__ = ["GONE", "Access"]

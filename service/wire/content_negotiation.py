@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from service.api.body import form_hint, in_utf8
-from service.api.fast_path.operations import JSON, Coding
 from service.errors import NotAcceptable, WrongType
+from service.wire import json_decode, json_encode
+from service.wire.coding import Coding
+from service.wire.headers import form_hint, in_utf8
 from service.wire.msgpack_decode import MSGPACK
 from service.wire.ndjson import NDJSON
 
-__all__ = ["negotiated"]
+__all__ = ["JSON", "negotiated"]
 
+JSON = Coding(
+    "application/json",
+    (b"content-type", b"application/json"),
+    json_decode.decode_update,
+    json_decode.decode_labels,
+    json_decode.decode_events,
+    json_encode.encode_learnt,
+    json_encode.encode_scores,
+)
 _CODINGS = {one.media_type: one for one in (JSON, MSGPACK, NDJSON)}
 
 

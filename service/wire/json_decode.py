@@ -24,10 +24,10 @@ from learners.inputs import MAX_TIME, MAX_WEIGHT
 from learners.numerics.arrays import Rows, Vector
 from learners.records import Segment
 from learners.settings import Refused, show
-from service.engine.replica.served_events import Events, Labelled
 from service.errors import BadBody
 from service.wire.json_errors import AHEAD, MAX_EVENTS, TOP, Precise, good_id, segments_of, source_problems
 from service.wire.kernels.json_events import Scanned, scan
+from service.wire.requests import Events, Labelled
 
 __all__ = [
     "decode_events",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from learners.explain import Explanation
 from learners.records import Status
 from learners.scorer import Scores
-from service.engine.replica.learner import Learnt
+from service.wire.requests import Learnt
 
 __all__ = ["STATUSES", "Head", "encode_learnt", "encode_scores", "explanation"]
 

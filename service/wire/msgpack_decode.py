@@ -32,9 +32,8 @@ from learners.inputs import MAX_TIME, MAX_WEIGHT
 from learners.numerics.arrays import Rows, Sparse, Vector
 from learners.records import Segment
 from learners.settings import Refused, pointer, show
-from service.api.fast_path.operations import Coding
-from service.engine.replica.served_events import Events, Labelled
 from service.errors import BadBody
+from service.wire.coding import Coding
 from service.wire.json_decode import latest_time, with_clock
 from service.wire.json_errors import good_id, segments_of, source_problems
 from service.wire.kernels.floats import FLOATS
@@ -43,6 +42,7 @@ from service.wire.msgpack_bounds import glance, length, members, opened
 from service.wire.msgpack_decode_dense import are_ids, dense_events
 from service.wire.msgpack_encode import encode_learnt, encode_scores
 from service.wire.msgpack_members import DTYPES, Members
+from service.wire.requests import Events, Labelled
 
 __all__ = ["MSGPACK", "decode_events", "decode_labels", "decode_update"]
 

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from learners.explain import Explanation
 from learners.records import Status
 from learners.scorer import Scores
-from service.engine.replica.learner import Learnt
 from service.wire.json_encode import STATUSES, Head, explanation
 from service.wire.msgpack_templates import begin, in_parts
+from service.wire.requests import Learnt
 
 __all__ = ["NONE", "counted", "encode_learnt", "encode_scores", "learnt_in_parts", "statuses"]
 

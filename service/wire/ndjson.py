@@ -17,13 +17,12 @@ from learners.config import Config
 from learners.explain import Explanation
 from learners.scorer import Scores
 from learners.settings import Problem
-from service.api.fast_path.operations import Coding
-from service.engine.replica.learner import Learnt
-from service.engine.replica.served_events import Events, Labelled
 from service.errors import BadBody, Invalid
 from service.wire import json_decode
 from service.wire import json_encode as json_replies
+from service.wire.coding import Coding
 from service.wire.msgpack_encode import counted, statuses
+from service.wire.requests import Events, Labelled, Learnt
 
 __all__ = ["NDJSON"]
 

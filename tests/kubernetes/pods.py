@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx
 
-from service import __version__
+from rarestream import __version__
 from tests.documents import ROOT
 from tests.image import instructions
 from tests.kubernetes.controllers import is_ready

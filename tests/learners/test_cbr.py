@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from numba.core import config as numba_config
 
-from learners.algorithms._scw import normal_quantile
 from learners.algorithms.auc import cbr
-from learners.numerics.arrays import Matrix, Vector
+from learners.numerics.arrays import Matrix, Vector, normal_quantile
 from tests.learners import naive
 from tests.learners.streams import auc, run, same_bits, stream
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from learners.algorithms._scw import coefficients, normal_quantile
+from learners.algorithms._scw import coefficients
+from learners.numerics.arrays import normal_quantile
 from tests.learners.naive import scw
 
 PHI = normal_quantile(0.7)

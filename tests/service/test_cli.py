@@ -26,7 +26,7 @@ from learners.features.kernel_approximation import Embedding
 from learners.features.scaling import Scaling
 from learners.numerics.jit import cache_directory
 from learners.settings import Parameters
-from service import __version__
+from rarestream import __version__
 from service.cli.main import app
 from service.server.listen import CannotListen, listen, process_age, shown
 from tests.service.process import Commands, Process

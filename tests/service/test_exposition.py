@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from starlette.datastructures import State
 
-from service import __version__
+from rarestream import __version__
 from service.api.app import create_app
 from service.api.prometheus import Exposition
 from service.api.prometheus_learners import Own

@@ -450,7 +450,7 @@ async def test_no_name_is_in_a_line_of_the_log(caplog: pytest.LogCaptureFixture)
 
 
 def test_a_label_by_id_has_no_features() -> None:
-    from service.api.fast_path.operations import JSON as CODING
+    from service.wire.content_negotiation import JSON as CODING
     from service.wire.ndjson import NDJSON
 
     config = Config.of(NAMED)

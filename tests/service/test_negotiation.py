@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.api.fast_path.operations import JSON
 from service.errors import NotAcceptable, WrongType
-from service.wire.content_negotiation import negotiated
+from service.wire.content_negotiation import JSON, negotiated
 from service.wire.msgpack_decode import MSGPACK
 from service.wire.ndjson import NDJSON
 

@@ -13,9 +13,9 @@ from uvicorn.server import ServerState
 
 from service.api.body import pieces
 from service.api.fast_path.inline import Asked
-from service.api.fast_path.operations import JSON
 from service.errors import ServiceError
 from service.server.http_protocol import HttpProtocol
+from service.wire.content_negotiation import JSON
 from tests.service.pipe import Pipe
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]

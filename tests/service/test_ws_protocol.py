@@ -16,7 +16,8 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import OPEN, SERVER, Protocol
 from websockets.streams import StreamReader
 
-from service.server.ws_protocol import EXTENSION, Transport, WebSocketProtocol
+from service.api.websocket.transport import EXTENSION, Transport
+from service.server.ws_protocol import WebSocketProtocol
 from tests.service.pipe import Pipe
 
 HANDSHAKE = (

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from service.server.ws_protocol import EXTENSION, Transport
+from service.api.websocket.transport import EXTENSION, Transport
 from service.storage.base import Entry
 from service.storage.memory import MemoryStore
 

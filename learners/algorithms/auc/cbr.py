@@ -43,11 +43,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from learners.algorithms._buffers import filled, slot
-from learners.algorithms._scw import coefficients, normal_quantile
+from learners.algorithms._scw import coefficients
 from learners.algorithms.base import Cost, Linear, Traits
 from learners.numerics import packed_symmetric
 from learners.numerics.array_checks import Issues, outside
-from learners.numerics.arrays import Counts, Cube, Matrix, Rows, Vector, Words, dot
+from learners.numerics.arrays import Counts, Cube, Matrix, Rows, Vector, Words, dot, normal_quantile
 from learners.numerics.jit import kernel
 from learners.numerics.packed_symmetric import downdate, downdate_and_multiply, multiply
 from learners.numerics.simd import aligned, aligned_like, load, pad, padded, row, spread, store, total, unpad

@@ -26,8 +26,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.algorithms.base import Cost, Linear, Traits, grown
-from learners.numerics.arrays import Counts, Matrix, Rows, Sparse, Vector, dot
+from learners.algorithms.base import Cost, Linear, Traits
+from learners.numerics.arrays import Counts, Matrix, Rows, Sparse, Vector, dot, grown
 from learners.numerics.jit import kernel
 from learners.numerics.simd import (
     aligned,

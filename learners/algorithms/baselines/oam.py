@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 from learners.algorithms import _sparse_buffers
 from learners.algorithms._buffers import filled, slot
 from learners.algorithms._sparse_buffers import for_dense, for_sparse, store, subtract
-from learners.algorithms.base import Cost, Linear, Traits, grown
+from learners.algorithms.base import Cost, Linear, Traits
 from learners.numerics.array_checks import Issues
-from learners.numerics.arrays import Counts, Cube, Rows, Sparse, Vector, Words, dot
+from learners.numerics.arrays import Counts, Cube, Rows, Sparse, Vector, Words, dot, grown
 from learners.numerics.jit import kernel
 from learners.numerics.simd import row, unpad, within
 from learners.settings import Parameters, param

@@ -36,9 +36,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.algorithms.base import Cost, Linear, Traits, grown
+from learners.algorithms.base import Cost, Linear, Traits
 from learners.numerics.array_checks import Issues, outside
-from learners.numerics.arrays import Counts, Matrix, Rows, Sparse, Vector, Words, dot, next_random, sigmoid
+from learners.numerics.arrays import Counts, Matrix, Rows, Sparse, Vector, Words, dot, grown, next_random, sigmoid
 from learners.numerics.jit import kernel
 from learners.numerics.simd import within
 from learners.settings import Parameters, param

@@ -32,8 +32,8 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.algorithms._class_moments import descend_in_ball
-from learners.algorithms.base import Cost, Linear, Traits, grown
-from learners.numerics.arrays import Counts, Cube, Matrix, Rows, Sparse, Vector, Words, dot, next_random
+from learners.algorithms.base import Cost, Linear, Traits
+from learners.numerics.arrays import Counts, Cube, Matrix, Rows, Sparse, Vector, Words, dot, grown, next_random
 from learners.numerics.jit import kernel
 from learners.numerics.simd import within
 from learners.settings import Parameters, param

@@ -39,9 +39,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.algorithms._class_moments import descend_in_ball
-from learners.algorithms.base import Cost, Linear, Traits, grown
+from learners.algorithms.base import Cost, Linear, Traits
 from learners.numerics.array_checks import Issues, outside
-from learners.numerics.arrays import Counts, Cube, Matrix, Rows, Sparse, Vector, dot
+from learners.numerics.arrays import Counts, Cube, Matrix, Rows, Sparse, Vector, dot, grown
 from learners.numerics.jit import kernel
 from learners.numerics.simd import within
 from learners.settings import Parameters, param

@@ -27,8 +27,8 @@ import numpy as np
 from scipy import sparse
 
 from learners.algorithms._pairwise_hinge import Minimum, PairLoss, minimise
-from learners.algorithms.base import Cost, Linear, Traits, grown
-from learners.numerics.arrays import Rows, Sparse, Vector
+from learners.algorithms.base import Cost, Linear, Traits
+from learners.numerics.arrays import Rows, Sparse, Vector, grown
 from learners.settings import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "fit", "grow", "init", "weights"]

@@ -33,8 +33,8 @@ import numpy as np
 from scipy import sparse
 
 from learners.algorithms._liblinear import MachineParams, check_entries, examples, parallel, ranks_above, solve_svc
-from learners.algorithms.base import Cost, Linear, Ranked, Traits, grown
-from learners.numerics.arrays import Counts, Matrix, Rows, Vector
+from learners.algorithms.base import Cost, Linear, Ranked, Traits
+from learners.numerics.arrays import Counts, Matrix, Rows, Vector, grown
 
 __all__ = ["TRAITS", "Params", "State", "decide", "fit", "grow", "init", "weights"]
 

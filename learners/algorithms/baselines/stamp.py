@@ -40,9 +40,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from learners.algorithms.base import Cost, Linear, Traits, grown
+from learners.algorithms.base import Cost, Linear, Traits
 from learners.numerics.array_checks import Issues, outside
-from learners.numerics.arrays import Counts, Rows, Sparse, Vector, dot, exp, sigmoid
+from learners.numerics.arrays import Counts, Rows, Sparse, Vector, dot, exp, grown, sigmoid
 from learners.numerics.jit import bare_kernel
 from learners.numerics.simd import within
 from learners.settings import Parameters, param

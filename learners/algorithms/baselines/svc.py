@@ -29,8 +29,8 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.algorithms._liblinear import MachineParams, examples, solve_svc
-from learners.algorithms.base import Cost, Linear, Ranked, Traits, grown
-from learners.numerics.arrays import Counts, Matrix, Rows, Vector, exp
+from learners.algorithms.base import Cost, Linear, Ranked, Traits
+from learners.numerics.arrays import Counts, Matrix, Rows, Vector, exp, grown
 from learners.numerics.jit import kernel
 
 __all__ = ["TRAITS", "Params", "State", "decide", "fit", "grow", "init", "weights"]

@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.algorithms.base import Cost, Linear, Traits, grown
-from learners.numerics.arrays import Counts, Rows, Sparse, Vector, dot, exp
+from learners.algorithms.base import Cost, Linear, Traits
+from learners.numerics.arrays import Counts, Rows, Sparse, Vector, dot, exp, grown
 from learners.numerics.jit import kernel
 from learners.numerics.simd import within
 from learners.settings import Parameters, param

@@ -27,9 +27,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from learners.algorithms.base import Cost, Linear, Traits, grown
+from learners.algorithms.base import Cost, Linear, Traits
 from learners.numerics.array_checks import Issues, outside
-from learners.numerics.arrays import Counts, Rows, Sparse, Vector, dot, sigmoid
+from learners.numerics.arrays import Counts, Rows, Sparse, Vector, dot, grown, sigmoid
 from learners.numerics.jit import kernel
 from learners.numerics.simd import aligned, aligned_like, load, pad, padded, row, spread, store, total, unpad, within
 from learners.settings import Parameters, param

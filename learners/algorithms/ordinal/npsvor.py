@@ -44,9 +44,9 @@ from numpy.typing import NDArray
 
 from learners.algorithms import _sparse_buffers
 from learners.algorithms._sparse_buffers import for_dense, for_sparse, read, store
-from learners.algorithms.base import Cost, Linear, Ranked, Traits, grown
+from learners.algorithms.base import Cost, Linear, Ranked, Traits
 from learners.numerics.array_checks import Issues, outside
-from learners.numerics.arrays import Counts, Cube, Matrix, Rows, Sparse, Vector, Words, dot, next_random
+from learners.numerics.arrays import Counts, Cube, Matrix, Rows, Sparse, Vector, Words, dot, grown, next_random
 from learners.numerics.jit import kernel
 from learners.numerics.simd import within
 from learners.settings import Parameters, param

@@ -36,9 +36,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from learners.algorithms.base import Cost, Linear, Ranked, Traits, grown
+from learners.algorithms.base import Cost, Linear, Ranked, Traits
 from learners.algorithms.ordinal.npsvor import as_parts, moved, ranked
-from learners.numerics.arrays import Matrix, Rows, Sparse, Vector, dot, next_random
+from learners.numerics.arrays import Matrix, Rows, Sparse, Vector, dot, grown, next_random
 from learners.numerics.jit import kernel
 from learners.settings import Parameters, param
 

@@ -28,10 +28,11 @@ import msgspec
 
 from learners.settings import Problem
 from service.api.body import Disconnected
-from service.api.fast_path.operations import Operation, answer
+from service.api.fast_path.operations import answer
 from service.auth.permissions import FREE, Grant
 from service.engine.replica.learner import Hosted
 from service.errors import BadBody, Invalid, QueueFull, ServiceError, Stopping, TooLarge, TooSlow
+from service.wire.coding import Operation
 from service.wire.json_encode import STATUSES
 from service.wire.ndjson import NDJSON
 

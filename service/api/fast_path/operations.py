@@ -7,49 +7,23 @@ digest do not depend on the door.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
-from learners.config import Config
 from learners.explain import Explanation
 from learners.explain import explain as explanations
-from learners.scorer import Scores, View
+from learners.scorer import View
 from learners.settings import Refused
 from service.engine.replica.batch_cost import LARGE, apart
-from service.engine.replica.learner import Hosted, Learnt
-from service.engine.replica.served_events import Events, Labelled, Predicted
+from service.engine.replica.learner import Hosted
+from service.engine.replica.served_events import Predicted
 from service.errors import Invalid
-from service.wire import json_decode, json_encode
+from service.wire.coding import Coding, Operation
 from service.wire.json_encode import Head
+from service.wire.requests import Labelled, Learnt
 
-__all__ = ["JSON", "Coding", "Operation", "answer", "at_once", "labelled", "told"]
-
-Operation = Literal["update", "predict", "labels"]
-
-
-class Coding(NamedTuple):
-    """A way to write bodies and replies."""
-
-    media_type: str
-    content_type: tuple[bytes, bytes]  # the header that says so
-    # columns, and what each event that has features carries for them
-    decode_update: Callable[[bytes, Config], tuple[Labelled, Any]]
-    decode_labels: Callable[[bytes, Config], tuple[Labelled, Any]]
-    decode_events: Callable[[bytes, Config], tuple[Events, Any]]
-    encode_learnt: Callable[[Learnt, tuple[str | None, ...] | None], bytes]
-    encode_scores: Callable[[Scores, tuple[str | None, ...], Head, Sequence[Explanation] | None], bytes]
-
-
-JSON = Coding(
-    "application/json",
-    (b"content-type", b"application/json"),
-    json_decode.decode_update,
-    json_decode.decode_labels,
-    json_decode.decode_events,
-    json_encode.encode_learnt,
-    json_encode.encode_scores,
-)
+__all__ = ["answer", "at_once", "labelled", "told"]
 
 
 async def answer(

@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
 from learners.settings import Refused
-from service.api.body import Bodies, check_json, heading_of
+from service.api.body import Bodies, check_json
 from service.auth.guard import Guard
 from service.auth.keys import SCOPES, Scope
 from service.auth.permissions import FREE, Grant
@@ -21,6 +21,7 @@ from service.engine.replica.learner import Hosted
 from service.errors import Invalid
 from service.names import PATTERN, check_name, check_no_key, check_parameters, problems_of
 from service.storage.base import MAX_POSITION
+from service.wire.headers import heading_of
 from service.wire.json_decode import decode_settings
 
 if TYPE_CHECKING:

@@ -34,10 +34,10 @@ from service.auth.permissions import Grant
 from service.engine.engine import Engine
 from service.engine.replica.group import HostedGroup
 from service.engine.replica.learner import Hosted
-from service.engine.replica.served_events import Events, Labelled
 from service.errors import Invalid
 from service.wire.json_decode import decode_events, decode_labels, decode_update
 from service.wire.json_encode import Head, encode_learnt, encode_scores
+from service.wire.requests import Events, Labelled
 
 __all__ = ["comparison", "listed", "router", "the_group"]
 

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 
 from learners.config import Config
 from service.api import schemas
-from service.api.body import Bodies, heading_of
+from service.api.body import Bodies
 from service.api.forwarding import Forwarding
 from service.api.overview import Overview
 from service.api.routes.dependencies import (
@@ -37,6 +37,7 @@ from service.engine.engine import Engine
 from service.engine.replica.learner import Hosted
 from service.engine.weights import MAX_TOP, largest, taken
 from service.errors import TooLarge, WrongType
+from service.wire.headers import heading_of
 from service.wire.json_decode import decode_settings
 
 __all__ = ["figures_of_all", "router"]

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
-from service.engine.replica.learner import Learnt
 from service.wire.json_encode import STATUSES, became
 from service.wire.kernels.msgpack_heads import COLUMNS, COUNT, DTYPES, KINDS, LIST, PLACES, WIDTH
 from service.wire.msgpack_encode import learnt_in_parts
 from service.wire.msgpack_templates import in_parts
+from service.wire.requests import Learnt
 
 __all__ = ["COLUMNWISE", "EVENTS", "Joining", "Parts"]
 

@@ -23,12 +23,12 @@ from learners.settings import Problem
 from service.api.body import Bodies
 from service.api.websocket.learner_queue import Lane
 from service.api.websocket.messages import BINARY, Request, new_seqs, read
+from service.api.websocket.transport import EXTENSION, Transport
 from service.auth.permissions import NEEDED, Grant
 from service.engine.engine import Engine
 from service.engine.replica.learner import Hosted
 from service.errors import Invalid, LearnerGone, QueueFull, ServiceError, UnknownLearner
 from service.names import check_name, check_parameters
-from service.server.ws_protocol import EXTENSION, Transport
 from service.telemetry.request_log import Access
 
 __all__ = ["NO_LEARNER", "VIOLATION", "Connection", "Connections"]

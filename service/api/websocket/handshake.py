@@ -11,12 +11,12 @@ from time import perf_counter
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.api.body import heading_of
 from service.api.websocket.connection import VIOLATION, Connection
 from service.auth.guard import Guard
 from service.auth.permissions import FREE, Grant
 from service.errors import ForeignOrigin, ServiceError, UnknownPath, UpgradeRequired
 from service.telemetry.request_log import Access
+from service.wire.headers import heading_of
 from service.wire.problem_json import PROBLEM, headers_of, problem_reply, request_id
 
 __all__ = ["Sockets"]

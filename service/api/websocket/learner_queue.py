@@ -19,9 +19,9 @@ import numpy as np
 
 from service.api.fast_path.operations import answer, labelled, told
 from service.api.websocket.messages import Request, joint
-from service.engine.replica.learner import Hosted, Learnt
-from service.engine.replica.served_events import Labelled
+from service.engine.replica.learner import Hosted
 from service.errors import BadBody, Invalid, RateLimited, ServiceError
+from service.wire.requests import Labelled, Learnt
 
 __all__ = ["Lane", "Owner"]
 

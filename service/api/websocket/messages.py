@@ -17,10 +17,11 @@ import msgspec
 
 from learners.explain import MAX_FEATURES
 from learners.settings import Problem, show
-from service.api.fast_path.operations import JSON, Coding, Operation
 from service.api.websocket.batching import COLUMNWISE, EVENTS, Joining
 from service.errors import BadBody, Invalid, ServiceError
 from service.storage.base import MAX_POSITION
+from service.wire.coding import Coding, Operation
+from service.wire.content_negotiation import JSON
 from service.wire.json_decode import decode_json
 from service.wire.json_errors import MAX_EVENTS
 from service.wire.kernels.msgpack_heads import (

@@ -24,12 +24,13 @@ from learners.records import Outcome, Status
 from learners.settings import Refused
 from service.engine.node import Node
 from service.engine.records.validation import check_compared
-from service.engine.replica.learner import Hosted, Learnt
+from service.engine.replica.learner import Hosted
 from service.engine.replica.replica import Logged
-from service.engine.replica.served_events import Events, Labelled, Predicted
+from service.engine.replica.served_events import Predicted
 from service.errors import Damaged, SourceGap
 from service.names import called
 from service.storage.base import SnapshotInfo
+from service.wire.requests import Events, Labelled, Learnt
 
 __all__ = ["GroupLearnt", "HostedGroup"]
 

@@ -15,7 +15,7 @@ import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,11 +37,12 @@ from service.engine.replica.label_expiry import Assuming
 from service.engine.replica.mailbox import settle
 from service.engine.replica.replica import Logged
 from service.engine.replica.rollbacks import roll_back
-from service.engine.replica.served_events import Labelled, Serving
+from service.engine.replica.served_events import Serving
 from service.errors import Damaged, Invalid, QueueFull, ServiceError, SourceGap, StoreUnavailable
 from service.storage.base import Entry, SnapshotInfo
+from service.wire.requests import Labelled, Learnt
 
-__all__ = ["Hosted", "Learnt"]
+__all__ = ["Hosted"]
 
 _INLINE_SECONDS = 1e-3  # work expected to be shorter than this stays on the event loop,
 _INLINE_NUMBERS = 2**17  # unless it is of more feature values than this, whatever is expected
@@ -51,15 +52,6 @@ _INLINE_SERVED = 2**10  # events of a record of what was served, of which more a
 _PIECE_SECONDS = 0.2  # of a long record, after which others have their turn
 
 LearnerRecord = Batch | Changed | Fitted | Restored | Served
-
-
-class Learnt(NamedTuple):
-    """The answer to one update."""
-
-    outcome: Outcome
-    position: int
-    class_counts: dict[str, int]
-    expired: NDArray[np.bool_] | None = None  # labels without features that came too late
 
 
 @dataclass

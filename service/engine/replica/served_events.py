@@ -27,7 +27,7 @@ from learners.decision import Decision
 from learners.learner import Learner
 from learners.numerics.arrays import Rows, Vector
 from learners.numerics.hash_table import hashes_of
-from learners.records import Batch, Late, Segment, Served, length, part_of, spread, take
+from learners.records import Batch, Late, Served, length, spread, take
 from learners.scorer import Scores, View
 from service.engine.node import Node
 from service.engine.records.codec import pack_record
@@ -35,8 +35,9 @@ from service.engine.records.served_codec import pack_served, unpack_served
 from service.engine.records.validation import check_record
 from service.errors import QueueFull, ServiceError, StoreUnavailable
 from service.storage.base import Bounds, Pending, Remembered
+from service.wire.requests import Events, Labelled
 
-__all__ = ["Events", "Labelled", "Owner", "Predicted", "Serving"]
+__all__ = ["Owner", "Predicted", "Serving"]
 
 logger = logging.getLogger("rarestream.serving")
 
@@ -46,53 +47,6 @@ _LARGE = 2**10  # events of a request from which on a thread packs what is to be
 _JOINED = 5_000  # late labels of one record at most,
 _JOINED_BYTES = 2**25  # and of dense rows so many bytes
 _UNDER_WAY = 10_000  # requests that are served and not applied yet
-
-
-class Events(NamedTuple):
-    """n unlabelled events as columns."""
-
-    rows: Rows
-    ids: tuple[str | None, ...]
-    times: Vector | None = None  # seconds since the epoch, NaN where not given
-    costs: Vector | None = None
-
-
-class Labelled(NamedTuple):
-    """n labelled events as columns, some of which carry no features but the id of an event that was served."""
-
-    rows: Rows  # of those that carry features, in order
-    carried: NDArray[np.bool_]  # (n,) which these are
-    labels: Vector
-    weights: Vector | None
-    times: Vector | None  # of the event; of a label without features when that became known
-    ids: tuple[str | None, ...] | None
-    segments: tuple[Segment, ...] = ()
-    costs: Vector | None = None  # (k,) of those that carry features
-
-    @property
-    def plain(self) -> bool:
-        """Whether all of them carry their features: then there is nothing to join them with."""
-        return bool(self.carried.all())
-
-    def batch(self) -> Batch:
-        """As a learner takes them, where they are `plain`."""
-        return Batch(self.rows, self.labels, self.weights, self.times, self.ids, self.segments, self.costs)
-
-    def part(self, start: int, stop: int) -> Labelled:
-        """Some neighbouring events, as views."""
-        cut = slice(start, stop)
-        own = slice(int(np.count_nonzero(self.carried[:start])), int(np.count_nonzero(self.carried[:stop])))
-        whole = Batch(self.labels, self.labels, segments=self.segments)  # the rows play no part in its segments
-        return Labelled(
-            part_of(self.rows, own.start, own.stop),
-            self.carried[cut],
-            self.labels[cut],
-            None if self.weights is None else self.weights[cut],
-            None if self.times is None else self.times[cut],
-            None if self.ids is None else self.ids[cut],
-            whole.part(start, stop).segments,
-            None if self.costs is None else self.costs[own],
-        )
 
 
 class Predicted(NamedTuple):

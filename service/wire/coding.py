@@ -1,0 +1,30 @@
+"""Codings: how a body is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+from learners.config import Config
+from learners.explain import Explanation
+from learners.scorer import Scores
+from service.wire.json_encode import Head
+from service.wire.requests import Events, Labelled, Learnt
+
+__all__ = ["Coding", "Operation"]
+
+
+Operation = Literal["update", "predict", "labels"]
+
+
+class Coding(NamedTuple):
+    """A way to write bodies and replies."""
+
+    media_type: str
+    content_type: tuple[bytes, bytes]  # the header that says so
+    # columns, and what each event that has features carries for them
+    decode_update: Callable[[bytes, Config], tuple[Labelled, Any]]
+    decode_labels: Callable[[bytes, Config], tuple[Labelled, Any]]
+    decode_events: Callable[[bytes, Config], tuple[Events, Any]]
+    encode_learnt: Callable[[Learnt, tuple[str | None, ...] | None], bytes]
+    encode_scores: Callable[[Scores, tuple[str | None, ...], Head, Sequence[Explanation] | None], bytes]

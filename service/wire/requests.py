@@ -1,0 +1,69 @@
+"""Decoded requests and results: what every coding reads and writes, and the engine executes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.numerics.arrays import Rows, Vector
+from learners.records import Batch, Outcome, Segment, part_of
+
+__all__ = ["Events", "Labelled", "Learnt"]
+
+
+class Events(NamedTuple):
+    """n unlabelled events as columns."""
+
+    rows: Rows
+    ids: tuple[str | None, ...]
+    times: Vector | None = None  # seconds since the epoch, NaN where not given
+    costs: Vector | None = None
+
+
+class Labelled(NamedTuple):
+    """n labelled events as columns, some of which carry no features but the id of an event that was served."""
+
+    rows: Rows  # of those that carry features, in order
+    carried: NDArray[np.bool_]  # (n,) which these are
+    labels: Vector
+    weights: Vector | None
+    times: Vector | None  # of the event; of a label without features when that became known
+    ids: tuple[str | None, ...] | None
+    segments: tuple[Segment, ...] = ()
+    costs: Vector | None = None  # (k,) of those that carry features
+
+    @property
+    def plain(self) -> bool:
+        """Whether all of them carry their features: then there is nothing to join them with."""
+        return bool(self.carried.all())
+
+    def batch(self) -> Batch:
+        """As a learner takes them, where they are `plain`."""
+        return Batch(self.rows, self.labels, self.weights, self.times, self.ids, self.segments, self.costs)
+
+    def part(self, start: int, stop: int) -> Labelled:
+        """Some neighbouring events, as views."""
+        cut = slice(start, stop)
+        own = slice(int(np.count_nonzero(self.carried[:start])), int(np.count_nonzero(self.carried[:stop])))
+        whole = Batch(self.labels, self.labels, segments=self.segments)  # the rows play no part in its segments
+        return Labelled(
+            part_of(self.rows, own.start, own.stop),
+            self.carried[cut],
+            self.labels[cut],
+            None if self.weights is None else self.weights[cut],
+            None if self.times is None else self.times[cut],
+            None if self.ids is None else self.ids[cut],
+            whole.part(start, stop).segments,
+            None if self.costs is None else self.costs[own],
+        )
+
+
+class Learnt(NamedTuple):
+    """The answer to one update."""
+
+    outcome: Outcome
+    position: int
+    class_counts: dict[str, int]
+    expired: NDArray[np.bool_] | None = None  # labels without features that came too late
