@@ -7,7 +7,6 @@ durability.
 from __future__ import annotations
 
 import inspect
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -400,12 +399,12 @@ def in_steps(ids: Sequence[str]) -> Iterator[Sequence[str]]:
         yield ids[start : start + IDS]
 
 
-async OPERATIONS = tuple(
+OPERATIONS = tuple(
     name for name, member in vars(Store).items() if inspect.iscoroutinefunction(member) and name != "close"
 )  # names of the store's operations, for their timings
 
 
-def open_store(url: str, acks: str = "memory") -> Store:
+async def open_store(url: str, acks: str = "memory") -> Store:
     """The store that `url` names, in one of the forms of `URL_FORMS`; nothing in `memory:` survives the process.
 
     `acks`: what a Redis store waits for before it says that something is durable (`service.storage.redis.durability`);
