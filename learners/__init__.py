@@ -13,13 +13,89 @@ from __future__ import annotations
 
 from typing import Any
 
-from learners.algorithms.registry import algorithms
-from learners.config import Config
-from learners.learner import Learner
-from learners.scorer import Scorer, Scores
-from learners.settings import Problem, Refused
+from learners.algorithms import algorithms
+from learners.comparison import Compared, Comparison, ComparisonView, GroupConfig
+from learners.config import CHANGEABLE, KINDS, Config, Whole
+from learners.decision import Decision
+from learners.deduplication import MAX_SOURCE_NAME, Sources
+from learners.explain import MAX_FEATURES, Explanation, explain
+from learners.fitting import Fitting
+from learners.inputs import MAX_TIME, MAX_WEIGHT
+from learners.learner import Learner, check_state
+from learners.numerics import length
+from learners.records import (
+    Batch,
+    Changed,
+    Fitted,
+    Late,
+    Outcome,
+    Restored,
+    Segment,
+    Served,
+    Status,
+    join,
+    joined,
+    part_of,
+    spread,
+    take,
+    woven,
+)
+from learners.scorer import Scorer, Scores, View
+from learners.settings import Parameters, Problem, Refused, entries_for, pointer, required, show
+from learners.warmup import warm, warm_figures
 
-__all__ = ["Config", "Learner", "Problem", "Refused", "Scorer", "Scores", "algorithms", "create", "restore"]
+__all__ = [
+    "CHANGEABLE",
+    "KINDS",
+    "MAX_FEATURES",
+    "MAX_SOURCE_NAME",
+    "MAX_TIME",
+    "MAX_WEIGHT",
+    "Batch",
+    "Changed",
+    "Compared",
+    "Comparison",
+    "ComparisonView",
+    "Config",
+    "Decision",
+    "Explanation",
+    "Fitted",
+    "Fitting",
+    "GroupConfig",
+    "Late",
+    "Learner",
+    "Outcome",
+    "Parameters",
+    "Problem",
+    "Refused",
+    "Restored",
+    "Scorer",
+    "Scores",
+    "Segment",
+    "Served",
+    "Sources",
+    "Status",
+    "View",
+    "Whole",
+    "algorithms",
+    "check_state",
+    "create",
+    "entries_for",
+    "explain",
+    "join",
+    "joined",
+    "length",
+    "part_of",
+    "pointer",
+    "required",
+    "restore",
+    "show",
+    "spread",
+    "take",
+    "warm",
+    "warm_figures",
+    "woven",
+]
 
 _SETTINGS = frozenset(Config.__annotations__) - {"algorithm", "params"}
 _BY_STRING = {

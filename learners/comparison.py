@@ -25,15 +25,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.metrics import sequential_tests
-from learners.metrics.definitions import NO_SPREAD
-from learners.metrics.delong import Areas, areas, interval
-from learners.metrics.sequential_tests import Betting
+from learners.metrics import NO_SPREAD, Areas, Betting, areas, interval, sequential_tests
 from learners.model import check_arrays, check_shapes
-from learners.numerics import hash_table
-from learners.numerics.array_checks import Issues, counters, outside
-from learners.numerics.arrays import Counts, Matrix, Vector, Words
-from learners.numerics.jit import kernel
+from learners.numerics import Counts, Issues, Matrix, Vector, Words, counters, hash_table, kernel, outside
 from learners.settings import Parameters, Problem, Refused, param, required, show
 
 __all__ = ["Compared", "Comparison", "ComparisonView", "GroupConfig"]

@@ -9,19 +9,25 @@ from typing import Any, Literal
 
 import numpy as np
 
-from learners.algorithms import registry
-from learners.algorithms.base import Algorithm, Traits
+from learners.algorithms import Algorithm, Traits, registry
 from learners.decisions import calibration, threshold
+from learners.features import (
+    MAX_PROBLEMS,
+    Dense,
+    Features,
+    Labels,
+    LateLabels,
+    Named,
+    SparseColumns,
+    Table,
+    costs_of,
+    futile,
+    misfit,
+    scaling,
+)
 from learners.features import kernel_approximation as embedding
-from learners.features import scaling
-from learners.features.base import MAX_PROBLEMS, Dense, Features, SparseColumns
-from learners.features.costs import costs_of, futile, misfit
-from learners.features.labels import Labels
-from learners.features.late_labels import LateLabels
-from learners.features.named import Named, Table
-from learners.metrics.definitions import Figures
-from learners.numerics.arrays import Rows, Sparse, Vector
-from learners.numerics.float32 import Precision
+from learners.metrics import Figures
+from learners.numerics import Precision, Rows, Sparse, Vector
 from learners.settings import Parameters, Problem, Refused, param, pointer, show
 
 __all__ = ["CHANGEABLE", "KINDS", "MAX_BUFFERED", "MAX_PLANES", "MAX_RETAINED", "Config", "Whole", "features_of"]

@@ -13,14 +13,11 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.algorithms import registry
-from learners.algorithms.base import Ordinal
+from learners.algorithms import Ordinal, registry
 from learners.config import Config
-from learners.decisions import calibration, threshold
-from learners.decisions.calibration import Calibration, CalibrationState
-from learners.decisions.threshold import Threshold
+from learners.decisions import Calibration, CalibrationState, Threshold, calibration, threshold
 from learners.model import Arrays, copied
-from learners.numerics.arrays import Counts, Matrix, Vector
+from learners.numerics import Counts, Matrix, Vector
 
 __all__ = ["Decision", "Labelling", "Ranking", "Scores", "decision_of"]
 

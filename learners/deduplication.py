@@ -13,10 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.numerics.array_checks import MAX_COUNT, Issues, outside
-from learners.numerics.arrays import Counts, Vector, Words
-from learners.numerics.hash_table import find, hashes_of, put, table_for
-from learners.numerics.jit import bare_kernel
+from learners.numerics import MAX_COUNT, Counts, Issues, Vector, Words, bare_kernel, hash_table, hashes_of, outside
 from learners.records import Late, Segment, Status
 
 __all__ = ["MAX_SOURCES", "MAX_SOURCE_NAME", "RecentIds", "Sources"]
@@ -48,7 +45,7 @@ def _admit(hashes, y, bare, assumed, status, slots, start, learnt, table, capaci
         h = hashes[i]
         if h == 0 or status[i] != _APPLIED:  # without an id, or out for another reason
             continue
-        slot = find(learnt.ring, table, h)
+        slot = hash_table.find(learnt.ring, table, h)
         if slot >= 0:
             if assumed[i] or learnt.labels[slot] == y[i]:
                 status[i] = _DUPLICATE
@@ -60,7 +57,7 @@ def _admit(hashes, y, bare, assumed, status, slots, start, learnt, table, capaci
             status[i] = _UNKNOWN
             continue
         slot = count % capacity
-        put(learnt.ring, table, slot, h)
+        hash_table.put(learnt.ring, table, slot, h)
         learnt.labels[slot] = np.int8(y[i])
         slots[i] = slot
         count += 1
@@ -88,7 +85,7 @@ class RecentIds:
         self.capacity = capacity
         self.count = 0  # ids ever admitted
         self._learnt = _room(min(capacity, 64))
-        self._table = table_for(self._learnt.ring, 0)
+        self._table = hash_table.table_for(self._learnt.ring, 0)
 
     @property
     def held(self) -> int:
@@ -141,11 +138,11 @@ class RecentIds:
     def known(self, ids: Sequence[str]) -> NDArray[np.bool_]:
         """Which of n ids are remembered."""
         hashes = hashes_of(ids)
-        return np.array([find(self._learnt.ring, self._table, one) >= 0 for one in hashes], dtype=np.bool_)
+        return np.array([hash_table.find(self._learnt.ring, self._table, one) >= 0 for one in hashes], dtype=np.bool_)
 
     def scores(self, ids: Sequence[str]) -> Vector:
         """What was said of n ids before their labels were known, (n,); NaN of one that is not remembered."""
-        slots = [find(self._learnt.ring, self._table, one) for one in hashes_of(ids)]
+        slots = [hash_table.find(self._learnt.ring, self._table, one) for one in hashes_of(ids)]
         return np.array([self._learnt.scores[slot] if slot >= 0 else np.nan for slot in slots])
 
     def _reserve(self, most: int) -> None:
@@ -156,7 +153,7 @@ class RecentIds:
                 array[: len(held.ring)] = getattr(held, name)
             self._learnt = longer
         if len(self._table) < 2 * most:
-            self._table = table_for(self._learnt.ring, 2 * most)
+            self._table = hash_table.table_for(self._learnt.ring, 2 * most)
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """The arrays of the state."""
@@ -195,7 +192,7 @@ class RecentIds:
         self._learnt = _room(max(self.held, min(self.capacity, 64)))
         for name, array in self._learnt._asdict().items():
             array[: self.held] = state[name]
-        self._table = table_for(self._learnt.ring, 2 * self.held)
+        self._table = hash_table.table_for(self._learnt.ring, 2 * self.held)
 
 
 def _room(slots: int) -> Learnt:

@@ -38,11 +38,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learners.algorithms.base import linear_scores
-from learners.features import kernel_approximation
-from learners.features.kernel_approximation import EmbeddingState
+from learners.algorithms import linear_scores
+from learners.features import EmbeddingState, kernel_approximation
 from learners.model import CHUNK_NUMBERS
-from learners.numerics.arrays import Counts, Matrix, Rows, Sparse, Vector
+from learners.numerics import Counts, Matrix, Rows, Sparse, Vector
 from learners.scorer import Scorer
 from learners.settings import Problem, Refused, show
 

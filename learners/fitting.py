@@ -14,12 +14,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.algorithms import registry
-from learners.algorithms.base import Batch
+from learners.algorithms import Batch, registry
 from learners.config import Config
 from learners.features import kernel_approximation
-from learners.numerics.arrays import Rows, Sparse, Vector
-from learners.numerics.float32 import stored
+from learners.numerics import Rows, Sparse, Vector, stored
 from learners.records import Fitted
 
 __all__ = ["Fitting"]

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from learners.config import Config
-from learners.features.base import SparseColumns
-from learners.features.labels import as_array
-from learners.numerics.arrays import Rows, Sparse, Vector
-from learners.records import Batch, length
+from learners.features import SparseColumns, as_array
+from learners.numerics import Rows, Sparse, Vector, length
+from learners.records import Batch
 from learners.settings import Problem, Refused, entries_for, show
 
 __all__ = ["MAX_TIME", "MAX_WEIGHT", "batch_of", "encoded"]

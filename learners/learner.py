@@ -24,11 +24,9 @@ from learners.decision import Labelling, Scores, decision_of
 from learners.deduplication import RecentIds, Sources
 from learners.fitting import Fitting
 from learners.inputs import batch_of, encoded
-from learners.metrics.binary import Metrics
-from learners.metrics.ordinal import OrdinalMetrics
+from learners.metrics import Metrics, OrdinalMetrics
 from learners.model import Model, check_arrays, check_shapes
-from learners.numerics.arrays import Counts, Rows, Vector, Words
-from learners.numerics.hash_table import hashes_of
+from learners.numerics import Counts, Rows, Vector, Words, hashes_of
 from learners.records import Batch, Changed, Fitted, Late, Outcome, Restored, Served, Status, joined, part_of
 from learners.scorer import Scorer, View
 from learners.settings import Problem, Refused

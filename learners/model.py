@@ -15,17 +15,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.algorithms import registry
-from learners.algorithms.base import Linear, Online, linear_scores
+from learners.algorithms import Linear, Online, linear_scores, registry
 from learners.config import MAX_RETAINED, Config
+from learners.features import Retained, columns_of, scaling
 from learners.features import kernel_approximation as embedding
-from learners.features import scaling
-from learners.features.column_map import columns_of
 from learners.fitting import Fitting
-from learners.numerics.arrays import Matrix, Rows, Sparse, Vector
-from learners.numerics.float32 import initial, nearest, number
+from learners.numerics import Matrix, Rows, Sparse, Vector, initial, nearest, number
 from learners.records import Batch, Fitted, part_of
-from learners.retained_events import Retained
 from learners.settings import Problem, Refused
 from learners.state_checks import check_values
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.numerics.arrays import Counts, Floats, Rows, Sparse, Vector, Words
+from learners.numerics import Counts, Floats, Rows, Sparse, Vector, Words
 
 __all__ = [
     "Batch",
@@ -25,7 +25,6 @@ __all__ = [
     "Status",
     "join",
     "joined",
-    "length",
     "part_of",
     "spread",
     "take",
@@ -237,11 +236,6 @@ def joined(outcomes: Sequence[Outcome]) -> Outcome:
         return outcomes[0]
     columns = zip(*(_columns(one) for one in outcomes), strict=True)
     return Outcome(*(None if one[0] is None else np.concatenate(one) for one in columns))  # type: ignore[arg-type]
-
-
-def length(rows: Rows) -> int:
-    """How many rows."""
-    return len(rows.indptr) - 1 if isinstance(rows, Sparse) else len(rows)
 
 
 def part_of(rows: Rows, start: int, stop: int) -> Rows:

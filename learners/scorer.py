@@ -10,18 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.algorithms.base import Linear, linear_scores
+from learners.algorithms import Linear, linear_scores
 from learners.config import Config
 from learners.decision import Decision, Labelling, Scores
+from learners.decisions import dense_look, read_by
+from learners.features import Columns, EmbeddingState, scaling
 from learners.features import kernel_approximation as embedding
-from learners.features import scaling
-from learners.features.column_map import Columns
-from learners.features.kernel_approximation import EmbeddingState
-from learners.fused_scoring import dense_look, read_by
-from learners.metrics.binary import MetricsView
-from learners.metrics.ordinal import OrdinalFigures
-from learners.numerics.arrays import Matrix, Rows, Sparse, Vector
-from learners.numerics.float32 import nearest
+from learners.metrics import MetricsView, OrdinalFigures
+from learners.numerics import Matrix, Rows, Sparse, Vector, nearest
 
 __all__ = ["Scorer", "Scores", "View"]
 

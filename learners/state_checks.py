@@ -15,20 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import retained_events
 from learners.algorithms import registry
 from learners.config import Config
-from learners.decisions import calibration, threshold
-from learners.decisions.calibration import CalibrationState
+from learners.decisions import CalibrationState, calibration, threshold
 from learners.deduplication import RecentIds, Sources
-from learners.features import scaling
-from learners.features.column_map import columns_of
-from learners.features.named import Table
-from learners.features.scaling import ScalingState
-from learners.metrics import consistency
-from learners.metrics.binary import Metrics
-from learners.metrics.ordinal import OrdinalMetrics
-from learners.numerics.array_checks import Issues, counters, not_finite
+from learners.features import ScalingState, Table, columns_of, retained_events, scaling
+from learners.metrics import Metrics, OrdinalMetrics, consistency
+from learners.numerics import Issues, counters, not_finite
 from learners.settings import Problem, Refused
 
 __all__ = ["check_values"]

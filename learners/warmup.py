@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from learners.algorithms.registry import algorithms
+from learners.algorithms import algorithms
 from learners.config import Config
 from learners.decision import Scores, decision_of
 from learners.learner import Learner
-from learners.metrics.binary import Metrics
-from learners.metrics.ordinal import OrdinalMetrics
-from learners.numerics.hash_table import hashes_of
+from learners.metrics import Metrics, OrdinalMetrics
+from learners.numerics import hashes_of
 from learners.records import Served
 
 __all__ = ["warm", "warm_figures"]

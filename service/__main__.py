@@ -1,6 +1,6 @@
 """`python -m service` is `rarestream`."""
 
-from service.cli.main import main
+from service.cli import main
 
 if __name__ == "__main__":
     main()

@@ -44,8 +44,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from learners.features.base import MAX_PROBLEMS
-from learners.settings import Problem
+from learners import Problem
+from learners.features import MAX_PROBLEMS
 
 __all__ = [
     "BadBody",

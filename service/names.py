@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from learners.settings import Problem, pointer
+from learners import Problem, pointer
 from service.errors import Invalid
 
 __all__ = [

@@ -9,9 +9,9 @@ from typing import Literal
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from service.storage.base import ACKS
+__all__ = ["ACKS", "Settings", "node_address"]
 
-__all__ = ["Settings", "node_address"]
+ACKS = r"^(memory|aof|replicas:[1-9][0-9]?)$"  # what a Redis store waits for, see `redis_acks`
 
 
 def node_address(text: str) -> str:

@@ -10,8 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from service.settings import Settings
-from service.storage.base import ACKS
+from service.settings import ACKS, Settings
 from tests.helm import CHART
 
 __all__ = ["OWN", "PATH", "at_least", "at_most", "of_settings", "written"]

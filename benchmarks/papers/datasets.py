@@ -16,8 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.numerics.arrays import Counts, Matrix, Rows, Sparse, Vector
-from learners.records import length
+from learners.numerics.arrays import Counts, Matrix, Rows, Sparse, Vector, length
 
 __all__ = ["PAGES", "WIDEST_DENSE", "Data", "Task", "dense", "file_of", "fingerprint", "load", "make", "pick", "stack"]
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.numerics.arrays import next_random
-from learners.numerics.jit import kernel
+from learners.numerics import kernel, next_random
 
 __all__ = ["filled", "slot"]
 

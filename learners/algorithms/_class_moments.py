@@ -12,9 +12,7 @@ import math
 
 import numpy as np
 
-from learners.numerics.arrays import dot
-from learners.numerics.jit import kernel
-from learners.numerics.simd import within
+from learners.numerics import dot, kernel, simd
 
 __all__ = ["absorb", "descend_in_ball", "gradient"]
 
@@ -35,7 +33,7 @@ def absorb(x, n, mean, gamma, delta):  # type: ignore[no-untyped-def]
     for i in range(dim):
         di = delta[i]
         for j in range(dim):
-            gamma[i, j] = within(gamma, keep * np.float64(gamma[i, j]) + (share * keep) * (di * delta[j]))
+            gamma[i, j] = simd.within(gamma, keep * np.float64(gamma[i, j]) + (share * keep) * (di * delta[j]))
 
 
 @kernel
@@ -70,9 +68,9 @@ def descend_in_ball(w, g, step, bound, lam):  # type: ignore[no-untyped-def]
     if step * bound > 2.0:
         step = 2.0 / bound
     for j in range(w.shape[0]):
-        w[j] = within(w, w[j] - step * g[j])
+        w[j] = simd.within(w, w[j] - step * g[j])
     norm = lam * dot(w, w)
     if norm > 1.0:
         back = 1.0 / math.sqrt(norm)
         for j in range(w.shape[0]):
-            w[j] = within(w, np.float64(w[j]) * back)
+            w[j] = simd.within(w, np.float64(w[j]) * back)

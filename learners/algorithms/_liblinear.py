@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from learners.algorithms.base import Linear
-from learners.numerics.arrays import Counts, Matrix, Rows, Sparse, Vector
+from learners.numerics import Counts, Matrix, Rows, Sparse, Vector
 from learners.records import take
 from learners.settings import Parameters, param
 

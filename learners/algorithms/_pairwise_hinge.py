@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from learners.numerics.arrays import Counts, Matrix, Vector
+from learners.numerics import Counts, Matrix, Vector
 
 __all__ = ["Expansion", "Minimum", "PairLoss", "minimise"]
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 
-from learners.numerics.jit import kernel
+from learners.numerics import kernel
 
 __all__ = ["coefficients"]
 

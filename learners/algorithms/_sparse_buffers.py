@@ -12,10 +12,7 @@ import numpy as np
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from learners.numerics.array_checks import Issues, outside
-from learners.numerics.arrays import Cube
-from learners.numerics.jit import kernel
-from learners.numerics.simd import within
+from learners.numerics import Cube, Issues, kernel, outside, simd
 
 __all__ = ["for_dense", "for_sparse", "problems", "read", "store", "subtract", "widened"]
 
@@ -103,7 +100,7 @@ def store(x, ix, values, columns, length):  # type: ignore[no-untyped-def]
     """Put the row with the values `x` in the columns `ix` into one slot; `length` (1,) is the slot's."""
     n = x.shape[0]
     for i in range(n):
-        values[i] = within(values, x[i])
+        values[i] = simd.within(values, x[i])
     columns[:n] = ix
     for i in range(n, length[0]):
         values[i] = 0.0

@@ -15,9 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from learners.numerics.array_checks import Issues
-from learners.numerics.arrays import Counts, Matrix, Rows, Sparse, Vector, dot
-from learners.numerics.jit import bare_kernel
+from learners.numerics import Counts, Issues, Matrix, Rows, Sparse, Vector, bare_kernel, dot
 from learners.settings import Parameters
 
 __all__ = [

@@ -55,9 +55,19 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.decisions.threshold_search import BINS, REACH
-from learners.numerics.array_checks import MAX_COUNT, Issues, counters, outside
-from learners.numerics.arrays import Counts, Matrix, Vector, exp, sigmoid
-from learners.numerics.jit import bare_kernel, inlined
+from learners.numerics import (
+    MAX_COUNT,
+    Counts,
+    Issues,
+    Matrix,
+    Vector,
+    bare_kernel,
+    counters,
+    exp,
+    inlined,
+    outside,
+    sigmoid,
+)
 
 __all__ = [
     "EVERY",

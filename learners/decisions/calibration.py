@@ -32,10 +32,19 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from learners.decisions import calibration_histogram
-from learners.numerics.array_checks import MAX_COUNT, Issues, not_finite, outside
-from learners.numerics.arrays import Counts, Matrix, Vector, sigmoid
-from learners.numerics.jit import bare_kernel, kernel
-from learners.numerics.log_bins import BINS
+from learners.numerics import (
+    BINS,
+    MAX_COUNT,
+    Counts,
+    Issues,
+    Matrix,
+    Vector,
+    bare_kernel,
+    kernel,
+    not_finite,
+    outside,
+    sigmoid,
+)
 from learners.settings import Parameters, param
 
 __all__ = [

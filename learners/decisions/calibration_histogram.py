@@ -30,9 +30,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.numerics.arrays import log
-from learners.numerics.jit import kernel
-from learners.numerics.log_bins import BINS, evened, position, typical
+from learners.numerics import BINS, kernel, log, log_bins
 
 __all__ = ["EVERY", "FIRST", "LARGEST", "count", "fade", "fit", "said"]
 
@@ -53,7 +51,7 @@ _BEYOND = 1.0  # log-odds from the outermost pools to the end of the bins
 @kernel
 def said(score, rising, odds):  # type: ignore[no-untyped-def]
     """The log-odds of a score: those of its bin, or interpolated within it, non-decreasing to the last bit."""
-    at = position(score)
+    at = log_bins.position(score)
     b = int(at)
     if not rising:
         return odds[b]
@@ -63,7 +61,7 @@ def said(score, rising, odds):  # type: ignore[no-untyped-def]
 @kernel
 def count(score, positive, bins):  # type: ignore[no-untyped-def]
     """Take in an event."""
-    bins[positive, int(position(score))] += 1.0
+    bins[positive, int(log_bins.position(score))] += 1.0
 
 
 @kernel
@@ -99,7 +97,7 @@ def fit(bins, rising, odds):  # type: ignore[no-untyped-def]
     # the imagined ones positives and events
     groups = np.zeros((_RISING_GROUPS + 1, 6))
     stops = np.zeros(_RISING_GROUPS + 1, dtype=np.int64)  # the bin after its last
-    step = typical(bins) if rising else 0
+    step = log_bins.typical(bins) if rising else 0
     held = 0
     hits = weight = moment = lead = reached = 0.0
     left = (0.5 if present[0] else 0.0) + (0.5 if present[1] else 0.0)
@@ -109,7 +107,7 @@ def fit(bins, rising, odds):  # type: ignore[no-untyped-def]
             hits += bins[1, b]
             weight += inside
             if rising:
-                at = 0.5 * (evened(b, step) + evened(b + 1, step))
+                at = 0.5 * (log_bins.evened(b, step) + log_bins.evened(b + 1, step))
                 moment += inside * at
                 lead += bins[1, b] * at
             gained = half[0] * bins[0, b] + half[1] * bins[1, b]
@@ -160,19 +158,19 @@ def _centre(group):  # type: ignore[no-untyped-def]
 @kernel
 def _interpolate(groups, pools, step, odds):  # type: ignore[no-untyped-def]
     """The line through the pools' centres."""
-    x0, x1 = evened(0, step), _centre(groups[0])
+    x0, x1 = log_bins.evened(0, step), _centre(groups[0])
     v1 = _odds(groups[0])
     v0 = v1 - _BEYOND
     g = 0
     highest = v0
     for b in range(BINS + 1):
-        x = evened(b, step)
+        x = log_bins.evened(b, step)
         while g < pools and x > x1:
             g += 1
             x0, v0 = x1, v1
             if g < pools:
                 x1, v1 = _centre(groups[g]), _odds(groups[g])
             else:
-                x1, v1 = evened(BINS, step), v0 + _BEYOND
+                x1, v1 = log_bins.evened(BINS, step), v0 + _BEYOND
         highest = max(highest, v0 + (v1 - v0) * ((x - x0) / (x1 - x0)))  # rounding must not turn the order around
         odds[b] = highest

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 
-from learners.numerics.jit import bare_kernel, inlined
+from learners.numerics import bare_kernel, inlined
 
 __all__ = ["advance", "stages", "step"]
 

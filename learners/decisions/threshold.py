@@ -46,8 +46,7 @@ from learners.decisions import alert_budget, fofo_stages, threshold_kernels, thr
 from learners.decisions.alert_budget import Account
 from learners.decisions.threshold_kernels import BUDGET, COST, FIXED, FOFO, OFO, Rule
 from learners.decisions.threshold_search import ACCURACY, BINS, F_BETA, FPR, PRECISION, RECALL
-from learners.numerics.array_checks import MAX_COUNT, Issues, counters, outside
-from learners.numerics.arrays import Counts, Matrix, Vector
+from learners.numerics import MAX_COUNT, Counts, Issues, Matrix, Vector, counters, outside
 from learners.settings import Parameters, Problem, Refused, param
 
 __all__ = [

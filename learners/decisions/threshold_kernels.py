@@ -15,7 +15,7 @@ import numpy as np
 from learners.decisions import fofo_stages
 from learners.decisions.alert_budget import EVERY, Account, allowed, lookback, present, quantile, record, tick
 from learners.decisions.threshold_search import ACCURACY, BINS, FPR, RECALL, led, memory_of, place, relaxed, search
-from learners.numerics.jit import bare_kernel, inlined
+from learners.numerics import bare_kernel, inlined
 
 __all__ = ["BUDGET", "COST", "FIXED", "FOFO", "OFO", "Rule", "decide", "learn", "look", "refresh", "say"]
 

@@ -44,8 +44,7 @@ import functools
 
 import numpy as np
 
-from learners.numerics.arrays import Vector, sigmoid
-from learners.numerics.jit import bare_kernel, inlined
+from learners.numerics import Vector, bare_kernel, inlined, sigmoid
 
 __all__ = [
     "ACCURACY",

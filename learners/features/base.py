@@ -21,8 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.numerics.arrays import Matrix, Rows, Sparse
-from learners.numerics.jit import bare_kernel, kernel
+from learners.numerics import Matrix, Rows, Sparse, bare_kernel, kernel
 from learners.settings import Parameters, Problem, Refused, required, show
 
 __all__ = [

@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 
 from learners.features.base import Features
 from learners.features.named import Table
-from learners.numerics.array_checks import Issues, not_finite, outside
-from learners.numerics.arrays import Counts, Matrix, Rows, Sparse, Vector
-from learners.numerics.jit import kernel
+from learners.numerics import Counts, Issues, Matrix, Rows, Sparse, Vector, kernel, not_finite, outside
 
 __all__ = ["Columns", "OneHot", "Renumbered", "capacity_for", "columns_of"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from learners.features.base import MAX_PROBLEMS, Dense, Features, SparseColumns
 from learners.features.named import MAX_NAME, Named, Table
-from learners.numerics.arrays import Vector
+from learners.numerics import Vector
 from learners.settings import Problem, Refused, pointer, show
 
 __all__ = ["MAX_COST", "costs_of", "futile", "misfit"]

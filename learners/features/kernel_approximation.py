@@ -31,9 +31,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from learners.numerics.arrays import Matrix, Sparse, Vector, exp
-from learners.numerics.float32 import Precision, nearest, stored
-from learners.numerics.jit import kernel
+from learners.numerics import Matrix, Precision, Sparse, Vector, exp, kernel, nearest, stored
 from learners.settings import Parameters, param
 
 __all__ = ["HALVED", "Embedding", "EmbeddingState", "columns", "fit", "init", "look", "shapes"]

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.features.base import MAX_PROBLEMS
-from learners.numerics.arrays import Vector
-from learners.numerics.jit import bare_kernel
+from learners.numerics import Vector, bare_kernel
 from learners.settings import Problem, Refused, show
 
 __all__ = ["Labels", "as_array"]

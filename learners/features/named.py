@@ -12,9 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from learners.features.base import MAX_COLUMNS, MAX_NONZERO, Features, Problems, number_fault
-from learners.numerics.arrays import Counts, Rows, Sparse, Words
-from learners.numerics.hashing import hash_strings
-from learners.numerics.jit import kernel
+from learners.numerics import Counts, Rows, Sparse, Words, hash_strings, kernel
 from learners.settings import Parameters, Problem, Refused, param, pointer, required, show
 
 __all__ = ["MAX_LISTED", "MAX_NAME", "MAX_SPELT", "Field", "Named", "Table"]

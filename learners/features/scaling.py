@@ -19,9 +19,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.numerics.array_checks import Issues, counters, not_finite
-from learners.numerics.arrays import Counts, Matrix, Rows, Sparse, Vector, grown
-from learners.numerics.jit import bare_kernel
+from learners.numerics import Counts, Issues, Matrix, Rows, Sparse, Vector, bare_kernel, counters, grown, not_finite
 from learners.settings import Parameters, param
 
 __all__ = [

@@ -30,10 +30,7 @@ from learners.metrics.history import Axis, History, HistoryView
 from learners.metrics.label_delays import MAX_DELAY
 from learners.metrics.stream_stats import Derived, Scope, Traffic, TrafficState, TrafficView
 from learners.metrics.window import Sums, Window, WindowState, WindowView
-from learners.numerics.array_checks import Issues, counters
-from learners.numerics.arrays import Counts, Vector, Words
-from learners.numerics.jit import bare_kernel
-from learners.numerics.order_statistics import WAITING, Ordered
+from learners.numerics import WAITING, Counts, Issues, Ordered, Vector, Words, bare_kernel, counters
 
 __all__ = ["HISTORY_COLUMNS", "Metrics", "MetricsView", "history_stride"]
 

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from learners.metrics.cumulative import Sketch
 from learners.metrics.history import ROWS
-from learners.numerics.array_checks import Issues
-from learners.numerics.arrays import Counts
+from learners.numerics import Counts, Issues
 
 __all__ = ["of_figures", "of_ids"]
 

@@ -37,9 +37,7 @@ from learners.metrics.definitions import (
     tally,
 )
 from learners.metrics.ranking_from_bins import mixed, sweep
-from learners.numerics.array_checks import MAX_COUNT, Issues, counters, outside
-from learners.numerics.arrays import Counts, Vector
-from learners.numerics.jit import bare_kernel, inlined
+from learners.numerics import MAX_COUNT, Counts, Issues, Vector, bare_kernel, counters, inlined, outside
 
 __all__ = ["BRIEF", "SCORE_BINS", "Sketch", "SketchState", "SketchView", "score_bin", "take"]
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.metrics.definitions import RELIABILITY_BINS
-from learners.numerics.arrays import Counts, Vector
+from learners.numerics import Counts, Vector
 
 __all__ = ["HISTOGRAM_BINS", "curves", "thinned"]
 

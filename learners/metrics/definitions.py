@@ -25,8 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learners.numerics.arrays import log
-from learners.numerics.jit import bare_kernel, inlined
+from learners.numerics import bare_kernel, inlined, log
 from learners.settings import Parameters, param
 
 __all__ = [

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.numerics.arrays import Matrix, Vector, normal_quantile
+from learners.numerics import Matrix, Vector, normal_quantile
 
 __all__ = ["Areas", "areas", "interval"]
 

@@ -63,10 +63,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.metrics.definitions import ordinary
-from learners.numerics.array_checks import MAX_COUNT, Issues, counters, not_finite, outside
-from learners.numerics.arrays import Counts, Matrix, Vector, log
-from learners.numerics.jit import bare_kernel, inlined, kernel
-from learners.numerics.order_statistics import WAITING, Ordered, counts, enter, leave, ordered, reserved
+from learners.numerics import (
+    MAX_COUNT,
+    WAITING,
+    Counts,
+    Issues,
+    Matrix,
+    Ordered,
+    Vector,
+    bare_kernel,
+    counters,
+    inlined,
+    kernel,
+    log,
+    not_finite,
+    order_statistics,
+    outside,
+)
 
 __all__ = ["KINDS", "Drift", "DriftState", "DriftView"]
 
@@ -211,14 +224,14 @@ def _learn(parts, members, events, scores, y, clocks):  # type: ignore[no-untype
         met = state.negatives[0]
         if y[i] > 0.0:
             if met >= _NEGATIVES:
-                below, upto = counts(negatives, score)
+                below, upto = order_statistics.counts(negatives, score)
                 held = min(met, _KEPT)
                 _place(state, below / held, upto / held, events + i + 1, clocks[i])
             continue
         slot = met % _KEPT
         if met >= _KEPT:
-            leave(negatives, state.scores[slot])
-        enter(negatives, score)
+            order_statistics.leave(negatives, state.scores[slot])
+        order_statistics.enter(negatives, score)
         state.scores[slot] = score
         state.negatives[0] = met + 1
 
@@ -301,7 +314,7 @@ class Drift:
 
     def _rebuild(self) -> None:
         held = min(int(self.arrays.negatives[0]), _KEPT)
-        self._negatives: Ordered = ordered(np.sort(self.arrays.scores[:held]))
+        self._negatives: Ordered = order_statistics.ordered(np.sort(self.arrays.scores[:held]))
 
     def _reserve(self, negatives: int) -> None:
         """Room for so many negatives since the start, so that the ring's length follows from that number alone."""
@@ -323,7 +336,7 @@ class Drift:
         for start in range(0, len(y), WAITING):
             part = slice(start, start + WAITING)
             own = (scores, y, clocks) if len(y) <= WAITING else (scores[part], y[part], clocks[part])
-            self._negatives = reserved(self._negatives, len(self.arrays.scores), len(own[1]))
+            self._negatives = order_statistics.reserved(self._negatives, len(self.arrays.scores), len(own[1]))
             _learn(tuple(self.arrays), tuple(self._negatives), events + start, *own)
 
     def serve(self, scores: Vector, events: int, clocks: Vector) -> None:

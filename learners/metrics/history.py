@@ -19,8 +19,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.numerics.array_checks import MAX_COUNT, Issues, outside
-from learners.numerics.arrays import Counts, Cube, Matrix, Vector
+from learners.numerics import MAX_COUNT, Counts, Cube, Issues, Matrix, Vector, outside
 
 __all__ = ["LEVELS", "ROWS", "Axis", "History", "HistoryView"]
 

@@ -11,8 +11,7 @@ import math
 
 import numpy as np
 
-from learners.numerics.arrays import Counts, Vector
-from learners.numerics.jit import bare_kernel
+from learners.numerics import Counts, Vector, bare_kernel
 
 __all__ = ["DELAY_BINS", "DELAY_ERROR", "MAX_DELAY", "bounded", "delay_bin", "histogram_quantile", "quantile"]
 

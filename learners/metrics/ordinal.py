@@ -21,9 +21,7 @@ from learners.metrics.drift import KINDS, Drift, DriftView
 from learners.metrics.history import Axis, History, HistoryView
 from learners.metrics.label_delays import MAX_DELAY
 from learners.metrics.stream_stats import Traffic, TrafficView
-from learners.numerics.array_checks import Issues, counters, outside
-from learners.numerics.arrays import Counts, Vector, Words
-from learners.numerics.jit import kernel
+from learners.numerics import Counts, Issues, Vector, Words, counters, kernel, outside
 
 __all__ = ["ORDINAL_HISTORY", "OrdinalFigures", "OrdinalMetrics", "OrdinalMetricsState"]
 

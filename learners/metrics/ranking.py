@@ -29,8 +29,7 @@ from learners.metrics.definitions import (
     missing_class,
     standardised,
 )
-from learners.numerics.arrays import Vector
-from learners.numerics.jit import bare_kernel
+from learners.numerics import Vector, bare_kernel
 
 __all__ = ["ranking_figures", "ranking_values"]
 

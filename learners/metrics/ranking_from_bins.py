@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.numerics.jit import bare_kernel
+from learners.numerics import bare_kernel
 
 __all__ = ["mixed", "reciprocals", "sweep"]
 

@@ -40,9 +40,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.numerics.array_checks import MAX_COUNT, Issues, counters, not_finite, outside
-from learners.numerics.arrays import Counts, Matrix, Vector, log
-from learners.numerics.jit import kernel
+from learners.numerics import MAX_COUNT, Counts, Issues, Matrix, Vector, counters, kernel, log, not_finite, outside
 
 __all__ = ["GATHERED", "Betting", "init", "limit_of", "log10", "meet", "pairs", "problems"]
 

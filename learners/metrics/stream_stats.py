@@ -31,11 +31,19 @@ from learners.metrics.label_delays import (
     histogram_quantile,
     quantile,
 )
-from learners.numerics.array_checks import Issues, counters, outside
-from learners.numerics.arrays import Counts, Vector, Words
-from learners.numerics.hash_table import find, put, table_for
-from learners.numerics.jit import bare_kernel, inlined
-from learners.numerics.order_statistics import Ordered, enter, leave, ordered, reserved, values
+from learners.numerics import (
+    Counts,
+    Issues,
+    Ordered,
+    Vector,
+    Words,
+    bare_kernel,
+    counters,
+    hash_table,
+    inlined,
+    order_statistics,
+    outside,
+)
 
 __all__ = ["Derived", "Scope", "Traffic", "TrafficState", "TrafficView", "take"]
 
@@ -84,7 +92,7 @@ def _leave(state, derived, size):  # type: ignore[no-untyped-def]
     delay = state.delays[state.span[0] % size]
     state.span[0] += 1
     if not np.isnan(delay):
-        leave(derived.delays, delay)
+        order_statistics.leave(derived.delays, delay)
 
 
 @bare_kernel
@@ -99,7 +107,7 @@ def _expire(state, derived, size, seconds, clock):  # type: ignore[no-untyped-de
 @bare_kernel
 def _mark(state, derived, size, h):  # type: ignore[no-untyped-def]
     """The label of a served event has come; of one that has left the ring it is only known that it had been served."""
-    slot = find(state.ids, derived.table, h)
+    slot = hash_table.find(state.ids, derived.table, h)
     if slot >= 0:
         if state.flags[slot] & _LABELLED:
             return
@@ -125,7 +133,7 @@ def take(state, derived, size, seconds, clock, delay, h, late):  # type: ignore[
     state.clocks[slot] = clock
     state.span[1] += 1
     if not np.isnan(delay):
-        enter(derived.delays, delay)
+        order_statistics.enter(derived.delays, delay)
         state.histogram[delay_bin(delay)] += 1
     if not np.isnan(clock):
         if state.timed[0] == 0:
@@ -156,7 +164,7 @@ def _serve(state, derived, size, hashes, decisions, begin, most):  # type: ignor
         if h == 0:
             continue
         positive = 1 if decisions[i] > 0 else 0
-        slot = find(state.ids, derived.table, h)
+        slot = hash_table.find(state.ids, derived.table, h)
         if slot < 0:
             if state.served[0] < size and state.served[0] == state.ids.shape[0]:
                 return i
@@ -164,7 +172,7 @@ def _serve(state, derived, size, hashes, decisions, begin, most):  # type: ignor
             derived.flagged[0] -= state.flags[slot] & _POSITIVE
             if state.flags[slot] & _LABELLED:
                 derived.flagged[1] -= 1
-            put(state.ids, derived.table, slot, h)
+            hash_table.put(state.ids, derived.table, slot, h)
             state.flags[slot] = 0
             state.served[0] += 1
         change = positive - (state.flags[slot] & _POSITIVE)  # the answer that counts is the last one
@@ -216,8 +224,8 @@ class Traffic:
         known = np.sort(delays[~np.isnan(delays)])
         called, labelled = (np.count_nonzero(arrays.flags & flag) for flag in (_POSITIVE, _LABELLED))
         self.derived = Derived(
-            delays=ordered(known),
-            table=table_for(arrays.ids, 0),
+            delays=order_statistics.ordered(known),
+            table=hash_table.table_for(arrays.ids, 0),
             flagged=np.array([called, labelled], dtype=np.int64),
         )
 
@@ -252,7 +260,7 @@ class Traffic:
             arrays = self.arrays
             more = _capacity(self.served + 1, self.size) - len(arrays.ids)
             self.arrays = arrays._replace(ids=_longer(arrays.ids, more), flags=_longer(arrays.flags, more))
-            self.derived = self.derived._replace(table=table_for(self.arrays.ids, 0))
+            self.derived = self.derived._replace(table=hash_table.table_for(self.arrays.ids, 0))
         return done
 
     def reserve(self, events: int, known: int) -> None:
@@ -263,7 +271,7 @@ class Traffic:
         if more:
             self.arrays = arrays._replace(delays=_longer(arrays.delays, more), clocks=_longer(arrays.clocks, more))
         if known:
-            room = reserved(self.derived.delays, min(following - first + known, self.size), known)
+            room = order_statistics.reserved(self.derived.delays, min(following - first + known, self.size), known)
             if room is not self.derived.delays:
                 self.derived = self.derived._replace(delays=room)
 
@@ -279,7 +287,7 @@ class Traffic:
 
     def label(self, h: int) -> None:
         """The label of a served event has come after one that was assumed: it counts, where the id is still known."""
-        slot = find(self.arrays.ids, self.derived.table, np.uint64(h))
+        slot = hash_table.find(self.arrays.ids, self.derived.table, np.uint64(h))
         if slot >= 0 and not self.arrays.flags[slot] & _LABELLED:
             _mark(self.arrays, self.derived, self.size, np.uint64(h))
 
@@ -399,7 +407,7 @@ class _Delays(NamedTuple):
         """Median and 90th percentile; NaN where no delay is known. O(known)."""
         if self.ordered is None:
             return self.told
-        known = values(self.ordered)
+        known = order_statistics.values(self.ordered)
         return tuple(quantile(known, tenths) for tenths in _TENTHS)
 
     def frozen(self) -> _Delays:

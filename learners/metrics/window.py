@@ -33,10 +33,17 @@ from learners.metrics.definitions import (
     tally,
 )
 from learners.metrics.ranking import ranking_figures, ranking_values
-from learners.numerics.array_checks import MAX_COUNT, Issues, outside
-from learners.numerics.arrays import Counts, Vector
-from learners.numerics.jit import bare_kernel, inlined
-from learners.numerics.order_statistics import Ordered, enter, leave, ordered, reserved, settled, values
+from learners.numerics import (
+    MAX_COUNT,
+    Counts,
+    Issues,
+    Ordered,
+    Vector,
+    bare_kernel,
+    inlined,
+    order_statistics,
+    outside,
+)
 
 __all__ = ["Sums", "Window", "WindowState", "WindowView", "take"]
 
@@ -76,7 +83,7 @@ def _count(sums, label, told, decision, sign):  # type: ignore[no-untyped-def]
 @bare_kernel
 def _leave(state, sums, slot):  # type: ignore[no-untyped-def]
     label = np.int64(state.labels[slot])
-    leave(sums.positives if label == 1 else sums.negatives, state.scores[slot])
+    order_statistics.leave(sums.positives if label == 1 else sums.negatives, state.scores[slot])
     _count(sums, label, tallies(state.probabilities[slot], label), np.int64(state.decisions[slot]), -1)
 
 
@@ -110,7 +117,7 @@ def take(state, sums, size, seconds, score, probability, label, decision, clock,
     state.decisions[slot] = decision
     state.clocks[slot] = clock
     state.span[1] += 1
-    enter(sums.positives if label == 1 else sums.negatives, score)
+    order_statistics.enter(sums.positives if label == 1 else sums.negatives, score)
     _count(sums, label, told, decision, 1)
     if aging:  # the clock may not resolve the seconds: then the event leaves at once
         _advance(state, sums, size, seconds, clock)
@@ -128,7 +135,7 @@ def _learn(state, sums, size, seconds, scores, probabilities, y, decisions, cloc
 def _relabel(state, sums, slot, label):  # type: ignore[no-untyped-def]
     _leave(state, sums, slot)
     state.labels[slot] = label
-    enter(sums.positives if label == 1 else sums.negatives, state.scores[slot])
+    order_statistics.enter(sums.positives if label == 1 else sums.negatives, state.scores[slot])
     _count(sums, label, tallies(state.probabilities[slot], label), np.int64(state.decisions[slot]), 1)
 
 
@@ -172,8 +179,8 @@ class Window:
         slots = np.arange(state.span[0], state.span[1]) % self.size
         labels, scores = state.labels[slots], state.scores[slots]
         self.sums = Sums(
-            negatives=ordered(np.sort(scores[labels == 0])),
-            positives=ordered(np.sort(scores[labels == 1])),
+            negatives=order_statistics.ordered(np.sort(scores[labels == 0])),
+            positives=order_statistics.ordered(np.sort(scores[labels == 1])),
             confusion=np.zeros(4, dtype=np.int64),
             losses=np.zeros((2, 2), dtype=np.int64),
             bins=np.zeros((2, RELIABILITY_BINS), dtype=np.int64),
@@ -198,9 +205,9 @@ class Window:
         tn, fp, fn, tp = self.sums.confusion.tolist()
         first, second = self.sums.negatives, self.sums.positives
         if negatives:
-            first = reserved(first, min(tn + fp + negatives, self.size), negatives)
+            first = order_statistics.reserved(first, min(tn + fp + negatives, self.size), negatives)
         if positives:
-            second = reserved(second, min(fn + tp + positives, self.size), positives)
+            second = order_statistics.reserved(second, min(fn + tp + positives, self.size), positives)
         if first is not self.sums.negatives or second is not self.sums.positives:
             self.sums = self.sums._replace(negatives=first, positives=second)
 
@@ -285,7 +292,7 @@ class Window:
     def values(self, settings: Figures) -> tuple[float | None, ...]:
         """The figures of `WindowView.figures` from `auc` to `calibration_error`, the interval as two; None for null."""
         sums = self.sums
-        negatives, positives = settled(sums.negatives), settled(sums.positives)
+        negatives, positives = order_statistics.settled(sums.negatives), order_statistics.settled(sums.positives)
         auc, interval, others = ranking_values(negatives, positives, settings)
         confusion = confusion_values(sums.confusion.tolist(), settings.beta)
         probability = probability_values(len(negatives) + len(positives), *_losses(sums))
@@ -307,8 +314,8 @@ class WindowView(NamedTuple):
     def frozen(self) -> WindowView:
         """A copy that stays as it is. O(events): 8 bytes for each."""
         return self._replace(
-            negatives=ordered(values(self.negatives)),
-            positives=ordered(values(self.positives)),
+            negatives=order_statistics.ordered(order_statistics.values(self.negatives)),
+            positives=order_statistics.ordered(order_statistics.values(self.positives)),
             confusion=self.confusion.copy(),
             losses=self.losses.copy(),
             bins=self.bins.copy(),
@@ -326,7 +333,9 @@ class WindowView(NamedTuple):
         figures = {
             "events": tn + fp + fn + tp,
             "class_counts": {"negative": tn + fp, "positive": fn + tp},
-            **ranking_figures(values(self.negatives), values(self.positives), settings, undefined),
+            **ranking_figures(
+                order_statistics.values(self.negatives), order_statistics.values(self.positives), settings, undefined
+            ),
             **confusion_figures(confusion, settings.beta, undefined),
             **probability_figures(tn + fp + fn + tp, *_losses(self), undefined),
             "confusion": {"tp": tp, "fp": fp, "tn": tn, "fn": fn},
@@ -336,7 +345,14 @@ class WindowView(NamedTuple):
     def curves(self, points: int = 200) -> dict[str, Any]:
         """The curves behind the figures, JSON-ready; see `curves.curves`. O(events points) at most."""
         mass = np.array([tallied(sums) / 2.0**60 for sums in self.mass.tolist()])
-        return curves(values(self.negatives), values(self.positives), self.confusion, self.bins, mass, points)
+        return curves(
+            order_statistics.values(self.negatives),
+            order_statistics.values(self.positives),
+            self.confusion,
+            self.bins,
+            mass,
+            points,
+        )
 
 
 def _losses(sums: Sums | WindowView) -> tuple[int, int, int]:

@@ -1,0 +1,77 @@
+"""Arrays, kernels and the numbers below every algorithm.
+
+Start with `jit`, which compiles and caches kernels, and `arrays`, the types of arrays and the functions on them.
+`simd` has vectors of eight numbers, `packed_symmetric` symmetric matrices, `order_statistics` sorted multisets,
+`hash_table` ids beside a ring, `hashing` strings, `log_bins` bins by exponent, `float32` storage in single precision,
+`array_checks` the checks of restored arrays.
+"""
+
+from learners.numerics import hash_table, log_bins, order_statistics, packed_symmetric, simd
+from learners.numerics.array_checks import MAX_COUNT, Issues, counters, not_finite, outside
+from learners.numerics.arrays import (
+    Counts,
+    Cube,
+    Floats,
+    Matrix,
+    Rows,
+    Sparse,
+    Vector,
+    Words,
+    dot,
+    exp,
+    grown,
+    length,
+    log,
+    next_random,
+    normal_quantile,
+    sigmoid,
+)
+from learners.numerics.float32 import Precision, initial, nearest, number, stored
+from learners.numerics.hash_table import hashes_of
+from learners.numerics.hashing import hash_strings
+from learners.numerics.jit import bare_kernel, cache_directory, inlined, kernel
+from learners.numerics.log_bins import BINS
+from learners.numerics.order_statistics import WAITING, Ordered
+
+__all__ = [
+    "BINS",
+    "MAX_COUNT",
+    "WAITING",
+    "Counts",
+    "Cube",
+    "Floats",
+    "Issues",
+    "Matrix",
+    "Ordered",
+    "Precision",
+    "Rows",
+    "Sparse",
+    "Vector",
+    "Words",
+    "bare_kernel",
+    "cache_directory",
+    "counters",
+    "dot",
+    "exp",
+    "grown",
+    "hash_strings",
+    "hash_table",
+    "hashes_of",
+    "initial",
+    "inlined",
+    "kernel",
+    "length",
+    "log",
+    "log_bins",
+    "nearest",
+    "next_random",
+    "normal_quantile",
+    "not_finite",
+    "number",
+    "order_statistics",
+    "outside",
+    "packed_symmetric",
+    "sigmoid",
+    "simd",
+    "stored",
+]

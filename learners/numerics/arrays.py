@@ -30,6 +30,7 @@ __all__ = [
     "dot",
     "exp",
     "grown",
+    "length",
     "log",
     "next_random",
     "normal_quantile",
@@ -153,3 +154,8 @@ def grown(array: Vector, dim: int, fill: float = 0.0) -> Vector:
 def normal_quantile(eta: float) -> float:
     """Phi^-1(eta), the standard normal's quantile."""
     return float(ndtri(eta))
+
+
+def length(rows: Rows) -> int:
+    """How many rows."""
+    return len(rows.indptr) - 1 if isinstance(rows, Sparse) else len(rows)

@@ -18,11 +18,13 @@ from rarestream.client.aio import AsyncClient, AsyncLearner, AsyncReply, AsyncSt
 from rarestream.client.decode import NOTHING, Explanation, Predicted, Updated
 from rarestream.client.encode import Batch, Bounds
 from rarestream.client.errors import ClientError, Lost, Problem, Refused, StreamBroken, Unanswered, Unreachable
+from rarestream.client.redirects import HOPS, elsewhere
 from rarestream.client.requests import Uploaded
 from rarestream.client.source import Source
 from rarestream.client.sync import Client, Learner, Reply, Stream
 
 __all__ = [
+    "HOPS",
     "NOTHING",
     "AsyncClient",
     "AsyncLearner",
@@ -46,4 +48,5 @@ __all__ = [
     "Unreachable",
     "Updated",
     "Uploaded",
+    "elsewhere",
 ]

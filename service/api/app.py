@@ -18,28 +18,24 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from learners.settings import Problem
+from learners import Problem
 from rarestream import __version__
 from service.api import routes, schemas, static
 from service.api.body import Bodies
 from service.api.docs_csp import DocsPolicy
-from service.api.fast_path.asgi import Edge, hot_request
-from service.api.fast_path.inline import Direct
+from service.api.fast_path import Direct, Edge, hot_request
 from service.api.forwarding import Forwarding
 from service.api.overview import Overview
 from service.api.prometheus import Exposition
 from service.api.schemas import bodies
-from service.api.websocket.connection import Connections
-from service.api.websocket.handshake import Sockets
-from service.auth.guard import Guard
-from service.engine.copies import bounds
-from service.engine.engine import Engine
+from service.api.websocket import Connections, Sockets
+from service.auth import Guard
+from service.engine import Engine, bounds
 from service.errors import Invalid, ServiceError
 from service.settings import Settings
-from service.storage.base import open_store
-from service.telemetry.log_writer import LineWriter
-from service.telemetry.request_log import Access
-from service.wire.problem_json import internal_error, problem_reply
+from service.storage import open_store
+from service.telemetry import Access, LineWriter
+from service.wire import internal_error, problem_reply
 
 __all__ = ["Application", "create_app"]
 

@@ -15,8 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from service.errors import QueueFull, ServiceError, TooLarge, TooSlow, WrongType
 from service.settings import Settings
-from service.wire.compression import expanded
-from service.wire.headers import Heading, form_hint, in_utf8
+from service.wire import Heading, expanded, form_hint, in_utf8
 
 __all__ = ["BODY_BREAKS", "BODY_ENDS", "Bodies", "Disconnected", "check_json", "pieces", "read_in_time"]
 

@@ -33,14 +33,12 @@ from yarl import URL
 
 from service.api.body import Bodies
 from service.api.forwarded_body import PassedBody, is_large, kept_of
-from service.auth.guard import Guard
-from service.auth.permissions import Grant
-from service.engine.cluster.placement import Placement
-from service.engine.engine import Engine
+from service.auth import Grant, Guard
+from service.engine import Engine
+from service.engine.cluster import Placement
 from service.errors import HostUnavailable, ServiceError
-from service.telemetry.request_log import Access
-from service.wire.headers import heading_of
-from service.wire.problem_json import problem_reply, request_id
+from service.telemetry import Access
+from service.wire import heading_of, problem_reply, request_id
 
 __all__ = ["FORWARDED", "Forwarding"]
 

@@ -15,9 +15,9 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from service.auth.permissions import FREE, Grant
-from service.engine.engine import Engine
-from service.engine.replica.learner import Hosted
+from service.auth import FREE, Grant
+from service.engine import Engine
+from service.engine.replica import Hosted
 
 __all__ = ["LARGE_WINDOW", "Overview", "Shown"]
 

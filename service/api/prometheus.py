@@ -37,12 +37,11 @@ from rarestream import __version__
 from service.api.forwarding import Forwarding
 from service.api.prometheus_learners import LearnerSeries, Own
 from service.api.worker_peers import Siblings
-from service.auth.permissions import FREE, Grant
-from service.engine.engine import Engine
+from service.auth import FREE, Grant
+from service.engine import Engine
 from service.errors import ServiceError
 from service.settings import Settings
-from service.telemetry.histograms import histograms
-from service.telemetry.request_log import Access
+from service.telemetry import Access, histograms
 
 __all__ = ["CONTENT_TYPE", "Exposition"]
 

@@ -19,10 +19,10 @@ from typing import Any
 import msgspec
 from prometheus_client import Metric
 
-from learners.metrics.ordinal import OrdinalFigures
-from learners.scorer import View
-from service.engine.engine import Engine
-from service.engine.replica.learner import Hosted
+from learners import View
+from learners.metrics import OrdinalFigures
+from service.engine import Engine
+from service.engine.replica import Hosted
 
 __all__ = ["LearnerSeries", "Own"]
 

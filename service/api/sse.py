@@ -41,8 +41,8 @@ from starlette.types import Receive, Scope, Send
 
 from service.api.body import Disconnected, read_in_time
 from service.api.overview import Shown
-from service.auth.permissions import FREE, Grant
-from service.engine.replica.learner import Hosted
+from service.auth import FREE, Grant
+from service.engine.replica import Hosted
 from service.errors import ServiceError, TooManyStreams, UnknownGroup
 
 __all__ = ["News", "Seen", "all_news", "figures_of", "group_news", "learner_news", "opened", "parsed_id", "stream"]

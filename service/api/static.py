@@ -19,7 +19,7 @@ from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import FileResponse, Response
 
 from service.api.prometheus import CONTENT_TYPE, Exposition
-from service.api.routes.dependencies import Guarded, Needs, Open, TheGrant
+from service.api.routes import Guarded, Needs, Open, TheGrant
 
 __all__ = ["router"]
 

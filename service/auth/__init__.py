@@ -1,0 +1,20 @@
+"""Who may do what: keys, permissions, and the guard in front of every request. Start with `guard`."""
+
+from service.auth.guard import Guard
+from service.auth.keys import LIMITS, SCOPES, Key, Limits, Scope, changing, load, new_key
+from service.auth.permissions import FREE, NEEDED, Grant
+
+__all__ = [
+    "FREE",
+    "LIMITS",
+    "NEEDED",
+    "SCOPES",
+    "Grant",
+    "Guard",
+    "Key",
+    "Limits",
+    "Scope",
+    "changing",
+    "load",
+    "new_key",
+]

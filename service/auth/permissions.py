@@ -13,8 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import translate
 
-from learners.config import Config
-from learners.settings import Problem
+from learners import Config, Problem
 from service.auth.keys import LIMITS, SCOPES, Key, Scope
 from service.errors import (
     Forbidden,

@@ -26,7 +26,7 @@ import httpx
 import msgspec
 
 from rarestream import __version__
-from rarestream.client.redirects import HOPS, elsewhere
+from rarestream.client import HOPS, elsewhere
 from service.cli.api_errors import ApiError, Document, decode, refused, unknown, unreachable
 from service.cli.suggestions import nearly
 from service.exits import WrongUsage

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from service.cli.durations import spoken
-from service.datasets.text import counted
+from service.datasets import counted
 
 __all__ = ["aim_of", "settings_of"]
 

@@ -26,9 +26,7 @@ import msgspec
 
 from service.cli.api import Document
 from service.cli.durations import spoken
-from service.datasets.batches import MAX_BODY, Batch, batches
-from service.datasets.rows import Event
-from service.datasets.text import counted
+from service.datasets import MAX_BODY, Batch, Event, batches, counted
 from service.exits import WrongUsage
 
 __all__ = ["Delay", "check", "late_source", "needed", "schedule"]

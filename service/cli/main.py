@@ -22,16 +22,7 @@ import typer
 from typer.core import TyperGroup
 
 from rarestream import __version__
-from service.cli.commands.bench import bench
-from service.cli.commands.compare import compare, groups
-from service.cli.commands.consume import consume
-from service.cli.commands.create import create, threshold
-from service.cli.commands.events import labels, predict, update
-from service.cli.commands.keys import app as keys_app
-from service.cli.commands.replay import replay
-from service.cli.commands.show import list_learners, show
-from service.cli.commands.states import clone, delete, export, import_state, restore, snapshot, snapshots
-from service.cli.commands.watch import watch
+from service.cli.commands import bench, compare, consume, create, events, keys, replay, show, states, watch
 from service.cli.options import flag, given
 from service.cli.options_service import AsJson, console, print_json, reporting
 from service.exits import ExitStatus, WrongUsage
@@ -186,7 +177,7 @@ def serve(
         if as_json and "log_format" not in settings.model_fields_set:
             settings = settings.model_copy(update={"log_format": "json"})
         if settings.workers > 1:
-            from service.server.supervisor import supervise as run
+            from service.server import supervise as run
         else:
             from service.server.run import serve as run
         run(settings, _unknown_variables(os.environ), as_json=as_json)
@@ -217,9 +208,9 @@ def demo(
 def warm(as_json: AsJson = False) -> None:
     """Compile every kernel into the cache, so that no request waits for the compiler."""
     with reporting():
-        from learners.numerics.jit import cache_directory
-        from learners.warmup import warm as run
-        from service.wire.kernels.warmup import load_kernels
+        from learners import warm as run
+        from learners.numerics import cache_directory
+        from service.wire.kernels import load_kernels
 
         began, names = time.monotonic(), []
         for name in run():
@@ -234,30 +225,30 @@ def warm(as_json: AsJson = False) -> None:
 
 
 _CALLING: list[tuple[str, Callable[..., None], str]] = [
-    ("bench", bench, _NODE),
-    ("create", create, _LEARNERS),
-    ("list", list_learners, _LEARNERS),
-    ("show", show, _LEARNERS),
-    ("watch", watch, _LEARNERS),
-    ("threshold", threshold, _LEARNERS),
-    ("delete", delete, _LEARNERS),
-    ("groups", groups, _LEARNERS),
-    ("compare", compare, _LEARNERS),
-    ("update", update, _EVENTS),
-    ("predict", predict, _EVENTS),
-    ("labels", labels, _EVENTS),
-    ("replay", replay, _EVENTS),
-    ("consume", consume, _EVENTS),
-    ("snapshot", snapshot, _STATES),
-    ("snapshots", snapshots, _STATES),
-    ("restore", restore, _STATES),
-    ("clone", clone, _STATES),
-    ("export", export, _STATES),
-    ("import", import_state, _STATES),
+    ("bench", bench.bench, _NODE),
+    ("create", create.create, _LEARNERS),
+    ("list", show.list_learners, _LEARNERS),
+    ("show", show.show, _LEARNERS),
+    ("watch", watch.watch, _LEARNERS),
+    ("threshold", create.threshold, _LEARNERS),
+    ("delete", states.delete, _LEARNERS),
+    ("groups", compare.groups, _LEARNERS),
+    ("compare", compare.compare, _LEARNERS),
+    ("update", events.update, _EVENTS),
+    ("predict", events.predict, _EVENTS),
+    ("labels", events.labels, _EVENTS),
+    ("replay", replay.replay, _EVENTS),
+    ("consume", consume.consume, _EVENTS),
+    ("snapshot", states.snapshot, _STATES),
+    ("snapshots", states.snapshots, _STATES),
+    ("restore", states.restore, _STATES),
+    ("clone", states.clone, _STATES),
+    ("export", states.export, _STATES),
+    ("import", states.import_state, _STATES),
 ]
 for _name, _command, _panel in _CALLING:
     app.command(_name, rich_help_panel=_panel)(_command)
-app.add_typer(keys_app, name="keys", rich_help_panel=_NODE)
+app.add_typer(keys.app, name="keys", rich_help_panel=_NODE)
 
 
 def _settings(**options: Any) -> Settings:

@@ -31,13 +31,28 @@ from rich.console import Console
 from service.cli.api import Api, ApiError, Document, Stopped
 from service.cli.display import ReplayDisplay, so_far
 from service.cli.late_replay import Delay, check, late_source, needed, schedule
-from service.datasets.batches import Batch, batches, earlier_rows, source_name
-from service.datasets.pacing import Interruption, Meter, Pace
-from service.datasets.readers import check_regular, format_of, open_rows
-from service.datasets.rows import ReadError, Rows
-from service.datasets.schema_match import adapter, declared, features_of, labels_for, suitable
-from service.datasets.text import counted
-from service.datasets.values import Columns, Labels
+from service.datasets import (
+    Batch,
+    Columns,
+    Interruption,
+    Labels,
+    Meter,
+    Pace,
+    ReadError,
+    Rows,
+    adapter,
+    batches,
+    check_regular,
+    counted,
+    declared,
+    earlier_rows,
+    features_of,
+    format_of,
+    labels_for,
+    open_rows,
+    source_name,
+    suitable,
+)
 from service.exits import CommandFailed, ExitStatus, WrongUsage
 
 __all__ = ["Outcome", "Plan", "Replayed", "ahead", "by_row", "replay", "replay_file"]

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from service.cli.display import behind, figures_table, fit_of
 from service.cli.replay_engine import Outcome, Plan
-from service.datasets.text import counted
+from service.datasets import counted
 
 __all__ = ["tell"]
 

@@ -154,13 +154,10 @@ def misplaced(body: Mapping[str, Any], pointers: Iterable[str]) -> list[str]:
     refused = {pointer.removeprefix("/params/") for pointer in pointers if pointer.startswith("/params/")}
     if not refused:
         return []
-    from learners import algorithms
-    from learners.config import Whole
+    from learners import Parameters, Whole, algorithms
     from learners.decisions import calibration, threshold
-    from learners.features import kernel_approximation, scaling  # loads numba: only where needed
-    from learners.features.late_labels import LateLabels
-    from learners.metrics.definitions import Figures
-    from learners.settings import Parameters
+    from learners.features import LateLabels, kernel_approximation, scaling  # loads numba: only where needed
+    from learners.metrics import Figures
 
     parts: dict[str, type[Parameters]] = {
         "scaling": scaling.Scaling,

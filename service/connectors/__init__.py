@@ -1,1 +1,9 @@
-"""Messages of a Kafka topic or a Redis stream into a learner: `rarestream consume`, a process of its own."""
+"""Topics of Kafka and Redis streams as events. Start with `run`."""
+
+from service.connectors.base import Feed
+from service.connectors.kafka import KafkaFeed, Security
+from service.connectors.partition import Plan, Start
+from service.connectors.redis_streams import RedisFeed, number_of
+from service.connectors.run import consume
+
+__all__ = ["Feed", "KafkaFeed", "Plan", "RedisFeed", "Security", "Start", "consume", "number_of"]

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from service.connectors.base import Message
-from service.datasets.values import Labels, Ranks, identity, is_number, number, timestamp, weight
+from service.datasets import Labels, Ranks, identity, is_number, number, timestamp, weight
 
 __all__ = ["BadMessage", "Event", "Reading", "What"]
 

@@ -26,7 +26,7 @@ from typing import Any, Literal, TypeVar
 import httpx
 import msgspec
 
-from service.cli.api import Api, ApiError
+from service.cli import Api, ApiError
 from service.connectors.base import Document, Feed, Message, Output, Partition, Removed
 from service.connectors.messages import BadMessage, Event, Reading, What
 from service.connectors.progress import Counts

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from service.connectors.base import Document
-from service.datasets.text import counted
+from service.datasets import counted
 
 __all__ = ["Counts"]
 

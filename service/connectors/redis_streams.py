@@ -28,7 +28,7 @@ from redis.exceptions import (
 from service.connectors.base import Bounds, Document, FeedError, Message, Output
 from service.connectors.connection_errors import reason_of
 from service.exits import WrongUsage
-from service.storage.redis.topology import Servers, servers_of
+from service.storage.redis import Servers, servers_of
 
 __all__ = ["RedisFeed", "id_of", "number_of"]
 

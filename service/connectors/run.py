@@ -12,15 +12,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
-from service.cli.api import Api, Stopped
+from service.cli import Api, Stopped
 from service.connectors.base import Document, Feed
 from service.connectors.connection_errors import quiet
 from service.connectors.messages import Reading
 from service.connectors.partition import Consumption, Plan
 from service.connectors.progress import Counts
-from service.datasets.pacing import Interruption
-from service.datasets.schema_match import declared, labels_for
-from service.datasets.values import Columns
+from service.datasets import Columns, Interruption, declared, labels_for
 from service.exits import CommandFailed
 
 __all__ = ["consume"]

@@ -1,0 +1,54 @@
+"""Rows of files as events: readers, columns, values, pacing, and a simulated stream of card payments.
+
+Start with `rows`.
+"""
+
+from service.datasets.batches import MAX_BODY, Batch, batches, earlier_rows, source_name
+from service.datasets.card_fraud import CardFraud, first_day, most
+from service.datasets.inputs import Chunk, Inputs, chunks
+from service.datasets.pacing import Interruption, Meter, Pace
+from service.datasets.readers import check_regular, format_of, open_rows
+from service.datasets.rows import Event, ReadError, Rows
+from service.datasets.schema_match import adapter, declared, features_of, labels_for, labels_said, suitable
+from service.datasets.text import counted, figure, share
+from service.datasets.values import Columns, Labels, Ranks, identity, is_number, number, timestamp, weight
+
+__all__ = [
+    "MAX_BODY",
+    "Batch",
+    "CardFraud",
+    "Chunk",
+    "Columns",
+    "Event",
+    "Inputs",
+    "Interruption",
+    "Labels",
+    "Meter",
+    "Pace",
+    "Ranks",
+    "ReadError",
+    "Rows",
+    "adapter",
+    "batches",
+    "check_regular",
+    "chunks",
+    "counted",
+    "declared",
+    "earlier_rows",
+    "features_of",
+    "figure",
+    "first_day",
+    "format_of",
+    "identity",
+    "is_number",
+    "labels_for",
+    "labels_said",
+    "most",
+    "number",
+    "open_rows",
+    "share",
+    "source_name",
+    "suitable",
+    "timestamp",
+    "weight",
+]

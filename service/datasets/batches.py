@@ -7,15 +7,16 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from service.cli.api import Document
 from service.datasets.rows import Event
 from service.datasets.values import Columns
 
 __all__ = ["MAX_BODY", "Batch", "batches", "earlier_rows", "source_name"]
+
+Document = dict[str, Any]  # a reply as the API describes it
 
 _PROBE = 64 * 1024  # bytes of the file that its source's name depends on, besides its size
 _NAME = 150  # bytes of the file's name that its source's keeps: the service bounds the whole

@@ -1,0 +1,26 @@
+"""Learners over a store: replicas, groups, copies, and what keeps nodes in step.
+
+Start with `engine`, the facade, then `replica.learner`, a learner on this node. `records` encodes the log, `cluster`
+keeps up with other nodes, `node` has the store, the threads and recovery.
+"""
+
+from service.engine import copies
+from service.engine.batch_cost import LARGE, apart
+from service.engine.copies import bounds
+from service.engine.engine import Engine
+from service.engine.node import BACKGROUND
+from service.engine.score_threshold import score_threshold
+from service.engine.weights import MAX_TOP, largest, taken
+
+__all__ = [
+    "BACKGROUND",
+    "LARGE",
+    "MAX_TOP",
+    "Engine",
+    "apart",
+    "bounds",
+    "copies",
+    "largest",
+    "score_threshold",
+    "taken",
+]

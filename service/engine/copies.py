@@ -16,14 +16,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from learners.config import Config
-from learners.learner import check_state
-from learners.settings import Parameters, Refused, required
-from service.auth.permissions import FREE, Grant
+from learners import Config, Parameters, Refused, check_state, required
+from service.auth import FREE, Grant
 from service.engine.engine import Engine
-from service.engine.records.codec import Snapshot, pack_snapshot, unpack_snapshot
-from service.engine.records.validation import check_scaling
-from service.engine.replica.learner import Hosted
+from service.engine.records import Snapshot, check_scaling, pack_snapshot, unpack_snapshot
+from service.engine.replica import Hosted
 from service.errors import Damaged, Invalid
 from service.names import check_name, problems_of
 from service.settings import Settings

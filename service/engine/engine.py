@@ -20,22 +20,17 @@ from typing import Any
 from numpy import generic
 from numpy.typing import NDArray
 
-from learners.comparison import GroupConfig
-from learners.config import Config
-from learners.settings import Problem, pointer, show
-from service.auth.permissions import FREE, Grant
-from service.engine.cluster.placement import Placement
-from service.engine.cluster.residency import Sleeping
-from service.engine.cluster.sync import Following
+from learners import Config, GroupConfig, Problem, pointer, show
+from service.auth import FREE, Grant
+from service.engine.cluster import Following, Placement, Sleeping
 from service.engine.node import Node
-from service.engine.records.codec import Created, pack_record
+from service.engine.records import Created, pack_record
 from service.engine.registry import Register
-from service.engine.replica.group import HostedGroup
-from service.engine.replica.learner import Hosted
+from service.engine.replica import Hosted, HostedGroup
 from service.errors import Invalid, LearnerGone, NameTaken, StoreUnavailable, TooLarge, UnknownGroup, UnknownLearner
 from service.names import GROUP, called
 from service.settings import Settings
-from service.storage.base import RECORD_BYTES, Store
+from service.storage import RECORD_BYTES, Store
 
 __all__ = ["Engine"]
 

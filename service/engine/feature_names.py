@@ -26,11 +26,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.features.base import Features
-from learners.features.named import Named, Table
-from learners.numerics.arrays import Counts, Rows, Sparse
-from learners.numerics.hashing import hash_strings
-from learners.records import length, part_of
+from learners import length, part_of
+from learners.features import Features, Named, Table
+from learners.numerics import Counts, Rows, Sparse, hash_strings
 
 __all__ = ["MAX_COLUMNS", "Asked", "FeatureNames", "Key"]
 

@@ -15,25 +15,19 @@ from typing import Any, NamedTuple, TypeVar, cast
 from numpy import generic
 from numpy.typing import NDArray
 
-from learners.comparison import Comparison, GroupConfig
-from learners.config import Config
-from learners.features.base import Dense
-from learners.learner import Learner
-from learners.numerics.hash_table import hashes_of
-from learners.settings import Refused
+from learners import Comparison, Config, GroupConfig, Learner, Refused
+from learners.features import Dense
+from learners.numerics import hashes_of
+from service.engine.batch_cost import LARGE
 from service.engine.cluster.notifier import Bell
-from service.engine.records.codec import Created, Snapshot, config_of, unpack_record, unpack_snapshot
-from service.engine.records.trusted_snapshots import Sound
-from service.engine.records.validation import check_scaling
-from service.engine.replica.batch_cost import LARGE
+from service.engine.records import Created, Snapshot, Sound, check_scaling, config_of, unpack_record, unpack_snapshot
 from service.engine.webhooks import Webhook
 from service.errors import BehindLog, Damaged, LostRecords, StoreUnavailable
 from service.names import called
 from service.settings import Settings
-from service.storage.base import OPERATIONS, Entry, Pending, SnapshotInfo, Store
-from service.storage.reply_checks import UNREADABLE, checked, damaged
-from service.telemetry.histograms import NodeTimings
-from service.wire.kernels.warmup import load_kernels
+from service.storage import OPERATIONS, UNREADABLE, Entry, Pending, SnapshotInfo, Store, checked, damaged
+from service.telemetry import NodeTimings
+from service.wire.kernels import load_kernels
 
 __all__ = ["BACKGROUND", "Node"]
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from learners.comparison import Comparison
-from service.auth.permissions import Grant
+from learners import Comparison
+from service.auth import Grant
 from service.engine.node import Node
-from service.engine.replica.group import HostedGroup
-from service.engine.replica.learner import Hosted
+from service.engine.replica import Hosted, HostedGroup
 from service.errors import LimitReached, ServiceError
 from service.names import GROUP
-from service.storage.base import Head
+from service.storage import Head
 
 __all__ = ["Register"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from learners.scorer import Scorer
+from learners import Scorer
 
 __all__ = ["score_threshold"]
 

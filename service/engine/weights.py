@@ -24,11 +24,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learners.config import Config
-from learners.features.column_map import OneHot
-from learners.features.named import Field, Named, Table
-from learners.numerics.arrays import Counts, Vector
-from learners.scorer import View
+from learners import Config, View
+from learners.features import Field, Named, OneHot, Table
+from learners.numerics import Counts, Vector
 from service.engine.feature_names import FeatureNames, Key
 
 __all__ = ["MAX_TOP", "Weights", "largest", "taken"]

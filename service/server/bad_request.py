@@ -6,7 +6,7 @@ import httptools
 import msgspec
 
 from service.errors import BadRequest, HeadTooLarge, ServiceError
-from service.wire.problem_json import PROBLEM
+from service.wire import PROBLEM
 
 __all__ = ["HEAD_BYTES", "breaks_off", "endless", "no_request", "refusal", "too_large"]
 

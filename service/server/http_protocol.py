@@ -17,13 +17,13 @@ from uvicorn.config import Config
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from service.api.body import BODY_BREAKS, BODY_ENDS
-from service.api.fast_path.inline import Asked, Direct, Learning
+from service.api import BODY_BREAKS, BODY_ENDS
+from service.api.fast_path import Asked, Direct, Learning
 from service.errors import ServiceError
 from service.server.bad_request import HEAD_BYTES, breaks_off, endless, no_request, refusal, too_large
 from service.server.http_transport import Begun, Flow, Joining
-from service.telemetry.request_log import Access
-from service.wire.problem_json import request_id
+from service.telemetry import Access
+from service.wire import request_id
 
 __all__ = ["HttpProtocol"]
 

@@ -21,9 +21,9 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 
 import uvicorn
 
-from service.api.app import Application, create_app
-from service.auth.guard import Guard
-from service.engine.node import BACKGROUND
+from service.api import Application, create_app
+from service.auth import Guard
+from service.engine import BACKGROUND
 from service.errors import ServiceError, WrongStore
 from service.exits import CommandFailed, WrongUsage
 from service.server.gc_tuning import set_aside
@@ -31,7 +31,7 @@ from service.server.http_protocol import HttpProtocol
 from service.server.listen import CannotServe, WrongSettings, announce, listen, url_of, warn
 from service.server.ws_protocol import WebSocketProtocol
 from service.settings import Settings
-from service.telemetry.log_writer import LineWriter, configure
+from service.telemetry import LineWriter, configure
 
 __all__ = ["Server", "leave_background", "serve"]
 

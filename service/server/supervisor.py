@@ -37,7 +37,7 @@ from service.exits import ExitStatus
 from service.server.listen import CannotServe, WrongSettings, announce, listen, url_of, warn
 from service.server.worker_process import Start, Supervised, show_stacks
 from service.settings import Settings
-from service.telemetry.log_writer import LineWriter, Stream, configure
+from service.telemetry import LineWriter, Stream, configure
 
 __all__ = ["NOBODY", "Supervisor", "connection_counts", "one_at_a_time", "supervise"]
 

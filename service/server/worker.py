@@ -19,15 +19,15 @@ from typing import NoReturn
 
 import msgspec
 
-from service.api.worker_peers import Siblings
-from service.engine.engine import Engine
+from service.api import Siblings
+from service.engine import Engine
 from service.exits import CommandFailed
 from service.server.listen import CannotServe
 from service.server.run import Server, leave_background
 from service.server.supervisor import NOBODY, connection_counts, one_at_a_time
 from service.server.worker_process import ALIVE_EVERY, Start, Word
 from service.settings import Settings
-from service.telemetry.log_writer import LineWriter, configure
+from service.telemetry import LineWriter, configure
 
 __all__ = ["Acceptor", "Worker", "main"]
 

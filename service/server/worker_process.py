@@ -24,7 +24,7 @@ from typing import Any, Self
 
 import msgspec
 
-from service.telemetry.log_writer import LineWriter
+from service.telemetry import LineWriter
 
 __all__ = ["ALIVE_EVERY", "Start", "Supervised", "Word", "show_stacks"]
 

@@ -24,8 +24,8 @@ from websockets.frames import CloseCode
 from websockets.http11 import Request
 from websockets.protocol import State
 
-from service.api.websocket.transport import EXTENSION, Message, Transport
-from service.wire.kernels.websocket import BINARY, MASKED, TEXT, payloads
+from service.api.websocket import EXTENSION, Message, Transport
+from service.wire.kernels import BINARY, MASKED, TEXT, payloads
 
 __all__ = ["WebSocketProtocol"]
 

@@ -39,7 +39,6 @@ DROPS = (
 IDS = 1000  # looked up or forgotten in one step, so that appends pass between them
 BELLS = 1000  # the last so many times that somebody rang are kept, at least, for those who have not heard yet
 
-ACKS = r"^(memory|aof|replicas:[1-9][0-9]?)$"  # what a Redis store waits for, see `redis_acks`
 
 # What every store says in the same words.
 URL_FORMS = (
@@ -417,7 +416,7 @@ async def open_store(url: str, acks: str = "memory") -> Store:
     """
     scheme, _, rest = url.partition(":")
     if scheme in ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"):
-        from service.storage.redis.store import RedisStore
+        from service.storage.redis import RedisStore
 
         return await RedisStore.open(url, acks)
     sqlite = scheme == "sqlite" and rest.startswith("///") and rest.strip("/") not in ("", ":memory:")
@@ -426,7 +425,7 @@ async def open_store(url: str, acks: str = "memory") -> Store:
     if acks != "memory":
         raise ValueError(ONE_WAY.format(acks=acks))
     if sqlite:
-        from service.storage.sqlite.store import SqliteStore
+        from service.storage.sqlite import SqliteStore
 
         return await SqliteStore.open(rest.removeprefix("///"))
     from service.storage.memory import MemoryStore

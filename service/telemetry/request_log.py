@@ -26,9 +26,7 @@ from service.names import problems_of
 from service.settings import Settings
 from service.telemetry.histograms import Histogram
 from service.telemetry.log_writer import Entry, LineWriter, current_request
-from service.wire.coding import Operation
-from service.wire.headers import heading_of
-from service.wire.problem_json import request_id
+from service.wire import Operation, heading_of, request_id
 
 __all__ = ["GONE", "Access"]
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
-from learners.config import Config
-from learners.explain import Explanation
-from learners.scorer import Scores
+from learners import Config, Explanation, Scores
 from service.wire.json_encode import Head
 from service.wire.requests import Events, Labelled, Learnt
 

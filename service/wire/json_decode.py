@@ -18,15 +18,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.config import Config
-from learners.features.base import Dense, Features
-from learners.inputs import MAX_TIME, MAX_WEIGHT
-from learners.numerics.arrays import Rows, Vector
-from learners.records import Segment
-from learners.settings import Refused, show
+from learners import MAX_TIME, MAX_WEIGHT, Config, Refused, Segment, show
+from learners.features import Dense, Features
+from learners.numerics import Rows, Vector
 from service.errors import BadBody
 from service.wire.json_errors import AHEAD, MAX_EVENTS, TOP, Precise, good_id, segments_of, source_problems
-from service.wire.kernels.json_events import Scanned, scan
+from service.wire.kernels import Scanned, scan
 from service.wire.requests import Events, Labelled
 
 __all__ = [

@@ -9,9 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.explain import Explanation
-from learners.records import Status
-from learners.scorer import Scores
+from learners import Explanation, Scores, Status
 from service.wire.requests import Learnt
 
 __all__ = ["STATUSES", "Head", "encode_learnt", "encode_scores", "explanation"]

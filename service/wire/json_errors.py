@@ -8,14 +8,10 @@ from __future__ import annotations
 import time
 from typing import Any, Literal
 
-from learners.config import Config
-from learners.deduplication import MAX_SOURCE_NAME
-from learners.features.base import MAX_PROBLEMS
-from learners.inputs import MAX_TIME, MAX_WEIGHT
-from learners.records import Segment
-from learners.settings import Problem, Refused, pointer, show
+from learners import MAX_SOURCE_NAME, MAX_TIME, MAX_WEIGHT, Config, Problem, Refused, Segment, pointer, show
+from learners.features import MAX_PROBLEMS
 from service.errors import Invalid
-from service.wire.kernels.json_events import MAX_ID
+from service.wire.kernels import MAX_ID
 
 __all__ = ["AHEAD", "MAX_EVENTS", "MAX_OFFSET", "TOP", "Precise", "good_id", "segments_of", "source_problems"]
 

@@ -26,18 +26,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.config import Config
-from learners.features.base import MAX_NONZERO, MAX_PROBLEMS
-from learners.inputs import MAX_TIME, MAX_WEIGHT
-from learners.numerics.arrays import Rows, Sparse, Vector
-from learners.records import Segment
-from learners.settings import Refused, pointer, show
+from learners import MAX_TIME, MAX_WEIGHT, Config, Refused, Segment, pointer, show
+from learners.features import MAX_NONZERO, MAX_PROBLEMS
+from learners.numerics import Rows, Sparse, Vector
 from service.errors import BadBody
 from service.wire.coding import Coding
 from service.wire.json_decode import latest_time, with_clock
 from service.wire.json_errors import good_id, segments_of, source_problems
-from service.wire.kernels.floats import FLOATS
-from service.wire.kernels.json_events import MAX_ID
+from service.wire.kernels import FLOATS, MAX_ID
 from service.wire.msgpack_bounds import glance, length, members, opened
 from service.wire.msgpack_decode_dense import are_ids, dense_events
 from service.wire.msgpack_encode import encode_learnt, encode_scores

@@ -12,13 +12,11 @@ from typing import Annotated, NamedTuple
 import msgspec
 import numpy as np
 
-from learners.config import Config
-from learners.features.base import Dense
-from learners.numerics.arrays import Matrix, Vector
-from learners.settings import Refused
+from learners import Config, Refused
+from learners.features import Dense
+from learners.numerics import Matrix, Vector
 from service.wire.json_errors import MAX_EVENTS
-from service.wire.kernels.floats import FLOATS, widened
-from service.wire.kernels.json_events import MAX_ID
+from service.wire.kernels import FLOATS, MAX_ID, widened
 from service.wire.msgpack_bounds import Array
 from service.wire.msgpack_members import DTYPES
 

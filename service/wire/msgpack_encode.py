@@ -21,9 +21,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.explain import Explanation
-from learners.records import Status
-from learners.scorer import Scores
+from learners import Explanation, Scores, Status
 from service.wire.json_encode import STATUSES, Head, explanation
 from service.wire.msgpack_templates import begin, in_parts
 from service.wire.requests import Learnt

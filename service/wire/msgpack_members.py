@@ -10,12 +10,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.features.base import MAX_PROBLEMS
-from learners.numerics.arrays import Vector
-from learners.settings import Problem, entries_for, pointer, show
+from learners import Problem, entries_for, pointer, show
+from learners.features import MAX_PROBLEMS
+from learners.numerics import Vector
 from service.errors import BadBody, Invalid
 from service.wire.json_errors import MAX_EVENTS
-from service.wire.kernels.floats import FLOATS
+from service.wire.kernels import FLOATS
 from service.wire.msgpack_bounds import (
     MAX_SIZE,
     NIL,

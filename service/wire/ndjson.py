@@ -13,10 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from learners.config import Config
-from learners.explain import Explanation
-from learners.scorer import Scores
-from learners.settings import Problem
+from learners import Config, Explanation, Problem, Scores
 from service.errors import BadBody, Invalid
 from service.wire import json_decode
 from service.wire import json_encode as json_replies

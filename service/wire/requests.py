@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.numerics.arrays import Rows, Vector
-from learners.records import Batch, Outcome, Segment, part_of
+from learners import Batch, Outcome, Segment, part_of
+from learners.numerics import Rows, Vector
 
 __all__ = ["Events", "Labelled", "Learnt"]
 

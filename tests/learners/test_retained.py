@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from learners.features.retained_events import Retained
 from learners.numerics.arrays import Rows, Sparse, Vector
-from learners.retained_events import Retained
 from tests.learners.streams import as_sparse, piece
 
 DIM = 3

@@ -10,7 +10,7 @@ import pytest
 from learners import Config
 from learners.numerics.arrays import Sparse
 from learners.records import Batch, Outcome, Status
-from service.engine.replica.batch_cost import Pace, numbers_of
+from service.engine.batch_cost import Pace, numbers_of
 
 
 @pytest.fixture(autouse=True)

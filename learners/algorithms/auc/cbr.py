@@ -45,12 +45,21 @@ import numpy as np
 from learners.algorithms._buffers import filled, slot
 from learners.algorithms._scw import coefficients
 from learners.algorithms.base import Cost, Linear, Traits
-from learners.numerics import packed_symmetric
-from learners.numerics.array_checks import Issues, outside
-from learners.numerics.arrays import Counts, Cube, Matrix, Rows, Vector, Words, dot, normal_quantile
-from learners.numerics.jit import kernel
-from learners.numerics.packed_symmetric import downdate, downdate_and_multiply, multiply
-from learners.numerics.simd import aligned, aligned_like, load, pad, padded, row, spread, store, total, unpad
+from learners.numerics import (
+    Counts,
+    Cube,
+    Issues,
+    Matrix,
+    Rows,
+    Vector,
+    Words,
+    dot,
+    kernel,
+    normal_quantile,
+    outside,
+    packed_symmetric,
+    simd,
+)
 from learners.settings import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "init", "learn", "problems", "weights"]
@@ -100,7 +109,7 @@ def init(params: Params, dim: int, seed: int) -> State:
     return State(
         mu=np.zeros(dim),
         packed=packed_symmetric.identity(dim, 1.0),
-        buffer=packed_symmetric.lines(2, params.capacity, padded(dim)),
+        buffer=packed_symmetric.lines(2, params.capacity, simd.padded(dim)),
         bounds=np.zeros((2, params.capacity)),
         seen=np.zeros(2, dtype=np.int64),
         rng=np.array([seed], dtype=np.uint64),
@@ -140,18 +149,24 @@ def _learn(state, X, y, weight, C, phi, fifo, scores):  # type: ignore[no-untype
     dim = mean.shape[0]
     width = packed.shape[0]
     capacity = buffer.shape[1]
-    x, s, z, u, g = aligned(width), aligned(width), aligned(width), aligned(width), aligned(width)
-    mu = aligned_like(mean, width)
-    variances = aligned_like(packed, width)  # Sigma's diagonal, with what is pending taken off already
+    x, s, z, u, g = (
+        simd.aligned(width),
+        simd.aligned(width),
+        simd.aligned(width),
+        simd.aligned(width),
+        simd.aligned(width),
+    )
+    mu = simd.aligned_like(mean, width)
+    variances = simd.aligned_like(packed, width)  # Sigma's diagonal, with what is pending taken off already
     single = packed.itemsize == 4
     squares = _squares(buffer, seen, capacity if single else 0)
-    pad(mean, dim, mu)
+    simd.pad(mean, dim, mu)
     for i in range(width):
         variances[i] = packed[i, i] if i < dim else 1.0
     rounding = _ROUNDING * (width + capacity)
     pending = False  # Sigma -= g g^T is yet to be done: it rides on the next pass over Sigma, which halves the traffic
     for t in range(X.shape[0]):
-        pad(row(X, t), dim, x)
+        simd.pad(simd.row(X, t), dim, x)
         scores[t] = dot(x, mu)
         own = 1 if y[t] > 0.0 else 0
         seen[own] += 1
@@ -163,22 +178,22 @@ def _learn(state, X, y, weight, C, phi, fifo, scores):  # type: ignore[no-untype
         each = _SINGLE_ROUNDING * _trace(variances, dim) if single else 0.0  # by which one downdate raises it
         if others > 0 or single:  # rounded, Sigma need not be at most I, and x.Sigma x at most x.x
             if pending:
-                downdate_and_multiply(packed, dim, g, x, s)
+                packed_symmetric.downdate_and_multiply(packed, dim, g, x, s)
                 pending = False
             else:
-                multiply(packed, dim, x, s)
+                packed_symmetric.multiply(packed, dim, x, s)
             xs = dot(x, s)
         for k in range(others):
-            m, zs, zz = _compare(x, row(buffer, 1 - own, k), mu, s, z)
+            m, zs, zz = _compare(x, simd.row(buffer, 1 - own, k), mu, s, z)
             m *= y[t]
             noise = (rounding + 4.0 * slack) * (xx + zz)  # z.z, x.x, b.b and twice x.z are each at most twice the sum
             if m > 0.0 and m >= phi * math.sqrt(max(2.0 * zs - xs + bounds[1 - own, k] + noise, 0.0)):
                 continue
             if pending:
-                downdate_and_multiply(packed, dim, g, z, u)
+                packed_symmetric.downdate_and_multiply(packed, dim, g, z, u)
                 pending = False
             else:
-                multiply(packed, dim, z, u)
+                packed_symmetric.multiply(packed, dim, z, u)
             v, xu = _products(u, z, x)
             bounds[1 - own, k] = min(bounds[1 - own, k], max(v - 2.0 * zs + xs, 0.0) + noise)
             if v <= 0.0:
@@ -199,26 +214,26 @@ def _learn(state, X, y, weight, C, phi, fifo, scores):  # type: ignore[no-untype
             slack += each
             xg = root * xu
             xs -= xg * xg
-            move, along = spread(alpha * y[t]), spread(xg)
+            move, along = simd.spread(alpha * y[t]), simd.spread(xg)
             for j in range(0, width, 8):
-                gj = load(g, j)
-                store(mu, j, load(mu, j) + move * load(u, j))
-                store(s, j, load(s, j) - along * gj)
-                store(variances, j, load(variances, j) - gj * gj)
+                gj = simd.load(g, j)
+                simd.store(mu, j, simd.load(mu, j) + move * simd.load(u, j))
+                simd.store(s, j, simd.load(s, j) - along * gj)
+                simd.store(variances, j, simd.load(variances, j) - gj * gj)
         if slack > 0.0:
             for c in range(2):
                 for k in range(capacity):
                     bounds[c, k] += slack * squares[c, k]
         kept = slot(seen[own], capacity, fifo, rng)
         if kept >= 0:
-            b = row(buffer, own, kept)
-            pad(x, width, b)
+            b = simd.row(buffer, own, kept)
+            simd.pad(x, width, b)
             bounds[own, kept] = max(xs, 0.0) + (rounding + 4.0 * slack + each) * xx  # b is not x to the last bit
             if single:
                 squares[own, kept] = _square(b, width)
     if pending:
-        downdate(packed, dim, g)
-    unpad(mu, dim, mean)
+        packed_symmetric.downdate(packed, dim, g)
+    simd.unpad(mu, dim, mean)
 
 
 @kernel
@@ -233,10 +248,10 @@ def _trace(variances, dim):  # type: ignore[no-untyped-def]
 @kernel
 def _square(b, width):  # type: ignore[no-untyped-def]
     """b.b of a stored example, which is a `row`."""
-    lanes = spread(0.0)
+    lanes = simd.spread(0.0)
     for j in range(0, width, 8):
-        lanes = lanes + load(b, j) * load(b, j)
-    return total(lanes)
+        lanes = lanes + simd.load(b, j) * simd.load(b, j)
+    return simd.total(lanes)
 
 
 @kernel
@@ -245,29 +260,29 @@ def _squares(buffer, seen, capacity):  # type: ignore[no-untyped-def]
     squares = np.zeros((2, capacity))
     for c in range(2):
         for k in range(filled(seen[c], capacity)):
-            squares[c, k] = _square(row(buffer, c, k), buffer.shape[2])
+            squares[c, k] = _square(simd.row(buffer, c, k), buffer.shape[2])
     return squares
 
 
 @kernel
 def _compare(x, b, mu, s, z):  # type: ignore[no-untyped-def]
     """z = x - b in place, and (mu.z, s.z, z.z)."""
-    m = v = square = spread(0.0)
+    m = v = square = simd.spread(0.0)
     for j in range(0, x.shape[0], 8):
-        zj = load(x, j) - load(b, j)
-        store(z, j, zj)
-        m = m + zj * load(mu, j)
-        v = v + zj * load(s, j)
+        zj = simd.load(x, j) - simd.load(b, j)
+        simd.store(z, j, zj)
+        m = m + zj * simd.load(mu, j)
+        v = v + zj * simd.load(s, j)
         square = square + zj * zj
-    return total(m), total(v), total(square)
+    return simd.total(m), simd.total(v), simd.total(square)
 
 
 @kernel
 def _products(u, z, x):  # type: ignore[no-untyped-def]
     """(u.z, u.x)."""
-    v = along = spread(0.0)
+    v = along = simd.spread(0.0)
     for j in range(0, u.shape[0], 8):
-        uj = load(u, j)
-        v = v + uj * load(z, j)
-        along = along + uj * load(x, j)
-    return total(v), total(along)
+        uj = simd.load(u, j)
+        v = v + uj * simd.load(z, j)
+        along = along + uj * simd.load(x, j)
+    return simd.total(v), simd.total(along)

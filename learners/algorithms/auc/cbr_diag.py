@@ -33,23 +33,19 @@ from learners.algorithms._scw import coefficients
 from learners.algorithms._sparse_buffers import for_dense, for_sparse, subtract
 from learners.algorithms._sparse_buffers import store as store_row
 from learners.algorithms.base import Cost, Linear, Traits
-from learners.numerics.array_checks import Issues
-from learners.numerics.arrays import Counts, Cube, Rows, Sparse, Vector, Words, dot, grown, normal_quantile
-from learners.numerics.jit import kernel
-from learners.numerics.simd import (
-    aligned,
-    aligned_like,
-    larger,
-    load,
-    load_first,
-    pad,
-    padded,
-    row,
-    spread,
-    store,
-    total,
-    unpad,
-    within,
+from learners.numerics import (
+    Counts,
+    Cube,
+    Issues,
+    Rows,
+    Sparse,
+    Vector,
+    Words,
+    dot,
+    grown,
+    kernel,
+    normal_quantile,
+    simd,
 )
 from learners.settings import Parameters, param
 
@@ -142,69 +138,76 @@ def _learn_dense(state, X, y, weight, C, phi, fifo, mode, scores):  # type: igno
     mean, diagonal, values, _, lengths, seen, rng = state
     dim = mean.shape[0]
     capacity = values.shape[1]
-    rest, width = dim % 8, padded(dim)
+    rest, width = dim % 8, simd.padded(dim)
     whole = dim - rest
-    mu, G, x, z = aligned_like(mean, width), aligned_like(diagonal, width), aligned(width), aligned(width)
-    inverses = aligned_like(diagonal, width if mode == _PAPER else 0)
-    pad(mean, dim, mu)
-    pad(diagonal, dim, G)
+    mu, G, x, z = (
+        simd.aligned_like(mean, width),
+        simd.aligned_like(diagonal, width),
+        simd.aligned(width),
+        simd.aligned(width),
+    )
+    inverses = simd.aligned_like(diagonal, width if mode == _PAPER else 0)
+    simd.pad(mean, dim, mu)
+    simd.pad(diagonal, dim, G)
     for i in range(dim, width):
         G[i] = 1.0
     for i in range(inverses.shape[0]):
         inverses[i] = 1.0 / (np.float64(G[i]) + C)
     variances = inverses if mode == _PAPER else G  # what v weighs z^2 with
-    zero, one, prior = spread(0.0), spread(1.0), spread(C)
+    zero, one, prior = simd.spread(0.0), simd.spread(1.0), simd.spread(C)
     for t in range(X.shape[0]):
-        pad(row(X, t), dim, x)
+        simd.pad(simd.row(X, t), dim, x)
         scores[t] = dot(x, mu)
         own = 1 if y[t] > 0.0 else 0
         seen[own] += 1
         cap = C * weight[t]
         for k in range(filled(seen[1 - own], capacity) if cap > 0.0 else 0):
-            b = row(values, 1 - own, k)
+            b = simd.row(values, 1 - own, k)
             lanes_v = lanes_m = zero
             for j in range(0, whole, 8):
-                zj = load(x, j) - load(b, j)
-                store(z, j, zj)
-                lanes_v = lanes_v + zj * (zj * load(variances, j))
-                lanes_m = lanes_m + zj * load(mu, j)
+                zj = simd.load(x, j) - simd.load(b, j)
+                simd.store(z, j, zj)
+                lanes_v = lanes_v + zj * (zj * simd.load(variances, j))
+                lanes_m = lanes_m + zj * simd.load(mu, j)
             for j in range(whole, dim, 8):  # the last columns, at most once
-                zj = load(x, j) - load_first(b, j, rest)
-                store(z, j, zj)
-                lanes_v = lanes_v + zj * (zj * load(variances, j))
-                lanes_m = lanes_m + zj * load(mu, j)
-            v, m = total(lanes_v), y[t] * total(lanes_m)
+                zj = simd.load(x, j) - simd.load_first(b, j, rest)
+                simd.store(z, j, zj)
+                lanes_v = lanes_v + zj * (zj * simd.load(variances, j))
+                lanes_m = lanes_m + zj * simd.load(mu, j)
+            v, m = simd.total(lanes_v), y[t] * simd.total(lanes_m)
             if v <= 0.0:
                 continue
             alpha, beta, growth = coefficients(m, v, cap, phi)
             if alpha == 0.0:
                 continue
-            move, shrink = spread(alpha * y[t]), spread(beta)
+            move, shrink = simd.spread(alpha * y[t]), simd.spread(beta)
             if mode == _COVARIANCE:
                 for j in range(0, width, 8):
-                    Gj = load(G, j)
-                    u = load(z, j) * Gj
-                    store(mu, j, load(mu, j) + move * u)
-                    store(G, j, larger(Gj - (shrink * u) * u, zero))  # by rounding alone can it come out below
+                    Gj = simd.load(G, j)
+                    u = simd.load(z, j) * Gj
+                    simd.store(mu, j, simd.load(mu, j) + move * u)
+                    simd.store(
+                        G, j, simd.larger(Gj - (shrink * u) * u, zero)
+                    )  # by rounding alone can it come out below
             elif mode == _EXACT:
-                grow = spread(growth)
+                grow = simd.spread(growth)
                 for j in range(0, width, 8):
-                    zj, Gj = load(z, j), load(G, j)
+                    zj, Gj = simd.load(z, j), simd.load(G, j)
                     u = zj * Gj
-                    store(mu, j, load(mu, j) + move * u)
-                    store(G, j, Gj / (one + grow * (zj * u)))
+                    simd.store(mu, j, simd.load(mu, j) + move * u)
+                    simd.store(G, j, Gj / (one + grow * (zj * u)))
             else:
                 for j in range(0, width, 8):
-                    zj, Gj = load(z, j), load(G, j)
-                    store(mu, j, load(mu, j) + move * (zj / Gj))
-                    store(G, j, Gj + shrink * (zj * zj))
-                    store(inverses, j, one / (load(G, j) + prior))
+                    zj, Gj = simd.load(z, j), simd.load(G, j)
+                    simd.store(mu, j, simd.load(mu, j) + move * (zj / Gj))
+                    simd.store(G, j, Gj + shrink * (zj * zj))
+                    simd.store(inverses, j, one / (simd.load(G, j) + prior))
         kept = slot(seen[own], capacity, fifo, rng)
         if kept >= 0:
-            unpad(x, dim, row(values, own, kept))
+            simd.unpad(x, dim, simd.row(values, own, kept))
             lengths[own, kept] = dim
-    unpad(mu, dim, mean)
-    unpad(G, dim, diagonal)
+    simd.unpad(mu, dim, mean)
+    simd.unpad(G, dim, diagonal)
 
 
 @kernel
@@ -248,11 +251,11 @@ def _learn_sparse(state, data, indices, indptr, y, weight, C, phi, fifo, mode, s
                 Gj = np.float64(G[j])
                 u = z[i] * Gj
                 if mode == _COVARIANCE:
-                    mu[j] = within(mu, mu[j] + move * u)
-                    G[j] = within(G, max(Gj - (beta * u) * u, 0.0))
+                    mu[j] = simd.within(mu, mu[j] + move * u)
+                    G[j] = simd.within(G, max(Gj - (beta * u) * u, 0.0))
                 elif mode == _EXACT:
-                    mu[j] = within(mu, mu[j] + move * u)
-                    G[j] = within(G, Gj / (1.0 + growth * (z[i] * u)))
+                    mu[j] = simd.within(mu, mu[j] + move * u)
+                    G[j] = simd.within(G, Gj / (1.0 + growth * (z[i] * u)))
                 else:
-                    mu[j] = within(mu, mu[j] + move * (z[i] / Gj))
-                    G[j] = within(G, Gj + beta * (z[i] * z[i]))
+                    mu[j] = simd.within(mu, mu[j] + move * (z[i] / Gj))
+                    G[j] = simd.within(G, Gj + beta * (z[i] * z[i]))

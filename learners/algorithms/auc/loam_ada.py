@@ -27,22 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.algorithms.base import Cost, Linear, Traits
-from learners.numerics.arrays import Counts, Matrix, Rows, Sparse, Vector, dot, grown
-from learners.numerics.jit import kernel
-from learners.numerics.simd import (
-    aligned,
-    aligned_like,
-    load,
-    pad,
-    padded,
-    row,
-    spread,
-    square_root,
-    store,
-    total,
-    unpad,
-    within,
-)
+from learners.numerics import Counts, Matrix, Rows, Sparse, Vector, dot, grown, kernel, simd
 from learners.settings import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "weights"]
@@ -102,38 +87,38 @@ def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
 def _learn_dense(state, X, y, weight, eta, lam, delta, scores):  # type: ignore[no-untyped-def]
     w_out, h_out, sums_out, seen = state
     dim = w_out.shape[0]
-    width = padded(dim)
-    x, w, h = aligned(width), aligned_like(w_out, width), aligned_like(h_out, width)
-    sums = aligned(2 * width)  # of the negatives, then of the positives
-    pad(w_out, dim, w)
-    pad(h_out, dim, h)
+    width = simd.padded(dim)
+    x, w, h = simd.aligned(width), simd.aligned_like(w_out, width), simd.aligned_like(h_out, width)
+    sums = simd.aligned(2 * width)  # of the negatives, then of the positives
+    simd.pad(w_out, dim, w)
+    simd.pad(h_out, dim, h)
     for c in range(2):
         for j in range(dim):
             sums[c * width + j] = sums_out[c, j]
-    lams, rate, least = spread(lam), spread(eta), spread(delta)
+    lams, rate, least = simd.spread(lam), simd.spread(eta), simd.spread(delta)
     for t in range(X.shape[0]):
-        pad(row(X, t), dim, x)
+        simd.pad(simd.row(X, t), dim, x)
         own = 1 if y[t] > 0.0 else 0
         at, other = own * width, (1 - own) * width
-        lanes_x = lanes_c = spread(0.0)
+        lanes_x = lanes_c = simd.spread(0.0)
         for j in range(0, width, 8):
-            xj, wj = load(x, j), load(w, j)
-            store(sums, at + j, load(sums, at + j) + xj)
+            xj, wj = simd.load(x, j), simd.load(w, j)
+            simd.store(sums, at + j, simd.load(sums, at + j) + xj)
             lanes_x = lanes_x + xj * wj
-            lanes_c = lanes_c + load(sums, other + j) * wj
-        scores[t] = total(lanes_x)
-        pull, share = _pull(scores[t], total(lanes_c), own, y[t], weight[t], seen)
+            lanes_c = lanes_c + simd.load(sums, other + j) * wj
+        scores[t] = simd.total(lanes_x)
+        pull, share = _pull(scores[t], simd.total(lanes_c), own, y[t], weight[t], seen)
         if share == 0.0:
             continue
-        pulls, shares, weights = spread(pull), spread(share), spread(weight[t])
+        pulls, shares, weights = simd.spread(pull), simd.spread(share), simd.spread(weight[t])
         for j in range(0, width, 8):
-            wj = load(w, j)
-            g = weights * (lams * wj - pulls * (load(x, j) - shares * load(sums, other + j)))
-            hj = load(h, j) + g * g
-            store(h, j, hj)
-            store(w, j, wj - rate * g / (least + square_root(hj)))
-    unpad(w, dim, w_out)
-    unpad(h, dim, h_out)
+            wj = simd.load(w, j)
+            g = weights * (lams * wj - pulls * (simd.load(x, j) - shares * simd.load(sums, other + j)))
+            hj = simd.load(h, j) + g * g
+            simd.store(h, j, hj)
+            simd.store(w, j, wj - rate * g / (least + simd.square_root(hj)))
+    simd.unpad(w, dim, w_out)
+    simd.unpad(h, dim, h_out)
     for c in range(2):
         for j in range(dim):
             sums_out[c, j] = sums[c * width + j]
@@ -157,8 +142,8 @@ def _learn_sparse(state, data, indices, indptr, y, weight, eta, lam, delta, scor
             for j in range(w.shape[0]):
                 g = weight[t] * (lam * np.float64(w[j]) - pull * (x[j] - share * other[j]))
                 hj = h[j] + g * g
-                h[j] = within(h, hj)
-                w[j] = within(w, w[j] - eta * g / (delta + math.sqrt(hj)))
+                h[j] = simd.within(h, hj)
+                w[j] = simd.within(w, w[j] - eta * g / (delta + math.sqrt(hj)))
         for k in range(indptr[t], indptr[t + 1]):
             x[indices[k]] = 0.0
 

@@ -31,12 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.algorithms.base import Cost, Linear, Traits
-from learners.numerics import packed_symmetric
-from learners.numerics.array_checks import Issues
-from learners.numerics.arrays import Counts, Matrix, Rows, Vector, dot
-from learners.numerics.jit import kernel
-from learners.numerics.packed_symmetric import downdate, downdate_and_multiply, multiply
-from learners.numerics.simd import aligned, aligned_like, pad, row, unpad, within
+from learners.numerics import Counts, Issues, Matrix, Rows, Vector, dot, kernel, packed_symmetric, simd
 from learners.settings import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "init", "learn", "problems", "weights"]
@@ -110,17 +105,17 @@ def _learn(state, X, y, weight, lam, scores):  # type: ignore[no-untyped-def]
     minimiser, packed, energy, sums, seen = state
     dim = minimiser.shape[0]
     width = packed.shape[0]
-    x, xh, u, g = aligned(width), aligned(width), aligned(width), aligned(width)
+    x, xh, u, g = simd.aligned(width), simd.aligned(width), simd.aligned(width), simd.aligned(width)
     w, variances = (
-        aligned_like(minimiser, width),
-        aligned_like(packed, width),
+        simd.aligned_like(minimiser, width),
+        simd.aligned_like(packed, width),
     )  # S's diagonal, with what is pending taken off already
-    pad(minimiser, dim, w)
+    simd.pad(minimiser, dim, w)
     for i in range(width):
         variances[i] = packed[i, i] if i < dim else 1.0
     pending = False  # S -= g g^T is yet to be done: it rides on the next pass over S, which halves the traffic
     for t in range(X.shape[0]):
-        pad(row(X, t), dim, x)
+        simd.pad(simd.row(X, t), dim, x)
         scores[t] = dot(x, w)
         own = 1 if y[t] > 0.0 else 0
         seen[own] += 1
@@ -133,10 +128,10 @@ def _learn(state, X, y, weight, lam, scores):  # type: ignore[no-untyped-def]
         for j in range(dim):
             xh[j] = s * y[t] * (x[j] - share * sums[1 - own, j])
         if pending:
-            downdate_and_multiply(packed, dim, g, xh, u)
+            packed_symmetric.downdate_and_multiply(packed, dim, g, xh, u)
             pending = False
         else:
-            multiply(packed, dim, xh, u)
+            packed_symmetric.multiply(packed, dim, xh, u)
         v = dot(xh, u)
         if v < 0.0:  # by rounding alone
             continue
@@ -153,13 +148,13 @@ def _learn(state, X, y, weight, lam, scores):  # type: ignore[no-untyped-def]
         energy[0] += k * (s * s)
         step = f * (s - dot(xh, w))
         for j in range(width):
-            w[j] = within(w, w[j] + step * u[j])
-            variances[j] = within(variances, variances[j] - g[j] * g[j])
+            w[j] = simd.within(w, w[j] + step * u[j])
+            variances[j] = simd.within(variances, variances[j] - g[j] * g[j])
         norm = lam * dot(w, w)
         if norm > energy[0]:
             back = math.sqrt(energy[0] / norm)
             for j in range(width):
-                w[j] = within(w, np.float64(w[j]) * back)
+                w[j] = simd.within(w, np.float64(w[j]) * back)
     if pending:
-        downdate(packed, dim, g)
-    unpad(w, dim, minimiser)
+        packed_symmetric.downdate(packed, dim, g)
+    simd.unpad(w, dim, minimiser)

@@ -29,7 +29,7 @@ import numpy as np
 
 from learners.algorithms._pairwise_hinge import Minimum, PairLoss, minimise
 from learners.algorithms.base import Cost, Linear, Traits
-from learners.numerics.arrays import Rows, Sparse, Vector
+from learners.numerics import Rows, Sparse, Vector
 from learners.settings import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "fit", "init", "weights"]

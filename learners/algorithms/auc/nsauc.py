@@ -31,9 +31,7 @@ import numpy as np
 
 from learners.algorithms._buffers import filled, slot
 from learners.algorithms.base import Cost, Linear, Traits
-from learners.numerics.arrays import Counts, Cube, Rows, Vector, Words, dot, next_random
-from learners.numerics.jit import kernel
-from learners.numerics.simd import row, unpad, within
+from learners.numerics import Counts, Cube, Rows, Vector, Words, dot, kernel, next_random, simd
 from learners.settings import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "init", "learn", "step", "weights"]
@@ -107,11 +105,11 @@ def step(z, share, lam, t0, rskip, askip, w, average, steps):  # type: ignore[no
     if dot(z, w) < 1.0:
         size = share / (lam * (t + t0))
         for j in range(dim):
-            w[j] = within(w, w[j] + size * z[j])
+            w[j] = simd.within(w, w[j] + size * z[j])
     if t % rskip == 0:
         left = 1.0 - rskip / (t + t0)
         for j in range(dim):
-            w[j] = within(w, np.float64(w[j]) * left)
+            w[j] = simd.within(w, np.float64(w[j]) * left)
     if t < askip:
         average[:] = w
     elif t % askip == 0:
@@ -133,7 +131,7 @@ def _learn(state, X, y, weight, lam, t0, skip, pairs, fifo, scores):  # type: ig
         seen[own] += 1
         s = slot(seen[own], capacity, fifo, rng)
         if s >= 0:
-            unpad(x, dim, row(buffer, own, s))
+            simd.unpad(x, dim, simd.row(buffer, own, s))
         others = filled(seen[1 - own], capacity)
         if others == 0 or weight[t] == 0.0:
             continue

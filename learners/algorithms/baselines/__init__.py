@@ -1,0 +1,1 @@
+"""Algorithms that the papers compare with; they exist for the papers' tables."""

@@ -27,9 +27,7 @@ import numpy as np
 
 from learners.algorithms._class_moments import absorb, gradient
 from learners.algorithms.base import Cost, Linear, Traits
-from learners.numerics.arrays import Counts, Cube, Matrix, Rows, Vector, dot
-from learners.numerics.jit import kernel
-from learners.numerics.simd import within
+from learners.numerics import Counts, Cube, Matrix, Rows, Vector, dot, kernel, simd
 from learners.settings import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "init", "learn", "weights"]
@@ -101,10 +99,10 @@ def _learn(state, X, y, weight, eta, lam, delta, scores):  # type: ignore[no-unt
         for j in range(dim):
             gj = weight[t] * g[j]
             hj = h[j] + gj * gj
-            h[j] = within(h, hj)
-            w[j] = within(w, w[j] - eta * gj / (delta + math.sqrt(hj)))
+            h[j] = simd.within(h, hj)
+            w[j] = simd.within(w, w[j] - eta * gj / (delta + math.sqrt(hj)))
         norm = lam * dot(w, w)
         if norm > 1.0:
             back = 1.0 / math.sqrt(norm)
             for j in range(dim):
-                w[j] = within(w, np.float64(w[j]) * back)
+                w[j] = simd.within(w, np.float64(w[j]) * back)

@@ -30,10 +30,7 @@ from learners.algorithms import _sparse_buffers
 from learners.algorithms._buffers import filled, slot
 from learners.algorithms._sparse_buffers import for_dense, for_sparse, store, subtract
 from learners.algorithms.base import Cost, Linear, Traits
-from learners.numerics.array_checks import Issues
-from learners.numerics.arrays import Counts, Cube, Rows, Sparse, Vector, Words, dot, grown
-from learners.numerics.jit import kernel
-from learners.numerics.simd import row, unpad, within
+from learners.numerics import Counts, Cube, Issues, Rows, Sparse, Vector, Words, dot, grown, kernel, simd
 from learners.settings import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "problems", "weights"]
@@ -127,7 +124,7 @@ def _learn_dense(state, X, y, weight, C, fifo, weighted, scores):  # type: ignor
         seen[own] += 1
         s = slot(seen[own], capacity, fifo, rng)
         if s >= 0:
-            unpad(x, dim, row(values, own, s))
+            simd.unpad(x, dim, simd.row(values, own, s))
             lengths[own, s] = dim
         cap = weight[t] * _cap(C, weighted, seen[1 - own], capacity)
         if cap == 0.0:
@@ -139,7 +136,7 @@ def _learn_dense(state, X, y, weight, C, fifo, weighted, scores):  # type: ignor
             step = y[t] * _step(y[t] * dot(z, w), dot(z, z), cap)
             if step != 0.0:
                 for j in range(dim):
-                    w[j] = within(w, w[j] + step * z[j])
+                    w[j] = simd.within(w, w[j] + step * z[j])
 
 
 @kernel
@@ -174,7 +171,7 @@ def _learn_sparse(state, data, indices, indptr, y, weight, C, fifo, weighted, sc
             if step != 0.0:
                 for i in range(n):
                     j = at[i]
-                    w[j] = within(w, w[j] + step * z[i])
+                    w[j] = simd.within(w, w[j] + step * z[i])
 
 
 @kernel

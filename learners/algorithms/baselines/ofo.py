@@ -21,8 +21,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from learners.algorithms.fmeasure import fofo
-from learners.algorithms.fmeasure.fofo import Params, State, grow, init, learn, problems, weights
+from learners.algorithms.fmeasure import Params, State, fofo, grow, init, learn, problems, weights
 
 __all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "problems", "weights"]
 

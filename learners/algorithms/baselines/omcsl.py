@@ -37,10 +37,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.algorithms.base import Cost, Linear, Traits
-from learners.numerics.array_checks import Issues, outside
-from learners.numerics.arrays import Counts, Matrix, Rows, Sparse, Vector, Words, dot, grown, next_random, sigmoid
-from learners.numerics.jit import kernel
-from learners.numerics.simd import within
+from learners.numerics import (
+    Counts,
+    Issues,
+    Matrix,
+    Rows,
+    Sparse,
+    Vector,
+    Words,
+    dot,
+    grown,
+    kernel,
+    next_random,
+    outside,
+    sigmoid,
+    simd,
+)
 from learners.settings import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "problems", "weights"]
@@ -134,7 +146,7 @@ def _learn_dense(state, X, y, weight, c, power, scores):  # type: ignore[no-unty
             step = own[k]
             row = w[k]
             for j in range(w.shape[1]):
-                row[j] = within(row, row[j] + step * x[j])
+                row[j] = simd.within(row, row[j] + step * x[j])
         _draw(state, own, power)
 
 
@@ -156,7 +168,7 @@ def _learn_sparse(state, data, indices, indptr, y, weight, c, power, scores):  #
         for k in range(w.shape[0]):
             for i in range(indptr[t], indptr[t + 1]):
                 j = indices[i]
-                w[k, j] = within(w, w[k, j] + own[k] * data[i])
+                w[k, j] = simd.within(w, w[k, j] + own[k] * data[i])
         _draw(state, own, power)
 
 

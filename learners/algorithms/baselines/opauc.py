@@ -26,9 +26,7 @@ import numpy as np
 
 from learners.algorithms._class_moments import absorb, gradient
 from learners.algorithms.base import Cost, Linear, Traits
-from learners.numerics.arrays import Counts, Cube, Matrix, Rows, Vector, dot
-from learners.numerics.jit import kernel
-from learners.numerics.simd import within
+from learners.numerics import Counts, Cube, Matrix, Rows, Vector, dot, kernel, simd
 from learners.settings import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "init", "learn", "weights"]
@@ -92,4 +90,4 @@ def _learn(state, X, y, weight, eta, lam, scores):  # type: ignore[no-untyped-de
         if step * bound > 2.0:
             step = 2.0 / bound
         for j in range(w.shape[0]):
-            w[j] = within(w, w[j] - step * g[j])
+            w[j] = simd.within(w, w[j] - step * g[j])

@@ -33,9 +33,7 @@ import numpy as np
 
 from learners.algorithms._class_moments import descend_in_ball
 from learners.algorithms.base import Cost, Linear, Traits
-from learners.numerics.arrays import Counts, Cube, Matrix, Rows, Sparse, Vector, Words, dot, grown, next_random
-from learners.numerics.jit import kernel
-from learners.numerics.simd import within
+from learners.numerics import Counts, Cube, Matrix, Rows, Sparse, Vector, Words, dot, grown, kernel, next_random, simd
 from learners.settings import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "weights"]
@@ -118,7 +116,7 @@ def _learn_dense(state, X, y, weight, eta, lam, scores):  # type: ignore[no-unty
             sums[own, j] += x[j]
         for k in range(a.shape[0]):
             for j in range(w.shape[0]):
-                Z[own, k, j] = within(Z, Z[own, k, j] + a[k] * x[j])
+                Z[own, k, j] = simd.within(Z, Z[own, k, j] + a[k] * x[j])
         _step(x, y[t], eta * weight[t], lam, w, sums, Z, noise, seen, z, g)
 
 
@@ -139,7 +137,7 @@ def _learn_sparse(state, data, indices, indptr, y, weight, eta, lam, scores):  #
             x[j] = data[i]
             sums[own, j] += data[i]
             for k in range(a.shape[0]):
-                Z[own, k, j] = within(Z, Z[own, k, j] + a[k] * data[i])
+                Z[own, k, j] = simd.within(Z, Z[own, k, j] + a[k] * data[i])
         scores[t] = score
         _step(x, y[t], eta * weight[t], lam, w, sums, Z, noise, seen, z, g)
         for i in range(indptr[t], indptr[t + 1]):

@@ -40,10 +40,7 @@ from numpy.typing import NDArray
 
 from learners.algorithms._class_moments import descend_in_ball
 from learners.algorithms.base import Cost, Linear, Traits
-from learners.numerics.array_checks import Issues, outside
-from learners.numerics.arrays import Counts, Cube, Matrix, Rows, Sparse, Vector, dot, grown
-from learners.numerics.jit import kernel
-from learners.numerics.simd import within
+from learners.numerics import Counts, Cube, Issues, Matrix, Rows, Sparse, Vector, dot, grown, kernel, outside, simd
 from learners.settings import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "problems", "weights"]
@@ -193,7 +190,7 @@ def _absorb(x, at, own, state, mark):  # type: ignore[no-untyped-def]
         places = partners[own, j]
         used = kept[own, j]
         for k in range(used):
-            row[k] = within(row, row[k] + x[places[k]] * xj)
+            row[k] = simd.within(row, row[k] + x[places[k]] * xj)
             mark[places[k]] = j
         largest = 0.0
         challenger = -1
@@ -203,7 +200,7 @@ def _absorb(x, at, own, state, mark):  # type: ignore[no-untyped-def]
             if mark[i] == j or p == 0.0:
                 continue
             if used < tau:
-                row[used] = within(row, p)
+                row[used] = simd.within(row, p)
                 places[used] = i
                 used += 1
             elif abs(p) > abs(largest):
@@ -219,7 +216,7 @@ def _absorb(x, at, own, state, mark):  # type: ignore[no-untyped-def]
             if left > 0.0:
                 row[k] = math.copysign(left, np.float64(row[k]))
             else:
-                row[k] = within(row, math.copysign(-left, largest))
+                row[k] = simd.within(row, math.copysign(-left, largest))
                 places[k] = challenger
     mark[:] = -1
 

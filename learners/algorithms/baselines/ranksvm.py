@@ -28,7 +28,7 @@ from scipy import sparse
 
 from learners.algorithms._pairwise_hinge import Minimum, PairLoss, minimise
 from learners.algorithms.base import Cost, Linear, Traits
-from learners.numerics.arrays import Rows, Sparse, Vector, grown
+from learners.numerics import Rows, Sparse, Vector, grown
 from learners.settings import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "fit", "grow", "init", "weights"]

@@ -22,8 +22,7 @@ Departures: solved in the space of the kernel matrix's eigenvectors; the mean ov
 
 from __future__ import annotations
 
-from learners.algorithms.auc import nbauc
-from learners.algorithms.auc.nbauc import Params, State, fit, init, weights
+from learners.algorithms.auc import Params, State, fit, init, nbauc, weights
 from learners.algorithms.base import Traits
 
 __all__ = ["TRAITS", "Params", "State", "fit", "init", "weights"]

@@ -34,7 +34,7 @@ from scipy import sparse
 
 from learners.algorithms._liblinear import MachineParams, check_entries, examples, parallel, ranks_above, solve_svc
 from learners.algorithms.base import Cost, Linear, Ranked, Traits
-from learners.numerics.arrays import Counts, Matrix, Rows, Vector, grown
+from learners.numerics import Counts, Matrix, Rows, Vector, grown
 
 __all__ = ["TRAITS", "Params", "State", "decide", "fit", "grow", "init", "weights"]
 

@@ -31,9 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.algorithms.base import Cost, Linear, Traits
-from learners.numerics.arrays import Counts, Rows, Vector, dot
-from learners.numerics.jit import kernel
-from learners.numerics.simd import within
+from learners.numerics import Counts, Rows, Vector, dot, kernel, simd
 from learners.settings import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "init", "learn", "weights"]
@@ -117,12 +115,12 @@ def _learn(state, X, y, weight, R, c, scores):  # type: ignore[no-untyped-def]
             b += 2.0 * g * p * (f - b)
             alpha += g * (2.0 * p * f - 2.0 * p * (1.0 - p) * alpha)
         for j in range(dim):
-            w[j] = within(w, w[j] - g * k * x[j])
+            w[j] = simd.within(w, w[j] - g * k * x[j])
         norm = math.sqrt(dot(w, w))
         if norm > R:
             back = R / norm
             for j in range(dim):
-                w[j] = within(w, np.float64(w[j]) * back)
+                w[j] = simd.within(w, np.float64(w[j]) * back)
         least = -R * max(1.0, kappa[0])
         levels[0] = max(least, min(a, R))
         levels[1] = max(least, min(b, R))

@@ -41,10 +41,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from learners.algorithms.base import Cost, Linear, Traits
-from learners.numerics.array_checks import Issues, outside
-from learners.numerics.arrays import Counts, Rows, Sparse, Vector, dot, exp, grown, sigmoid
-from learners.numerics.jit import bare_kernel
-from learners.numerics.simd import within
+from learners.numerics import Counts, Issues, Rows, Sparse, Vector, bare_kernel, dot, exp, grown, outside, sigmoid, simd
 from learners.settings import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "problems", "weights"]
@@ -127,7 +124,7 @@ def _learn_dense(state, X, y, weight, c, calls, length, scores):  # type: ignore
         step = _advance(state, scores[t], y[t], weight[t], c, calls, length)
         if step != 0.0:
             for j in range(w.shape[0]):
-                w[j] = within(w, w[j] + step * x[j])
+                w[j] = simd.within(w, w[j] + step * x[j])
 
 
 @bare_kernel
@@ -142,7 +139,7 @@ def _learn_sparse(state, data, indices, indptr, y, weight, c, calls, length, sco
         if step != 0.0:
             for k in range(indptr[t], indptr[t + 1]):
                 j = indices[k]
-                w[j] = within(w, w[j] + step * data[k])
+                w[j] = simd.within(w, w[j] + step * data[k])
 
 
 @bare_kernel

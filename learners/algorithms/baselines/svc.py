@@ -30,8 +30,7 @@ import numpy as np
 
 from learners.algorithms._liblinear import MachineParams, examples, solve_svc
 from learners.algorithms.base import Cost, Linear, Ranked, Traits
-from learners.numerics.arrays import Counts, Matrix, Rows, Vector, exp, grown
-from learners.numerics.jit import kernel
+from learners.numerics import Counts, Matrix, Rows, Vector, exp, grown, kernel
 
 __all__ = ["TRAITS", "Params", "State", "decide", "fit", "grow", "init", "weights"]
 

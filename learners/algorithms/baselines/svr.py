@@ -26,7 +26,7 @@ import numpy as np
 
 from learners.algorithms._liblinear import MachineParams, examples, parallel, ranks_above, solve_svr
 from learners.algorithms.base import Cost, Linear, Ranked, Traits
-from learners.numerics.arrays import Counts, Matrix, Rows, Vector, grown
+from learners.numerics import Counts, Matrix, Rows, Vector, grown
 from learners.settings import param
 
 __all__ = ["TRAITS", "Params", "State", "decide", "fit", "grow", "init", "weights"]

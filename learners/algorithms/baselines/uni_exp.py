@@ -25,9 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.algorithms.base import Cost, Linear, Traits
-from learners.numerics.arrays import Counts, Rows, Sparse, Vector, dot, exp, grown
-from learners.numerics.jit import kernel
-from learners.numerics.simd import within
+from learners.numerics import Counts, Rows, Sparse, Vector, dot, exp, grown, kernel, simd
 from learners.settings import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "weights"]
@@ -87,7 +85,7 @@ def _learn_dense(state, X, y, weight, eta, scores):  # type: ignore[no-untyped-d
         step = _step(scores[t], dot(x, x), y[t], eta * weight[t], seen)
         if step != 0.0:
             for j in range(w.shape[0]):
-                w[j] = within(w, w[j] + step * x[j])
+                w[j] = simd.within(w, w[j] + step * x[j])
 
 
 @kernel
@@ -103,7 +101,7 @@ def _learn_sparse(state, data, indices, indptr, y, weight, eta, scores):  # type
         if step != 0.0:
             for k in range(indptr[t], indptr[t + 1]):
                 j = indices[k]
-                w[j] = within(w, w[j] + step * data[k])
+                w[j] = simd.within(w, w[j] + step * data[k])
 
 
 @kernel

@@ -28,10 +28,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from learners.algorithms.base import Cost, Linear, Traits
-from learners.numerics.array_checks import Issues, outside
-from learners.numerics.arrays import Counts, Rows, Sparse, Vector, dot, grown, sigmoid
-from learners.numerics.jit import kernel
-from learners.numerics.simd import aligned, aligned_like, load, pad, padded, row, spread, store, total, unpad, within
+from learners.numerics import Counts, Issues, Rows, Sparse, Vector, dot, grown, kernel, outside, sigmoid, simd
 from learners.settings import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "grow", "init", "learn", "problems", "weights"]
@@ -101,33 +98,33 @@ def problems(params: Params, state: State, sparse: bool) -> Issues:  # noqa: ARG
 def _learn_dense(state, X, y, weight, c, suffix, scores):  # type: ignore[no-untyped-def]
     w_out, bias, lag_out, bias_lag, clock = state
     dim = w_out.shape[0]
-    width = padded(dim)
-    x, w, lag = aligned(width), aligned_like(w_out, width), aligned_like(lag_out, width)
-    pad(w_out, dim, w)
-    pad(lag_out, dim, lag)
+    width = simd.padded(dim)
+    x, w, lag = simd.aligned(width), simd.aligned_like(w_out, width), simd.aligned_like(lag_out, width)
+    simd.pad(w_out, dim, w)
+    simd.pad(lag_out, dim, lag)
     for t in range(X.shape[0]):
-        pad(row(X, t), dim, x)
+        simd.pad(simd.row(X, t), dim, x)
         score = dot(x, w) + bias[0]
         scores[t] = score
         if suffix:
             count = clock[0] - clock[1] + 1
-            counts, mean_score = spread(count), spread(0.0)
+            counts, mean_score = simd.spread(count), simd.spread(0.0)
             for j in range(0, width, 8):
-                mean_score = mean_score + load(x, j) * (load(w, j) - load(lag, j) / counts)
-            scores[t] = total(mean_score) + (bias[0] - bias_lag[0] / count)
+                mean_score = mean_score + simd.load(x, j) * (simd.load(w, j) - simd.load(lag, j) / counts)
+            scores[t] = simd.total(mean_score) + (bias[0] - bias_lag[0] / count)
         if weight[t] == 0.0:
             continue
         step, age = _advance(score, y[t], weight[t], c, suffix, clock)
         bias[0] += step
         bias_lag[0] = bias_lag[0] + age * step if age > 0 else 0.0
-        steps, ages = spread(step), spread(age)
+        steps, ages = simd.spread(step), simd.spread(age)
         for j in range(0, width, 8):
-            move = steps * load(x, j)
-            store(w, j, load(w, j) + move)
+            move = steps * simd.load(x, j)
+            simd.store(w, j, simd.load(w, j) + move)
             if suffix:
-                store(lag, j, load(lag, j) + ages * move if age > 0 else spread(0.0))
-    unpad(w, dim, w_out)
-    unpad(lag, dim, lag_out)
+                simd.store(lag, j, simd.load(lag, j) + ages * move if age > 0 else simd.spread(0.0))
+    simd.unpad(w, dim, w_out)
+    simd.unpad(lag, dim, lag_out)
 
 
 @kernel
@@ -155,9 +152,9 @@ def _learn_sparse(state, data, indices, indptr, y, weight, c, suffix, scores):  
                 lag[j] = 0.0
         for k in range(indptr[t], indptr[t + 1]):
             j = indices[k]
-            w[j] = within(w, w[j] + step * data[k])
+            w[j] = simd.within(w, w[j] + step * data[k])
             if age > 0:
-                lag[j] = within(lag, lag[j] + age * (step * data[k]))
+                lag[j] = simd.within(lag, lag[j] + age * (step * data[k]))
 
 
 @kernel

@@ -45,10 +45,22 @@ from numpy.typing import NDArray
 from learners.algorithms import _sparse_buffers
 from learners.algorithms._sparse_buffers import for_dense, for_sparse, read, store
 from learners.algorithms.base import Cost, Linear, Ranked, Traits
-from learners.numerics.array_checks import Issues, outside
-from learners.numerics.arrays import Counts, Cube, Matrix, Rows, Sparse, Vector, Words, dot, grown, next_random
-from learners.numerics.jit import kernel
-from learners.numerics.simd import within
+from learners.numerics import (
+    Counts,
+    Cube,
+    Issues,
+    Matrix,
+    Rows,
+    Sparse,
+    Vector,
+    Words,
+    dot,
+    grown,
+    kernel,
+    next_random,
+    outside,
+    simd,
+)
 from learners.settings import Parameters, param
 
 __all__ = [
@@ -299,12 +311,12 @@ def _learn(state, data, indices, indptr, dense, y, weight, C, eps, replays, scor
                 bias_lag[k] += age * step
                 if dense:
                     for j in range(x.shape[0]):
-                        w[k, j] = within(w, w[k, j] + step * x[j])
+                        w[k, j] = simd.within(w, w[k, j] + step * x[j])
                         lag[k, j] += age * (step * x[j])
                 else:
                     for i in range(x.shape[0]):
                         j = ix[i]
-                        w[k, j] = within(w, w[k, j] + step * x[i])
+                        w[k, j] = simd.within(w, w[k, j] + step * x[i])
                         lag[k, j] += age * (step * x[i])
             if turn == 0 and replays > 0:
                 s = (clock[0] - 1) % slots

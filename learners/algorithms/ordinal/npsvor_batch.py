@@ -38,8 +38,7 @@ import numpy as np
 
 from learners.algorithms.base import Cost, Linear, Ranked, Traits
 from learners.algorithms.ordinal.npsvor import as_parts, moved, ranked
-from learners.numerics.arrays import Matrix, Rows, Sparse, Vector, dot, grown, next_random
-from learners.numerics.jit import kernel
+from learners.numerics import Matrix, Rows, Sparse, Vector, dot, grown, kernel, next_random
 from learners.settings import Parameters, param
 
 __all__ = ["TRAITS", "Params", "State", "decide", "fit", "grow", "init", "weights"]

@@ -22,26 +22,19 @@ import msgspec
 from starlette.datastructures import State
 from starlette.types import Receive, Scope, Send
 
-from learners.explain import MAX_FEATURES
-from learners.settings import Problem, show
+from learners import MAX_FEATURES, Problem, show
 from service.api.body import Bodies, Disconnected, pieces, read_in_time
 from service.api.fast_path.inline import STOPS
 from service.api.fast_path.ndjson_stream import replies
 from service.api.fast_path.operations import answer
-from service.auth.guard import Guard
-from service.auth.permissions import FREE, NEEDED
-from service.engine.engine import Engine
-from service.engine.replica.learner import Hosted
+from service.auth import FREE, NEEDED, Guard
+from service.engine import Engine
+from service.engine.replica import Hosted
 from service.errors import Invalid, ServiceError, StoreUnavailable
 from service.names import check_name, check_parameters
-from service.storage.base import MAX_POSITION
-from service.telemetry.request_log import GONE, Access
-from service.wire.coding import Operation
-from service.wire.compression import expanded
-from service.wire.content_negotiation import negotiated
-from service.wire.headers import heading_of
-from service.wire.ndjson import NDJSON
-from service.wire.problem_json import internal_error, problem_reply, request_id
+from service.storage import MAX_POSITION
+from service.telemetry import GONE, Access
+from service.wire import NDJSON, Operation, expanded, heading_of, internal_error, negotiated, problem_reply, request_id
 
 __all__ = ["Edge", "hot_request"]
 

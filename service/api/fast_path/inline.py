@@ -23,19 +23,22 @@ from starlette.types import Scope
 
 from service.api.body import Bodies
 from service.api.fast_path.operations import at_once
-from service.auth.guard import Guard
-from service.auth.permissions import NEEDED
-from service.engine.engine import Engine
-from service.engine.replica.learner import Hosted
+from service.auth import NEEDED, Guard
+from service.engine import Engine
+from service.engine.replica import Hosted
 from service.errors import ServiceError, StoreUnavailable
-from service.telemetry.log_writer import current_request
-from service.telemetry.request_log import Access
-from service.wire.coding import Coding, Operation
-from service.wire.content_negotiation import negotiated
-from service.wire.headers import heading_of
-from service.wire.ndjson import NDJSON
-from service.wire.problem_json import internal_error, problem_reply, request_id
-from service.wire.requests import Learnt
+from service.telemetry import Access, current_request
+from service.wire import (
+    NDJSON,
+    Coding,
+    Learnt,
+    Operation,
+    heading_of,
+    internal_error,
+    negotiated,
+    problem_reply,
+    request_id,
+)
 
 __all__ = ["STOPS", "Asked", "Direct", "Learning"]
 

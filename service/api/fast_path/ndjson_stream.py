@@ -26,15 +26,13 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from learners.settings import Problem
+from learners import Problem
 from service.api.body import Disconnected
 from service.api.fast_path.operations import answer
-from service.auth.permissions import FREE, Grant
-from service.engine.replica.learner import Hosted
+from service.auth import FREE, Grant
+from service.engine.replica import Hosted
 from service.errors import BadBody, Invalid, QueueFull, ServiceError, Stopping, TooLarge, TooSlow
-from service.wire.coding import Operation
-from service.wire.json_encode import STATUSES
-from service.wire.ndjson import NDJSON
+from service.wire import NDJSON, STATUSES, Operation
 
 __all__ = ["Chunk", "Held", "Lines", "Share", "replies"]
 

@@ -11,17 +11,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from learners.explain import Explanation
-from learners.explain import explain as explanations
-from learners.scorer import View
-from learners.settings import Refused
-from service.engine.replica.batch_cost import LARGE, apart
-from service.engine.replica.learner import Hosted
-from service.engine.replica.served_events import Predicted
+from learners import Explanation, Refused, View
+from learners import explain as explanations
+from service.engine import LARGE, apart
+from service.engine.replica import Hosted, Predicted
 from service.errors import Invalid
-from service.wire.coding import Coding, Operation
-from service.wire.json_encode import Head
-from service.wire.requests import Labelled, Learnt
+from service.wire import Coding, Head, Labelled, Learnt, Operation
 
 __all__ = ["answer", "at_once", "labelled", "told"]
 

@@ -6,9 +6,9 @@ from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
 from service.api.routes import events, groups, learners, metrics, node, streams
-from service.api.routes.dependencies import problems
+from service.api.routes.dependencies import Guarded, Needs, Open, TheGrant, problems
 
-__all__ = ["METHODS", "router"]
+__all__ = ["METHODS", "Guarded", "Needs", "Open", "TheGrant", "router"]
 
 METHODS: dict[str, set[str]] = {}  # that a path takes: each of its routes knows its own alone
 router = APIRouter(prefix="/v1")

@@ -11,18 +11,15 @@ from fastapi.requests import HTTPConnection
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
-from learners.settings import Refused
+from learners import Refused
 from service.api.body import Bodies, check_json
-from service.auth.guard import Guard
-from service.auth.keys import SCOPES, Scope
-from service.auth.permissions import FREE, Grant
-from service.engine.engine import Engine
-from service.engine.replica.learner import Hosted
+from service.auth import FREE, SCOPES, Grant, Guard, Scope
+from service.engine import Engine
+from service.engine.replica import Hosted
 from service.errors import Invalid
 from service.names import PATTERN, check_name, check_no_key, check_parameters, problems_of
-from service.storage.base import MAX_POSITION
-from service.wire.headers import heading_of
-from service.wire.json_decode import decode_settings
+from service.storage import MAX_POSITION
+from service.wire import decode_settings, heading_of
 
 if TYPE_CHECKING:
     from fastapi.dependencies.models import Dependant

@@ -10,11 +10,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from learners.explain import MAX_FEATURES
+from learners import MAX_FEATURES
 from service.api import schemas
 from service.api.routes.dependencies import BODY, PREDICT, UPDATE, AtLeast, Guarded, Name, problems
-from service.api.schemas import bodies, examples
-from service.api.schemas.bodies import hot_body, hot_reply
+from service.api.schemas import bodies, examples, hot_body, hot_reply
 
 __all__ = ["router"]
 

@@ -11,8 +11,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import JSONResponse
 
-from learners.comparison import GroupConfig
-from learners.config import Config
+from learners import Config, GroupConfig
 from service.api import schemas
 from service.api.routes.dependencies import (
     ADMIN,
@@ -30,14 +29,20 @@ from service.api.routes.dependencies import (
     settings_of,
 )
 from service.api.schemas import examples
-from service.auth.permissions import Grant
-from service.engine.engine import Engine
-from service.engine.replica.group import HostedGroup
-from service.engine.replica.learner import Hosted
+from service.auth import Grant
+from service.engine import Engine
+from service.engine.replica import Hosted, HostedGroup
 from service.errors import Invalid
-from service.wire.json_decode import decode_events, decode_labels, decode_update
-from service.wire.json_encode import Head, encode_learnt, encode_scores
-from service.wire.requests import Events, Labelled
+from service.wire import (
+    Events,
+    Head,
+    Labelled,
+    decode_events,
+    decode_labels,
+    decode_update,
+    encode_learnt,
+    encode_scores,
+)
 
 __all__ = ["comparison", "listed", "router", "the_group"]
 

@@ -10,7 +10,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from learners.config import Config
+from learners import Config
 from service.api import schemas
 from service.api.body import Bodies
 from service.api.forwarding import Forwarding
@@ -31,14 +31,11 @@ from service.api.routes.dependencies import (
     settings_of,
 )
 from service.api.schemas import examples
-from service.auth.permissions import Grant
-from service.engine import copies
-from service.engine.engine import Engine
-from service.engine.replica.learner import Hosted
-from service.engine.weights import MAX_TOP, largest, taken
+from service.auth import Grant
+from service.engine import MAX_TOP, Engine, copies, largest, taken
+from service.engine.replica import Hosted
 from service.errors import TooLarge, WrongType
-from service.wire.headers import heading_of
-from service.wire.json_decode import decode_settings
+from service.wire import decode_settings, heading_of
 
 __all__ = ["figures_of_all", "router"]
 

@@ -12,7 +12,7 @@ from service.api import schemas
 from service.api.overview import LARGE_WINDOW
 from service.api.routes.dependencies import READ, Guarded, TheLearner, TheLearnerByThen, problems
 from service.api.sse import figures_of
-from service.engine.score_threshold import score_threshold
+from service.engine import score_threshold
 
 __all__ = ["router"]
 

@@ -10,19 +10,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
-from learners import algorithms
-from learners.algorithms.registry import describe
-from learners.config import KINDS, Config, Whole
-from learners.decisions.calibration import Calibration
-from learners.decisions.threshold import Threshold
-from learners.features.kernel_approximation import Embedding
-from learners.features.late_labels import LateLabels
-from learners.features.scaling import Scaling
-from learners.metrics.definitions import Figures
-from learners.settings import Refused
+from learners import KINDS, Config, Refused, Whole, algorithms
+from learners.algorithms import describe
+from learners.decisions import Calibration, Threshold
+from learners.features import Embedding, LateLabels, Scaling
+from learners.metrics import Figures
 from service.api import schemas
 from service.api.routes.dependencies import ANY, OPEN, READ, Guarded, TheEngine, TheGrant, problems
-from service.engine.engine import Engine
+from service.engine import Engine
 from service.names import check_name
 
 __all__ = ["health", "router"]

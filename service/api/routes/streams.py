@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
-from learners.settings import Problem
+from learners import Problem
 from service.api.overview import Overview, Shown
 from service.api.routes.dependencies import READ, Guarded, TheEngine, TheGrant, TheLearner, TheName, problems
 from service.api.routes.groups import comparison, listed, the_group

@@ -6,10 +6,10 @@ described by the library (`Parameters.schema`), so that a new algorithm is docum
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import BaseModel
 
+from service.api.schemas import examples
+from service.api.schemas.bodies import hot_body, hot_reply, request_body
 from service.api.schemas.events import (
     ClassCounts,
     Contribution,
@@ -139,6 +139,10 @@ __all__ = [
     "Weights",
     "WindowFigures",
     "WindowRankFigures",
+    "bodies",
+    "examples",
+    "hot_body",
+    "hot_reply",
     "request_body",
 ]
 
@@ -154,10 +158,3 @@ MODELS: list[type[BaseModel]] = [
     UpdateReply,
     PredictReply,
 ]
-
-
-def request_body(model: type[BaseModel], examples: dict[str, Any]) -> dict[str, Any]:
-    """The OpenAPI entry of a body that the route decodes itself."""
-    named = {name: {"value": value} for name, value in examples.items()}
-    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema, "examples": named}}}}

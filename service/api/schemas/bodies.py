@@ -6,14 +6,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.api.schemas import ClassCounts, ProblemDocument, Source, request_body
 from service.api.schemas.document import Bytes, Moment, Seconds, WholeSeconds
-from service.wire.compression import ENCODINGS
-from service.wire.json_errors import MAX_EVENTS
-from service.wire.msgpack_decode import MSGPACK
-from service.wire.ndjson import NDJSON
+from service.api.schemas.events import ClassCounts, Source
+from service.api.schemas.problems import ProblemDocument
+from service.wire import ENCODINGS, MAX_EVENTS, MSGPACK, NDJSON
 
-__all__ = ["MODELS", "hot_body", "hot_reply"]
+__all__ = ["MODELS", "hot_body", "hot_reply", "request_body"]
 
 
 class _Columns(BaseModel):
@@ -202,3 +200,10 @@ def _of(model: type[BaseModel], description: str) -> dict[str, Any]:
 
 def _place(model: type[BaseModel]) -> str:
     return f"#/components/schemas/{model.__name__}"
+
+
+def request_body(model: type[BaseModel], examples: dict[str, Any]) -> dict[str, Any]:
+    """The OpenAPI entry of a body that the route decodes itself."""
+    named = {name: {"value": value} for name, value in examples.items()}
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema, "examples": named}}}}

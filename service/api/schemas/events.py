@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from service.api.schemas.document import Document, Moment, Seconds
-from service.wire.json_errors import MAX_EVENTS
+from service.wire import MAX_EVENTS
 
 __all__ = [
     "ClassCounts",

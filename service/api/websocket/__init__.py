@@ -1,0 +1,7 @@
+"""Websocket streams of events. Start with `connection`."""
+
+from service.api.websocket.connection import Connections
+from service.api.websocket.handshake import Sockets
+from service.api.websocket.transport import EXTENSION, Message, Transport
+
+__all__ = ["EXTENSION", "Connections", "Message", "Sockets", "Transport"]

@@ -14,11 +14,8 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
-from service.wire.json_encode import STATUSES, became
-from service.wire.kernels.msgpack_heads import COLUMNS, COUNT, DTYPES, KINDS, LIST, PLACES, WIDTH
-from service.wire.msgpack_encode import learnt_in_parts
-from service.wire.msgpack_templates import in_parts
-from service.wire.requests import Learnt
+from service.wire import STATUSES, Learnt, became, in_parts, learnt_in_parts
+from service.wire.kernels import COLUMNS, COUNT, DTYPES, KINDS, LIST, PLACES, WIDTH
 
 __all__ = ["COLUMNWISE", "EVENTS", "Joining", "Parts"]
 

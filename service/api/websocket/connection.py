@@ -19,17 +19,17 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
-from learners.settings import Problem
+from learners import Problem
 from service.api.body import Bodies
 from service.api.websocket.learner_queue import Lane
 from service.api.websocket.messages import BINARY, Request, new_seqs, read
 from service.api.websocket.transport import EXTENSION, Transport
-from service.auth.permissions import NEEDED, Grant
-from service.engine.engine import Engine
-from service.engine.replica.learner import Hosted
+from service.auth import NEEDED, Grant
+from service.engine import Engine
+from service.engine.replica import Hosted
 from service.errors import Invalid, LearnerGone, QueueFull, ServiceError, UnknownLearner
 from service.names import check_name, check_parameters
-from service.telemetry.request_log import Access
+from service.telemetry import Access
 
 __all__ = ["NO_LEARNER", "VIOLATION", "Connection", "Connections"]
 

@@ -12,12 +12,10 @@ import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.websocket.connection import VIOLATION, Connection
-from service.auth.guard import Guard
-from service.auth.permissions import FREE, Grant
+from service.auth import FREE, Grant, Guard
 from service.errors import ForeignOrigin, ServiceError, UnknownPath, UpgradeRequired
-from service.telemetry.request_log import Access
-from service.wire.headers import heading_of
-from service.wire.problem_json import PROBLEM, headers_of, problem_reply, request_id
+from service.telemetry import Access
+from service.wire import PROBLEM, headers_of, heading_of, problem_reply, request_id
 
 __all__ = ["Sockets"]
 

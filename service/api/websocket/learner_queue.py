@@ -17,11 +17,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from service.api.fast_path.operations import answer, labelled, told
+from service.api.fast_path import answer, labelled, told
 from service.api.websocket.messages import Request, joint
-from service.engine.replica.learner import Hosted
+from service.engine.replica import Hosted
 from service.errors import BadBody, Invalid, RateLimited, ServiceError
-from service.wire.requests import Labelled, Learnt
+from service.wire import Labelled, Learnt
 
 __all__ = ["Lane", "Owner"]
 

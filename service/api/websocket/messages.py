@@ -15,30 +15,26 @@ from typing import Any, cast
 
 import msgspec
 
-from learners.explain import MAX_FEATURES
-from learners.settings import Problem, show
+from learners import MAX_FEATURES, Problem, show
 from service.api.websocket.batching import COLUMNWISE, EVENTS, Joining
 from service.errors import BadBody, Invalid, ServiceError
-from service.storage.base import MAX_POSITION
-from service.wire.coding import Coding, Operation
-from service.wire.content_negotiation import JSON
-from service.wire.json_decode import decode_json
-from service.wire.json_errors import MAX_EVENTS
-from service.wire.kernels.msgpack_heads import (
+from service.storage import MAX_POSITION
+from service.wire import JSON, MAX_EVENTS, MSGPACK, Coding, Operation, decode_json, length
+from service.wire.kernels import (
     COUNT,
     KINDS,
     LEARNER,
     LEARNER_END,
     LIST,
     MAKE,
+    MAX_SEQ,
     OPERATION,
+    OPERATIONS,
     PLACES,
     SEQ,
     columnar_heads,
+    heads,
 )
-from service.wire.kernels.websocket import MAX_SEQ, OPERATIONS, heads
-from service.wire.msgpack_bounds import length
-from service.wire.msgpack_decode import MSGPACK
 
 __all__ = ["BINARY", "MAX_SEQ", "TEXT", "Form", "Request", "joint", "new_seqs", "read"]
 

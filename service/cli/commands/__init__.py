@@ -1,1 +1,3 @@
-"""What stands behind the command line: files as streams, replay, the demo, and the calls of the HTTP API they make."""
+"""The commands of the command line, a module for each command or few that belong together; `main` registers them."""
+
+__all__ = ["bench", "compare", "consume", "create", "demo", "events", "keys", "replay", "show", "states", "watch"]

@@ -33,7 +33,7 @@ from service.cli.options_service import (
     print_json,
     reporting,
 )
-from service.datasets.text import counted
+from service.datasets import counted
 from service.exits import CommandFailed, ExitStatus
 
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ from service.cli.options_service import (
 )
 
 if TYPE_CHECKING:
-    from service.connectors.base import Feed
-    from service.connectors.partition import Start
+    from service.connectors import Feed, Start
 
 __all__ = ["consume"]
 
@@ -146,8 +145,8 @@ def consume(
     with status 0.
     """
     with reporting():
-        from service.connectors.partition import Plan
-        from service.connectors.run import consume as run
+        from service.connectors import Plan
+        from service.connectors import consume as run
 
         notes = console(stderr=True)
         group = group or f"rarestream-{learner}"
@@ -187,7 +186,7 @@ def consume(
 
 
 def _start(text: str) -> Start:
-    from service.connectors.redis_streams import number_of
+    from service.connectors import number_of
 
     match text:
         case "earliest" | "latest":
@@ -213,7 +212,7 @@ def _kafka(
 ) -> Feed:
     import os
 
-    from service.connectors.kafka import KafkaFeed, Security
+    from service.connectors import KafkaFeed, Security
 
     parts = urlsplit(source)
     topic = parts.path.strip("/")
@@ -240,7 +239,7 @@ def _redis(
 ) -> Feed:
     import os
 
-    from service.connectors.redis_streams import RedisFeed
+    from service.connectors import RedisFeed
 
     return RedisFeed(
         source,

@@ -38,7 +38,7 @@ from service.cli.options_service import (
     print_json,
     reporting,
 )
-from service.datasets.text import counted
+from service.datasets import counted
 
 __all__ = ["create", "threshold"]
 

@@ -22,11 +22,9 @@ from rich.console import Console
 
 from service.cli.api import Api, Document, Stopped
 from service.cli.display import FiguresLines, LearnersDisplay
-from service.datasets.batches import batches
-from service.datasets.card_fraud import CardFraud, first_day, most
-from service.datasets.pacing import Interruption, Meter, Pace
+from service.datasets import CardFraud, Interruption, Meter, Pace, batches, first_day, most
 from service.exits import CommandFailed, WrongUsage
-from service.server.listen import CannotServe, listen, shown
+from service.server import CannotServe, listen, shown
 from service.server.run import Server
 from service.settings import Settings
 

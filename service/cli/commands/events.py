@@ -27,15 +27,14 @@ from service.cli.options_service import (
     print_json,
     reporting,
 )
-from service.datasets.text import counted
+from service.datasets import counted
 from service.exits import CommandFailed, ExitStatus
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from service.cli.api import Api, UpdatedEach
-    from service.datasets.inputs import Chunk
-    from service.datasets.values import Columns
+    from service.datasets import Chunk, Columns
 
 __all__ = ["labels", "predict", "update"]
 
@@ -184,7 +183,7 @@ def _columns(
     time: str | None,
     weight: str | None,
 ) -> Columns:
-    from service.datasets.values import Columns
+    from service.datasets import Columns
 
     order = ranks_of(ranks) if ranks is not None else ()
     return Columns(label, tuple(positive or ()), order, tuple(drop or ()), id, time, weight)
@@ -323,8 +322,7 @@ def _sending(
     patience: float,
 ) -> Iterator[_Sending]:
     """What is to be sent, and the service that it goes to."""
-    from service.datasets.inputs import Inputs, chunks
-    from service.datasets.schema_match import labels_for, labels_said
+    from service.datasets import Inputs, chunks, labels_for, labels_said
 
     notes = console(stderr=True)
     sending = _Sending(notes)

@@ -17,7 +17,7 @@ from service.cli.options_service import AsJson, console, plain_table, print_json
 from service.exits import CommandFailed, ExitStatus
 
 if TYPE_CHECKING:
-    from service.auth.keys import Key, Limits
+    from service.auth import Key, Limits
 
 __all__ = ["app", "create", "list_keys", "revoke"]
 
@@ -40,7 +40,7 @@ class TakenName(CommandFailed):
 
 def scope_names(incomplete: str) -> list[str]:
     """The scopes whose names begin like this, for the shell."""
-    from service.auth.keys import SCOPES
+    from service.auth import SCOPES
 
     return [name for name in SCOPES if name.startswith(incomplete)]
 
@@ -68,7 +68,7 @@ def create(
 ) -> None:
     """Make a key and print it: this once, as only its hash is kept."""
     with reporting():
-        from service.auth.keys import SCOPES, changing, new_key
+        from service.auth import SCOPES, changing, new_key
 
         for one in scope:
             if one not in SCOPES:
@@ -92,7 +92,7 @@ def create(
 def list_keys(keys: File, as_json: AsJson = False) -> None:
     """The keys of the file: not themselves, which nothing keeps."""
     with reporting():
-        from service.auth.keys import load
+        from service.auth import load
 
         found = load(keys)
         if as_json:
@@ -118,7 +118,7 @@ def revoke(
 ) -> None:
     """Take a key away: a running server refuses it within a second, and ends what goes on by it."""
     with reporting():
-        from service.auth.keys import changing
+        from service.auth import changing
 
         with changing(keys) as there:
             found = [one for one in there if one.id == key] or [one for one in there if one.name == key]
@@ -138,7 +138,7 @@ def _limits(given: list[str]) -> Limits:
     """`requests_per_second=100` and others -> the limits."""
     import msgspec
 
-    from service.auth.keys import LIMITS, Limits
+    from service.auth import LIMITS, Limits
 
     found: dict[str, Any] = {}
     for one in given:
@@ -156,7 +156,7 @@ def _limits(given: list[str]) -> Limits:
 
 
 def _given(key: Key) -> dict[str, float]:
-    from service.auth.keys import LIMITS
+    from service.auth import LIMITS
 
     return {name: value for name in LIMITS if (value := getattr(key.limits, name)) is not None}
 

@@ -81,8 +81,7 @@ def replay(
         from service.cli.late_replay import Delay
         from service.cli.replay_engine import Plan, replay_file
         from service.cli.replay_summary import tell
-        from service.datasets.pacing import Interruption
-        from service.datasets.values import Columns
+        from service.datasets import Columns, Interruption
 
         check_late(label_delay, label_every, id, time, wait)
         order = ranks_of(ranks) if ranks is not None else ()

@@ -26,7 +26,7 @@ from service.cli.options_service import (
     print_json,
     reporting,
 )
-from service.datasets.text import counted, figure, share
+from service.datasets import counted, figure, share
 
 if TYPE_CHECKING:
     from rich.table import Table

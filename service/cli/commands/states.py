@@ -28,7 +28,7 @@ from service.cli.options_service import (
     reporting,
     snapshot_positions,
 )
-from service.datasets.text import counted
+from service.datasets import counted
 from service.exits import CommandFailed, ExitStatus, WrongUsage
 
 __all__ = ["clone", "delete", "export", "import_state", "restore", "snapshot", "snapshots"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 from service.cli.commands.show import alarm_of
 from service.cli.options import flag
 from service.cli.options_service import DEFAULT_URL, Key, Name, Url, connected, console, print_json, reporting
-from service.datasets.text import counted, figure, share
+from service.datasets import counted, figure, share
 from service.exits import CommandFailed, ExitStatus
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Watched:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`plain`: without characters beyond ASCII in the curve; `width`: of a frame, that of the terminal if None."""
-        from service.datasets.pacing import Meter
+        from service.datasets import Meter
 
         self.name = name
         self.learner: Document = api.learner(name)

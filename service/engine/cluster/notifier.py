@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from service.errors import StoreError
-from service.storage.base import Moved, SnapshotInfo, Store
+from service.storage import Moved, SnapshotInfo, Store
 
 __all__ = ["Bell"]
 

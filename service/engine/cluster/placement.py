@@ -21,7 +21,7 @@ from hashlib import blake2b
 from service.engine.node import Node
 from service.errors import StoreUnavailable
 from service.settings import node_address
-from service.storage.base import SharedStore
+from service.storage import SharedStore
 
 __all__ = ["Placement"]
 

@@ -15,7 +15,7 @@ from operator import attrgetter
 
 from service.engine.cluster.placement import Placement
 from service.engine.registry import Register
-from service.engine.replica.learner import Hosted
+from service.engine.replica import Hosted
 from service.errors import LearnerGone, ServiceError, StoreUnavailable
 
 __all__ = ["Sleeping"]

@@ -17,7 +17,7 @@ from service.engine.cluster.residency import Sleeping
 from service.engine.registry import Register
 from service.errors import Damaged, LearnerGone, ServiceError, StoreError, StoreUnavailable
 from service.names import GROUP, called
-from service.storage.base import Head, Moved
+from service.storage import Head, Moved
 
 __all__ = ["Following"]
 

@@ -1,0 +1,32 @@
+"""Records and snapshots as bytes, and the checks of those that a log gives. Start with `codec`."""
+
+from service.engine.records.codec import (
+    Created,
+    Record,
+    Snapshot,
+    config_of,
+    pack_record,
+    pack_snapshot,
+    unpack_record,
+    unpack_snapshot,
+)
+from service.engine.records.served_codec import pack_served, unpack_served
+from service.engine.records.trusted_snapshots import Sound
+from service.engine.records.validation import check_compared, check_record, check_scaling
+
+__all__ = [
+    "Created",
+    "Record",
+    "Snapshot",
+    "Sound",
+    "check_compared",
+    "check_record",
+    "check_scaling",
+    "config_of",
+    "pack_record",
+    "pack_served",
+    "pack_snapshot",
+    "unpack_record",
+    "unpack_served",
+    "unpack_snapshot",
+]

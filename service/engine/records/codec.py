@@ -19,13 +19,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import Config
-from learners.comparison import Compared, GroupConfig
-from learners.numerics.arrays import Sparse
-from learners.records import Batch, Changed, Fitted, Late, Restored, Segment, Served
-from learners.settings import Refused
+from learners import Batch, Changed, Compared, Config, Fitted, GroupConfig, Late, Refused, Restored, Segment, Served
+from learners.numerics import Sparse
 from service.errors import Damaged
-from service.wire.kernels.floats import narrowed
+from service.wire.kernels import narrowed
 
 __all__ = [
     "NOT_READABLE",

@@ -13,8 +13,8 @@ from typing import Annotated, NamedTuple
 import msgspec
 import numpy as np
 
-from learners.numerics.arrays import Counts, Rows, Sparse, Vector
-from learners.scorer import Scores
+from learners import Scores
+from learners.numerics import Counts, Rows, Sparse, Vector
 from service.engine.records.codec import NOT_READABLE
 from service.errors import Damaged
 

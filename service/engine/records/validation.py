@@ -15,17 +15,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.comparison import Compared
-from learners.config import Config
-from learners.deduplication import MAX_SOURCE_NAME
-from learners.features.base import LARGEST, MAX_COLUMNS, MAX_NONZERO
-from learners.features.named import Named, Table
-from learners.inputs import MAX_TIME, MAX_WEIGHT
-from learners.numerics.arrays import Rows, Sparse
-from learners.records import Batch, Changed, Fitted, Late, Restored, Segment, Served, length
-from learners.settings import Problem, Refused
+from learners import (
+    MAX_SOURCE_NAME,
+    MAX_TIME,
+    MAX_WEIGHT,
+    Batch,
+    Changed,
+    Compared,
+    Config,
+    Fitted,
+    Late,
+    Problem,
+    Refused,
+    Restored,
+    Segment,
+    Served,
+    length,
+)
+from learners.features import LARGEST, MAX_COLUMNS, MAX_NONZERO, Named, Table
+from learners.numerics import Rows, Sparse
 from service.errors import Damaged
-from service.storage.base import MAX_POSITION, RECORD_BYTES
+from service.storage import MAX_POSITION, RECORD_BYTES
 
 __all__ = ["check_compared", "check_record", "check_scaling"]
 

@@ -20,9 +20,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Protocol
 
-from learners.fitting import Fitting
-from learners.learner import Learner
-from learners.records import Fitted
+from learners import Fitted, Fitting, Learner
 from service.engine.node import Node
 from service.engine.replica.lease import Claim
 from service.errors import ServiceError, StoreUnavailable, TooLarge

@@ -17,20 +17,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learners.comparison import Compared, Comparison, ComparisonView, GroupConfig
-from learners.numerics.arrays import Vector
-from learners.numerics.hash_table import hashes_of
-from learners.records import Outcome, Status
-from learners.settings import Refused
+from learners import Compared, Comparison, ComparisonView, GroupConfig, Outcome, Refused, Status
+from learners.numerics import Vector, hashes_of
 from service.engine.node import Node
-from service.engine.records.validation import check_compared
+from service.engine.records import check_compared
 from service.engine.replica.learner import Hosted
 from service.engine.replica.replica import Logged
 from service.engine.replica.served_events import Predicted
 from service.errors import Damaged, SourceGap
 from service.names import called
-from service.storage.base import SnapshotInfo
-from service.wire.requests import Events, Labelled, Learnt
+from service.storage import SnapshotInfo
+from service.wire import Events, Labelled, Learnt
 
 __all__ = ["GroupLearnt", "HostedGroup"]
 

@@ -27,13 +27,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.learner import Learner
-from learners.records import Batch, Late, Outcome, joined, woven
+from learners import Batch, Late, Learner, Outcome, joined, woven
 from service.engine.node import Node
-from service.engine.records.served_codec import unpack_served
-from service.engine.records.validation import check_record
+from service.engine.records import check_record, unpack_served
 from service.engine.replica.lease import Claim
-from service.storage.base import Remembered
+from service.storage import Remembered
 
 __all__ = ["Assuming", "Owner"]
 

@@ -20,27 +20,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.config import CHANGEABLE
-from learners.deduplication import Sources
-from learners.learner import Learner
-from learners.numerics.arrays import Vector
-from learners.records import Batch, Changed, Fitted, Outcome, Restored, Segment, Served, join, joined
-from learners.scorer import View
-from learners.settings import Refused
-from service.auth.permissions import FREE, Grant
+from learners import (
+    CHANGEABLE,
+    Batch,
+    Changed,
+    Fitted,
+    Learner,
+    Outcome,
+    Refused,
+    Restored,
+    Segment,
+    Served,
+    Sources,
+    View,
+    join,
+    joined,
+)
+from learners.numerics import Vector
+from service.auth import FREE, Grant
+from service.engine.batch_cost import Pace, numbers_of, size_of
 from service.engine.feature_names import FeatureNames
 from service.engine.node import Node
-from service.engine.records.validation import check_record
+from service.engine.records import check_record
 from service.engine.replica.background_fits import Fits
-from service.engine.replica.batch_cost import Pace, numbers_of, size_of
 from service.engine.replica.label_expiry import Assuming
 from service.engine.replica.mailbox import settle
 from service.engine.replica.replica import Logged
 from service.engine.replica.rollbacks import roll_back
 from service.engine.replica.served_events import Serving
 from service.errors import Damaged, Invalid, QueueFull, ServiceError, SourceGap, StoreUnavailable
-from service.storage.base import Entry, SnapshotInfo
-from service.wire.requests import Labelled, Learnt
+from service.storage import Entry, SnapshotInfo
+from service.wire import Labelled, Learnt
 
 __all__ = ["Hosted"]
 

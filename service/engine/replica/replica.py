@@ -23,17 +23,16 @@ import msgspec
 from numpy import generic
 from numpy.typing import NDArray
 
-from learners.comparison import GroupConfig
-from learners.config import Config
+from learners import Config, GroupConfig
+from service.engine.batch_cost import LARGE
 from service.engine.node import Node
-from service.engine.records.codec import Created, Record, pack_record, unpack_record
-from service.engine.replica.batch_cost import LARGE
+from service.engine.records import Created, Record, pack_record, unpack_record
 from service.engine.replica.lease import Claim
 from service.engine.replica.mailbox import GIVEN_UP_SECONDS, Turns
 from service.engine.replica.snapshots import Snapshots
 from service.errors import Behind, BehindLog, BeyondLog, Damaged, LostRecords, StoreUnavailable, TooLarge
 from service.names import called
-from service.storage.base import RECORD_BYTES, Entry, Moved, SnapshotInfo
+from service.storage import RECORD_BYTES, Entry, Moved, SnapshotInfo
 
 __all__ = ["Logged", "Machine"]
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from learners.config import CHANGEABLE, Config
-from learners.learner import check_state
-from learners.records import Restored
-from learners.settings import Refused
+from learners import CHANGEABLE, Config, Refused, Restored, check_state
 from service.engine.node import Node
-from service.engine.records.codec import unpack_snapshot
-from service.engine.records.validation import check_scaling
+from service.engine.records import check_scaling, unpack_snapshot
 from service.errors import Damaged, UnknownSnapshot
 
 __all__ = ["roll_back"]

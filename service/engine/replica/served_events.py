@@ -23,19 +23,13 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.decision import Decision
-from learners.learner import Learner
-from learners.numerics.arrays import Rows, Vector
-from learners.numerics.hash_table import hashes_of
-from learners.records import Batch, Late, Served, length, spread, take
-from learners.scorer import Scores, View
+from learners import Batch, Decision, Late, Learner, Scores, Served, View, length, spread, take
+from learners.numerics import Rows, Vector, hashes_of
 from service.engine.node import Node
-from service.engine.records.codec import pack_record
-from service.engine.records.served_codec import pack_served, unpack_served
-from service.engine.records.validation import check_record
+from service.engine.records import check_record, pack_record, pack_served, unpack_served
 from service.errors import QueueFull, ServiceError, StoreUnavailable
-from service.storage.base import Bounds, Pending, Remembered
-from service.wire.requests import Events, Labelled
+from service.storage import Bounds, Pending, Remembered
+from service.wire import Events, Labelled
 
 __all__ = ["Owner", "Predicted", "Serving"]
 

@@ -17,11 +17,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from service.engine.node import Node
-from service.engine.records.codec import pack_snapshot
+from service.engine.records import pack_snapshot
 from service.engine.replica.lease import Claim
 from service.errors import ServiceError, StoreUnavailable
 from service.names import called
-from service.storage.base import SnapshotInfo
+from service.storage import SnapshotInfo
 
 __all__ = ["Owner", "Snapshots"]
 

@@ -19,7 +19,7 @@ from typing import Any
 from redis.exceptions import RedisError, ResponseError
 
 from service.errors import StoreUnavailable
-from service.storage.base import ACKS
+from service.settings import ACKS
 
 __all__ = ["SETTINGS", "Acks", "Command"]
 

@@ -1,1 +1,51 @@
-"""Kernels that read what clients send: JSON of dense events to columns, and the frames and heads of websockets."""
+"""Compiled scanners of JSON, MessagePack heads and websocket frames."""
+
+from service.wire.kernels.floats import FLOATS, narrowed, widened
+from service.wire.kernels.json_events import MAX_ID, Scanned, scan
+from service.wire.kernels.msgpack_heads import (
+    COLUMNS,
+    COUNT,
+    DTYPES,
+    KINDS,
+    LEARNER,
+    LEARNER_END,
+    LIST,
+    MAKE,
+    OPERATION,
+    PLACES,
+    SEQ,
+    WIDTH,
+    columnar_heads,
+)
+from service.wire.kernels.warmup import load_kernels
+from service.wire.kernels.websocket import BINARY, MASKED, MAX_SEQ, OPERATIONS, TEXT, heads, payloads
+
+__all__ = [
+    "BINARY",
+    "COLUMNS",
+    "COUNT",
+    "DTYPES",
+    "FLOATS",
+    "KINDS",
+    "LEARNER",
+    "LEARNER_END",
+    "LIST",
+    "MAKE",
+    "MASKED",
+    "MAX_ID",
+    "MAX_SEQ",
+    "OPERATION",
+    "OPERATIONS",
+    "PLACES",
+    "SEQ",
+    "TEXT",
+    "WIDTH",
+    "Scanned",
+    "columnar_heads",
+    "heads",
+    "load_kernels",
+    "narrowed",
+    "payloads",
+    "scan",
+    "widened",
+]

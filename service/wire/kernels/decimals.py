@@ -25,7 +25,7 @@ import math
 
 import numpy as np
 
-from learners.numerics.jit import bare_kernel, inlined
+from learners.numerics import bare_kernel, inlined
 
 __all__ = ["blank", "decimals"]
 

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.features.base import LARGEST
-from learners.numerics.arrays import Matrix
-from learners.numerics.jit import bare_kernel
+from learners.features import LARGEST
+from learners.numerics import Matrix, bare_kernel
 
 __all__ = ["FLOATS", "narrowed", "widened"]
 

@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.features.base import LARGEST
-from learners.numerics.arrays import Matrix, Vector
-from learners.numerics.jit import bare_kernel, inlined
+from learners.features import LARGEST
+from learners.numerics import Matrix, Vector, bare_kernel, inlined
 from service.wire.kernels.decimals import decimals
 from service.wire.kernels.json_text import (
     BEGIN,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.numerics.jit import inlined
+from learners.numerics import inlined
 from service.wire.kernels.decimals import blank
 
 __all__ = [

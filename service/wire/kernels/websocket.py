@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.numerics.jit import bare_kernel, inlined
+from learners.numerics import bare_kernel, inlined
 from service.wire.kernels.json_text import (
     BEGIN,
     CLOSE,

@@ -13,13 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from learners.algorithms.base import Linear, dense_scores
-from learners.decisions import calibration, threshold_kernels
-from learners.decisions.calibration import Calibration, CalibrationState
-from learners.features import scaling
-from learners.features.scaling import Scaling, ScalingState
-from learners.numerics.arrays import Counts, Matrix, Vector
-from learners.numerics.jit import bare_kernel
+from learners.algorithms import Linear, dense_scores
+from learners.decisions import Calibration, CalibrationState, calibration, threshold_kernels
+from learners.features import Scaling, ScalingState, scaling
+from learners.numerics import Counts, Matrix, Vector, bare_kernel
 
 __all__ = ["dense_look", "read_by"]
 

@@ -8,11 +8,9 @@ from typing import ClassVar, TypeVar, TypeVarTuple
 
 import numpy as np
 
-from learners.config import Config
-from learners.cost_estimate import event_nanoseconds, kernels_of
-from learners.numerics.arrays import Sparse
-from learners.records import Batch, Outcome
-from learners.warmup import warm_figures
+from learners import Batch, Config, Outcome, warm_figures
+from learners.numerics import Sparse
+from service.engine.cost_estimate import event_nanoseconds, kernels_of
 
 __all__ = ["LARGE", "Pace", "apart", "numbers_of", "size_of", "values_of"]
 

@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.numerics.array_checks import Issues, not_finite, outside
-from learners.numerics.arrays import Rows, Sparse, Vector
-from learners.records import length
+from learners.numerics import Issues, Rows, Sparse, Vector, length, not_finite, outside
 
 __all__ = ["Retained", "problems"]
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from learners.algorithms import registry
-from learners.algorithms.base import Size
-from learners.config import Config
+from learners import Config
+from learners.algorithms import Size, registry
 
 __all__ = ["event_nanoseconds", "kernels_of"]
 
