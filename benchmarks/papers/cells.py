@@ -10,11 +10,13 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import importlib
 import json
 import os
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import learners
@@ -92,34 +94,41 @@ def _data(folder: Path, task: Task, most: int | None) -> Data:
 
 
 def sources(method: Method) -> str:
-    """A hash of the files that decide what the method does: code only, not comments or layout."""
-    names = [method.algorithm.replace("-", "_"), "algorithm", "threshold", *(["embedding"] if method.embedding else [])]
-    return _hash_of(tuple(names))
+    """Hash the code that decides what the method does, without comments and layout."""
+    modules = [algorithms()[method.algorithm].__name__, "learners.algorithms.base", "learners.decisions.threshold"]
+    if method.embedding:
+        modules.append("learners.features.kernel_approximation")
+    return _hash_of(tuple(modules))
 
 
 @functools.cache
-def _hash_of(names: tuple[str, ...]) -> str:
-    met: set[str] = set()
-    waiting = list(names)
+def _hash_of(modules: tuple[str, ...]) -> str:
+    files: set[Path] = set()
+    waiting = [_file_of(name) for name in modules]
     while waiting:
-        name = waiting.pop()
-        if name not in met:
-            met.add(name)
-            waiting += _imports(_LIBRARY / f"{name}.py")
-    files = [_LIBRARY / f"{name}.py" for name in sorted(met)] + [_HERE / f"{name}.py" for name in _OURS]
+        file = waiting.pop()
+        if file is not None and file not in files:
+            files.add(file)
+            waiting += _imports(file)
     digest = hashlib.blake2b(digest_size=8)
-    for file in files:
+    for file in [*sorted(files), *(_HERE / f"{name}.py" for name in _OURS)]:
         digest.update(f"{file.name} {ast.dump(ast.parse(file.read_bytes()))}".encode())
     return digest.hexdigest()
 
 
-def _imports(file: Path) -> list[str]:
-    """The modules of the library that a module of it imports, by name."""
-    found = []
+def _imports(file: Path) -> list[Path]:
+    """List the files of the library that a file of it imports from; of a package, those that define the names."""
+    files = []
     for node in ast.walk(ast.parse(file.read_bytes())):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            if node.module == "learners":
-                found += [alias.name for alias in node.names]
-            elif node.module.startswith("learners."):
-                found.append(node.module.removeprefix("learners."))
-    return [name for name in found if (_LIBRARY / f"{name}.py").is_file()]
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("learners."):
+            for alias in node.names:
+                value = getattr(importlib.import_module(node.module), alias.name)
+                name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", node.module)
+                files.append(_file_of(name) or _file_of(node.module))
+    return [file for file in files if file is not None]
+
+
+def _file_of(module: str) -> Path | None:
+    """The file of a module of the library; None for a package and for other libraries."""
+    file = _LIBRARY.parent / f"{module.replace('.', '/')}.py"
+    return file if file.is_relative_to(_LIBRARY) and file.is_file() else None

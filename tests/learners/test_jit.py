@@ -155,7 +155,7 @@ import time
 from pathlib import Path
 import numpy as np
 from numba.core import event
-from learners import jit
+from learners.numerics import jit
 from shared import inner, outer
 
 class Standing(event.Listener):

@@ -241,9 +241,10 @@ def test_workers_are_of_the_code_that_started_them(
 ) -> None:
     """Not of another copy that is installed."""
     here = Path(__file__).parents[2]
-    for package in ("learners", "service"):
+    for package in ("rarestream", "learners", "service"):
         shutil.copytree(here / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "service" / "__init__.py").write_text('__version__ = "0.0.0+copy"\n')
+    version = tmp_path / "rarestream" / "__init__.py"
+    version.write_text(re.sub(r'__version__ = ".*"', '__version__ = "0.0.0+copy"', version.read_text()))
     monkeypatch.chdir(tmp_path)
     service = Process(redis.url, tmp_path / "log", workers=2)
     service.environment["PYTHONPATH"] = str(here)  # there for all, behind the folder in which one starts
