@@ -30,7 +30,7 @@ from service.api.prometheus import Exposition
 from service.api.schemas import bodies
 from service.api.websocket import Connections, Sockets
 from service.auth import Guard
-from service.engine import Engine, bounds
+from service.engine import Engine, import_limits
 from service.errors import Invalid, ServiceError
 from service.settings import Settings
 from service.storage import open_store
@@ -176,7 +176,7 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
     app.state.forwarding = Forwarding(app.state)
     app.state.direct = direct = Direct(app.state.bodies, app.state.access, guard)
     app.state.exposition = Exposition(settings)
-    app.state.imports = Bodies(bounds(settings))
+    app.state.imports = Bodies(import_limits(settings))
     app.state.closing = asyncio.Event()
     app.state.overview = Overview()
     app.state.streams = 0

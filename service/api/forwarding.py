@@ -97,9 +97,9 @@ class Forwarding:
         if not path.startswith(_PREFIX):
             return ()
         name = path[len(_PREFIX) :].partition("/")[0]
-        if placement.here(name) or (name in engine.hosted and placement.settling):
+        if placement.here(name) or (name in engine.replicas and placement.settling):
             return ()
-        if name not in engine.asleep and name not in engine.hosted:  # unknown, or to be created
+        if name not in engine.evicted and name not in engine.replicas:  # unknown, or to be created
             return ()
         return () if self._passed_on(scope) else placement.places(name)
 

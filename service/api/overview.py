@@ -17,7 +17,7 @@ import msgspec
 
 from service.auth import FREE, Grant
 from service.engine import Engine
-from service.engine.replica import Hosted
+from service.engine.replica import LearnerReplica
 
 __all__ = ["LARGE_WINDOW", "Overview", "Shown"]
 
@@ -108,7 +108,7 @@ class Overview:
     """Gives the small figures of all learners of an engine, and keeps them as long as they are right."""
 
     def __init__(self) -> None:
-        self._kept: WeakKeyDictionary[Hosted, _Kept] = WeakKeyDictionary()
+        self._kept: WeakKeyDictionary[LearnerReplica, _Kept] = WeakKeyDictionary()
         self._shown: WeakKeyDictionary[Grant, _Shared[Shown]] = WeakKeyDictionary()
         self._groups: WeakKeyDictionary[Grant, _Shared[bytes]] = WeakKeyDictionary()
 
@@ -127,31 +127,31 @@ class Overview:
         """
         learners = []
         began = time.perf_counter()
-        for name in sorted(filter(grant.sees, engine.hosted)):
-            hosted = engine.hosted.get(name)
-            if hosted is None:  # it fell asleep, or was deleted, while others had their turn
+        for name in sorted(filter(grant.sees, engine.replicas)):
+            replica = engine.replicas.get(name)
+            if replica is None:  # it fell asleep, or was deleted, while others had their turn
                 continue
-            learners.append(_present(hosted, await self._figures(hosted)))
+            learners.append(_present(replica, await self._figures(replica)))
             if time.perf_counter() - began > _STRETCH:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
-        left_out = {name: why for name, why in engine.left_out(groups=False).items() if grant.sees(name)}
-        asleep = sorted(filter(grant.sees, engine.asleep))
+        left_out = {name: why for name, why in engine.unavailable(groups=False).items() if grant.sees(name)}
+        asleep = sorted(filter(grant.sees, engine.evicted))
         told = {"learners": learners, "asleep": asleep, "creating": _creating(engine, grant), "unavailable": left_out}
         return {**told, "loaded": engine.ready}
 
-    async def _figures(self, hosted: Hosted) -> dict[str, Any]:
-        kept = self._kept.get(hosted)
+    async def _figures(self, replica: LearnerReplica) -> dict[str, Any]:
+        kept = self._kept.get(replica)
         now = time.monotonic()
-        if kept is not None and (kept.position == hosted.position or now < kept.until):
+        if kept is not None and (kept.position == replica.position or now < kept.until):
             return kept.body
-        position, figures = hosted.position, hosted.view.figures
-        if hosted.learner.config.window > LARGE_WINDOW:
+        position, figures = replica.position, replica.view.figures
+        if replica.learner.config.window > LARGE_WINDOW:
             figures = figures.frozen()
             document = await asyncio.to_thread(figures.as_json)
         else:
             document = figures.as_json()
-        classes = hosted.learner.config.labels.ranks is None
+        classes = replica.learner.config.labels.ranks is None
         named = _CLASSES if classes else _RANKS
         window = document["window"]
         points = figures.points_since(figures.point_count - TREND)
@@ -159,29 +159,29 @@ class Overview:
         trend = [point["auc" if classes else "mae"] for _, point in points]
         undefined = {f"/window/{figure}" for figure in named}
         body = {
-            "algorithm": hosted.learner.config.algorithm,
+            "algorithm": replica.learner.config.algorithm,
             "position": position,
             "events": document["events"],
             "served": document["served"]["events"] if classes else document["served"],
             "class_counts": document["class_counts"],
             "clock": document["clock"],
-            "threshold": hosted.view.threshold,
+            "threshold": replica.view.threshold,
             "window": {"size": window["size"], "events": window["events"], **{name: window[name] for name in named}},
             "trend": [None if value is None else round(value, 4) for value in trend],
             "alarms": figures.alarm_counts,
             "last_alarm": alarms[0] if alarms else None,
             "undefined": {at: why for at, why in document["undefined"].items() if at in undefined},
         }
-        self._kept[hosted] = _Kept(position, now + _LEAST, body)
+        self._kept[replica] = _Kept(position, now + _LEAST, body)
         return body
 
 
 def _creating(engine: Engine, grant: Grant) -> list[dict[str, Any]]:
     """Learners that are not there yet: the first asked for comes first, as it is made first."""
     now = time.monotonic()
-    there = (engine.hosted, engine.asleep, engine.register.unavailable)
+    there = (engine.replicas, engine.evicted, engine.registry.unavailable)
     found: dict[str, float] = {}
-    for name, since in engine.making:
+    for name, since in engine.creations:
         if grant.sees(name) and not any(name in known for known in there):
             found.setdefault(name, now - since)  # another request may ask for the same one
     return [{"name": name, "seconds": round(seconds, 1)} for name, seconds in found.items()]
@@ -192,15 +192,15 @@ def _coarse(seconds: float) -> float:
     return 0.0 if seconds < _STALE else _STALE * 2.0 ** math.floor(math.log2(seconds / _STALE))
 
 
-def _present(hosted: Hosted, figures: dict[str, Any]) -> dict[str, Any]:
+def _present(replica: LearnerReplica, figures: dict[str, Any]) -> dict[str, Any]:
     """The figures with what may change while the log stands still."""
-    not_ready = hosted.view.not_ready
+    not_ready = replica.view.not_ready
     return {
-        "name": hosted.name,
+        "name": replica.name,
         **figures,
         "ready": not_ready is None,
         "not_ready": not_ready,
-        "busy": hosted.at_work,
-        "stale_seconds": _coarse(hosted.node.stale_seconds),
-        "failed": None if hosted.failed is None else hosted.failed.detail,
+        "busy": replica.at_work,
+        "stale_seconds": _coarse(replica.node.stale_seconds),
+        "failed": None if replica.failed is None else replica.failed.detail,
     }

@@ -156,7 +156,7 @@ class Exposition:
     def _figures(self, state: State) -> Figures:
         engine: Engine = state.engine
         families = [Family.of(one) for one in self._own(state)]
-        return Figures(families, {name: Own.of(hosted) for name, hosted in engine.hosted.items()})
+        return Figures(families, {name: Own.of(replica) for name, replica in engine.replicas.items()})
 
     async def _learners(self, state: State, others: Mapping[str, Sequence[Own]], grant: Grant = FREE) -> list[Metric]:
         """The families of the learners, and how many have none, as far as any process has come."""
@@ -168,11 +168,11 @@ class Exposition:
         with suppress(ServiceError, TimeoutError):  # then as far as this one has come; counters of it may fall back
             async with asyncio.timeout(_CATCH_UP):
                 await asyncio.gather(*(one.catch_up() for one in behind))
-        for hosted in told:
-            if grant.sees(hosted.name):
-                self._series.tell(hosted, families, now, others.get(hosted.name, ()))
+        for replica in told:
+            if grant.sees(replica.name):
+                self._series.tell(replica, families, now, others.get(replica.name, ()))
                 await turns.give()
-        left_out = len(engine.hosted) - len(told)
+        left_out = len(engine.replicas) - len(told)
         return [
             _gauge("rarestream_learners_left_out", "Learners in memory that have no series here.", left_out),
             *families.values(),
@@ -255,9 +255,9 @@ def _node(state: State, engine: Engine) -> Iterator[Metric]:
     yield InfoMetricFamily("rarestream_build", "Which release this is, and what runs it.", build)
     yield _gauge("rarestream_workers", "Processes behind the port that answered this scrape.", 1)
     learners = GaugeMetricFamily("rarestream_learners", "Learners of this node.", labels=["state"])
-    learners.add_metric(["resident"], len(engine.hosted))
-    learners.add_metric(["asleep"], len(engine.asleep))
-    learners.add_metric(["unavailable"], len(engine.left_out(groups=False)))
+    learners.add_metric(["resident"], len(engine.replicas))
+    learners.add_metric(["asleep"], len(engine.evicted))
+    learners.add_metric(["unavailable"], len(engine.unavailable(groups=False)))
     yield learners
     yield _gauge(
         "rarestream_nodes",

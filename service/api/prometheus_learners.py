@@ -22,7 +22,7 @@ from prometheus_client import Metric
 from learners import View
 from learners.metrics import OrdinalFigures
 from service.engine import Engine
-from service.engine.replica import Hosted
+from service.engine.replica import LearnerReplica
 
 __all__ = ["LearnerSeries", "Own"]
 
@@ -105,18 +105,18 @@ class Own(msgspec.Struct, array_like=True, frozen=True):
     pending: tuple[int, int, int, int] | None  # as the store told it last: events, bytes, expired, evicted
 
     @classmethod
-    def of(cls, hosted: Hosted) -> Own:
+    def of(cls, replica: LearnerReplica) -> Own:
         """As it is now."""
-        newest = hosted.snapshots.newest
-        pending = hosted.serving.pending
+        newest = replica.snapshots.newest
+        pending = replica.served_events.pending
         return cls(
-            hosted.position,
-            hosted.queued_events,
-            hosted.queued_bytes,
-            hosted.failed is not None,
-            hosted.fits.failed is not None,
+            replica.position,
+            replica.queued_events,
+            replica.queued_bytes,
+            replica.failed is not None,
+            replica.fits.failed is not None,
             None if newest is None else newest.time,
-            hosted.snapshots.unsaved,
+            replica.snapshots.unsaved,
             None if pending is None else (pending.events, pending.bytes, pending.expired, pending.evicted),
         )
 
@@ -148,25 +148,25 @@ class LearnerSeries:
         self._most = most
         self._shown: dict[str, tuple[View, dict[str, Any]] | None] = {}
 
-    def chosen(self, engine: Engine) -> list[Hosted]:
+    def chosen(self, engine: Engine) -> list[LearnerReplica]:
         """The learners that are told of, by name: of those in memory the last used.
 
         How long ago counts in steps of ten minutes; within a step those that were told of last time stay. So where
         more are in use than there is room for, it is the same ones that have series from scrape to scrape.
         """
-        here = engine.hosted.values()
-        if len(engine.hosted) > self._most:
+        here = engine.replicas.values()
+        if len(engine.replicas) > self._most:
             now = time.monotonic()
 
-            def last(hosted: Hosted) -> tuple[int, bool, float]:
-                age = 0.0 if hosted.uses else now - hosted.used
-                return int(age / _STEP), hosted.name not in self._shown, age
+            def last(replica: LearnerReplica) -> tuple[int, bool, float]:
+                age = 0.0 if replica.users else now - replica.last_used
+                return int(age / _STEP), replica.name not in self._shown, age
 
             found = heapq.nsmallest(self._most, here, key=last)
         else:
             found = list(here)
-        found.sort(key=lambda hosted: hosted.name)
-        self._shown = {hosted.name: self._shown.get(hosted.name) for hosted in found}
+        found.sort(key=lambda replica: replica.name)
+        self._shown = {replica.name: self._shown.get(replica.name) for replica in found}
         return found
 
     @staticmethod
@@ -174,21 +174,23 @@ class LearnerSeries:
         """Every family by its name, empty."""
         return {name: Metric(name, documentation, kind) for name, kind, documentation in _FAMILIES}
 
-    def tell(self, hosted: Hosted, families: Mapping[str, Metric], now: float, others: Iterable[Own] = ()) -> None:
+    def tell(
+        self, replica: LearnerReplica, families: Mapping[str, Metric], now: float, others: Iterable[Own] = ()
+    ) -> None:
         """Add a learner's samples; `now` in seconds since the epoch. On the event loop: the view is a live one.
 
         `others`: what other processes behind the port have of it.
         """
-        view = hosted.view
-        held = Own.of(hosted).along(others)
-        own = {"learner": hosted.name}
+        view = replica.view
+        held = Own.of(replica).along(others)
+        own = {"learner": replica.name}
 
         def add(family: str, value: float | None, labels: Mapping[str, str] = own) -> None:
             if value is not None and math.isfinite(value):
                 metric = families[family]
                 metric.add_sample(f"{family}_total" if metric.type == "counter" else family, dict(labels), float(value))
 
-        figures, window = view.figures, self._window(hosted.name, view)
+        figures, window = view.figures, self._window(replica.name, view)
         for label, count in view.class_counts.items():
             add("rarestream_events", count, {**own, "class": label})
         for label, count in window["class_counts"].items():

@@ -42,7 +42,7 @@ from starlette.types import Receive, Scope, Send
 from service.api.body import Disconnected, read_in_time
 from service.api.overview import Shown
 from service.auth import FREE, Grant
-from service.engine.replica import Hosted
+from service.engine.replica import LearnerReplica
 from service.errors import ServiceError, TooManyStreams, UnknownGroup
 
 __all__ = ["News", "Seen", "all_news", "figures_of", "group_news", "learner_news", "opened", "parsed_id", "stream"]
@@ -126,7 +126,7 @@ def _event(kind: str, data: Any, seen: Seen | None = None) -> bytes:
 # A learner
 
 
-def figures_of(learner: Hosted, told: dict[str, Any] | None = None) -> dict[str, Any]:
+def figures_of(learner: LearnerReplica, told: dict[str, Any] | None = None) -> dict[str, Any]:
     """The document of a learner's live figures, which may have been `told` already."""
     view = learner.view
     return {"name": learner.name, "position": learner.position, **view.as_json(told)}
@@ -148,12 +148,12 @@ def parsed_id(text: str) -> Seen | None:
     return Seen(*map(int, parts))
 
 
-async def learner_news(learner: Hosted, since: Seen | None = None) -> News:
+async def learner_news(learner: LearnerReplica, since: Seen | None = None) -> News:
     """Of a learner, from after `since` on, or from now."""
     view = learner.view
     seen = since or Seen(view.rollbacks, view.figures.point_count, view.figures.alarm_count)
     shown: int | None = None  # position of the figures sent last
-    with learner.watched() as changed:
+    with learner.watch() as changed:
         while True:
             changed.clear()
             view = learner.view

@@ -5,22 +5,22 @@ keeps up with other nodes, `node` has the store, the threads and recovery.
 """
 
 from service.engine import copies
-from service.engine.batch_cost import LARGE, apart
-from service.engine.copies import bounds
+from service.engine.batch_cost import LARGE, run_by_size
+from service.engine.copies import import_limits
 from service.engine.engine import Engine
 from service.engine.node import BACKGROUND
 from service.engine.score_threshold import score_threshold
-from service.engine.weights import MAX_TOP, largest, taken
+from service.engine.weights import MAX_TOP, copy_weights, rank_weights
 
 __all__ = [
     "BACKGROUND",
     "LARGE",
     "MAX_TOP",
     "Engine",
-    "apart",
-    "bounds",
     "copies",
-    "largest",
+    "copy_weights",
+    "import_limits",
+    "rank_weights",
+    "run_by_size",
     "score_threshold",
-    "taken",
 ]

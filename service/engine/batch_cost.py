@@ -12,7 +12,7 @@ from learners import Batch, Config, Outcome, warm_figures
 from learners.numerics import Sparse
 from service.engine.cost_estimate import event_nanoseconds, kernels_of
 
-__all__ = ["LARGE", "Pace", "apart", "numbers_of", "size_of", "values_of"]
+__all__ = ["LARGE", "Pace", "numbers_of", "run_by_size", "size_of", "values_of"]
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -21,7 +21,7 @@ _BATCH = 1e-4  # seconds that a batch takes however small it is: on such a machi
 LARGE = 2**18  # bytes of a body or a record from which on a thread reads and writes it, so that others go on meanwhile
 
 
-async def apart(size: int, call: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+async def run_by_size(size: int, call: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
     """What a call gives that reads or writes about so many bytes, made in a thread where these are many."""
     return await asyncio.to_thread(call, *arguments) if size >= LARGE else call(*arguments)
 

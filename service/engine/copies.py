@@ -20,12 +20,12 @@ from learners import Config, Parameters, Refused, check_state, required
 from service.auth import FREE, Grant
 from service.engine.engine import Engine
 from service.engine.records import Snapshot, check_scaling, pack_snapshot, unpack_snapshot
-from service.engine.replica import Hosted
+from service.engine.replica import LearnerReplica
 from service.errors import Damaged, Invalid
 from service.names import check_name, problems_of
 from service.settings import Settings
 
-__all__ = ["MEDIA_TYPE", "Clone", "bounds", "clone", "exported", "file_name", "imported"]
+__all__ = ["MEDIA_TYPE", "Clone", "clone", "export_state", "file_name", "import_limits", "import_state"]
 
 MEDIA_TYPE = "application/octet-stream"
 
@@ -37,7 +37,7 @@ class Clone(Parameters):
     to: str = required("the new learner's name")
 
 
-async def clone(engine: Engine, source: Hosted, values: object, grant: Grant = FREE) -> Hosted:
+async def clone(engine: Engine, source: LearnerReplica, values: object, grant: Grant = FREE) -> LearnerReplica:
     """Make a learner of the state that `source` has after everything in its log; `values`: see `Clone`.
 
     Raises `Invalid`, `Forbidden`, `NameTaken`, `LimitReached`, `TooLarge` or a `StoreError`, and then there is no new
@@ -55,13 +55,13 @@ async def clone(engine: Engine, source: Hosted, values: object, grant: Grant = F
     return await engine.copy(to, found.config, found.state, grant)
 
 
-async def exported(source: Hosted) -> tuple[int, bytes]:
+async def export_state(source: LearnerReplica) -> tuple[int, bytes]:
     """The position that is reached, and the state there as a file. O(state); packed by a thread."""
     found = await _copied(source)
     return found.position, await source.node.in_thread(lambda: pack_snapshot(found.position, found.config, found.state))
 
 
-async def imported(engine: Engine, name: str, data: bytes, grant: Grant = FREE) -> Hosted:
+async def import_state(engine: Engine, name: str, data: bytes, grant: Grant = FREE) -> LearnerReplica:
     """Make a learner of what `exported` gave. Raises `Invalid` for anything else, of the name and the file at once, and
     as `clone`."""
     wrong = problems_of(name)
@@ -81,7 +81,7 @@ def file_name(name: str, position: int) -> str:
     return f"{name}-{position}.rarestream"
 
 
-def bounds(settings: Settings) -> Settings:
+def import_limits(settings: Settings) -> Settings:
     """The settings as they hold for the bodies of imports: one of the largest size at a time, in as much more time."""
     most = settings.max_import_bytes
     seconds = settings.body_seconds * max(1.0, most / settings.max_body_bytes)
@@ -90,7 +90,7 @@ def bounds(settings: Settings) -> Settings:
     )
 
 
-async def _copied(source: Hosted) -> Snapshot:
+async def _copied(source: LearnerReplica) -> Snapshot:
     """A copy of the state after everything that is in the log by now, other nodes' records included."""
     found: list[Snapshot] = []
 

@@ -19,8 +19,16 @@ from learners import Comparison, Config, GroupConfig, Learner, Refused
 from learners.features import Dense
 from learners.numerics import hashes_of
 from service.engine.batch_cost import LARGE
-from service.engine.cluster.notifier import Bell
-from service.engine.records import Created, Snapshot, Sound, check_scaling, config_of, unpack_record, unpack_snapshot
+from service.engine.cluster.notifier import Notifier
+from service.engine.records import (
+    Created,
+    Snapshot,
+    TrustedSnapshots,
+    check_scaling,
+    config_of,
+    unpack_record,
+    unpack_snapshot,
+)
 from service.engine.webhooks import Webhook
 from service.errors import BehindLog, Damaged, LostRecords, StoreUnavailable
 from service.names import called
@@ -56,10 +64,10 @@ class Node:
         self.store = store
         self.settings = settings
         self.id = uuid.uuid4().bytes  # of this process, until it ends
-        self.bell = Bell(store, self.id)
+        self.notifier = Notifier(store, self.id)
         self.webhook = Webhook(settings.webhook)
         self.timings = NodeTimings(OPERATIONS)
-        self.sound = Sound(settings.max_learners)
+        self.trusted_snapshots = TrustedSnapshots(settings.max_learners)
         self._reached = time.monotonic()
         self._unreachable: str | None = None
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="learn")
@@ -68,7 +76,7 @@ class Node:
     async def close(self) -> None:
         """Release the store and the threads."""
         await self.webhook.close()
-        await self.bell.close()
+        await self.notifier.close()
         await self.store.close()
         self._threads.shutdown()
 
@@ -224,16 +232,18 @@ class Node:
 
     async def _revived(self, name: str, birth: bytes, data: bytes, position: int) -> Learner | Comparison:
         """The machine of a snapshot. Raises `Damaged`."""
-        size = len(data) if self.sound.met(birth) else LARGE  # of one that is new here, kernels may have to be compiled
+        size = (
+            len(data) if self.trusted_snapshots.met(birth) else LARGE
+        )  # of one that is new here, kernels may have to be compiled
         machine, digest = await self.by_size(size, functools.partial(self._revive, name, birth, data, position))
-        self.sound.tell(birth, digest)
+        self.trusted_snapshots.tell(birth, digest)
         return machine
 
     def _revive(self, name: str, birth: bytes, data: bytes, position: int) -> tuple[Learner | Comparison, bytes]:
         """The machine, and by what its snapshot is known to be sound from now on."""
         what = f"snapshot {position} of {called(name)}"
-        digest = self.sound.digest(data)
-        sound = self.sound.knows(birth, digest)
+        digest = self.trusted_snapshots.digest(data)
+        sound = self.trusted_snapshots.knows(birth, digest)
         snapshot: Snapshot = unpack_snapshot(data, what)
         try:
             config = snapshot.config

@@ -13,47 +13,51 @@ from collections.abc import Sequence
 from learners import Comparison
 from service.auth import Grant
 from service.engine.node import Node
-from service.engine.replica import Hosted, HostedGroup
+from service.engine.replica import GroupReplica, LearnerReplica
 from service.errors import LimitReached, ServiceError
 from service.names import GROUP
 from service.storage import Head
 
-__all__ = ["Register"]
+__all__ = ["Registry"]
 
 
-class Register:
+class Registry:
     """What of the store is on this node, and how."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.hosted: dict[str, Hosted] = {}
-        self.asleep: dict[str, bytes] = {}  # learners that are in the store only: their birth
-        self.groups: dict[str, HostedGroup] = {}
+        self.replicas: dict[str, LearnerReplica] = {}
+        self.evicted: dict[str, bytes] = {}  # learners that are in the store only: their birth
+        self.groups: dict[str, GroupReplica] = {}
         self.moving: dict[str, asyncio.Future[None]] = {}  # learners that fall asleep or awake just now
         self.unavailable: dict[str, ServiceError] = {}  # logs of the store that cannot be hosted, and why
         self.ready = False  # every learner of the store is here
         self.creating = asyncio.Lock()  # held while one is created: it is in the store then, and not found here yet
 
-    def find(self, log: str) -> Hosted | HostedGroup | None:
+    def find(self, log: str) -> LearnerReplica | GroupReplica | None:
         """What is hosted of the log of this name."""
-        return self.groups.get(log[1:]) if log.startswith(GROUP) else self.hosted.get(log)
+        return self.groups.get(log[1:]) if log.startswith(GROUP) else self.replicas.get(log)
 
-    def all(self) -> list[Hosted | HostedGroup]:
+    def all(self) -> list[LearnerReplica | GroupReplica]:
         """All that is in memory."""
-        return [*self.hosted.values(), *self.groups.values()]
+        return [*self.replicas.values(), *self.groups.values()]
 
     @property
     def learners(self) -> int:
         """How many there are on this node, asleep or awake."""
-        return len(self.hosted) + len(self.asleep)
+        return len(self.replicas) + len(self.evicted)
 
     def knows(self, log: str) -> bool:
         """Whether a log that is not hosted is known all the same."""
-        return log in self.asleep or log in self.moving or log in self.unavailable
+        return log in self.evicted or log in self.moving or log in self.unavailable
+
+    def has(self, name: str) -> bool:
+        """Tell whether there is a learner of this name, in memory or not, even if it cannot be hosted."""
+        return name in self.replicas or self.knows(name)
 
     def sleeps(self, log: str, head: Head) -> bool:
         """Whether the learner whose log has this head sleeps, or is about to move."""
-        return log in self.moving or self.asleep.get(log) == head.birth
+        return log in self.moving or self.evicted.get(log) == head.birth
 
     def check_room(self) -> None:
         """That there may be one more here. Raises `LimitReached`."""
@@ -79,31 +83,31 @@ class Register:
                 learners.append(log)
         grant.check_room(learners, groups)
 
-    async def host(self, log: str, birth: bytes) -> tuple[Hosted | HostedGroup, bool]:
+    async def host(self, log: str, birth: bytes) -> tuple[LearnerReplica | GroupReplica, bool]:
         """What the log of this name is of, as its newest snapshot has it, and whether the log may go on behind that;
         nobody finds it yet."""
         found = await self.node.recover(log, birth)
         if isinstance(found.machine, Comparison):
-            group = HostedGroup(log, birth, found.machine, found.position, self.node, self.forget, found.snapshot)
+            group = GroupReplica(log, birth, found.machine, found.position, self.node, self.forget, found.snapshot)
             group.token = found.token
             return group, found.behind
         pending = found.pending or await self.node.reached(self.node.store.pending(log, birth))
-        hosted = Hosted(log, birth, found.machine, found.position, self.node, self.forget, found.snapshot)
-        hosted.serving.pending = pending
-        hosted.token = found.token
-        return hosted, found.behind
+        replica = LearnerReplica(log, birth, found.machine, found.position, self.node, self.forget, found.snapshot)
+        replica.served_events.pending = pending
+        replica.token = found.token
+        return replica, found.behind
 
-    def take_in(self, one: Hosted | HostedGroup) -> None:
+    def take_in(self, one: LearnerReplica | GroupReplica) -> None:
         """From here on it is found by its name."""
-        if isinstance(one, Hosted):
-            self.hosted[one.name] = one
+        if isinstance(one, LearnerReplica):
+            self.replicas[one.name] = one
         else:
             self.groups[one.name.removeprefix(GROUP)] = one
 
-    def forget(self, one: Hosted | HostedGroup) -> None:
+    def forget(self, one: LearnerReplica | GroupReplica) -> None:
         """Host it no longer."""
         if self.find(one.name) is one:
-            if isinstance(one, Hosted):
-                del self.hosted[one.name]
+            if isinstance(one, LearnerReplica):
+                del self.replicas[one.name]
             else:
                 del self.groups[one.name.removeprefix(GROUP)]

@@ -29,7 +29,7 @@ from learners.features import Field, Named, OneHot, Table
 from learners.numerics import Counts, Vector
 from service.engine.feature_names import FeatureNames, Key
 
-__all__ = ["MAX_TOP", "Weights", "largest", "taken"]
+__all__ = ["MAX_TOP", "Weights", "copy_weights", "rank_weights"]
 
 MAX_TOP = 1000
 
@@ -46,7 +46,7 @@ class Weights(NamedTuple):
     reason: str | None  # why there are no weights, if there are none
 
 
-def taken(view: View, position: int) -> Weights:
+def copy_weights(view: View, position: int) -> Weights:
     """A copy of the weights of a view, at rest; one array is copied. O(columns met)."""
     scorer = view.scorer
     reason = _lacking(view)
@@ -58,7 +58,7 @@ def taken(view: View, position: int) -> Weights:
     return Weights(position, scorer.config, float(scorer.weights.bias[0]), weights, columns, categories, None)
 
 
-def largest(weights: Weights, top: int, names: FeatureNames) -> dict[str, Any]:
+def rank_weights(weights: Weights, top: int, names: FeatureNames) -> dict[str, Any]:
     """The reply: the `top` weights that are largest by their absolute value, ties in the order of the columns.
 
     Those of hashed columns are looked for from now on. O(columns + top log top).
@@ -133,10 +133,10 @@ def _categories(columns: OneHot) -> Vector:
     """The hash of the category of each column of a table; NaN of numbers, and of columns that no category has yet."""
     found = []
     slot = 0
-    for field, taken in zip(columns.table.fields, columns.taken.tolist(), strict=True):
+    for field, copy_weights in zip(columns.table.fields, columns.taken.tolist(), strict=True):
         own = np.full(field.width, math.nan)
         if field.kind == "categorical":
-            own[:taken] = columns.values[slot : slot + taken]
+            own[:copy_weights] = columns.values[slot : slot + copy_weights]
             slot += field.categories
         found.append(own)
     return np.concatenate(found)

@@ -191,8 +191,8 @@ class Worker(Server):
             return Word("opens the store")
         if engine.node.unreachable is not None:
             return Word(f"waits for the store, which does not answer: {engine.node.unreachable}", waiting=True)
-        known = len(engine.hosted) + len(engine.groups) + len(engine.asleep)
-        records = sum(one.position for one in engine.hosted.values()) + sum(
+        known = len(engine.replicas) + len(engine.groups) + len(engine.evicted)
+        records = sum(one.position for one in engine.replicas.values()) + sum(
             one.position for one in engine.groups.values()
         )
         return Word(f"recovers the learners of the store: {known} so far, by their logs at {records} records in all")

@@ -150,8 +150,8 @@ async def _bodies(seconds: float, seed: int, count: int | None) -> Report:
             (await http.post(f"/learners/{name}/update", json=sent)).raise_for_status()
         files = {name: (await http.get(f"/learners/{name}/export")).content for name in LEARNERS}
         for name in LEARNERS:
-            await engine.hosted[name].catch_up()
-        stood = {name: (engine.hosted[name].position, engine.hosted[name].learner.digest()) for name in LEARNERS}
+            await engine.replicas[name].catch_up()
+        stood = {name: (engine.replicas[name].position, engine.replicas[name].learner.digest()) for name in LEARNERS}
         for i in until(seconds, count):
             name = random.choice(list(LEARNERS))
             kind = random.random()
@@ -204,16 +204,16 @@ async def _stands(
     report: Report, engine: Engine, name: str, stood: dict[str, tuple[int, str]], taken: bool, detail: str
 ) -> None:
     """A learner of which nothing was taken stands where it stood; another one is sound."""
-    hosted = engine.hosted[name]
-    if hosted.failed is not None:
-        report.fail(f"it stopped: {hosted.failed.detail}: {detail}")
+    replica = engine.replicas[name]
+    if replica.failed is not None:
+        report.fail(f"it stopped: {replica.failed.detail}: {detail}")
         return
     if taken:  # a record of what was served is applied in its turn, after the reply
-        await hosted.catch_up()
-    now = hosted.position, hosted.learner.digest()
+        await replica.catch_up()
+    now = replica.position, replica.learner.digest()
     if taken and now != stood[name]:
         try:
-            check_state(hosted.learner.config, {key: array.copy() for key, array in hosted.learner.state().items()})
+            check_state(replica.learner.config, {key: array.copy() for key, array in replica.learner.state().items()})
         except Refused as error:
             report.fail(f"taken, and then {error}: {detail}")
     elif now != stood[name]:

@@ -31,14 +31,12 @@ async def node(store: Store, **settings: Any) -> AsyncIterator[Engine]:
     try:
         yield engine
     finally:
-        hosts = engine.register.all()
+        hosts = engine.registry.all()
         tasks = [one.task for one in hosts]
         tasks += [saving for one in hosts if (saving := one.snapshots._saving) is not None]
-        tasks += [fit for one in engine.hosted.values() if (fit := one.fits._task) is not None]
+        tasks += [fit for one in engine.replicas.values() if (fit := one.fits._task) is not None]
         tasks += [
-            task
-            for task in (engine.following.task, engine.sleeping.resting, engine.node.webhook._task)
-            if task is not None
+            task for task in (engine.sync.task, engine.residency.resting, engine.node.webhook._task) if task is not None
         ]
         for task in tasks:
             task.cancel()

@@ -214,7 +214,7 @@ async def test_a_fault_of_ours_is_logged_with_the_id_and_without_what_was_sent(
             raise ValueError(f"cannot read {SECRET}") from KeyError(SECRET)
 
         engine = app.state.engine
-        monkeypatch.setattr(engine.get("fraud").serving, "predict", broken)
+        monkeypatch.setattr(engine.get("fraud").served_events, "predict", broken)
         monkeypatch.setattr(engine, "create_group", broken)
         scope = scope_of(path, "POST" if hot else "PUT")
         scope["headers"].append((b"x-request-id", b"the-one"))

@@ -75,11 +75,11 @@ def some(rng: random.Random, http: httpx.AsyncClient, setup: str, start: int) ->
 
 async def at_rest(engine: Engine) -> None:
     """From here on the node looks for nothing, and assumes nothing that it has not assumed yet."""
-    hosted = engine.get("a")
-    assert engine.following.task is not None
-    engine.following.task.cancel()
-    await until(lambda: hosted.assuming._assuming is None or hosted.assuming._assuming.done())
-    await hosted.catch_up()
+    replica = engine.get("a")
+    assert engine.sync.task is not None
+    engine.sync.task.cancel()
+    await until(lambda: replica.label_expiry._assuming is None or replica.label_expiry._assuming.done())
+    await replica.catch_up()
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -90,7 +90,7 @@ async def test_the_state_is_what_the_log_says(seed: int) -> None:
     options = {"snapshot_events": rng.choice([5, 100_000]), "trim_log": False, "follow_seconds": 0.01}
     async with serving(store, **options) as (http, engine):
         assert (await http.put("/learners/a", json=settings)).status_code == 201
-        hosted = engine.get("a")
+        replica = engine.get("a")
         start = 0
         under_way: list[asyncio.Future[Any]] = []
         for _ in range(REQUESTS):
@@ -102,9 +102,9 @@ async def test_the_state_is_what_the_log_says(seed: int) -> None:
                 under_way.clear()
         await asyncio.gather(*under_way)
         await at_rest(engine)
-        assert hosted.failed is None
-        assert not hosted.serving._under_way
-        check_state(hosted.learner.config, {name: array.copy() for name, array in hosted.learner.state().items()})
+        assert replica.failed is None
+        assert not replica.served_events._under_way
+        check_state(replica.learner.config, {name: array.copy() for name, array in replica.learner.state().items()})
         assert await digest(http) == await replayed(store)
     expected = await replayed(store)
     async with serving(store) as (http, _):  # from a snapshot, where one was taken
@@ -137,5 +137,5 @@ async def test_two_nodes_agree(seed: int) -> None:
         await at_rest(two)
         await one.get("a").catch_up()  # what the other has assumed since
         assert await digest(here) == await digest(there) == await replayed(store)
-        assert not one.get("a").serving._under_way
-        assert not two.get("a").serving._under_way
+        assert not one.get("a").served_events._under_way
+        assert not two.get("a").served_events._under_way

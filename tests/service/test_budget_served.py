@@ -176,7 +176,7 @@ async def test_without_the_store_predict_answers_and_says_that_nothing_is_rememb
         assert await digest(http) == await replayed(store)
         if config is BUDGET:
             assert (await spent(engine))[1] <= ALERTS
-        assert not engine.get("a").serving._under_way
+        assert not engine.get("a").served_events._under_way
 
 
 async def test_a_caller_that_hangs_up_leaves_nothing_on_the_account(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,12 +189,12 @@ async def test_a_caller_that_hangs_up_leaves_nothing_on_the_account(monkeypatch:
     async with serving(store) as (http, engine):
         await trained(http)
         call = asyncio.create_task(posted(http, "/learners/a/predict", [asked(i) for i in range(50)]))
-        hosted = engine.get("a")
-        await until(lambda: len(hosted.serving._under_way) == 1)
+        replica = engine.get("a")
+        await until(lambda: len(replica.served_events._under_way) == 1)
         call.cancel()
         await asyncio.wait([call])
-        assert not hosted.serving._under_way
-        assert not hosted.serving._own
+        assert not replica.served_events._under_way
+        assert not replica.served_events._own
 
 
 async def test_redis_away(redis_server: RedisServer) -> None:

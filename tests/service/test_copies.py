@@ -155,14 +155,14 @@ async def test_a_clone_made_on_one_node_is_met_by_another():
     store = MemoryStore()
     async with serving(store) as (one, first), serving(store) as (other, second):
         await one.put("/learners/a", json=DENSE)
-        await second.following.look_around()
+        await second.sync.look_around()
         await posted(other, "/learners/a/update", events(30))  # which the first node has not read yet
         assert (await one.post("/learners/a/clone", json={"to": "b"})).status_code == 201
-        await second.following.look_around()
+        await second.sync.look_around()
         assert (await digest(one, "b"))[1] == (await digest(other, "b"))[1] == (await digest(other, "a"))[1]
         await second.delete("b")
         await other.put("/learners/b", json=DENSE)
-        await first.following.look_around()
+        await first.sync.look_around()
         assert (await one.get("/learners/b")).json()["events"] == 0
 
 
@@ -170,7 +170,7 @@ async def test_the_other_node_was_quicker():
     store = MemoryStore()
     async with serving(store) as (one, _), serving(store) as (other, second):
         await one.put("/learners/a", json=DENSE)
-        await second.following.look_around()
+        await second.sync.look_around()
         await other.put("/learners/b", json={**DENSE, "seed": 5})
         reply = await one.post("/learners/a/clone", json={"to": "b"})
         assert (reply.status_code, reply.json()["code"]) == (409, "name-taken")
@@ -184,18 +184,18 @@ async def test_a_learner_that_sleeps_is_woken():
             await http.put(f"/learners/{name}", json={**DENSE, "seed": ord(name)})
             await posted(http, f"/learners/{name}/update", events(20))
     async with serving(store, max_resident=1) as (http, engine):
-        asleep = next(iter(engine.asleep))
+        asleep = next(iter(engine.evicted))
         assert (await http.get(f"/learners/{asleep}/weights")).json()["total"] == 3
-        asleep = next(iter(engine.asleep))
+        asleep = next(iter(engine.evicted))
         assert (await http.post(f"/learners/{asleep}/clone", json={"to": "copy"})).status_code == 201
         assert (await digest(http, "copy"))[1] == (await digest(http, asleep))[1]
-        engine.sleeping.rest()
-        assert engine.sleeping.resting is not None
-        await asyncio.wait([engine.sleeping.resting])
-        taken = next(iter(engine.asleep))
+        engine.residency.rest()
+        assert engine.residency.resting is not None
+        await asyncio.wait([engine.residency.resting])
+        taken = next(iter(engine.evicted))
         reply = await http.post("/learners/copy/clone", json={"to": taken})
         assert (reply.status_code, reply.json()["code"]) == (409, "name-taken")
-        asleep = next(iter(engine.asleep))
+        asleep = next(iter(engine.evicted))
         assert (await http.get(f"/learners/{asleep}/export")).status_code == 200
 
 

@@ -54,7 +54,7 @@ async def test_learners_are_told_from_the_moment_that_they_are_asked_for() -> No
     store = Gated()
     async with serving(store) as (http, engine):
         asked = [asyncio.create_task(http.put(f"/learners/{name}", json=DENSE)) for name in ("b", "a", "b")]
-        await until(lambda: len(engine.making) == 3)
+        await until(lambda: len(engine.creations) == 3)
         assert sorted(await creating(http)) == ["a", "b"]  # each once
         found = await told(http)
         assert found.learners == []
@@ -64,7 +64,7 @@ async def test_learners_are_told_from_the_moment_that_they_are_asked_for() -> No
         store.open.set()
         assert sorted(reply.status_code for reply in await asyncio.gather(*asked)) == [200, 201, 201]
         found = await told(http)
-        assert ([one.name for one in found.learners], found.creating, engine.making) == (["a", "b"], [], [])
+        assert ([one.name for one in found.learners], found.creating, engine.creations) == (["a", "b"], [], [])
 
 
 @pytest.mark.parametrize("refused", [True, False])
@@ -78,11 +78,11 @@ async def test_one_that_comes_to_nothing_is_told_no_longer(refused: bool) -> Non
         if refused:
             assert (await asked).status_code == 409
         else:
-            await until(lambda: bool(engine.making))
+            await until(lambda: bool(engine.creations))
             asked.cancel()  # the client hangs up
             with pytest.raises(asyncio.CancelledError):
                 await asked
-        assert (await creating(http), engine.making) == ([], [])
+        assert (await creating(http), engine.creations) == ([], [])
 
 
 async def test_clones_are_told_too() -> None:
@@ -103,7 +103,7 @@ async def test_a_key_for_some_learners_is_told_of_these(tmp_path: Path) -> None:
     root, some = ring.make("root", "admin"), ring.make("some", "read", pattern="fraud-*")
     async with keyed(ring) as (app, http):
         engine = app.state.engine
-        engine.making += [("spam", 0.0), ("fraud-a", 0.0)]
+        engine.creations += [("spam", 0.0), ("fraud-a", 0.0)]
         assert await creating(http, root) == ["spam", "fraud-a"]
         assert await creating(http, some) == ["fraud-a"]
 

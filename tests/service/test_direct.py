@@ -228,7 +228,7 @@ def test_a_client_that_goes_away_before_its_body_is_whole(shared: Service) -> No
         connection.close()
     until(lambda: shared.answered(499) == gone + 2)
     until(lambda: shared.app.state.bodies.bytes == 0)
-    assert shared.app.state.engine.get("fraud").uses == 0
+    assert shared.app.state.engine.get("fraud").users == 0
 
 
 def flooded(headers: int) -> bytes:
@@ -316,7 +316,7 @@ def test_a_learner_that_sleeps_is_woken() -> None:
     with served(max_resident=1) as service:
         expected = service.ask(request()).body
         service.http("PUT", "/v1/learners/another", json=DENSE)
-        until(lambda: "fraud" in service.app.state.engine.asleep)
+        until(lambda: "fraud" in service.app.state.engine.evicted)
         with service.at_the_edge(1):
             assert service.ask(request()).body == expected
 
@@ -325,9 +325,9 @@ def test_a_learner_that_is_asked_is_the_last_to_sleep(shared: Service) -> None:
     learner = shared.app.state.engine.get("fraud")
     connection = shared.connect()
     connection.ask(request())
-    before = learner.used
+    before = learner.last_used
     connection.ask(request())
-    assert learner.used > before
+    assert learner.last_used > before
 
 
 def test_a_store_that_is_away_is_told(shared: Service) -> None:
@@ -363,7 +363,7 @@ def test_a_fault_of_ours_is_answered_and_logged_once(caplog: pytest.LogCaptureFi
         def broken(*_: Any) -> Any:
             raise RuntimeError("by the test")
 
-        patched.setattr(service.app.state.engine.get("fraud").serving, "at_once", broken)
+        patched.setattr(service.app.state.engine.get("fraud").served_events, "at_once", broken)
         for i, one in enumerate((connection, service.connect())):
             reply = one.ask(request())
             assert (reply.status, reply.json["code"]) == (500, "internal")

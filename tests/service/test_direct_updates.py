@@ -164,11 +164,11 @@ def test_what_is_refused_is_refused_by_the_edge_and_changes_nothing(
 def test_a_queue_that_is_full_is_told_by_the_edge() -> None:
     with served(queue_bytes=1024) as service, held_up(service) as go_on:
         first, second, third = (service.connect() for _ in range(3))
-        hosted = service.app.state.engine.get("fraud")
+        replica = service.app.state.engine.get("fraud")
         first.send(learn(100))
-        until(lambda: hosted._current)  # it is being logged,
+        until(lambda: replica._current)  # it is being logged,
         second.send(learn(101))
-        until(lambda: hosted.queued_events == 1)  # and this one waits
+        until(lambda: replica.queued_events == 1)  # and this one waits
         with service.at_the_edge(1):
             reply = third.ask(learn(102))
         assert (reply.status, reply.json["code"]) == (429, "queue-full")
@@ -194,17 +194,17 @@ def test_replies_come_in_order_while_the_store_takes_its_time(shared: Service) -
 def test_what_is_learnt_side_by_side_is_one_record() -> None:
     with served() as service, held_up(service) as go_on:
         connections = [service.connect() for _ in range(8)]
-        hosted = service.app.state.engine.get("fraud")
+        replica = service.app.state.engine.get("fraud")
         connections[0].send(learn(100))
-        until(lambda: hosted._current)
+        until(lambda: replica._current)
         for i, connection in enumerate(connections[1:]):
             connection.send(learn(101 + i))
-        until(lambda: hosted.queued_events == 7)
-        position = hosted.position
+        until(lambda: replica.queued_events == 7)
+        position = replica.position
         go_on()
         told = [connection.reply().json["position"] for connection in connections]
         assert told == [position + 1] + 7 * [position + 2]
-        assert hosted.uses == 0
+        assert replica.users == 0
 
 
 def test_a_store_that_fails_is_told_and_the_connection_goes_on(shared: Service) -> None:
@@ -241,29 +241,29 @@ def test_a_fault_of_ours_is_answered_and_logged(shared: Service, caplog: pytest.
 
 
 def test_a_client_that_hangs_up_is_learnt_from_and_lets_go(shared: Service) -> None:
-    hosted = shared.app.state.engine.get("fraud")
+    replica = shared.app.state.engine.get("fraud")
     before = learnt(shared)
     with held_up(shared) as go_on:
         connection = shared.connect()
         connection.send(learn(4000))
-        until(lambda: hosted._current)
-        assert hosted.uses == 1
+        until(lambda: replica._current)
+        assert replica.users == 1
         connection.close()
         go_on()
-        until(lambda: hosted.uses == 0)
+        until(lambda: replica.users == 0)
     assert learnt(shared) == before + 1
 
 
 def test_a_learner_does_not_fall_asleep_under_an_update() -> None:
     with served() as service, held_up(service) as go_on:
-        hosted = service.app.state.engine.get("fraud")
+        replica = service.app.state.engine.get("fraud")
         connection = service.connect()
         connection.send(learn(100))
-        until(lambda: hosted._current)
-        assert not hosted.idle
+        until(lambda: replica._current)
+        assert not replica.idle
         go_on()
         assert connection.reply().status == 200
-        until(lambda: hosted.idle)
+        until(lambda: replica.idle)
 
 
 def test_a_service_that_stops_answers_what_is_being_learnt() -> None:

@@ -132,7 +132,7 @@ async def stuck(app: Application, parts: list[bytes]) -> None:
 async def test_a_client_that_does_not_read_a_reply_in_lines_is_dropped(caplog):
     async with application(ws_stall_seconds=0.05) as app:
         learner = app.state.engine.get("fraud")
-        uses, sent = learner.uses, []
+        uses, sent = learner.users, []
 
         async def receive() -> dict[str, Any]:
             return {"type": "http.request", "body": b'{"x":[1,2,3]}\n' * 1500, "more_body": True}
@@ -146,7 +146,7 @@ async def test_a_client_that_does_not_read_a_reply_in_lines_is_dropped(caplog):
         await asyncio.wait_for(app(scope, receive, send), 60)
         assert len(sent) == 3
         assert all(message["more_body"] for message in sent[1:])  # a reply without its end
-        assert (learner.uses, app.state.bodies.bytes) == (uses, 0)
+        assert (learner.users, app.state.bodies.bytes) == (uses, 0)
         assert "nothing of it was read in 0.05 s" in caplog.text
 
 
@@ -172,7 +172,7 @@ async def test_a_fault_of_ours_is_answered_with_its_id_and_raised_for_the_log(mo
         async def broken(*_: Any) -> Any:
             raise RuntimeError("by the test")
 
-        monkeypatch.setattr(app.state.engine.get("fraud").serving, "predict", broken)
+        monkeypatch.setattr(app.state.engine.get("fraud").served_events, "predict", broken)
         sent: list[Any] = []
 
         async def receive() -> dict[str, Any]:

@@ -14,7 +14,7 @@ from learners.config import Config
 from learners.learner import Learner
 from service.engine.engine import Engine
 from service.engine.records.codec import pack_snapshot
-from service.engine.replica.learner import Hosted
+from service.engine.replica.learner import LearnerReplica
 from service.errors import (
     BehindLog,
     Damaged,
@@ -55,9 +55,9 @@ async def engine(store: Store, **settings: Any) -> AsyncIterator[Engine]:
 
 
 async def crash(node: Engine) -> None:
-    tasks = [hosted.task for hosted in node.hosted.values()]
-    tasks += [one for hosted in node.hosted.values() if (one := hosted.snapshots._saving) is not None]
-    tasks += [] if node.following.task is None else [node.following.task]
+    tasks = [replica.task for replica in node.replicas.values()]
+    tasks += [one for replica in node.replicas.values() if (one := replica.snapshots._saving) is not None]
+    tasks += [] if node.sync.task is None else [node.sync.task]
     for task in tasks:
         task.cancel()
     if tasks:
@@ -84,8 +84,8 @@ async def until(holds: Callable[[], Awaitable[bool] | bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def digest(hosted: Hosted) -> str:
-    return (await hosted.digest())[1]
+async def digest(replica: LearnerReplica) -> str:
+    return (await replica.digest())[1]
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -95,24 +95,24 @@ async def test_stopped_after_any_append_it_recovers_to_the_same_bits(store, name
     met = 0
     for size in sizes:
         async with engine(store, snapshot_events=12) as node:
-            hosted, _ = await node.create("a", config)
-            assert await digest(hosted) == library(CONFIGS[name], met)
-            learnt = await hosted.label(batch_of(size, met))
+            replica, _ = await node.create("a", config)
+            assert await digest(replica) == library(CONFIGS[name], met)
+            learnt = await replica.label(batch_of(size, met))
             met += size
             assert learnt.outcome.applied.all()
-            assert learnt.position == hosted.position
+            assert learnt.position == replica.position
     async with engine(store) as node:
         assert await digest(node.get("a")) == library(CONFIGS[name], met)
 
 
 async def test_concurrent_updates_become_few_records_and_each_gets_its_own_answer(store):
     async with engine(store) as node:
-        hosted, _ = await node.create("a", Config.of(DENSE))
-        answers = await asyncio.gather(*(hosted.label(batch_of(3, 3 * i)) for i in range(100)))
-        assert hosted.position < 100
+        replica, _ = await node.create("a", Config.of(DENSE))
+        answers = await asyncio.gather(*(replica.label(batch_of(3, 3 * i)) for i in range(100)))
+        assert replica.position < 100
         assert sum(int(one.outcome.applied.sum()) for one in answers) == 300
         assert [len(one.outcome.scores) for one in answers] == [3] * 100
-        assert await digest(hosted) == library(DENSE, 300)
+        assert await digest(replica) == library(DENSE, 300)
 
 
 async def test_two_nodes_over_one_store_hold_the_same_bits(store):
@@ -132,10 +132,10 @@ async def test_a_node_follows_what_others_create_append_and_delete(store):
     async with engine(store, follow_seconds=0.02) as one, engine(store, follow_seconds=0.02) as two:
         here, _ = await one.create("a", Config.of(DENSE))
         await here.label(batch_of(20))
-        await until(lambda: "a" in two.hosted and two.hosted["a"].position == here.position)
+        await until(lambda: "a" in two.replicas and two.replicas["a"].position == here.position)
         assert await two.get("a").digest() == await here.digest()
         await two.delete("a")
-        await until(lambda: "a" not in one.hosted)
+        await until(lambda: "a" not in one.replicas)
         with pytest.raises(LearnerGone):
             await here.label(batch_of(1))
         with pytest.raises(UnknownLearner):
@@ -146,11 +146,11 @@ async def test_a_learner_that_another_node_has_just_created_is_found_at_once(sto
     async with engine(store, follow_seconds=60) as one, engine(store, follow_seconds=60) as two:
         here, _ = await one.create("a", Config.of(DENSE))
         await here.label(batch_of(20))
-        there = await two.wake("a")
+        there = await two.load("a")
         await there.catch_up()
         assert await there.digest() == await here.digest()
         await two.delete("a")
-        failures = await asyncio.gather(*(two.wake("a") for _ in range(50)), return_exceptions=True)
+        failures = await asyncio.gather(*(two.load("a") for _ in range(50)), return_exceptions=True)
         assert all(isinstance(failure, UnknownLearner) for failure in failures)
 
 
@@ -165,7 +165,7 @@ async def test_those_who_ask_for_unknown_learners_share_a_look(monkeypatch):
             return await heads()
 
         monkeypatch.setattr(node.node.store, "heads", counted)
-        failures = await asyncio.gather(*(node.wake(f"no-{n}") for n in range(500)), return_exceptions=True)
+        failures = await asyncio.gather(*(node.load(f"no-{n}") for n in range(500)), return_exceptions=True)
         assert all(isinstance(failure, UnknownLearner) for failure in failures)
         assert looks == 1
 
@@ -204,12 +204,12 @@ async def test_restore_rolls_back_every_node_and_survives_a_restart(store):
 
 async def test_a_damaged_snapshot_is_passed_over_for_an_older_one_and_the_log(store, caplog):
     async with engine(store, trim_log=False) as node:
-        hosted, _ = await node.create("a", Config.of(DENSE))
-        await hosted.label(batch_of(10))
-        await hosted.save()
-        await hosted.label(batch_of(10, 10))
-        await hosted.save()
-        birth, position = hosted.birth, hosted.position
+        replica, _ = await node.create("a", Config.of(DENSE))
+        await replica.label(batch_of(10))
+        await replica.save()
+        await replica.label(batch_of(10, 10))
+        await replica.save()
+        birth, position = replica.birth, replica.position
     await store.save("a", birth, position, b"rare, but not one of ours", 3, False)
     async with engine(store) as node:
         assert await digest(node.get("a")) == library(DENSE, 20)
@@ -219,14 +219,14 @@ async def test_a_damaged_snapshot_is_passed_over_for_an_older_one_and_the_log(st
 async def test_a_learner_without_a_readable_snapshot_or_a_log_from_the_start_is_left_out_alone(store, caplog):
     async with engine(store) as node:
         for name in ("bad", "good"):
-            hosted, _ = await node.create(name, Config.of(DENSE))
-            await hosted.label(batch_of(10))
+            replica, _ = await node.create(name, Config.of(DENSE))
+            await replica.label(batch_of(10))
         bad = node.get("bad")
         await bad.save()  # trims the log
         birth, position = bad.birth, bad.position
     await store.save("bad", birth, position, b"rubbish", 1, True)
     async with engine(store, follow_seconds=0.01) as node:
-        assert set(node.hosted) == {"good"}
+        assert set(node.replicas) == {"good"}
         await asyncio.sleep(0.1)
         with pytest.raises(Damaged, match="bad cannot be recovered"):
             node.get("bad")
@@ -238,9 +238,9 @@ async def test_a_learner_without_a_readable_snapshot_or_a_log_from_the_start_is_
 async def test_no_figures_of_a_state_that_is_read_back_are_worked_out_at_the_start(store, monkeypatch):
     """Should one not be worked out, that is told to whoever asks for it: the node starts."""
     async with engine(store) as node:
-        hosted, _ = await node.create("a", Config.of(DENSE))
-        await hosted.label(batch_of(10))
-        await hosted.save()
+        replica, _ = await node.create("a", Config.of(DENSE))
+        await replica.label(batch_of(10))
+        await replica.save()
     monkeypatch.setattr("service.engine.node._figured", set())  # as in a process that has just begun
     async with engine(store) as node:
         figures = node.get("a").view.figures
@@ -279,11 +279,11 @@ async def test_a_clean_stop_takes_a_last_snapshot(tmp_path):
     url = f"sqlite:///{tmp_path / 'log.db'}"
     node = Engine(await open_store(url), Settings())
     await node.start()
-    hosted, _ = await node.create("a", Config.of(DENSE))
-    await hosted.label(batch_of(30))
+    replica, _ = await node.create("a", Config.of(DENSE))
+    await replica.label(batch_of(30))
     await node.stop()
     store = await open_store(url)
-    assert [one.position for one in await store.snapshots("a", hosted.birth)] == [2]
+    assert [one.position for one in await store.snapshots("a", replica.birth)] == [2]
     async with engine(store) as again:
         assert await digest(again.get("a")) == library(DENSE, 30)
     await store.close()
@@ -292,17 +292,19 @@ async def test_a_clean_stop_takes_a_last_snapshot(tmp_path):
 async def test_snapshots_come_by_events_and_by_time_and_are_bounded(store, monkeypatch):
     monkeypatch.setattr("service.engine.replica.lease._SECONDS", 0.2)  # that of the first node ends some time after it
     async with engine(store, snapshot_events=10, snapshot_seconds=3600, snapshots_kept=2) as node:
-        hosted, _ = await node.create("a", Config.of(DENSE))
+        replica, _ = await node.create("a", Config.of(DENSE))
         for i in range(6):
-            position = (await hosted.label(batch_of(10, 10 * i))).position
+            position = (await replica.label(batch_of(10, 10 * i))).position
             await until(
-                lambda at=position: hosted.snapshots.newest is not None and hosted.snapshots.newest.position == at
+                lambda at=position: replica.snapshots.newest is not None and replica.snapshots.newest.position == at
             )
-        assert len(await store.snapshots("a", hosted.birth)) == 2
+        assert len(await store.snapshots("a", replica.birth)) == 2
     async with engine(store, snapshot_seconds=0.05, follow_seconds=0.02) as node:
-        hosted = node.get("a")
-        await hosted.label(batch_of(1, 60))
-        await until(lambda: hosted.snapshots.newest is not None and hosted.snapshots.newest.position == hosted.position)
+        replica = node.get("a")
+        await replica.label(batch_of(1, 60))
+        await until(
+            lambda: replica.snapshots.newest is not None and replica.snapshots.newest.position == replica.position
+        )
 
 
 class Failing(MemoryStore):
@@ -322,21 +324,21 @@ class Failing(MemoryStore):
 async def test_a_failed_append_learns_nothing_and_a_lost_answer_is_made_good():
     store = Failing()
     async with engine(store, follow_seconds=60) as node:
-        hosted, _ = await node.create("a", Config.of(DENSE))
-        await hosted.label(batch_of(10))
+        replica, _ = await node.create("a", Config.of(DENSE))
+        await replica.label(batch_of(10))
         store.before = True
         with pytest.raises(StoreUnavailable):
-            await hosted.label(batch_of(5, 10))
+            await replica.label(batch_of(5, 10))
         assert node.node.stale_seconds > 0
-        assert await digest(hosted) == library(DENSE, 10)
+        assert await digest(replica) == library(DENSE, 10)
         store.before, store.after = False, True
         with pytest.raises(StoreUnavailable):  # it is in the log, but nobody here knows
-            await hosted.label(batch_of(5, 10))
+            await replica.label(batch_of(5, 10))
         store.after = False
-        again = await hosted.label(batch_of(5, 10))  # the client repeats it, as it was told to
+        again = await replica.label(batch_of(5, 10))  # the client repeats it, as it was told to
         assert not again.outcome.applied.any()
         assert node.node.stale_seconds == 0
-        assert hosted.view.figures.counts.sum() == 15
+        assert replica.view.figures.counts.sum() == 15
 
 
 async def test_a_record_that_cannot_be_read_stops_that_learner_alone_and_says_so():
@@ -354,16 +356,16 @@ async def test_a_record_that_cannot_be_read_stops_that_learner_alone_and_says_so
 
 async def test_a_fault_of_our_own_leaves_nobody_waiting(monkeypatch, caplog):
     async with engine(MemoryStore(), record_events=1) as node:
-        hosted, _ = await node.create("a", Config.of(DENSE))
+        replica, _ = await node.create("a", Config.of(DENSE))
 
         def broken(record: object) -> None:
             raise ZeroDivisionError(record)
 
-        monkeypatch.setattr(hosted, "_move", broken)
-        done = await asyncio.gather(*(hosted.label(batch_of(1, i)) for i in range(5)), return_exceptions=True)
+        monkeypatch.setattr(replica, "_move", broken)
+        done = await asyncio.gather(*(replica.label(batch_of(1, i)) for i in range(5)), return_exceptions=True)
         assert [type(one) for one in done] == [ServiceError] * 5
         with pytest.raises(ServiceError, match="a restart recovers it"):
-            await hosted.label(batch_of(1))
+            await replica.label(batch_of(1))
     assert "ended by an error" in caplog.text
 
 
@@ -374,16 +376,16 @@ async def test_a_stop_gives_up_a_long_record_and_the_next_start_learns_it_whole(
     url = f"sqlite:///{tmp_path / 'log.db'}"
     node = Engine(await open_store(url), Settings())
     await node.start()
-    hosted, _ = await node.create("a", Config.of(DENSE))
-    await hosted.label(batch_of(3))
-    learning = asyncio.create_task(hosted.label(batch_of(5000, 3)))
-    await until(lambda: hosted.learner.metrics.events > 10)
+    replica, _ = await node.create("a", Config.of(DENSE))
+    await replica.label(batch_of(3))
+    learning = asyncio.create_task(replica.label(batch_of(5000, 3)))
+    await until(lambda: replica.learner.metrics.events > 10)
     await node.stop()
     with pytest.raises(StoreUnavailable, match="in the log and will be learnt"):
         await learning
-    assert hosted.learner.metrics.events < 5003
+    assert replica.learner.metrics.events < 5003
     store = await open_store(url)
-    assert await store.snapshots("a", hosted.birth) == []
+    assert await store.snapshots("a", replica.birth) == []
     async with engine(store) as again:
         assert await digest(again.get("a")) == library(DENSE, 5003)
     await store.close()
@@ -406,12 +408,12 @@ async def test_a_stop_does_not_wait_for_a_store_that_does_not_answer(monkeypatch
             return await asyncio.Event().wait()
 
     async with engine(Silent()) as node:
-        hosted, _ = await node.create("a", Config.of(DENSE))
-        await hosted.label(batch_of(3))
+        replica, _ = await node.create("a", Config.of(DENSE))
+        await replica.label(batch_of(3))
         async with asyncio.timeout(60):
-            await hosted.close(save=True)
+            await replica.close(save=True)
         assert sorted(asked) == ["let go", "save"]
-        assert hosted.task.done()
+        assert replica.task.done()
 
 
 async def test_others_learn_while_one_has_a_long_record(monkeypatch):
@@ -431,44 +433,44 @@ async def test_others_learn_while_one_has_a_long_record(monkeypatch):
 
 async def test_a_snapshot_of_another_configuration_is_refused_before_it_is_in_the_log(store):
     async with engine(store) as node:
-        hosted, _ = await node.create("a", Config.of(DENSE))
-        await hosted.label(batch_of(5))
-        before = await hosted.digest()
+        replica, _ = await node.create("a", Config.of(DENSE))
+        await replica.label(batch_of(5))
+        before = await replica.digest()
         other = Learner(Config.of(CONFIGS["cbr"]))
-        foreign = pack_snapshot(hosted.position, other.config, other.state())
-        await store.save("a", hosted.birth, hosted.position, foreign, 3, False)
+        foreign = pack_snapshot(replica.position, other.config, other.state())
+        await store.save("a", replica.birth, replica.position, foreign, 3, False)
         with pytest.raises(Damaged, match="of another configuration"):
-            await hosted.restore(hosted.position)
-        assert await hosted.digest() == before
+            await replica.restore(replica.position)
+        assert await replica.digest() == before
 
 
 async def test_a_caller_that_hangs_up_does_not_disturb_the_others():
     store = MemoryStore()
     async with engine(store, record_events=1) as node:
-        hosted, _ = await node.create("a", Config.of(DENSE))
-        calls = [asyncio.create_task(hosted.label(batch_of(1, i))) for i in range(20)]
+        replica, _ = await node.create("a", Config.of(DENSE))
+        calls = [asyncio.create_task(replica.label(batch_of(1, i))) for i in range(20)]
         await asyncio.sleep(0)
         for call in calls[5:10]:
             call.cancel()
         done = await asyncio.gather(*calls, return_exceptions=True)
         assert sum(isinstance(one, asyncio.CancelledError) for one in done) == 5
-        assert hosted.view.figures.counts.sum() >= 15
-        assert (hosted.queued_events, hosted.queued_bytes) == (0, 0)
+        assert replica.view.figures.counts.sum() >= 15
+        assert (replica.queued_events, replica.queued_bytes) == (0, 0)
 
 
 async def test_the_queue_is_bounded_by_bytes():
     async with engine(MemoryStore(), queue_bytes=4096) as node:
-        hosted, _ = await node.create("a", Config.of(DENSE))
-        done = await asyncio.gather(*(hosted.label(batch_of(5, 5 * i)) for i in range(100)), return_exceptions=True)
+        replica, _ = await node.create("a", Config.of(DENSE))
+        done = await asyncio.gather(*(replica.label(batch_of(5, 5 * i)) for i in range(100)), return_exceptions=True)
         refused = [one for one in done if isinstance(one, QueueFull)]
         assert refused
-        assert hosted.view.figures.counts.sum() == 5 * (100 - len(refused))
+        assert replica.view.figures.counts.sum() == 5 * (100 - len(refused))
 
 
 async def test_deleting_answers_those_who_wait():
     async with engine(MemoryStore(), record_events=1) as node:
-        hosted, _ = await node.create("a", Config.of(DENSE))
-        calls = [asyncio.create_task(hosted.label(batch_of(1, i))) for i in range(20)]
+        replica, _ = await node.create("a", Config.of(DENSE))
+        calls = [asyncio.create_task(replica.label(batch_of(1, i))) for i in range(20)]
         await asyncio.sleep(0)
         await node.delete("a")
         done = await asyncio.gather(*calls, return_exceptions=True)
@@ -478,14 +480,14 @@ async def test_deleting_answers_those_who_wait():
 async def test_readers_see_whole_records_while_a_thread_learns():
     wide = {"algorithm": "cbr", "params": {"capacity": 50}, "features": {"kind": "dense", "dim": 3}}
     async with engine(MemoryStore()) as node:
-        hosted, _ = await node.create("a", Config.of(wide))
-        await hosted.label(batch_of(100))
-        hosted._seconds_per_event = 1.0  # every record is taken to a thread
-        learning = asyncio.create_task(hosted.label(batch_of(3000, 100)))
+        replica, _ = await node.create("a", Config.of(wide))
+        await replica.label(batch_of(100))
+        replica._seconds_per_event = 1.0  # every record is taken to a thread
+        learning = asyncio.create_task(replica.label(batch_of(3000, 100)))
         seen = set()
         while not learning.done():
-            seen.add(int(hosted.view.figures.counts.sum()))
+            seen.add(int(replica.view.figures.counts.sum()))
             await asyncio.sleep(0)
         await learning
         assert seen <= {100, 3100}
-        assert hosted.view.figures.counts.sum() == 3100
+        assert replica.view.figures.counts.sum() == 3100

@@ -168,7 +168,7 @@ async def test_as_many_learners_as_may_be_are_told_of_and_the_same_ones_from_scr
         assert await told() == {"b", "d"}
         engine.get("d").used -= 3000
         assert await told() == {"a", "b"}
-        async with engine.held("c"):
+        async with engine.use("c"):
             engine.get("b").used -= 3000
             assert await told() == {"a", "c"}
 
@@ -185,13 +185,13 @@ async def test_a_scrape_wakes_nobody_and_counts_as_no_use() -> None:
     async with serving(MemoryStore(), max_resident=1) as (http, engine):
         for name in ("a", "b"):
             await http.put(f"/learners/{name}", json=SETUPS["dense"])
-        engine.sleeping.rest()
-        assert engine.sleeping.resting is not None
-        await asyncio.wait([engine.sleeping.resting])
-        (awake,), (asleep,) = engine.hosted, engine.asleep
+        engine.residency.rest()
+        assert engine.residency.resting is not None
+        await asyncio.wait([engine.residency.resting])
+        (awake,), (asleep,) = engine.replicas, engine.evicted
         used = engine.get(awake).used
         found = samples(await scrape(http))
-        assert (list(engine.hosted), list(engine.asleep), engine.get(awake).used) == ([awake], [asleep], used)
+        assert (list(engine.replicas), list(engine.evicted), engine.get(awake).used) == ([awake], [asleep], used)
         assert found[key("rarestream_learners", state="asleep")] == 1
         assert (of(asleep, found), of(awake, found)["rarestream_position"]) == ({}, 1)
 
@@ -247,7 +247,7 @@ async def test_messages_of_websockets_are_counted_by_operation_and_status() -> N
         async with AsyncExitStack() as stack:
             http, _ = await stack.enter_async_context(serving(engine.node.store))
             await http.put("/learners/a", json=SETUPS["dense"])
-        await engine.following.look_around()
+        await engine.sync.look_around()
         async with websocket(app, "/v1/learners/a/ws") as ws:
             ws.send(*({"seq": i, "op": "predict", "events": [{"x": [1, 2, 3]}]} for i in range(4)))
             await ws.replies(4)
@@ -329,7 +329,7 @@ async def test_every_family_keeps_to_the_rules_of_names() -> None:
             await posted(http, "/learners/dense/update", labelled("dense", 0, 40))
             await posted(http, "/learners/dense/predict", [{"id": "late", "x": [1, 2, 3], "time": T0}])
             await posted(http, "/learners/dense/labels", late("dense", 50, 51))
-        await engine.following.look_around()
+        await engine.sync.look_around()
         found = await app.state.exposition.families(app.state)
 
         class Whole:
@@ -373,7 +373,7 @@ async def test_others_have_their_turn_during_a_scrape(monkeypatch: pytest.Monkey
         async with serving(engine.node.store) as (http, _):
             for i in range(20):
                 await http.put(f"/learners/l{i:03}", json=SETUPS["dense"])
-        await engine.following.look_around()
+        await engine.sync.look_around()
         monkeypatch.setattr("service.api.prometheus._SLICE", -1.0)  # it is always time
         turns = 0
 
@@ -395,7 +395,7 @@ async def test_a_learner_may_be_deleted_during_a_scrape(monkeypatch: pytest.Monk
         async with serving(engine.node.store) as (http, _):
             for name in "abc":
                 await http.put(f"/learners/{name}", json=SETUPS["dense"])
-        await engine.following.look_around()
+        await engine.sync.look_around()
         monkeypatch.setattr("service.api.prometheus._SLICE", -1.0)
         scraping = asyncio.create_task(app.state.exposition.text(app.state))
         await asyncio.sleep(0)

@@ -395,8 +395,8 @@ async def test_a_restart_and_a_sleep_forget_names_until_the_next_events(store: S
         assert (await told(http))["unnamed"] == 2
         await posted(http, "/learners/a/predict", [{"features": EVENT}])
         assert await names(http) == NAMES
-        await engine.sleeping.put_to_sleep(engine.get("a"))
-        assert "a" in engine.asleep
+        await engine.residency.put_to_sleep(engine.get("a"))
+        assert "a" in engine.evicted
         assert (await told(http))["unnamed"] == 2
 
 

@@ -15,7 +15,7 @@ import pytest
 from starlette.requests import ClientDisconnect
 
 from service.api.sse import LEARNER_PACE, learner_news, parsed_id, stream
-from service.engine.replica.learner import Hosted
+from service.engine.replica.learner import LearnerReplica
 from service.storage.base import Store
 from service.storage.memory import MemoryStore
 from tests.service.nodes import T0, app_over, node, over, posted, serving
@@ -165,7 +165,7 @@ def _parsed(text: bytes) -> tuple[str, str, Any]:
 class Reader:
     """Reads one stream of a learner in this process."""
 
-    def __init__(self, learner: Hosted, since: str | None = None) -> None:
+    def __init__(self, learner: LearnerReplica, since: str | None = None) -> None:
         self.closing = asyncio.Event()
         self.last = since
         news = learner_news(learner, parsed_id(since) if since else None)
@@ -188,10 +188,10 @@ async def test_who_reconnects_misses_nothing(store: Store) -> None:
     async with serving(store) as (http, engine):
         await http.put("/learners/a", json=DENSE)
         await posted(http, "/learners/a/update", labelled("dense", 0, 100))
-        hosted = engine.get("a")
-        first = Reader(hosted)
+        replica = engine.get("a")
+        first = Reader(replica)
         kind, figures = await first.next()
-        assert (kind, figures["events"], figures["position"]) == ("figures", 100, hosted.position)
+        assert (kind, figures["events"], figures["position"]) == ("figures", 100, replica.position)
         assert figures == (await http.get("/learners/a/metrics")).json()
         assert first.last == "0.1.0"
         await posted(http, "/learners/a/update", labelled("dense", 100, 150))
@@ -200,8 +200,8 @@ async def test_who_reconnects_misses_nothing(store: Store) -> None:
         await first._events.aclose()
         await posted(http, "/learners/a/update", labelled("dense", 150, 400))
         await drifted(http)
-        await hosted.catch_up()
-        again = Reader(hosted, first.last)
+        await replica.catch_up()
+        again = Reader(replica, first.last)
         found = await again.until("figures")
         rows = (400 + DRIFTED) // STEP  # events learnt, and served
         assert again.last == f"0.{rows}.1"
@@ -213,7 +213,7 @@ async def test_who_reconnects_misses_nothing(store: Store) -> None:
         assert [data for kind, data in found if kind == "alarm"] == (await http.get("/learners/a/alarms")).json()[
             "alarms"
         ]
-        from_the_start = await Reader(hosted, "0.0.0").until("figures")
+        from_the_start = await Reader(replica, "0.0.0").until("figures")
         assert len(from_the_start) == len(points) + 1 + 1
 
 
@@ -222,14 +222,14 @@ async def test_points_of_served_events_come_while_nothing_is_learnt(store: Store
     async with serving(store) as (http, engine):
         await http.put("/learners/a", json=DENSE)
         await posted(http, "/learners/a/update", labelled("dense", 0, 50))
-        hosted = engine.get("a")
-        first = Reader(hosted)
+        replica = engine.get("a")
+        first = Reader(replica)
         assert (await first.next())[0] == "figures"
         assert first.last == "0.0.0"
         for start in (0, 90):  # a record with a row inside, and then one with several
             asked = [event("dense", 100 + i) for i in range(start, 5 * start + 90)]
             await posted(http, "/learners/a/predict", asked)
-            await hosted.catch_up()
+            await replica.catch_up()
             found = await first.until("figures")
             assert {kind for kind, _ in found[:-1]} == {"point"}
         points = (await history(http))["points"]
@@ -238,7 +238,7 @@ async def test_points_of_served_events_come_while_nothing_is_learnt(store: Store
         assert [one["clock"] for one in points] == [T0 + 10 * (100 + served - 1) for _, served in steps]
         assert first.last == f"0.{len(steps)}.0"
         for number in range(len(steps) + 1):
-            missed = await Reader(hosted, f"0.{number}.0").until("figures")
+            missed = await Reader(replica, f"0.{number}.0").until("figures")
             assert [data for _, data in missed[:-1]] == points[number:]
     async with serving(store) as (http, engine):  # the same after a crash
         assert (await history(http))["points"] == points
@@ -280,10 +280,10 @@ async def test_the_stream_of_a_learner_that_cannot_move_on_ends() -> None:
     store = MemoryStore()
     async with serving(store) as (http, engine):
         await http.put("/learners/a", json=DENSE)
-        hosted = engine.get("a")
-        reader = Reader(hosted)
+        replica = engine.get("a")
+        reader = Reader(replica)
         await reader.next()
-        await store.append("a", hosted.birth, [(b"t" * 16, b"rubbish")], 1)
+        await store.append("a", replica.birth, [(b"t" * 16, b"rubbish")], 1)
         assert (await http.post("/learners/a/update", json={"events": labelled("dense", 0, 1)})).status_code == 500
         assert "record 2 of a" in (await reader.until("gone"))[-1][1]["detail"]
 

@@ -20,7 +20,7 @@ from learners.fitting import Fitting
 from learners.records import Fitted
 from learners.scorer import Scorer
 from service.engine.records.codec import Created, unpack_record
-from service.engine.replica.background_fits import Fits
+from service.engine.replica.background_fits import BackgroundFits
 from service.errors import StoreUnavailable
 from service.storage.base import Entry, Store
 from service.storage.memory import MemoryStore
@@ -90,17 +90,17 @@ async def replayed(store: Store, birth: bytes, position: int) -> tuple[Learner, 
 @EACH
 async def test_fits_are_records_of_the_log(name: str, store: Store) -> None:
     async with engine(store, trim_log=False) as node:
-        hosted, _ = await node.create("a", Config.of(SETUPS[name]))
+        replica, _ = await node.create("a", Config.of(SETUPS[name]))
         for start in range(0, 200, 10):
-            await hosted.label(batch_of(name, 10, start))
-        await until(lambda: not hosted.fits.running and not hosted.learner.due and hosted.view.not_ready is None)
-        assert hosted.fits.failed is None
-        position, digest = await hosted.digest()
-        learner, fits = await replayed(store, hosted.birth, position)
+            await replica.label(batch_of(name, 10, start))
+        await until(lambda: not replica.fits.running and not replica.learner.due and replica.view.not_ready is None)
+        assert replica.fits.failed is None
+        position, digest = await replica.digest()
+        learner, fits = await replayed(store, replica.birth, position)
         assert fits >= 1
         assert learner.digest() == digest
-        assert learner.view().fitted_events == hosted.view.fitted_events
-        scores = hosted.view.scorer.score(batch_of(name, 50).rows).scores
+        assert learner.view().fitted_events == replica.view.fitted_events
+        scores = replica.view.scorer.score(batch_of(name, 50).rows).scores
         assert len(np.unique(scores)) > 10
     async with engine(store) as other:  # after a crash, from the log
         assert await other.get("a").digest() == (position, digest)
@@ -132,13 +132,13 @@ async def test_one_node_makes_a_fit_and_the_others_wait_for_its_record(
     name: str, store: Store, open_again: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Any] = []
-    run = Fits._run
+    run = BackgroundFits._run
 
-    def counted(self: Fits, fitting: Any) -> Any:
+    def counted(self: BackgroundFits, fitting: Any) -> Any:
         made.append(self)
         return run(self, fitting)
 
-    monkeypatch.setattr(Fits, "_run", counted)
+    monkeypatch.setattr(BackgroundFits, "_run", counted)
     second = await open_again()
     settings = {"follow_seconds": 0.02, "trim_log": False}
     async with engine(store, **settings) as one, engine(second, **settings) as two:
@@ -170,12 +170,12 @@ async def test_where_the_node_that_has_the_claim_makes_no_fit_another_does(
         monkeypatch.setattr("service.engine.replica.background_fits._URGENT_PATIENCE", 0.5)
         monkeypatch.setattr("service.engine.replica.lease._SECONDS", 0.2)
     async with engine(store) as node:
-        hosted, _ = await node.create("a", Config.of(SETUPS[name]))
-        assert await store.claim("a", hosted.birth, b"another node, 16", 0.5 if way == "is gone" else 3600.0)
+        replica, _ = await node.create("a", Config.of(SETUPS[name]))
+        assert await store.claim("a", replica.birth, b"another node, 16", 0.5 if way == "is gone" else 3600.0)
         for start in range(0, 200, 10):
-            await hosted.label(batch_of(name, 10, start))
-        await until(lambda: not hosted.fits.running and not hosted.learner.due and hosted.view.not_ready is None)
-        assert hosted.fits.failed is None
+            await replica.label(batch_of(name, 10, start))
+        await until(lambda: not replica.fits.running and not replica.learner.due and replica.view.not_ready is None)
+        assert replica.fits.failed is None
 
 
 class Held:
@@ -298,21 +298,21 @@ async def test_a_fit_that_cannot_be_logged_is_kept_and_holds_nobody_up(
     monkeypatch.setattr(Fitting, "run", lambda self: made.append(1) or run(self))
     store = Away()
     async with engine(store) as node:
-        hosted, _ = await node.create("a", Config.of(SETUPS[name]))
+        replica, _ = await node.create("a", Config.of(SETUPS[name]))
         store.away = True
         for start in range(0, 60, 10):
             try:
-                await hosted.label(batch_of(name, 10, start))
+                await replica.label(batch_of(name, 10, start))
             except StoreUnavailable:  # the part of the batch beyond the warm-up: sent again, it is learnt
-                await hosted.label(batch_of(name, 10, start))
+                await replica.label(batch_of(name, 10, start))
         await until(lambda: store.refused > 2)
-        assert (await hosted.label(batch_of(name, 10, 60))).outcome.applied.all()
-        assert hosted.fits.running
-        assert hosted.view.not_ready is not None
+        assert (await replica.label(batch_of(name, 10, 60))).outcome.applied.all()
+        assert replica.fits.running
+        assert replica.view.not_ready is not None
         store.away = False
-        await until(lambda: hosted.view.not_ready is None and not hosted.fits.running)
+        await until(lambda: replica.view.not_ready is None and not replica.fits.running)
         assert len(made) == 1
-        assert hosted.view.fitted_events in (40, 50)
+        assert replica.view.fitted_events in (40, 50)
 
 
 async def test_a_fit_that_is_too_large_for_the_log_is_refused_and_the_next_one_is_made(
@@ -320,18 +320,18 @@ async def test_a_fit_that_is_too_large_for_the_log_is_refused_and_the_next_one_i
 ) -> None:
     config = {**SETUPS["nsauc"], "embedding": {"components": 40, "warmup": 40}}  # a fit of over 12 KiB
     async with engine(MemoryStore()) as node:
-        hosted, _ = await node.create("a", Config.of(config))
+        replica, _ = await node.create("a", Config.of(config))
         with monkeypatch.context() as patched:
             patched.setattr("service.engine.replica.replica.RECORD_BYTES", 4096)
             for start in range(0, 60, 10):
-                assert (await hosted.label(batch_of("nsauc", 10, start))).outcome.applied.all()
-            await until(lambda: not hosted.fits.running)
-            assert "more than a store takes as one record" in str(hosted.fits.failed)
-            assert hosted.learner.metrics.events == 60
+                assert (await replica.label(batch_of("nsauc", 10, start))).outcome.applied.all()
+            await until(lambda: not replica.fits.running)
+            assert "more than a store takes as one record" in str(replica.fits.failed)
+            assert replica.learner.metrics.events == 60
         for start in range(60, 160, 10):
-            assert (await hosted.label(batch_of("nsauc", 10, start))).outcome.applied.all()
-        await until(lambda: hosted.view.not_ready is None and not hosted.fits.running)
-        assert hosted.fits.failed is None
+            assert (await replica.label(batch_of("nsauc", 10, start))).outcome.applied.all()
+        await until(lambda: replica.view.not_ready is None and not replica.fits.running)
+        assert replica.fits.failed is None
 
 
 async def test_an_urgent_fit_does_not_wait_for_another_learners_background_fit(

@@ -27,8 +27,8 @@ SLOW = {"follow_seconds": 3600}  # nothing is found by looking
 
 def deaf(engine: Engine) -> None:
     """It hears and looks at nothing any more: what it does not read itself it does not know."""
-    assert engine.following.task is not None
-    engine.following.task.cancel()
+    assert engine.sync.task is not None
+    engine.sync.task.cancel()
 
 
 # Following
@@ -38,7 +38,7 @@ async def test_what_one_node_does_the_other_hears_of(open_again: Opener, kind: s
     settings = SLOW if kind != "sqlite" else {"follow_seconds": 60}
     async with node(await open_again(), **settings) as one, node(await open_again(), **settings) as two:
         here, _ = await one.create("a", Config.of(DENSE))
-        await until(lambda: "a" in two.hosted)
+        await until(lambda: "a" in two.replicas)
         there = two.get("a")
         for i in range(5):
             await here.label(batch_of(3, 3 * i))
@@ -47,7 +47,7 @@ async def test_what_one_node_does_the_other_hears_of(open_again: Opener, kind: s
         await until(lambda: there.position == here.position)
         assert await there.digest() == await here.digest()
         await two.delete("a")
-        await until(lambda: "a" not in one.hosted)
+        await until(lambda: "a" not in one.replicas)
 
 
 async def test_a_group_is_heard_of_too(open_again: Opener) -> None:
@@ -64,7 +64,7 @@ async def test_what_was_served_is_heard_of_too(open_again: Opener) -> None:
     async with serving(await open_again(), **SLOW) as (http, one), node(await open_again(), **SLOW) as two:
         await http.put("/learners/a", json=DENSE)
         await posted(http, "/learners/a/predict", [{"id": "x", "x": [1, 2, 3]}])
-        await until(lambda: "a" in two.hosted and two.get("a").position == one.get("a").position == 2)
+        await until(lambda: "a" in two.replicas and two.get("a").position == one.get("a").position == 2)
 
 
 async def test_who_sleeps_is_not_woken(open_again: Opener) -> None:
@@ -73,16 +73,16 @@ async def test_who_sleeps_is_not_woken(open_again: Opener) -> None:
         names = "abcd"
         for name in names:
             await one.create(name, Config.of(DENSE))
-        await until(lambda: {*two.hosted, *two.asleep} == {*names})
-        sleeping = set(two.asleep)
+        await until(lambda: {*two.replicas, *two.evicted} == {*names})
+        sleeping = set(two.evicted)
         assert len(sleeping) == 3
         for i in range(3):
             for name in names:
                 await one.get(name).label(batch_of(3, 3 * i))
-        (awake,) = two.hosted
+        (awake,) = two.replicas
         await until(lambda: two.get(awake).position == one.get(awake).position)
-        assert set(two.asleep) == sleeping
-        found = await two.wake(sleeping.pop())
+        assert set(two.evicted) == sleeping
+        found = await two.load(sleeping.pop())
         assert await found.digest() == await one.get(found.name).digest()
 
 
@@ -95,7 +95,7 @@ async def test_what_nobody_tells_is_found_by_looking() -> None:
     async with node(first, follow_seconds=0.05) as one, node(MemoryStore(like=first), follow_seconds=0.05) as two:
         here, _ = await one.create("a", Config.of(DENSE))
         await here.label(batch_of(5))
-        await until(lambda: "a" in two.hosted and two.get("a").position == here.position)
+        await until(lambda: "a" in two.replicas and two.get("a").position == here.position)
 
 
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
@@ -129,7 +129,7 @@ async def test_over_sqlite_a_node_looks_when_another_process_has_written(
         async with node(await open_again(), **SLOW) as two:
             before = looks
             await two.create("b", Config.of(DENSE))
-            await until(lambda: "b" in one.hosted)
+            await until(lambda: "b" in one.replicas)
             assert looks > before
         monkeypatch.setattr(sync, "_QUIET", 1.0)
         before = looks
@@ -151,7 +151,7 @@ async def test_a_node_that_hears_nothing_for_a_while_goes_on_hearing() -> None:
         here, _ = await one.create("a", Config.of(DENSE))
         for i in range(20):
             await here.label(batch_of(1, i))
-            await until(lambda: "a" in two.hosted and two.get("a").position == here.position)
+            await until(lambda: "a" in two.replicas and two.get("a").position == here.position)
 
 
 async def test_that_the_store_is_away_is_told_now_and_then(
@@ -190,7 +190,7 @@ async def test_one_node_takes_the_snapshots_and_the_others_count_from_them(open_
     async with AsyncExitStack() as running:
         engines = [await running.enter_async_context(node(one, **settings)) for one in stores]
         await engines[0].create("a", Config.of(DENSE))
-        await until(lambda: all("a" in engine.hosted for engine in engines))
+        await until(lambda: all("a" in engine.replicas for engine in engines))
         hosts = [engine.get("a") for engine in engines]
         for i in range(30):
             position = (await hosts[i % 3].label(batch_of(5, 5 * i))).position
@@ -219,7 +219,7 @@ async def test_where_the_node_that_takes_them_is_gone_the_next_one_does(open_aga
             await here.label(batch_of(10))
             await until(lambda: here.snapshots.newest is not None)  # with the claim, as nobody else is there yet
             two = await running.enter_async_context(node(await open_again(), **settings))
-            await until(lambda: "a" in two.hosted and two.get("a").position == here.position)
+            await until(lambda: "a" in two.replicas and two.get("a").position == here.position)
         there = two.get("a")
         position = (await there.label(batch_of(20, 10))).position
         await until(lambda: there.snapshots.consider() or there.snapshots.newest is not None)
@@ -229,7 +229,7 @@ async def test_where_the_node_that_takes_them_is_gone_the_next_one_does(open_aga
 async def test_a_snapshot_that_is_ahead_of_this_node_counts_from_where_it_stands(open_again: Opener) -> None:
     async with node(await open_again(), **SLOW) as one, node(await open_again(), **SLOW) as two:
         here, _ = await one.create("a", Config.of(DENSE))
-        await until(lambda: "a" in two.hosted)
+        await until(lambda: "a" in two.replicas)
         deaf(two)
         there = two.get("a")
         for i in range(4):
@@ -262,7 +262,7 @@ async def test_a_predict_waits_for_the_position_that_it_asks_for(open_again: Ope
         serving(await open_again(), **SLOW) as (there, two),
     ):
         await here.put("/learners/a", json=DENSE)
-        await until(lambda: "a" in two.hosted)
+        await until(lambda: "a" in two.replicas)
         deaf(two)
         for i in range(5):
             position = (await posted(here, "/learners/a/update", events(4, 4 * i)))["position"]
@@ -287,7 +287,7 @@ async def test_a_predict_waits_for_the_position_that_it_asks_for(open_again: Ope
 async def test_a_position_after_a_roll_back_is_a_later_one(open_again: Opener) -> None:
     async with serving(await open_again(), **SLOW) as (here, _), serving(await open_again(), **SLOW) as (there, two):
         await here.put("/learners/a", json=DENSE)
-        await until(lambda: "a" in two.hosted)
+        await until(lambda: "a" in two.replicas)
         deaf(two)
         await posted(here, "/learners/a/update", events(10))
         saved = (await here.post("/learners/a/snapshots")).json()["position"]
@@ -328,8 +328,8 @@ async def test_a_position_that_is_not_in_the_log_is_told_from_one_that_is_not_le
 async def test_who_waits_hears_that_the_learner_was_deleted(open_again: Opener) -> None:
     async with node(await open_again(), **SLOW) as one, node(await open_again(), at_least_seconds=60, **SLOW) as two:
         await one.create("a", Config.of(DENSE))
-        await until(lambda: "a" in two.hosted)
-        waiting = asyncio.create_task(two.get("a").at_least(99))
+        await until(lambda: "a" in two.replicas)
+        waiting = asyncio.create_task(two.get("a").wait_for_position(99))
         await asyncio.sleep(0.05)
         assert not waiting.done()
         await one.delete("a")
@@ -340,9 +340,9 @@ async def test_who_waits_hears_that_the_learner_was_deleted(open_again: Opener) 
 async def test_who_waits_is_served_as_soon_as_it_is_there(open_again: Opener) -> None:
     async with node(await open_again(), **SLOW) as one, node(await open_again(), at_least_seconds=60, **SLOW) as two:
         here, _ = await one.create("a", Config.of(DENSE))
-        await until(lambda: "a" in two.hosted)
+        await until(lambda: "a" in two.replicas)
         there = two.get("a")
-        waiting = [asyncio.create_task(there.at_least(here.position + 1 + i)) for i in range(3)]
+        waiting = [asyncio.create_task(there.wait_for_position(here.position + 1 + i)) for i in range(3)]
         for i in range(3):
             await asyncio.sleep(0.02)
             assert not waiting[i].done()
@@ -350,7 +350,7 @@ async def test_who_waits_is_served_as_soon_as_it_is_there(open_again: Opener) ->
             await waiting[i]
         with pytest.raises((Behind, BeyondLog)):
             async with node(await open_again(), at_least_seconds=0.05, **SLOW) as hasty:
-                await hasty.get("a").at_least(99)
+                await hasty.get("a").wait_for_position(99)
 
 
 @pytest.mark.parametrize("asked", ["0", "-1", "x", "1.5", "", str(2**53 + 1)])
@@ -370,7 +370,7 @@ async def test_what_is_no_position_is_refused(asked: str) -> None:
 async def test_a_message_waits_too(open_again: Opener) -> None:
     async with node(await open_again(), **SLOW) as one, node(await open_again(), at_least_seconds=0.2, **SLOW) as two:
         here, _ = await one.create("a", Config.of(DENSE))
-        await until(lambda: "a" in two.hosted)
+        await until(lambda: "a" in two.replicas)
         deaf(two)
         async with websocket(app_over(two), "/v1/learners/a/ws") as client:
             for i in range(3):
@@ -389,7 +389,7 @@ async def test_a_message_waits_too(open_again: Opener) -> None:
 async def test_without_it_nothing_is_waited_for(open_again: Opener) -> None:
     async with serving(await open_again(), **SLOW) as (here, _), serving(await open_again(), **SLOW) as (there, two):
         await here.put("/learners/a", json=DENSE)
-        await until(lambda: "a" in two.hosted)
+        await until(lambda: "a" in two.replicas)
         deaf(two)
         await posted(here, "/learners/a/update", events(4))
         reply: httpx.Response = await there.post("/learners/a/predict", json={"events": [{"x": [1, 2, 3]}]})

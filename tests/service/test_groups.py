@@ -62,7 +62,7 @@ def same(found: dict[str, Any], own: dict[str, float]) -> bool:
 
 async def settled(engine: Any) -> dict[str, str]:
     """The digests of all learners and groups of a node that has caught up."""
-    hosts = {**engine.hosted, **{f"@{name}": group for name, group in engine.groups.items()}}
+    hosts = {**engine.replicas, **{f"@{name}": group for name, group in engine.groups.items()}}
     for one in hosts.values():
         await one.catch_up()
     return {name: (await one.digest())[1] for name, one in hosts.items()}
@@ -351,7 +351,7 @@ async def test_two_nodes_agree(store: Store, open_again: Any) -> None:
     settings = {"follow_seconds": 0.02}
     async with serving(store, **settings) as (here, one), serving(await open_again(), **settings) as (there, two):
         await created(here)
-        await until(lambda: set(two.groups) == {"g"} and set(two.hosted) == set(MEMBERS))
+        await until(lambda: set(two.groups) == {"g"} and set(two.replicas) == set(MEMBERS))
         requests = []
         for start in range(0, 200, 10):
             requests.append(posted(here if start % 20 else there, f"{URL}/update", labelled(start, start + 10)))

@@ -240,12 +240,12 @@ async def test_what_other_nodes_have_made_counts_too(ring: Keyring) -> None:
     key = ring.make("team", "admin", pattern="t-*", learners=3)
     store, keys = MemoryStore(), str(ring.path)
     async with serving(store, keys=keys) as (one, _), serving(store, keys=keys) as (other, unaware):
-        await unaware.following.stop()  # it hears of nothing that the first one does
+        await unaware.sync.stop()  # it hears of nothing that the first one does
         await made(one, root, "other-1", "other-2", "other-3")
         for name in ("t-1", "t-2"):
             assert (await one.put(f"/learners/{name}", json=DENSE, headers=key)).status_code == 201
         assert (await one.put("/groups/t-g", json={"learners": ["t-1", "t-2"]}, headers=key)).status_code == 201
-        assert unaware.hosted == {}
+        assert unaware.replicas == {}
         full = [
             await other.put("/learners/t-3", json=DENSE, headers=key),
             await other.post("/learners/t-1/clone", json={"to": "t-3"}, headers=key),
@@ -406,7 +406,7 @@ async def test_streams_of_a_key_end_with_it(ring: Keyring, monkeypatch: pytest.M
     async with keyed(ring) as (app, http):
         await made(http, key, "a")
         engine, grant = app.state.engine, app.state.guard._grants[ring.id_of("one")]
-        events_ = stream(learner_news(engine.hosted["a"]), 0.01, asyncio.Event(), grant)
+        events_ = stream(learner_news(engine.replicas["a"]), 0.01, asyncio.Event(), grant)
         assert b"event: figures" in await anext(events_)
         app.state.guard._take([])
         async with asyncio.timeout(60):

@@ -196,11 +196,11 @@ async def test_what_was_served_last_under_an_id_counts(store: Store) -> None:
         said = await posted(http, "/learners/a/predict", twice)
         answer = await posted(http, "/learners/a/labels", late("dense", 50, 51))
         assert answer["results"][0]["score"] == said["results"][1]["score"] != said["results"][0]["score"]
-        hosted = engine.get("a")
-        assert (await store.pending("a", hosted.birth)).events == 1
+        replica = engine.get("a")
+        assert (await store.pending("a", replica.birth)).events == 1
         assert (await http.get("/learners/a/metrics")).json()["served"]["events"] == 1
         met = [labelled("dense", 0, 45), [{**event("dense", 55, label=1), "id": "e50"}]]
-        assert same(model_of(hosted.learner), model_of(library("dense", met)))
+        assert same(model_of(replica.learner), model_of(library("dense", met)))
 
 
 async def test_ids_of_any_text_and_whole_numbers(store: Store) -> None:
@@ -356,7 +356,7 @@ async def test_a_429_means_that_nothing_was_taken_of_labels_that_become_several_
     store = Gated()
     async with serving(store, queue_bytes=4096, record_events=1) as (http, engine):
         await http.put("/learners/a", json=SETUPS["dense"])
-        hosted = engine.get("a")
+        replica = engine.get("a")
         await posted(http, "/learners/a/predict", [event("dense", i) for i in range(30)])
         first = store.shut("a")
         known = [{**one, "time": T0 + 1000} for one in late("dense", 0, 30)]
@@ -370,17 +370,17 @@ async def test_a_429_means_that_nothing_was_taken_of_labels_that_become_several_
                 await asyncio.sleep(0)
         second = store.shut("a")
         first.set()
-        while hosted.queued_events < len(others) - 2 + 10:  # until the second record waits behind the others
+        while replica.queued_events < len(others) - 2 + 10:  # until the second record waits behind the others
             await asyncio.sleep(0)
             assert not labelling.done()
-        assert hosted.queued_bytes > 4096
+        assert replica.queued_bytes > 4096
         refused = await http.post("/learners/a/labels", json={"events": known})
         assert (refused.status_code, refused.json()["code"]) == (429, "queue-full")
         second.set()
         assert (await labelling)["applied"] == 30
         assert sorted({(await one).status_code for one in others}) == [200, 429]
-        assert (hosted.queued_events, hosted.queued_bytes) == (0, 0)
-        assert hosted.view.figures.counts.sum() == 30 + len(others) - 1
+        assert (replica.queued_events, replica.queued_bytes) == (0, 0)
+        assert replica.view.figures.counts.sum() == 30 + len(others) - 1
         assert await digest(http) == await replayed(store)
 
 

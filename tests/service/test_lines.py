@@ -20,7 +20,7 @@ from service.api.fast_path import ndjson_stream
 from service.api.schemas import Prediction
 from service.api.schemas.bodies import LearntLines, RefusedLines, ScoredLines, Taken
 from service.engine.engine import Engine
-from service.engine.replica.learner import Hosted
+from service.engine.replica.learner import LearnerReplica
 from service.errors import Invalid, QueueFull, TooLarge, TooSlow
 from service.settings import Settings
 from service.storage.memory import MemoryStore
@@ -42,7 +42,7 @@ def read(reply: httpx.Response) -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def hosted(**changed: Any) -> AsyncIterator[Hosted]:
+async def replica(**changed: Any) -> AsyncIterator[LearnerReplica]:
     """A learner on a node of its own."""
     engine = Engine(MemoryStore(), Settings(store="memory:", **changed))
     await engine.start()
@@ -241,7 +241,7 @@ async def test_a_body_that_stops_coming_is_given_up(monkeypatch):
         yield lines_of(events(1001, ids=False))
         await asyncio.Event().wait()
 
-    async with hosted(body_seconds=0.05) as learner:
+    async with replica(body_seconds=0.05) as learner:
         said = [
             json.loads(line) async for line in ndjson_stream.replies(learner, "update", stalling(), Bodies(Settings()))
         ]
@@ -261,7 +261,7 @@ async def test_a_line_that_has_begun_has_to_end_in_time(monkeypatch):
             await asyncio.sleep(0.005)
             yield b" "
 
-    async with hosted(body_seconds=0.1) as learner:
+    async with replica(body_seconds=0.1) as learner:
         said = [
             json.loads(line) async for line in ndjson_stream.replies(learner, "update", trickling(), Bodies(Settings()))
         ]
@@ -280,7 +280,7 @@ async def test_lines_that_drip_are_answered_while_they_come(monkeypatch):
 
     sent = events(20)
     each = lines_of(sent).splitlines(keepends=True)
-    async with hosted() as learner, hosted() as other:
+    async with replica() as learner, replica() as other:
         held = Bodies(Settings())
         reply = ndjson_stream.replies(learner, "update", drips(), held)
         for i, line in enumerate(each):
@@ -307,7 +307,7 @@ async def test_a_stop_of_the_node_ends_a_body(waits):
         yield lines_of(events(1001))
         await asyncio.Event().wait()
 
-    async with hosted(queue_bytes=2**16) as learner:
+    async with replica(queue_bytes=2**16) as learner:
         held = Bodies(Settings())
         reply = ndjson_stream.replies(learner, "update", stalling(), held, closing=closing)
         assert json.loads(await anext(reply))["lines"] == 1000
@@ -343,7 +343,7 @@ async def test_a_long_body_is_read_no_faster_than_it_is_learnt():
             sent += len(piece)
             yield piece
 
-    async with hosted() as learner:
+    async with replica() as learner:
         taken: list[dict[str, Any]] = []
         async for line in ndjson_stream.replies(learner, "update", counted(), held):
             taken.append(json.loads(line))
@@ -367,7 +367,7 @@ async def test_a_body_that_breaks_off_leaves_what_was_answered():
             yield piece
         raise HungUp
 
-    async with hosted() as learner, hosted() as other:
+    async with replica() as learner, replica() as other:
         taken: list[dict[str, Any]] = []
         held = Bodies(Settings())
         with pytest.raises(HungUp):
@@ -395,7 +395,7 @@ async def _all(reply: AsyncIterator[bytes]) -> list[dict[str, Any]]:
 
 
 async def test_reading_waits_while_the_queue_is_full():
-    async with hosted(queue_bytes=2**12, body_seconds=60) as learner:
+    async with replica(queue_bytes=2**12, body_seconds=60) as learner:
         learner.queued_bytes += 2**12
         reply = asyncio.ensure_future(
             _all(ndjson_stream.replies(learner, "update", pieces(lines_of(events(5))), Bodies(Settings())))
@@ -408,7 +408,7 @@ async def test_reading_waits_while_the_queue_is_full():
 
 @pytest.mark.parametrize("full", ["queue", "node"])
 async def test_there_is_an_end_to_waiting_for_room(full):
-    async with hosted(queue_bytes=2**12, max_buffered_bytes=2**12, body_seconds=0.05) as learner:
+    async with replica(queue_bytes=2**12, max_buffered_bytes=2**12, body_seconds=0.05) as learner:
         held = Bodies(Settings())
         held.bytes = 2**12 if full == "node" else 0
         learner.queued_bytes += 2**12 if full == "queue" else 0
@@ -430,7 +430,7 @@ async def test_lines_that_are_gathered_count_as_held_and_wait_for_room():
         await gone.wait()
         yield b"\n"
 
-    async with hosted(max_buffered_bytes=2**12, body_seconds=60) as learner:
+    async with replica(max_buffered_bytes=2**12, body_seconds=60) as learner:
         first = asyncio.ensure_future(_all(ndjson_stream.replies(learner, "update", slowly(), held)))
         await begun.wait()
         text = lines_of(events(20))
@@ -449,7 +449,7 @@ async def test_lines_that_are_gathered_count_as_held_and_wait_for_room():
 async def test_lines_that_nobody_waits_for_any_more_are_not_held():
     held = Bodies(Settings())
     text = lines_of(events(1500, ids=False))
-    async with hosted() as learner:
+    async with replica() as learner:
         reply = ndjson_stream.replies(learner, "update", pieces(text, len(text)), held)
         taken = json.loads(await anext(reply))
         assert held.bytes == len(text) - taken["bytes"] > 0
@@ -459,7 +459,7 @@ async def test_lines_that_nobody_waits_for_any_more_are_not_held():
 
 async def test_an_error_in_the_last_line_says_when_to_try_again():
     held = Bodies(Settings())
-    async with hosted(queue_bytes=2**16, body_seconds=0.05) as learner:
+    async with replica(queue_bytes=2**16, body_seconds=0.05) as learner:
         reply = ndjson_stream.replies(learner, "update", pieces(lines_of(events(1500, ids=False))), held)
         assert json.loads(await anext(reply))["lines"] == 1000
         learner.queued_bytes += 2**16

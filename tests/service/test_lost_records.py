@@ -173,7 +173,7 @@ async def test_a_node_that_is_ahead_begins_again_by_the_log(
 
 async def caught_up(engine: Engine) -> None:
     """It knows the learner, and what is in its log."""
-    await engine.following.look_around()
+    await engine.sync.look_around()
     await engine.get("a").catch_up()
 
 
@@ -206,7 +206,7 @@ async def test_what_was_served_and_lost_before_it_was_applied_is_let_go_of(
     async with serving(store) as (http, node):
         assert (await http.put("/learners/a", json=budget)).status_code == 201
         await posted(http, URL, events(0, 20))
-        hosted, serve, backup = node.get("a"), store.serve, copied(redis_server)
+        replica, serve, backup = node.get("a"), store.serve, copied(redis_server)
 
         async def lost(*given: Any) -> Any:
             found = await serve(*given)
@@ -217,12 +217,12 @@ async def test_what_was_served_and_lost_before_it_was_applied_is_let_go_of(
         await posted(http, "/learners/a/predict", [{"id": "q", "x": [1, 2, 3], "time": T0 + 30}])
         monkeypatch.setattr(store, "serve", serve)
         await caught_up(node)
-        assert not hosted.serving.busy
-        assert hosted.idle
+        assert not replica.served_events.busy
+        assert replica.idle
         assert "the store has lost 1 records of what a has served" in caplog.text
         await posted(http, "/learners/a/predict", [{"id": "r", "x": [1, 2, 3], "time": T0 + 30}])
         await caught_up(node)
-        assert not hosted.serving.busy
+        assert not replica.served_events.busy
         assert caplog.text.count("has lost") == 1
         assert await digest(http) == await replayed(store)
 
@@ -244,7 +244,7 @@ async def test_a_group_that_is_ahead_begins_again_too(redis_server: RedisServer)
             await posted(http, group, events(100 + i, 101 + i, label=1))
         found = (await http.get("/groups/g/compare")).json()
         assert (found["position"], found != before) == (before["position"], True)
-        await peer.following.look_around()
+        await peer.sync.look_around()
         for hosts in (node, peer):
             await (await hosts.group("g")).catch_up()
         assert await (await node.group("g")).digest() == await (await peer.group("g")).digest()

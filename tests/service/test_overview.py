@@ -80,16 +80,16 @@ async def test_learners_that_sleep_are_named_and_not_woken() -> None:
     async with serving(MemoryStore(), max_resident=1) as (http, engine):
         for name in ("a", "b"):
             await http.put(f"/learners/{name}", json=DENSE)
-        engine.sleeping.rest()  # as a moment later, when nobody asks for anything
+        engine.residency.rest()  # as a moment later, when nobody asks for anything
         await until(
-            lambda: bool(engine.asleep) and engine.sleeping.resting is not None and engine.sleeping.resting.done()
+            lambda: bool(engine.evicted) and engine.residency.resting is not None and engine.residency.resting.done()
         )
-        asleep = sorted(engine.asleep)
+        asleep = sorted(engine.evicted)
         for _ in range(3):
             told = await listed(http)
             assert told["asleep"] == asleep
             assert not {one["name"] for one in told["learners"]} & set(asleep)
-        assert sorted(engine.asleep) == asleep
+        assert sorted(engine.evicted) == asleep
 
 
 async def test_an_ordinal_learner_tells_of_ranks() -> None:

@@ -64,9 +64,9 @@ async def test_a_node_that_comes_takes_its_share_and_nothing_else_moves(placed: 
         await node.meet()
     before = {name: nodes[0].places(name) for name in names}
     assert all(node.places(name) == before[name] for node in nodes[:4] for name in names)
-    hosted = Counter(address for places in before.values() for address in places)
-    assert len(hosted) == 4
-    assert min(hosted.values()) > 800, hosted  # 1,000 each, by chance
+    replica = Counter(address for places in before.values() for address in places)
+    assert len(replica) == 4
+    assert min(replica.values()) > 800, replica  # 1,000 each, by chance
     for name in names:
         assert len(set(before[name])) == 2
         assert [node.here(name) for node in nodes[:4]].count(True) == 2

@@ -44,10 +44,10 @@ async def created(http: httpx.AsyncClient) -> None:
 async def rested(engine: Any) -> None:
     """As a moment later, when nobody asks for anything: no more learners are in memory than may be."""
     async with asyncio.timeout(60):
-        while len(engine.hosted) > engine.node.settings.max_resident:
-            engine.sleeping.rest()
-            await engine.sleeping.resting
-    assert sorted([*engine.hosted, *engine.asleep]) == NAMES
+        while len(engine.replicas) > engine.node.settings.max_resident:
+            engine.residency.rest()
+            await engine.residency.resting
+    assert sorted([*engine.replicas, *engine.evicted]) == NAMES
 
 
 async def course(http: httpx.AsyncClient) -> dict[str, tuple[int, str]]:
@@ -71,7 +71,7 @@ async def test_nobody_notices(open_again: Opener) -> None:
         await created(http)
         found = await course(http)
         await rested(engine)
-        assert len(engine.asleep) == 5
+        assert len(engine.evicted) == 5
     again = await open_again()
     for name in NAMES:
         assert found[name] == await replayed(again, name)
@@ -83,11 +83,11 @@ async def test_figures_go_on_behind_a_sleep(store: Store) -> None:
         await created(http)
         await course(http)
         await rested(engine)
-        asleep = sorted(engine.asleep)[0]
+        asleep = sorted(engine.evicted)[0]
         figures = (await http.get(f"/learners/{asleep}/metrics")).json()
         assert figures["events"] == 40
         assert figures["window"]["auc"] is not None
-        assert asleep in engine.hosted
+        assert asleep in engine.replicas
 
 
 async def test_who_sleeps_is_told(store: Store) -> None:
@@ -111,14 +111,14 @@ async def test_a_learner_that_sleeps_is_created_found_taken_and_deleted_like_any
         other = await http.put("/learners/l1", json={**CONFIG, "window": 7})
         assert (other.status_code, other.json()["code"]) == (409, "name-taken")
         await rested(engine)
-        assert "l2" in engine.asleep
+        assert "l2" in engine.evicted
         assert (await http.delete("/learners/l2")).status_code == 204
         assert (await http.get("/learners/l2")).status_code == 404
         assert "l2" not in await store.heads()
         assert (await http.put("/learners/l2", json={**CONFIG, "window": 7})).status_code == 201
         assert (await http.get("/learners/l2")).json()["config"]["window"] == 7
         with pytest.raises(UnknownLearner):
-            await engine.wake("nobody")
+            await engine.load("nobody")
 
 
 async def test_a_limit_counts_those_that_sleep(store: Store) -> None:
@@ -154,7 +154,7 @@ async def test_whoever_asks_while_a_learner_awakes_finds_all_that_was_acknowledg
         for i in range(300):
             last = (await posted(http, "/learners/l5/update", events("l5", i, i + 1)))["position"]
     async with serving(await open_again(), max_resident=1) as (http, engine):
-        assert "l5" in engine.asleep
+        assert "l5" in engine.evicted
 
         async def asked(i: int) -> int:
             for _ in range(i):
@@ -176,10 +176,10 @@ async def test_no_rush_of_requests_fills_the_memory(store: Store) -> None:
                 assert (await http.put(f"/learners/{name}", json=CONFIG)).status_code == 201
             for name in part * 2:
                 await posted(http, f"/learners/{name}/update", events("l0", 0, 1))
-                most = max(most, len(engine.hosted))
+                most = max(most, len(engine.replicas))
 
         await asyncio.gather(*(sweep(many[i::4]) for i in range(4)))
-        assert len(engine.hosted) + len(engine.asleep) == 120
+        assert len(engine.replicas) + len(engine.evicted) == 120
     assert most <= 10 + 8 + 2 * 4
 
 
@@ -189,12 +189,12 @@ async def test_a_learner_that_another_node_deleted_can_be_created_anew_at_once(o
         await created(here)
         await rested(engine)
         for name in ("l0", "l1"):
-            assert name in engine.asleep
+            assert name in engine.evicted
             await there_until(there, name)
             assert (await there.delete(f"/learners/{name}")).status_code == 204
         assert (await here.put("/learners/l0", json={**CONFIG, "window": 9})).status_code == 201
         assert (await here.delete("/learners/l1")).status_code == 404
-        assert "l1" not in engine.asleep
+        assert "l1" not in engine.evicted
         answers = await asyncio.gather(here.delete("/learners/l2"), here.put("/learners/l2", json=CONFIG))
         assert [one.status_code for one in answers] == [204, 201]
 
@@ -204,8 +204,8 @@ async def test_a_node_starts_with_as_many_as_may_be_in_memory(open_again: Opener
         await created(http)
         found = await course(http)
     async with serving(await open_again(), max_resident=2) as (http, engine):
-        assert len(engine.hosted) == 2
-        assert len(engine.asleep) == 4
+        assert len(engine.replicas) == 2
+        assert len(engine.evicted) == 4
         assert {name: await digest(http, name) for name in NAMES} == found
         await rested(engine)
 
@@ -215,26 +215,26 @@ async def test_what_another_node_does_to_a_learner_that_sleeps_here(open_again: 
     async with serving(one, max_resident=1) as (here, engine), serving(two) as (there, _):
         await created(here)
         await rested(engine)
-        assert "l0" in engine.asleep
+        assert "l0" in engine.evicted
         await there.get("/learners")
         await there_until(there, "l0")
         await posted(there, "/learners/l0/update", events("l0", 0, 20))
         assert (await here.get("/learners/l0")).json()["events"] == 20
         await rested(engine)
-        assert "l1" in engine.asleep
+        assert "l1" in engine.evicted
         await there_until(there, "l1")
         assert (await there.delete("/learners/l1")).status_code == 204
         assert (await here.get("/learners/l1")).status_code == 404  # before this node has looked around
-        assert "l1" not in engine.asleep
+        assert "l1" not in engine.evicted
         await there_until(there, "l3")
         assert (await there.delete("/learners/l3")).status_code == 204
-        await engine.following.look_around()
-        assert "l3" not in engine.asleep
+        await engine.sync.look_around()
+        assert "l3" not in engine.evicted
         assert (await here.get("/learners/l3")).status_code == 404
         assert (await there.put("/learners/l2", json=CONFIG)).status_code == 200
         assert (await there.delete("/learners/l2")).status_code == 204
         assert (await there.put("/learners/l2", json={**CONFIG, "window": 9})).status_code == 201
-        await engine.following.look_around()
+        await engine.sync.look_around()
         assert (await here.get("/learners/l2")).json()["config"]["window"] == 9
 
 
@@ -242,7 +242,7 @@ async def there_until(http: httpx.AsyncClient, name: str) -> None:
     """Until another node has met a learner."""
     while (await http.get(f"/learners/{name}")).status_code != 200:
         app: Any = http._transport.app  # type: ignore[attr-defined]
-        await app.state.engine.following.look_around()
+        await app.state.engine.sync.look_around()
 
 
 async def test_a_group_wakes_its_learners(store: Store) -> None:
@@ -267,15 +267,15 @@ async def test_those_in_use_stay_awake(store: Store) -> None:
     async with serving(store, max_resident=1) as (http, engine):
         await created(http)
         await rested(engine)
-        async with engine.held("l0") as first, engine.held("l1") as second:
-            engine.sleeping.rest()
+        async with engine.use("l0") as first, engine.use("l1") as second:
+            engine.residency.rest()
             await asyncio.sleep(0.05)
-            assert {"l0", "l1"} <= set(engine.hosted)
-            with first.watched(), second.watched():
-                engine.sleeping.rest()
-        engine.sleeping.rest()
+            assert {"l0", "l1"} <= set(engine.replicas)
+            with first.watch(), second.watch():
+                engine.residency.rest()
+        engine.residency.rest()
         await rested(engine)
-        assert set(engine.hosted) == {"l0"}  # the one that was let go of last
+        assert set(engine.replicas) == {"l0"}  # the one that was let go of last
 
 
 async def test_nobody_waits_for_the_slowest_that_falls_asleep() -> None:
@@ -285,12 +285,12 @@ async def test_nobody_waits_for_the_slowest_that_falls_asleep() -> None:
     async with serving(MemoryStore(), max_resident=1) as (http, engine), AsyncExitStack() as hands:
         for name in names:
             assert (await http.put(f"/learners/{name}", json=CONFIG)).status_code == 201
-        slow = await hands.enter_async_context(engine.held("l0"))
+        slow = await hands.enter_async_context(engine.use("l0"))
         for name in names[1:11]:
-            await hands.enter_async_context(engine.held(name))
-        while "l11" in engine.hosted:
-            engine.sleeping.rest()
-            await asyncio.wait([engine.sleeping.resting])
+            await hands.enter_async_context(engine.use(name))
+        while "l11" in engine.replicas:
+            engine.residency.rest()
+            await asyncio.wait([engine.residency.resting])
         close = slow.close
 
         async def closed(save: bool) -> None:
@@ -301,11 +301,11 @@ async def test_nobody_waits_for_the_slowest_that_falls_asleep() -> None:
         await hands.aclose()
         slow.used = 0.0  # longest ago
         async with asyncio.timeout(60):
-            await engine.wake("l11")
-            assert not engine.sleeping.resting.done()
+            await engine.load("l11")
+            assert not engine.residency.resting.done()
             go_on.set()
-            await engine.sleeping.resting
-        assert set(engine.hosted) == {"l11"}
+            await engine.residency.resting
+        assert set(engine.replicas) == {"l11"}
 
 
 @pytest.fixture
@@ -343,16 +343,16 @@ async def test_who_falls_asleep_or_is_deleted_leaves_the_memory_at_once(store: S
         assert (await http.put("/groups/both", json=group)).status_code == 201
         await posted(http, "/groups/both/update", events("l0", 500, 520))
 
-        awake = {name: weakref.ref(engine.hosted[name].machine) for name in NAMES[:2]}
+        awake = {name: weakref.ref(engine.replicas[name].machine) for name in NAMES[:2]}
         compared = weakref.ref(engine.groups["both"].machine)
         assert (await http.delete("/groups/both")).status_code == 204
         await gone(compared)
-        await engine.sleeping.put_to_sleep(engine.get("l0"))
+        await engine.residency.put_to_sleep(engine.get("l0"))
         await gone(awake["l0"])
         assert awake["l1"]() is not None
         assert (await http.delete("/learners/l1")).status_code == 204
         await gone(awake["l1"])
         await posted(http, "/learners/l0/update", events("l0", 600, 610))  # awake again
-        again = weakref.ref(engine.hosted["l0"].machine)
+        again = weakref.ref(engine.replicas["l0"].machine)
         assert (await http.delete("/learners/l0")).status_code == 204
         await gone(again)

@@ -489,7 +489,7 @@ async def test_more_unanswered_messages_than_granted_end_it_and_those_granted_ar
         assert await client.closed() == (1008, "more than 4 messages are unanswered")
         gate.set()
         learner = engine.get("a")
-        with learner.watched() as changed:
+        with learner.watch() as changed:
             while sum(learner.view.class_counts.values()) < 12:
                 await asyncio.wait_for(changed.wait(), 60)
                 changed.clear()
@@ -552,7 +552,7 @@ async def test_a_learner_that_is_deleted_meanwhile() -> None:
 
 async def test_a_node_that_has_not_loaded_its_learners_says_to_come_back() -> None:
     async with serving(learners="") as (app, _, engine):
-        engine.register.ready = False
+        engine.registry.ready = False
         async with websocket(app, ONE, greeted=False) as client:
             assert (await client.event())["type"] == "websocket.accept"
             assert await client.closed() == (1013, "this node has not loaded its learners yet")
@@ -657,13 +657,13 @@ async def test_what_is_held_is_let_go_of_once_though_the_connection_ends_by_an_e
             await broken()
         assert app.state.bodies.bytes == 0
         learner = engine.get("a")
-        with learner.watched() as changed:
+        with learner.watch() as changed:
             gate.set()
             while sum(learner.view.class_counts.values()) < 3:
                 await asyncio.wait_for(changed.wait(), 60)
                 changed.clear()
         await settled()
-        assert not learner.uses  # each message has had its answer
+        assert not learner.users  # each message has had its answer
         assert app.state.bodies.bytes == 0
 
 

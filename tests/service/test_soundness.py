@@ -166,10 +166,10 @@ async def test_a_snapshot_by_which_no_feature_scales_to_a_number_is_passed_over(
     async with serving(store, trim_log=False) as (http, engine):
         await http.put("/learners/a", json=SCALED)
         await posted(http, "/learners/a/update", labelled("dense", 0, 20))
-        learner = engine.hosted["a"].learner
+        learner = engine.replicas["a"].learner
         state = {key: array.copy() for key, array in learner.state().items()}
         state["scaling.mean"][0] = 1e300
-        await store.save("a", engine.hosted["a"].birth, 2, pack_snapshot(2, learner.config, state), 3, trim=False)
+        await store.save("a", engine.replicas["a"].birth, 2, pack_snapshot(2, learner.config, state), 3, trim=False)
         reply = await http.post("/learners/a/snapshots/2/restore")
         assert (reply.status_code, reply.json()["code"]) == (500, "damaged")
         before = await digest(http)
@@ -188,7 +188,7 @@ async def test_a_state_is_not_larger_than_a_record_may_be(monkeypatch: pytest.Mo
         await http.put("/learners/a", json=SCALED)
         await posted(http, "/learners/a/update", labelled("dense", 0, 20))
         position = (await http.post("/learners/a/snapshots")).json()["position"]
-        size = len(pack_record(Restored(position, engine.hosted["a"].learner.state())))
+        size = len(pack_record(Restored(position, engine.replicas["a"].learner.state())))
         before = await digest(http)
         monkeypatch.setattr("service.engine.replica.replica.RECORD_BYTES", size - 1)
         reply = await http.post(f"/learners/a/snapshots/{position}/restore")
@@ -214,7 +214,7 @@ async def test_a_follower_stops_before_a_record_that_it_cannot_have() -> None:
         reply = await http.post("/learners/a/update", json={"events": labelled("dense", 20, 21)})
         assert (reply.status_code, reply.json()["code"]) == (500, "damaged")
         assert "record 3 of a has features of shape (3, 500)" in reply.json()["detail"]
-        assert (engine.hosted["a"].position, engine.hosted["a"].learner.digest()) == before
+        assert (engine.replicas["a"].position, engine.replicas["a"].learner.digest()) == before
 
 
 @pytest.mark.parametrize(

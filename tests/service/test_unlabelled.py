@@ -25,8 +25,8 @@ def config(setup: str = "dense", **late: Any) -> dict[str, Any]:
 
 async def pending(engine: Engine) -> Any:
     """What the store remembers, as it says itself."""
-    hosted = engine.get("a")
-    return await engine.node.store.pending("a", hosted.birth)
+    replica = engine.get("a")
+    return await engine.node.store.pending("a", replica.birth)
 
 
 def assumed(engine: Engine) -> int:
@@ -179,8 +179,8 @@ async def test_how_a_stream_is_cut_into_requests_changes_nothing(
                 said += [one["status"] for one in answer["results"]]
             assert len(said) == len(events)
             statuses.append(said)
-            hosted = engine.get(name)
-            found.add(hosted.learner.digest())
+            replica = engine.get(name)
+            found.add(replica.learner.digest())
             told = await figures(http, name)
             assert told["assumed"] == assumed  # all but e20, and what had its label by the time of the first
     assert len(found) == 1
@@ -257,11 +257,11 @@ async def test_a_label_in_time_and_the_assumption_meet(store: Store) -> None:
         await posted(http, "/learners/a/update", labelled("dense", 0, 20))
         await posted(http, "/learners/a/predict", [event("dense", i) for i in range(20, 40)])
         await posted(http, "/learners/a/predict", [event("dense", 500)])
-        hosted = engine.get("a")
-        await hosted.catch_up()
+        replica = engine.get("a")
+        await replica.catch_up()
         labels = [{**one, "label": 1} for one in late("dense", 20, 40, 0.0)]
         answers = [asyncio.create_task(posted(http, "/learners/a/labels", labels[i : i + 1])) for i in range(20)]
-        hosted.tick()
+        replica.tick()
         for answer in await asyncio.gather(*answers):
             assert answer["applied"] + answer["relabelled"] == 1
         await until(lambda: _waiting(engine, 1))
@@ -304,7 +304,7 @@ async def test_nodes_that_follow_leave_to_the_others_what_these_see_to(store: St
     async with AsyncExitStack() as nodes:
         http, one = await nodes.enter_async_context(serving(store, **settings))
         await http.put("/learners/a", json=config(unlabelled="negative"))
-        assert await one.get("a").claim.take()
+        assert await one.get("a").lease.take()
         _, two = await nodes.enter_async_context(serving(await open_again(), **settings))
         _, three = await nodes.enter_async_context(serving(await open_again(), **settings))
         await posted(http, "/learners/a/predict", [event("dense", i) for i in range(5)])
@@ -331,8 +331,8 @@ async def test_what_a_node_that_ended_has_not_seen_to_another_does(
     async with serving(second, **settings) as (other, two):
         async with serving(store, follow_seconds=3600, trim_log=False) as (http, one):
             await http.put("/learners/a", json=config(unlabelled="negative"))
-            await until(lambda: "a" in two.hosted)
-            monkeypatch.setattr(one.get("a").assuming, "_look", one.get("a").assuming._claims)  # does nothing
+            await until(lambda: "a" in two.replicas)
+            monkeypatch.setattr(one.get("a").label_expiry, "_look", one.get("a").label_expiry._claims)  # does nothing
             await posted(http, "/learners/a/predict", [event("dense", i) for i in range(10)])
             labels = [{**sent, "label": 1} for sent in late("dense", 0, 4, 0.0)]
             await posted(http, "/learners/a/labels", labels)
@@ -352,7 +352,7 @@ async def test_who_hears_of_a_snapshot_forgets_what_that_node_has_told(store: St
     quiet = {"follow_seconds": 3600, "trim_log": False}
     async with serving(store, **quiet) as (http, _), serving(await open_again(), **quiet) as (_, two):
         await http.put("/learners/a", json=config(unlabelled="negative"))
-        await two.following.look_around()
+        await two.sync.look_around()
         await posted(http, "/learners/a/predict", [event("dense", i) for i in range(10)])
         await posted(http, "/learners/a/labels", late("dense", 0, 4, 0.0))
         position = (await http.post("/learners/a/snapshots")).json()["position"]
@@ -360,11 +360,11 @@ async def test_who_hears_of_a_snapshot_forgets_what_that_node_has_told(store: St
         there = two.get("a")
         await there.catch_up()
         before = calls(two)
-        assert there.assuming._untold in (2, 6)  # by whether it has heard of the snapshot
-        there.assuming.told(position)
-        assert there.assuming._untold == 2
+        assert there.label_expiry._untold in (2, 6)  # by whether it has heard of the snapshot
+        there.label_expiry.told(position)
+        assert there.label_expiry._untold == 2
         await there.save()
-        assert there.assuming._untold == 0
+        assert there.label_expiry._untold == 0
         assert calls(two)["labelled"] == before["labelled"] + 1
 
 

@@ -75,7 +75,7 @@ async def test_an_alarm_is_posted_once_and_never_on_a_replay(store: Store, open_
             await http.put("/learners/a", json=DENSE)
             await drifted(http)
             await until(lambda: len(received.got) > 0)
-            await until(lambda: "a" in follower.hosted and follower.get("a").view.figures.alarm_count == 1)
+            await until(lambda: "a" in follower.replicas and follower.get("a").view.figures.alarm_count == 1)
             (told,) = received.got
             assert told == {"learner": "a", **(await http.get("/learners/a/alarms")).json()["alarms"][0]}
             assert (told["kind"], told["events"], told["clock"]) == ("scores", 50, T0 + DRIFTED - 1)

@@ -29,7 +29,7 @@ from service.api.fast_path.ndjson_stream import replies
 from service.api.fast_path.operations import answer
 from service.auth import FREE, NEEDED, Guard
 from service.engine import Engine
-from service.engine.replica import Hosted
+from service.engine.replica import LearnerReplica
 from service.errors import Invalid, ServiceError, StoreUnavailable
 from service.names import check_name, check_parameters
 from service.storage import MAX_POSITION
@@ -78,7 +78,7 @@ class Edge:
         began = perf_counter()
         heading = heading_of(scope["headers"])
         own_id = request_id(heading.request_id)
-        learner: Hosted | None = None
+        learner: LearnerReplica | None = None
         body, begun = b"", False  # with a reply
         counted: list[int] = []  # events, once they are known
         try:
@@ -87,16 +87,16 @@ class Edge:
                 state = scope.setdefault("state", {})
                 grant = self._guard.admit(scope["headers"], NEEDED[operation], name, scope.get("client"), state=state)
             engine: Engine = self._state.engine
-            learner = engine.hosted.get(name)
+            learner = engine.replicas.get(name)
             if learner is None:
-                learner = await engine.hold(check_name(name))
+                learner = await engine.acquire(check_name(name))
             else:
-                learner.uses += 1
+                learner.users += 1
             read, write = negotiated(heading.content_type, heading.accept)
             explain = None
             if scope["query_string"]:
                 explain, at_least = _asked_for(scope["query_string"], operation)
-                await learner.at_least(at_least)
+                await learner.wait_for_position(at_least)
             if read is NDJSON:
                 parts = expanded(pieces(receive, scope), heading.encoding.decode("latin-1"), None)
                 lines = replies(learner, operation, parts, self._bodies, explain, own_id, self._state.closing, grant)
@@ -129,7 +129,7 @@ class Edge:
         finally:
             self._bodies.release(body)
             if learner is not None:
-                learner.let_go()
+                learner.release()
         sent = [write.content_type, (b"content-length", b"%d" % len(reply)), (b"x-request-id", own_id.encode())]
         await send({"type": "http.response.start", "status": 200, "headers": sent})
         await send({"type": "http.response.body", "body": reply})

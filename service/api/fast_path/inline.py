@@ -25,7 +25,7 @@ from service.api.body import Bodies
 from service.api.fast_path.operations import at_once
 from service.auth import NEEDED, Guard
 from service.engine import Engine
-from service.engine.replica import Hosted
+from service.engine.replica import LearnerReplica
 from service.errors import ServiceError, StoreUnavailable
 from service.telemetry import Access, current_request
 from service.wire import (
@@ -76,7 +76,7 @@ class Learning:
         self,
         done: asyncio.Future[Learnt],
         asked: Asked,
-        learner: Hosted,
+        learner: LearnerReplica,
         ids: tuple[str | None, ...] | None,
         access: Access,
         entry: tuple[float, Scope, int, int],
@@ -91,11 +91,11 @@ class Learning:
         self._ids = ids
         self._access = access
         self._entry = entry
-        learner.uses += 1
+        learner.users += 1
 
     def reply(self) -> tuple[int, bytes]:
         """The status, and all that follows the headers that a server has of its own; once, when `done` is."""
-        self._learner.let_go()
+        self._learner.release()
         own_id = request_id(self._asked.request_id)
         status, code = 200, None
         try:
@@ -164,9 +164,9 @@ class Direct:
         told = name.decode("latin-1")
         return Asked(told, operation, read, write, int(length), heading.request_id, admitted_by)
 
-    def _admitted(self, asked: Asked, size: int, scope: Scope) -> tuple[Hosted, Scope] | None:
+    def _admitted(self, asked: Asked, size: int, scope: Scope) -> tuple[LearnerReplica, Scope] | None:
         """The learner, where it is awake, there is room for the body, and who asks may; the scope with the key's id."""
-        learner = None if self.engine is None else self.engine.hosted.get(asked.name)
+        learner = None if self.engine is None else self.engine.replicas.get(asked.name)
         if learner is None or not self._bodies.has_room(size):
             return None
         if self._guard.on:
@@ -195,7 +195,7 @@ class Direct:
         """
         began = perf_counter()
         admitted = self._admitted(asked, len(body), scope)
-        if admitted is None or admitted[0].serving.named:
+        if admitted is None or admitted[0].served_events.named:
             return None
         learner, scope = admitted
         try:
@@ -205,7 +205,7 @@ class Direct:
         if answered is None:
             return None
         reply, events = answered
-        learner.used = time.monotonic()
+        learner.last_used = time.monotonic()
         own_id = request_id(asked.request_id)
         self._access.hot("predict", 200, began, scope, own_id, asked.name, len(body), events)
         return _told(asked.write, reply, own_id)

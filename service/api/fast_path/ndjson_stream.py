@@ -30,7 +30,7 @@ from learners import Problem
 from service.api.body import Disconnected
 from service.api.fast_path.operations import answer
 from service.auth import FREE, Grant
-from service.engine.replica import Hosted
+from service.engine.replica import LearnerReplica
 from service.errors import BadBody, Invalid, QueueFull, ServiceError, Stopping, TooLarge, TooSlow
 from service.wire import NDJSON, STATUSES, Operation
 
@@ -267,7 +267,7 @@ class _Taken:
 
 
 async def replies(
-    learner: Hosted,
+    learner: LearnerReplica,
     operation: Operation,
     pieces: AsyncIterator[bytes],
     held: Held,
@@ -318,7 +318,7 @@ async def replies(
 
 
 async def _answered(
-    learner: Hosted, operation: Operation, body: bytes, explain: int | None, before: int, grant: Grant
+    learner: LearnerReplica, operation: Operation, body: bytes, explain: int | None, before: int, grant: Grant
 ) -> tuple[bytes, dict[str, Any]]:
     """The lines about the events of a chunk, and what is said of it as a whole.
 
@@ -341,7 +341,7 @@ def _moved(pointer: str, before: int) -> str:
     return f"/lines/{before + int(number)}" + (f"/{rest}" if rest else "")
 
 
-async def _room(learner: Hosted, size: int, closing: asyncio.Event) -> None:
+async def _room(learner: LearnerReplica, size: int, closing: asyncio.Event) -> None:
     """Wait until the learner's queue can take a chunk. Raises `QueueFull` where it cannot for too long."""
     settings = learner.node.settings
     ends = asyncio.get_running_loop().time() + settings.body_seconds

@@ -13,8 +13,8 @@ from typing import Any
 
 from learners import Explanation, Refused, View
 from learners import explain as explanations
-from service.engine import LARGE, apart
-from service.engine.replica import Hosted, Predicted
+from service.engine import LARGE, run_by_size
+from service.engine.replica import LearnerReplica, Predicted
 from service.errors import Invalid
 from service.wire import Coding, Head, Labelled, Learnt, Operation
 
@@ -22,7 +22,7 @@ __all__ = ["answer", "at_once", "labelled", "told"]
 
 
 async def answer(
-    learner: Hosted,
+    learner: LearnerReplica,
     operation: Operation,
     body: bytes,
     read: Coding,
@@ -39,25 +39,24 @@ async def answer(
     config = learner.learner.config
     if operation == "predict":
         small = len(body) < LARGE  # as most are: then not even a coroutine is made to decide it
-        events, carried = (
-            read.decode_events(body, config) if small else await apart(len(body), read.decode_events, body, config)
-        )
+        decode = read.decode_events
+        events, carried = decode(body, config) if small else await run_by_size(len(body), decode, body, config)
         if counted is not None:
             counted.append(len(events.ids))
         if spend is not None:
             spend(len(events.ids))
         if learner.feature_names.looking:
-            await apart(len(body), learner.feature_names.look, events.rows, carried)
+            await run_by_size(len(body), learner.feature_names.look, events.rows, carried)
         explained, at = None, None
         if explain is not None:
             # frozen, so that the sums are those of the very scores that are served
             at = replace(learner.view, scorer=learner.view.scorer.frozen()), learner.position
             explained = await _explained(at[0], carried, explain)
-        said = await learner.serving.predict(events, at)
+        said = await learner.served_events.predict(events, at)
         head = _head(learner, said)
         if small:
             return write.encode_scores(said.scores, events.ids, head, explained)
-        return await apart(len(body), write.encode_scores, said.scores, events.ids, head, explained)
+        return await run_by_size(len(body), write.encode_scores, said.scores, events.ids, head, explained)
     came = await labelled(learner, operation, body, read)
     if counted is not None:
         counted.append(len(came.labels))
@@ -66,13 +65,13 @@ async def answer(
     return await told(await learner.label(came), came, len(body), write)
 
 
-def at_once(learner: Hosted, body: bytes, read: Coding, write: Coding) -> tuple[bytes, int] | None:
+def at_once(learner: LearnerReplica, body: bytes, read: Coding, write: Coding) -> tuple[bytes, int] | None:
     """The reply to a small body of a predict, and how many events that has. Raises `ServiceError`.
 
     None: it has to wait, for a thread or for the store.
     """
     events, carried = read.decode_events(body, learner.learner.config)
-    said = learner.serving.at_once(events)
+    said = learner.served_events.at_once(events)
     if said is None:
         return None
     if learner.feature_names.looking:
@@ -80,22 +79,22 @@ def at_once(learner: Hosted, body: bytes, read: Coding, write: Coding) -> tuple[
     return write.encode_scores(said.scores, events.ids, _head(learner, said), None), len(events.ids)
 
 
-def _head(learner: Hosted, said: Predicted) -> Head:
+def _head(learner: LearnerReplica, said: Predicted) -> Head:
     return Head(said.position, said.view.not_ready is None, said.remembered, learner.node.stale_seconds)
 
 
-async def labelled(learner: Hosted, operation: Operation, body: bytes, read: Coding) -> Labelled:
+async def labelled(learner: LearnerReplica, operation: Operation, body: bytes, read: Coding) -> Labelled:
     """The labelled events of the body of an update, or of labels. Raises `ServiceError`."""
     decode = read.decode_update if operation == "update" else read.decode_labels
-    events, carried = await apart(len(body), decode, body, learner.learner.config)
+    events, carried = await run_by_size(len(body), decode, body, learner.learner.config)
     if learner.feature_names.looking:
-        await apart(len(body), learner.feature_names.look, events.rows, carried)
+        await run_by_size(len(body), learner.feature_names.look, events.rows, carried)
     return events
 
 
 async def told(learnt: Learnt, events: Labelled, size: int, write: Coding) -> bytes:
     """The reply to labelled events that came in a body of so many bytes."""
-    return await apart(size, write.encode_learnt, learnt, events.ids)
+    return await run_by_size(size, write.encode_learnt, learnt, events.ids)
 
 
 async def _explained(view: View, carried: Any, most: int) -> list[Explanation]:

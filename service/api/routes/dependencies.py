@@ -15,7 +15,7 @@ from learners import Refused
 from service.api.body import Bodies, check_json
 from service.auth import FREE, SCOPES, Grant, Guard, Scope
 from service.engine import Engine
-from service.engine.replica import Hosted
+from service.engine.replica import LearnerReplica
 from service.errors import Invalid
 from service.names import PATTERN, check_name, check_no_key, check_parameters, problems_of
 from service.storage import MAX_POSITION
@@ -166,27 +166,27 @@ async def the_name(name: Name) -> str:
 TheName = Annotated[str, Depends(the_name)]
 
 
-async def the_learner(name: TheName, engine: TheEngine, grant: TheGrant) -> AsyncIterator[Hosted]:
+async def the_learner(name: TheName, engine: TheEngine, grant: TheGrant) -> AsyncIterator[LearnerReplica]:
     """The learner of the path, awake until the request is answered; 404 where there is none, or none for the key."""
     grant.find(name)
-    async with engine.held(name) as learner:
+    async with engine.use(name) as learner:
         yield learner
 
 
-TheLearner = Annotated[Hosted, Depends(the_learner)]
+TheLearner = Annotated[LearnerReplica, Depends(the_learner)]
 AtLeast = Annotated[
     int | None,
     Query(ge=1, le=MAX_POSITION, description="wait until this node has come to this position of the learner's log"),
 ]
 
 
-async def the_learner_by_then(learner: TheLearner, at_least: AtLeast = None) -> Hosted:
+async def the_learner_by_then(learner: TheLearner, at_least: AtLeast = None) -> LearnerReplica:
     """The learner of the path, once it has come to the position that the query asks for, if it does."""
-    await learner.at_least(at_least)
+    await learner.wait_for_position(at_least)
     return learner
 
 
-TheLearnerByThen = Annotated[Hosted, Depends(the_learner_by_then)]
+TheLearnerByThen = Annotated[LearnerReplica, Depends(the_learner_by_then)]
 
 
 async def the_body(request: Request, grant: TheGrant) -> AsyncIterator[bytes]:

@@ -31,7 +31,7 @@ from service.api.routes.dependencies import (
 from service.api.schemas import examples
 from service.auth import Grant
 from service.engine import Engine
-from service.engine.replica import Hosted, HostedGroup
+from service.engine.replica import GroupReplica, LearnerReplica
 from service.errors import Invalid
 from service.wire import (
     Events,
@@ -51,7 +51,7 @@ _STRETCH = 5e-3  # seconds of the event loop's time, after which others have the
 router = APIRouter(route_class=Guarded)
 
 
-async def the_group(name: TheName, engine: TheEngine, grant: TheGrant) -> HostedGroup:
+async def the_group(name: TheName, engine: TheEngine, grant: TheGrant) -> GroupReplica:
     """The group of the path; 404 where there is none, or none for the key."""
     grant.find_group(name)
     group = await engine.group(name)
@@ -59,11 +59,11 @@ async def the_group(name: TheName, engine: TheEngine, grant: TheGrant) -> Hosted
     return group
 
 
-TheGroup = Annotated[HostedGroup, Depends(the_group)]
+TheGroup = Annotated[GroupReplica, Depends(the_group)]
 Decoded = TypeVar("Decoded")
 
 
-def _document(name: str, group: HostedGroup, *, tests: bool = False) -> dict[str, Any]:
+def _document(name: str, group: GroupReplica, *, tests: bool = False) -> dict[str, Any]:
     return {
         "name": name,
         "config": group.config.to_json(),
@@ -119,7 +119,7 @@ async def listed(engine: Engine, grant: Grant, *, tests: bool) -> dict[str, Any]
         if time.perf_counter() - began > _STRETCH:
             await asyncio.sleep(0)
             began = time.perf_counter()
-    left_out = {name: why for name, why in engine.left_out(groups=True).items() if grant.sees(name)}
+    left_out = {name: why for name, why in engine.unavailable(groups=True).items() if grant.sees(name)}
     return {"groups": groups, "unavailable": left_out}
 
 
@@ -153,7 +153,7 @@ async def delete(name: TheName, engine: TheEngine, grant: TheGrant) -> Response:
 
 
 async def _decoded(
-    decode: Callable[[bytes, Config], Decoded], body: bytes, members: dict[str, Hosted]
+    decode: Callable[[bytes, Config], Decoded], body: bytes, members: dict[str, LearnerReplica]
 ) -> dict[str, Decoded]:
     """The body as each learner takes it, decoded once for all that take it in the same way; refused as a whole."""
     found: dict[tuple[object, ...], Decoded] = {}
@@ -171,7 +171,7 @@ async def _decoded(
     return out
 
 
-async def _note_names(members: dict[str, Hosted], decoded: Mapping[str, tuple[Events | Labelled, Any]]) -> None:
+async def _note_names(members: dict[str, LearnerReplica], decoded: Mapping[str, tuple[Events | Labelled, Any]]) -> None:
     """The names of features that somebody asked for, of each learner."""
     for name, (events, carried) in decoded.items():
         names = members[name].feature_names
@@ -185,7 +185,7 @@ def _spend(grant: Grant, counts: Iterable[int]) -> None:
         grant.spend(sum(counts))
 
 
-async def _learn(engine: TheEngine, group: HostedGroup, grant: Grant, body: bytes, decode: Any) -> Response:
+async def _learn(engine: TheEngine, group: GroupReplica, grant: Grant, body: bytes, decode: Any) -> Response:
     async with engine.members(group) as members:
         decoded: dict[str, tuple[Labelled, Any]] = await _decoded(decode, body, members)
         events = {name: labelled for name, (labelled, _) in decoded.items()}
@@ -269,7 +269,7 @@ async def compare(name: TheName, group: TheGroup, engine: TheEngine) -> JSONResp
     return JSONResponse(await comparison(name, group, engine))
 
 
-async def comparison(name: str, group: HostedGroup, engine: Engine) -> dict[str, Any]:
+async def comparison(name: str, group: GroupReplica, engine: Engine) -> dict[str, Any]:
     """The document `Comparison`."""
     position, told = await group.compared()
-    return {"name": name, "position": position, "gone": engine.gone(group), **told}
+    return {"name": name, "position": position, "gone": engine.missing_members(group), **told}

@@ -32,8 +32,8 @@ from service.api.routes.dependencies import (
 )
 from service.api.schemas import examples
 from service.auth import Grant
-from service.engine import MAX_TOP, Engine, copies, largest, taken
-from service.engine.replica import Hosted
+from service.engine import MAX_TOP, Engine, copies, copy_weights, rank_weights
+from service.engine.replica import LearnerReplica
 from service.errors import TooLarge, WrongType
 from service.wire import decode_settings, heading_of
 
@@ -42,13 +42,13 @@ __all__ = ["figures_of_all", "router"]
 router = APIRouter(route_class=Guarded)
 
 
-def _document(hosted: Hosted) -> dict[str, Any]:
-    view = hosted.view
+def _document(replica: LearnerReplica) -> dict[str, Any]:
+    view = replica.view
     counts = view.class_counts
     return {
-        "name": hosted.name,
-        "config": hosted.learner.config.to_json(),
-        "position": hosted.position,
+        "name": replica.name,
+        "config": replica.learner.config.to_json(),
+        "position": replica.position,
         "events": sum(counts.values()),
         "class_counts": counts,
         "ready": view.not_ready is None,
@@ -58,18 +58,18 @@ def _document(hosted: Hosted) -> dict[str, Any]:
         if view.fitted_events is None
         else {
             "events": view.fitted_events,
-            "running": hosted.fits.running,
-            "waiting": hosted.fits.waiting,
-            "failed": hosted.fits.failed,
+            "running": replica.fits.running,
+            "waiting": replica.fits.waiting,
+            "failed": replica.fits.failed,
         },
         "columns": view.columns,
-        "state_bytes": sum(array.nbytes for array in hosted.learner.state().values()),
+        "state_bytes": sum(array.nbytes for array in replica.learner.state().values()),
         "sources": view.sources,
-        "queued_events": hosted.queued_events,
-        "snapshot": None if hosted.snapshots.newest is None else hosted.snapshots.newest._asdict(),
-        "pending": None if hosted.serving.pending is None else hosted.serving.pending._asdict(),
-        "stale_seconds": hosted.node.stale_seconds,
-        "failed": None if hosted.failed is None else hosted.failed.detail,
+        "queued_events": replica.queued_events,
+        "snapshot": None if replica.snapshots.newest is None else replica.snapshots.newest._asdict(),
+        "pending": None if replica.served_events.pending is None else replica.served_events.pending._asdict(),
+        "stale_seconds": replica.node.stale_seconds,
+        "failed": None if replica.failed is None else replica.failed.detail,
     }
 
 
@@ -86,8 +86,8 @@ async def create(name: Name, engine: TheEngine, grant: TheGrant, body: TheBody) 
     """Create a learner; 200 where it exists with the same configuration, 409 where it has another."""
     grant.may_make(name)
     config = await asyncio.to_thread(settings_of, name, body, Config.of, "configuration")
-    hosted, new = await engine.create(name, config, grant)
-    return JSONResponse(_document(hosted), status_code=201 if new else 200)
+    replica, new = await engine.create(name, config, grant)
+    return JSONResponse(_document(replica), status_code=201 if new else 200)
 
 
 @router.get(
@@ -114,9 +114,9 @@ async def index(
         return Response(msgspec.json.encode(told), media_type="application/json")
     forwarding: Forwarding = request.app.state.forwarding
     others = await forwarding.gathered(request, "/v1/learners", grant)
-    learners = [_document(engine.hosted[name]) for name in sorted(filter(grant.sees, engine.hosted))]
-    left_out = {name: why for name, why in engine.left_out(groups=False).items() if grant.sees(name)}
-    own = {"learners": learners, "asleep": sorted(filter(grant.sees, engine.asleep)), "unavailable": left_out}
+    learners = [_document(engine.replicas[name]) for name in sorted(filter(grant.sees, engine.replicas))]
+    left_out = {name: why for name, why in engine.unavailable(groups=False).items() if grant.sees(name)}
+    own = {"learners": learners, "asleep": sorted(filter(grant.sees, engine.evicted)), "unavailable": left_out}
     return JSONResponse(_together(own, others))
 
 
@@ -226,8 +226,8 @@ async def weights(
     one standard deviation. Names of hashed features and of categories are noted on demand: what is `column 4711` now
     has its name in the next answer, once this node has met an event that has the feature.
     """
-    found = taken(learner.view, learner.position)  # copied here, where nothing moves
-    return JSONResponse(await asyncio.to_thread(largest, found, top, learner.feature_names))
+    found = copy_weights(learner.view, learner.position)  # copied here, where nothing moves
+    return JSONResponse(await asyncio.to_thread(rank_weights, found, top, learner.feature_names))
 
 
 # Copies
@@ -268,7 +268,7 @@ _FILE: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 )
 async def export(learner: TheLearner) -> Response:
     """Configuration and state in one file, with a checksum, as it stands; `/import` makes a learner of it, anywhere."""
-    position, data = await copies.exported(learner)
+    position, data = await copies.export_state(learner)
     disposition = f'attachment; filename="{copies.file_name(learner.name, position)}"'
     return Response(data, media_type=copies.MEDIA_TYPE, headers={"content-disposition": disposition})
 
@@ -312,7 +312,7 @@ async def import_file(
 
     Everything in the file is checked before anything is created.
     """
-    return JSONResponse(_document(await copies.imported(engine, name, body, grant)), status_code=201)
+    return JSONResponse(_document(await copies.import_state(engine, name, body, grant)), status_code=201)
 
 
 # Snapshots

@@ -128,8 +128,8 @@ async def nodes(
     placement = engine.placement
     if learner is not None:
         grant.find(check_name(learner))
-        await engine.seek(learner)
-        engine.check(learner)
+        await engine.discover(learner)
+        engine.check_exists(learner)
     return JSONResponse(
         {
             "replication": placement.replication,

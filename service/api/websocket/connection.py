@@ -26,7 +26,7 @@ from service.api.websocket.messages import BINARY, Request, new_seqs, read
 from service.api.websocket.transport import EXTENSION, Transport
 from service.auth import NEEDED, Grant
 from service.engine import Engine
-from service.engine.replica import Hosted
+from service.engine.replica import LearnerReplica
 from service.errors import Invalid, LearnerGone, QueueFull, ServiceError, UnknownLearner
 from service.names import check_name, check_parameters
 from service.telemetry import Access
@@ -141,8 +141,8 @@ class Connection:
         if self._name is not None:
             try:
                 self._grant.find(self._name)
-                await self._engine.seek(self._name)
-                self._engine.check(self._name)
+                await self._engine.discover(self._name)
+                self._engine.check_exists(self._name)
             except UnknownLearner as error:
                 return NO_LEARNER, error.detail
             except ServiceError as error:
@@ -235,7 +235,7 @@ class Connection:
                     assert request.error is not None
                     raise request.error
                 self._grant.find(name)
-                self._engine.check(name)
+                self._engine.check_exists(name)
             except UnknownLearner:
                 assert name is not None
                 return self._sought(name, request)
@@ -255,8 +255,8 @@ class Connection:
         """Hand messages to a learner that this node does not know: another one may have created it a moment ago."""
         try:
             self._grant.find(name)
-            await self._engine.seek(name)
-            self._engine.check(name)
+            await self._engine.discover(name)
+            self._engine.check_exists(name)
         except ServiceError as error:
             await self.refuse(request, error)
             return
@@ -274,9 +274,9 @@ class Connection:
 
     # What lanes ask for
 
-    async def hold(self, name: str) -> Hosted:
+    async def hold(self, name: str) -> LearnerReplica:
         """The learner of this name, awake until it is let go of. Raises `ServiceError`."""
-        return await self._engine.hold(name)
+        return await self._engine.acquire(name)
 
     async def reply(self, request: Request, replies: Sequence[bytes], status: int = 200) -> None:
         """Answer the messages of a request, in their order."""

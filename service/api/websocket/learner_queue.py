@@ -19,7 +19,7 @@ import numpy as np
 
 from service.api.fast_path import answer, labelled, told
 from service.api.websocket.messages import Request, joint
-from service.engine.replica import Hosted
+from service.engine.replica import LearnerReplica
 from service.errors import BadBody, Invalid, RateLimited, ServiceError
 from service.wire import Labelled, Learnt
 
@@ -29,7 +29,7 @@ __all__ = ["Lane", "Owner"]
 class Owner(Protocol):
     """What a lane needs of its connection."""
 
-    async def hold(self, name: str) -> Hosted:
+    async def hold(self, name: str) -> LearnerReplica:
         """The learner of this name, awake until it is let go of. Raises `ServiceError`."""
         ...
 
@@ -106,7 +106,7 @@ class Lane:
         try:
             if request.operation == "predict":
                 await self._landed()
-                await learner.at_least(request.at_least)
+                await learner.wait_for_position(request.at_least)
                 await self._owner.reply(request, await _predicted(learner, request, self._owner.spend))
                 return
             assert request.operation is not None  # or there would be an error
@@ -120,14 +120,14 @@ class Lane:
             held = False  # from here on the task holds it
         finally:
             if held:
-                learner.let_go()
+                learner.release()
         self._last = self._begun(self._learnt(learner, request, events, len(body), self._last))
         if not plain:
             await self._landed()
 
     async def _learnt(
         self,
-        learner: Hosted,
+        learner: LearnerReplica,
         request: Request,
         events: Labelled,
         size: int,
@@ -141,7 +141,7 @@ class Lane:
         except ServiceError as error:
             failure = error
         finally:
-            learner.let_go()
+            learner.release()
         if before is not None and not before.done():
             await asyncio.wait([before])
         if failure is not None:
@@ -157,7 +157,7 @@ class Lane:
         return [form.answered(request.seqs[0], await told(learnt, events, size, form.coding))]
 
 
-async def _predicted(learner: Hosted, request: Request, spend: Callable[[int], None] | None) -> list[bytes]:
+async def _predicted(learner: LearnerReplica, request: Request, spend: Callable[[int], None] | None) -> list[bytes]:
     """The replies to the messages of a predict."""
     form = request.form
     coding, joining = form.coding, form.joining
@@ -169,6 +169,6 @@ async def _predicted(learner: Hosted, request: Request, spend: Callable[[int], N
         ids, times = joining.named(content)
         now = time.time()
         given = np.array([now if one is None else one for one in times])
-        return learner.serving.standing(ids, given) if ids else 0
+        return learner.served_events.standing(ids, given) if ids else 0
 
     return joining.predicted(request, reply, standing)

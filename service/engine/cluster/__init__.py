@@ -1,8 +1,8 @@
 """What nodes do about each other: notifications, placement, residency, synchronisation. Start with `sync`."""
 
-from service.engine.cluster.notifier import Bell
+from service.engine.cluster.notifier import Notifier
 from service.engine.cluster.placement import Placement
-from service.engine.cluster.residency import Sleeping
-from service.engine.cluster.sync import Following
+from service.engine.cluster.residency import Residency
+from service.engine.cluster.sync import StoreSync
 
-__all__ = ["Bell", "Following", "Placement", "Sleeping"]
+__all__ = ["Notifier", "Placement", "Residency", "StoreSync"]

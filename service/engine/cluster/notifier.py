@@ -13,14 +13,14 @@ from collections.abc import Callable
 from service.errors import StoreError
 from service.storage import Moved, SnapshotInfo, Store
 
-__all__ = ["Bell"]
+__all__ = ["Notifier"]
 
 logger = logging.getLogger("rarestream.bell")
 
 _PAUSE = 0.02  # seconds between two rings of a node, and between two times that it listens
 
 
-class Bell:
+class Notifier:
     """That of one node."""
 
     def __init__(self, store: Store, node: bytes) -> None:

@@ -14,32 +14,32 @@ from itertools import islice
 from operator import attrgetter
 
 from service.engine.cluster.placement import Placement
-from service.engine.registry import Register
-from service.engine.replica import Hosted
+from service.engine.registry import Registry
+from service.engine.replica import LearnerReplica
 from service.errors import LearnerGone, ServiceError, StoreUnavailable
 
-__all__ = ["Sleeping"]
+__all__ = ["Residency"]
 
 _GUEST = 10.0  # times `follow_seconds`: so long after its last use a learner stays here that other nodes host
 _SPARE = 32  # room is made for a part of all that may be in memory, one in so many
 _ABREAST = 4  # learners that fall asleep side by side where room is short: the store commits their snapshots together
 
 
-class Sleeping:
+class Residency:
     """What puts the learners of a node to sleep, and wakes them."""
 
-    def __init__(self, register: Register, placement: Placement) -> None:
-        self._register = register
+    def __init__(self, registry: Registry, placement: Placement) -> None:
+        self._registry = registry
         self._placement = placement
         self.resting: asyncio.Task[None] | None = None  # the last round in which learners fell asleep
         self._fewer = asyncio.Event()  # set for a moment when one falls asleep, and at the end of a round
         self._waking = 0  # learners that awake just now, for whom there is room
         self._awoken = asyncio.Event()  # set for a moment when one has
 
-    async def wake(self, name: str) -> None:
+    async def load(self, name: str) -> None:
         """Have the learner of this name awake, if it sleeps or is about to. Raises `ServiceError`."""
-        here = self._register
-        while name not in here.hosted and (name in here.asleep or name in here.moving):
+        here = self._registry
+        while name not in here.replicas and (name in here.evicted or name in here.moving):
             if name in here.moving:
                 await self.settled(name)
             else:
@@ -47,15 +47,15 @@ class Sleeping:
 
     async def settled(self, name: str) -> None:
         """Until a learner that falls asleep or awake just now has done so."""
-        await asyncio.shield(self._register.moving[name])
+        await asyncio.shield(self._registry.moving[name])
 
     async def moved(self, name: str, move: Callable[[str], Awaitable[None]]) -> None:
         """Have a learner fall asleep or awake, or go; whoever wants it meanwhile waits."""
-        moving = self._register.moving[name] = asyncio.get_running_loop().create_future()
+        moving = self._registry.moving[name] = asyncio.get_running_loop().create_future()
         try:
             await move(name)
         finally:
-            del self._register.moving[name]
+            del self._registry.moving[name]
             moving.set_result(None)
 
     async def _wake(self, name: str) -> None:
@@ -69,33 +69,33 @@ class Sleeping:
             self._awoken.clear()
 
     async def _wake_now(self, name: str) -> None:
-        here = self._register
+        here = self._registry
         try:
-            hosted, behind = await here.host(name, here.asleep[name])
+            replica, behind = await here.host(name, here.evicted[name])
             if behind:
                 try:
-                    await hosted.catch_up()  # before anybody finds it: what is behind its snapshot was acknowledged
+                    await replica.catch_up()  # before anybody finds it: what is behind its snapshot was acknowledged
                 except ServiceError:
-                    await hosted.close(save=False)
+                    await replica.close(save=False)
                     raise
         except LearnerGone:
-            del here.asleep[name]
+            del here.evicted[name]
             return
         except StoreUnavailable:
             raise
         except ServiceError as error:
             here.unavailable[name] = error
             raise
-        del here.asleep[name]
+        del here.evicted[name]
         here.unavailable.pop(name, None)
-        here.take_in(hosted)
+        here.take_in(replica)
         self.rest()
 
     async def _sleep(self, name: str) -> None:
-        hosted = self._register.hosted.pop(name)
-        self._register.asleep[name] = hosted.birth
+        replica = self._registry.replicas.pop(name)
+        self._registry.evicted[name] = replica.birth
         self._tell()
-        await hosted.close(save=True)
+        await replica.close(save=True)
 
     def _tell(self, _: object = None) -> None:
         self._fewer.set()
@@ -104,7 +104,7 @@ class Sleeping:
     @property
     def _over(self) -> int:
         """How many more are in memory than may be; below 0: that many more may."""
-        return len(self._register.hosted) - self._register.node.settings.max_resident
+        return len(self._registry.replicas) - self._registry.node.settings.max_resident
 
     @property
     def full(self) -> bool:
@@ -118,18 +118,18 @@ class Sleeping:
             self.resting = asyncio.create_task(self._let_sleep(), name="rest")
             self.resting.add_done_callback(self._tell)
 
-    def _guests(self) -> Iterator[Hosted]:
+    def _guests(self) -> Iterator[LearnerReplica]:
         """Those in memory that other nodes host, and that nobody has used here for a while."""
         if self._placement.spread and not self._placement.settling:
-            since = time.monotonic() - _GUEST * self._register.node.settings.follow_seconds
-            for hosted in self._register.hosted.values():
-                if hosted.used < since and not self._placement.here(hosted.name):
-                    yield hosted
+            since = time.monotonic() - _GUEST * self._registry.node.settings.follow_seconds
+            for replica in self._registry.replicas.values():
+                if replica.last_used < since and not self._placement.here(replica.name):
+                    yield replica
 
     @property
     def _most_over(self) -> int:
         """How many more than may be in memory are there before who needs room has to wait."""
-        return self._register.node.settings.max_resident // 8 + _ABREAST
+        return self._registry.node.settings.max_resident // 8 + _ABREAST
 
     async def space(self) -> None:
         """Until one more may come into memory, if any that are there can go.
@@ -145,13 +145,13 @@ class Sleeping:
 
     async def _let_sleep(self) -> None:
         """Put guests to sleep, and those used longest ago, until no more are awake than may be, or none is idle."""
-        while self._register.node.unreachable is None:
+        while self._registry.node.unreachable is None:
             over = self._over
             if over > 0:  # some more than that: to look at all of them takes longer than to put a few to sleep
-                over += self._register.node.settings.max_resident // _SPARE
-            by_use = sorted(self._register.hosted.values(), key=attrgetter("used")) if over > 0 else []
+                over += self._registry.node.settings.max_resident // _SPARE
+            by_use = sorted(self._registry.replicas.values(), key=attrgetter("last_used")) if over > 0 else []
             tired = list(islice(filter(self._may_sleep, by_use), max(over, 0)))
-            tired += [hosted for hosted in self._guests() if hosted not in tired and self._may_sleep(hosted)]
+            tired += [replica for replica in self._guests() if replica not in tired and self._may_sleep(replica)]
             if not tired:
                 return
             going: set[asyncio.Task[None]] = set()
@@ -172,11 +172,11 @@ class Sleeping:
             await self._awoken.wait()
         return _ABREAST if self._over > self._most_over // 2 else 2
 
-    async def put_to_sleep(self, hosted: Hosted) -> None:
+    async def put_to_sleep(self, replica: LearnerReplica) -> None:
         """Have a learner fall asleep, unless it is wanted."""
-        if self._may_sleep(hosted):  # still
-            await self.moved(hosted.name, self._sleep)
+        if self._may_sleep(replica):  # still
+            await self.moved(replica.name, self._sleep)
 
-    def _may_sleep(self, hosted: Hosted) -> bool:
-        here = self._register
-        return hosted.idle and hosted.name not in here.moving and here.hosted.get(hosted.name) is hosted
+    def _may_sleep(self, replica: LearnerReplica) -> bool:
+        here = self._registry
+        return replica.idle and replica.name not in here.moving and here.replicas.get(replica.name) is replica

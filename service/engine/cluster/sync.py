@@ -13,13 +13,13 @@ import time
 from contextlib import suppress
 
 from service.engine.cluster.placement import Placement
-from service.engine.cluster.residency import Sleeping
-from service.engine.registry import Register
+from service.engine.cluster.residency import Residency
+from service.engine.registry import Registry
 from service.errors import Damaged, LearnerGone, ServiceError, StoreError, StoreUnavailable
 from service.names import GROUP, called
 from service.storage import Head, Moved
 
-__all__ = ["Following"]
+__all__ = ["StoreSync"]
 
 logger = logging.getLogger("rarestream.following")
 
@@ -29,14 +29,14 @@ _REST_SECONDS = 5.0  # at most, between two looks that are asked for: one that t
 _TELL_SECONDS = 60.0  # from one word that the store is away to the next
 
 
-class Following:
+class StoreSync:
     """How this node comes to know what the store has."""
 
-    def __init__(self, register: Register, placement: Placement, sleeping: Sleeping) -> None:
-        self._register = register
-        self._node = register.node
+    def __init__(self, registry: Registry, placement: Placement, sleeping: Residency) -> None:
+        self._registry = registry
+        self._node = registry.node
         self._placement = placement
-        self._sleeping = sleeping
+        self._residency = sleeping
         self.task: asyncio.Task[None] | None = None  # from `start` on
         self._look = asyncio.Event()  # set where what was heard asks for a look at all heads
         self._looked = 0.0  # seconds that the last look took
@@ -68,7 +68,7 @@ class Following:
         error = None if task.cancelled() else task.exception()
         if error is not None:  # a fault of ours: this node serves what it has, and says that it is not ready
             logger.critical("other nodes are no longer followed", exc_info=error)
-            self._register.ready = False
+            self._registry.ready = False
 
     async def _follow_and_listen(self) -> None:
         """Hear of what others do at once; and look at all heads now and then, for whoever did something and died."""
@@ -77,15 +77,15 @@ class Following:
             if self._placement.spread:
                 tasks.create_task(self._live(), name="say that it is alive")
                 tasks.create_task(self._move_in(), name="move in")
-            tasks.create_task(self._node.bell.listen(self._hear, self._node.settings.follow_seconds), name="listen")
+            tasks.create_task(self._node.notifier.listen(self._hear, self._node.settings.follow_seconds), name="listen")
 
     def _hear(self, told: dict[str, Moved] | None) -> None:
         """What other nodes have told: those that are in memory read on, those that sleep are left asleep."""
         for log, moved in (told or {}).items():
-            hosted = self._register.find(log)
-            if hosted is not None and moved.position:
-                hosted.hear(moved)
-            elif hosted is not None or not moved.position or not self._register.knows(log):
+            replica = self._registry.find(log)
+            if replica is not None and moved.position:
+                replica.hear(moved)
+            elif replica is not None or not moved.position or not self._registry.knows(log):
                 self._look.set()
         if told is None:
             self._look.set()
@@ -95,7 +95,7 @@ class Following:
 
         And now and then in any case: what a request left half-done that was given up is seen then.
         """
-        here = self._register
+        here = self._registry
         amiss = here.unavailable or not here.ready or self._node.unreachable is not None
         return not self._node.store.certain or bool(amiss) or now >= self._look_by
 
@@ -146,24 +146,24 @@ class Following:
                     failures = self._node.timings.failures
                     self._all_follow()
             self._all_tick()
-            self._sleeping.rest()
+            self._residency.rest()
             self._looked = time.monotonic() - began
 
     # Loops in functions of their own: the last one of a loop in `_follow` would stay in memory until the next look.
 
     def _all_follow(self) -> None:
-        for hosted in self._register.all():
-            hosted.follow()
+        for replica in self._registry.all():
+            replica.follow()
 
     def _all_tick(self) -> None:
-        for hosted in self._register.all():
-            hosted.tick()
+        for replica in self._registry.all():
+            replica.tick()
 
     async def _live(self) -> None:
         """Say that this node is alive, and see who else is, however long anything else takes."""
         while True:
             try:
-                if await self._placement.meet(alive=self._register.ready):
+                if await self._placement.meet(alive=self._registry.ready):
                     self._moving_in.set()
             except StoreError as error:
                 logger.debug("the store does not answer: %s", error.detail)
@@ -174,17 +174,17 @@ class Following:
         while True:
             await self._moving_in.wait()
             self._moving_in.clear()
-            for name in list(self._register.asleep):
-                if not self._placement.here(name) or self._sleeping.full:
+            for name in list(self._registry.evicted):
+                if not self._placement.here(name) or self._residency.full:
                     continue
                 try:
-                    await self._sleeping.wake(name)
+                    await self._residency.load(name)
                 except ServiceError as error:  # whoever asks for it next is told, or wakes it
                     logger.warning("%s: %s", name, error.detail)
 
     async def look_around(self) -> None:
         """Host what is new in the store, drop what is gone, catch up with what other nodes appended."""
-        here = self._register
+        here = self._registry
         heads = await self._node.reached(self._node.store.heads())
         await self._drop(heads)
         for number, (name, head) in enumerate(heads.items() if here.ready else sorted(heads.items())):
@@ -211,33 +211,33 @@ class Following:
 
     async def _drop(self, heads: dict[str, Head]) -> None:
         """Let go of what the store has no longer, by these heads and, as they were read a while ago, by new ones."""
-        here = self._register
-        for hosted in here.all():
-            name = hosted.name
+        here = self._registry
+        for replica in here.all():
+            name = replica.name
             head = heads.get(name)
-            if (head is None or head.birth != hosted.birth) and not await self._still(name, hosted.birth):
-                hosted.failed = LearnerGone(f"{called(name)} was deleted")
-                here.forget(hosted)
-                await hosted.close(save=False)
-        gone = here.asleep.keys() - heads.keys()
+            if (head is None or head.birth != replica.birth) and not await self._still(name, replica.birth):
+                replica.failed = LearnerGone(f"{called(name)} was deleted")
+                here.forget(replica)
+                await replica.close(save=False)
+        gone = here.evicted.keys() - heads.keys()
         if gone:
             fresh_heads = await self._node.reached(self._node.store.heads())
             for name in gone - fresh_heads.keys() - here.moving.keys():
-                here.asleep.pop(name, None)
+                here.evicted.pop(name, None)
 
     async def _catch_up(self) -> None:
         """At the start: have all that is hosted read its log, side by side."""
-        everyone = self._register.all()
-        done = await asyncio.gather(*(hosted.catch_up() for hosted in everyone), return_exceptions=True)
-        for hosted, failure in zip(everyone, done, strict=True):
+        everyone = self._registry.all()
+        done = await asyncio.gather(*(replica.catch_up() for replica in everyone), return_exceptions=True)
+        for replica, failure in zip(everyone, done, strict=True):
             if isinstance(failure, StoreUnavailable):
                 raise failure
             if failure is not None:  # `failed` says so to whoever asks for it
-                logger.error("%s: %s", called(hosted.name), failure)
+                logger.error("%s: %s", called(replica.name), failure)
 
-    async def seek(self, log: str) -> None:
+    async def discover(self, log: str) -> None:
         """Meet what another node created a moment ago, if it did. Raises `StoreUnavailable` where that is not known."""
-        here = self._register
+        here = self._registry
         if here.find(log) is not None or here.knows(log) or not here.ready:
             return
         head = await self._node.reached(self._node.store.head(log))
@@ -249,29 +249,29 @@ class Following:
 
     async def _meet(self, log: str, head: Head) -> None:
         """Take in a log of which the store has this head, or have what is hosted of it read on."""
-        here = self._register
-        hosted = here.find(log)
-        if hosted is not None:
-            if hosted.position != head.position and hosted.failed is None and not hosted.busy:
-                hosted.follow()
+        here = self._registry
+        replica = here.find(log)
+        if replica is not None:
+            if replica.position != head.position and replica.failed is None and not replica.busy:
+                replica.follow()
             return
         if here.sleeps(log, head):
             return
         async with here.creating:  # what is created here just now is in the store, and not found yet
-            hosted = here.find(log)
-            if hosted is None and here.sleeps(log, head):
+            replica = here.find(log)
+            if replica is None and here.sleeps(log, head):
                 return
-            if hosted is None:
-                here.asleep.pop(log, None)  # of another birth
+            if replica is None:
+                here.evicted.pop(log, None)  # of another birth
                 here.check_room()
-                if (self._sleeping.full or not self._placement.here(log)) and not log.startswith(GROUP):
+                if (self._residency.full or not self._placement.here(log)) and not log.startswith(GROUP):
                     # the heads were read a while ago
-                    if not here.ready or (await self._still(log, head.birth) and log not in here.hosted):
-                        here.asleep[log] = head.birth
+                    if not here.ready or (await self._still(log, head.birth) and log not in here.replicas):
+                        here.evicted[log] = head.birth
                     return
-                hosted, _ = await here.host(log, head.birth)
-                here.take_in(hosted)
-        hosted.follow()
+                replica, _ = await here.host(log, head.birth)
+                here.take_in(replica)
+        replica.follow()
 
     async def _still(self, log: str, birth: bytes) -> bool:
         """Whether the store has the log of this birth just now."""

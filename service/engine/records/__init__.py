@@ -11,14 +11,14 @@ from service.engine.records.codec import (
     unpack_snapshot,
 )
 from service.engine.records.served_codec import pack_served, unpack_served
-from service.engine.records.trusted_snapshots import Sound
+from service.engine.records.trusted_snapshots import TrustedSnapshots
 from service.engine.records.validation import check_compared, check_record, check_scaling
 
 __all__ = [
     "Created",
     "Record",
     "Snapshot",
-    "Sound",
+    "TrustedSnapshots",
     "check_compared",
     "check_record",
     "check_scaling",

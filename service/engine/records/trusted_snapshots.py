@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import os
 
-__all__ = ["Sound"]
+__all__ = ["TrustedSnapshots"]
 
 
-class Sound:
+class TrustedSnapshots:
     """The last snapshot of each log that is known to be sound."""
 
     def __init__(self, most: int) -> None:

@@ -22,10 +22,10 @@ from typing import Protocol
 
 from learners import Fitted, Fitting, Learner
 from service.engine.node import Node
-from service.engine.replica.lease import Claim
+from service.engine.replica.lease import Lease
 from service.errors import ServiceError, StoreUnavailable, TooLarge
 
-__all__ = ["Fits", "Owner"]
+__all__ = ["BackgroundFits", "Owner"]
 
 logger = logging.getLogger("rarestream.fits")
 
@@ -39,7 +39,7 @@ class Owner(Protocol):
 
     name: str
     node: Node
-    claim: Claim
+    lease: Lease
     abandon: asyncio.Event  # set when the host is about to end
 
     @property
@@ -60,7 +60,7 @@ class Owner(Protocol):
         ...
 
 
-class Fits:
+class BackgroundFits:
     """At most one fit at a time."""
 
     def __init__(self, owner: Owner) -> None:
@@ -136,7 +136,7 @@ class Fits:
 
     async def _own(self) -> bool:
         """Whether the fit that is due is this node's to make; else it is asked again after a while."""
-        claim, now = self._owner.claim, time.monotonic()
+        claim, now = self._owner.lease, time.monotonic()
         patience = _URGENT_PATIENCE if self._owner.learner.urgent else _PATIENCE
         if self._since is not None and now >= self._since + patience:
             logger.warning("no node has logged a fit of %s in time: this one makes it", self._owner.name)
@@ -168,7 +168,7 @@ class Fits:
 
     async def _hold(self, task: asyncio.Task[Fitted]) -> None:
         """Have the claim for as long as the fit takes."""
-        claim = self._owner.claim
+        claim = self._owner.lease
         while not (await asyncio.wait([task], timeout=claim.seconds / 4))[0]:
             try:
                 await claim.take()
@@ -199,7 +199,7 @@ class Fits:
         logger.warning("%s could not be fitted to its last events: %s", self._owner.name, why)
         self.failed = why
         self._owner.learner.unfit()
-        self._owner.put(self._owner.claim.let_go)  # another node may have the memory
+        self._owner.put(self._owner.lease.release)  # another node may have the memory
 
     async def _log(self) -> None:
         if self._fitted is None:

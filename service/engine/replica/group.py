@@ -21,7 +21,7 @@ from learners import Compared, Comparison, ComparisonView, GroupConfig, Outcome,
 from learners.numerics import Vector, hashes_of
 from service.engine.node import Node
 from service.engine.records import check_compared
-from service.engine.replica.learner import Hosted
+from service.engine.replica.learner import LearnerReplica
 from service.engine.replica.replica import Logged
 from service.engine.replica.served_events import Predicted
 from service.errors import Damaged, SourceGap
@@ -29,7 +29,7 @@ from service.names import called
 from service.storage import SnapshotInfo
 from service.wire import Events, Labelled, Learnt
 
-__all__ = ["GroupLearnt", "HostedGroup"]
+__all__ = ["GroupLearnt", "GroupReplica"]
 
 _INLINE = 2**12  # events of a record, of which more are compared by a thread
 _SMALL = 2**10  # events of a record, of which more are packed by a thread
@@ -43,7 +43,7 @@ class GroupLearnt(NamedTuple):
     position: int  # of the group's log
 
 
-class HostedGroup(Logged[Comparison, ComparisonView]):
+class GroupReplica(Logged[Comparison, ComparisonView]):
     """One group on this node."""
 
     def __init__(
@@ -53,7 +53,7 @@ class HostedGroup(Logged[Comparison, ComparisonView]):
         machine: Comparison,
         position: int,
         node: Node,
-        gone: Callable[[HostedGroup], None],
+        gone: Callable[[GroupReplica], None],
         snapshot: SnapshotInfo | None = None,
     ) -> None:
         """See `Logged`."""
@@ -68,7 +68,7 @@ class HostedGroup(Logged[Comparison, ComparisonView]):
         """Which learners, and how they are compared."""
         return self.machine.config
 
-    async def learn(self, members: Mapping[str, Hosted], events: Mapping[str, Labelled]) -> GroupLearnt:
+    async def learn(self, members: Mapping[str, LearnerReplica], events: Mapping[str, Labelled]) -> GroupLearnt:
         """Let every learner learn the same labelled events, encoded for each, and compare what they had said.
 
         Where one of them fails, the others may have learnt already: the error is raised once all have answered, and
@@ -115,10 +115,12 @@ class HostedGroup(Logged[Comparison, ComparisonView]):
             self._tests = self.position, bare.as_json()["tests"]
         return self._tests[1]
 
-    async def predict(self, members: Mapping[str, Hosted], events: Mapping[str, Events]) -> dict[str, Predicted]:
+    async def predict(
+        self, members: Mapping[str, LearnerReplica], events: Mapping[str, Events]
+    ) -> dict[str, Predicted]:
         """What every learner says of the same events, which each remembers."""
         self._check()
-        said = await asyncio.gather(*(member.serving.predict(events[name]) for name, member in members.items()))
+        said = await asyncio.gather(*(member.served_events.predict(events[name]) for name, member in members.items()))
         return dict(zip(members, said, strict=True))
 
     def _jumped(self, back: bool) -> None:  # noqa: ARG002 (what was told at a position is of another comparison)
@@ -143,7 +145,7 @@ class HostedGroup(Logged[Comparison, ComparisonView]):
         return len(record)
 
 
-def _agree(members: Mapping[str, Hosted], events: Mapping[str, Labelled]) -> None:
+def _agree(members: Mapping[str, LearnerReplica], events: Mapping[str, Labelled]) -> None:
     """Refuse what one of the learners would refuse, before any of them learns it."""
     for name, member in members.items():
         refusal = member.refusal(events[name])
@@ -162,7 +164,7 @@ def _agree(members: Mapping[str, Hosted], events: Mapping[str, Labelled]) -> Non
             raise SourceGap(f"not every learner knows the source {source!r}, which would begin at {after}: {said}")
 
 
-async def _scores(member: Hosted, outcome: Outcome, ids: tuple[str | None, ...] | None) -> Vector:
+async def _scores(member: LearnerReplica, outcome: Outcome, ids: tuple[str | None, ...] | None) -> Vector:
     """What a learner said of each event, now or, of a duplicate, when it met it first; NaN where that is not known."""
     again = np.flatnonzero(outcome.status == Status.DUPLICATE)
     if ids is None or not len(again):

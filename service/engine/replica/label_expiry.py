@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 from learners import Batch, Late, Learner, Outcome, joined, woven
 from service.engine.node import Node
 from service.engine.records import check_record, unpack_served
-from service.engine.replica.lease import Claim
+from service.engine.replica.lease import Lease
 from service.storage import Remembered
 
-__all__ = ["Assuming", "Owner"]
+__all__ = ["LabelExpiry", "Owner"]
 
 _ASSUMED = 5000  # labels of one record at most
 _UNTOLD = 100_000  # ids of labels that are kept for the store, beyond which it is told whoever has the claim
@@ -56,7 +56,7 @@ class Owner(Protocol):
     birth: bytes
     position: int
     node: Node
-    claim: Claim
+    lease: Lease
 
     @property
     def learner(self) -> Learner:
@@ -76,7 +76,7 @@ class Owner(Protocol):
         ...
 
 
-class Assuming:
+class LabelExpiry:
     """What becomes of the events that one learner has served, where no label comes."""
 
     def __init__(self, owner: Owner, step: Callable[[], int]) -> None:
@@ -200,7 +200,7 @@ class Assuming:
         """Whether this node has the claim."""
         if time.monotonic() < self._not_before:
             return False
-        claim = self._owner.claim
+        claim = self._owner.lease
         if not await claim.take():
             self._not_before = time.monotonic() + claim.seconds / 4
             return False

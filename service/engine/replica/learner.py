@@ -42,17 +42,17 @@ from service.engine.batch_cost import Pace, numbers_of, size_of
 from service.engine.feature_names import FeatureNames
 from service.engine.node import Node
 from service.engine.records import check_record
-from service.engine.replica.background_fits import Fits
-from service.engine.replica.label_expiry import Assuming
+from service.engine.replica.background_fits import BackgroundFits
+from service.engine.replica.label_expiry import LabelExpiry
 from service.engine.replica.mailbox import settle
 from service.engine.replica.replica import Logged
 from service.engine.replica.rollbacks import roll_back
-from service.engine.replica.served_events import Serving
+from service.engine.replica.served_events import ServedEvents
 from service.errors import Damaged, Invalid, QueueFull, ServiceError, SourceGap, StoreUnavailable
 from service.storage import Entry, SnapshotInfo
 from service.wire import Labelled, Learnt
 
-__all__ = ["Hosted"]
+__all__ = ["LearnerReplica"]
 
 _INLINE_SECONDS = 1e-3  # work expected to be shorter than this stays on the event loop,
 _INLINE_NUMBERS = 2**17  # unless it is of more feature values than this, whatever is expected
@@ -73,7 +73,7 @@ class _Update:
     done: asyncio.Future[Learnt]
 
 
-class Hosted(Logged[Learner, View]):
+class LearnerReplica(Logged[Learner, View]):
     """One learner on this node."""
 
     def __init__(
@@ -83,21 +83,21 @@ class Hosted(Logged[Learner, View]):
         machine: Learner,
         position: int,
         node: Node,
-        gone: Callable[[Hosted], None],
+        gone: Callable[[LearnerReplica], None],
         snapshot: SnapshotInfo | None = None,
     ) -> None:
         """See `Logged`."""
         self.queued_bytes = 0
         self.queued_events = 0
-        self.uses = 0  # requests that it is in the hands of just now
-        self.used = time.monotonic()  # when the last one let go of it
+        self.users = 0  # requests that it is in the hands of just now
+        self.last_used = time.monotonic()  # when the last one let go of it
         self.feature_names = FeatureNames(machine.config.features)
         self._pace = Pace(machine.config)
         self._alarms = machine.metrics.alarm_count
         super().__init__(name, birth, machine, position, node, gone, snapshot)
-        self.fits = Fits(self)
-        self.serving = serving = Serving(self)
-        self.assuming = Assuming(self, lambda: serving.step)
+        self.fits = BackgroundFits(self)
+        self.served_events = serving = ServedEvents(self)
+        self.label_expiry = LabelExpiry(self, lambda: serving.step)
 
     @property
     def learner(self) -> Learner:
@@ -147,11 +147,11 @@ class Hosted(Logged[Learner, View]):
         self._check()
         if events.plain:
             return await self.update(events.batch())
-        n, step = len(events.labels), self.serving.step
+        n, step = len(events.labels), self.served_events.step
         learnt: list[Learnt] = []
         expired: list[NDArray[np.bool_]] = []
         for start in range(0, n, step):
-            batch, late = await self.serving.joined(events.part(start, start + step) if step < n else events)
+            batch, late = await self.served_events.joined(events.part(start, start + step) if step < n else events)
             learnt.append(await (self._queued(batch, size_of(batch)) if learnt else self.update(batch)))
             expired.append(late)
         outcome = joined([one.outcome for one in learnt])
@@ -205,10 +205,10 @@ class Hosted(Logged[Learner, View]):
         await self.at_rest(run)
         return self.position
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """A request that it was in the hands of is done with it."""
-        self.uses -= 1
-        self.used = time.monotonic()
+        self.users -= 1
+        self.last_used = time.monotonic()
 
     @property
     def at_work(self) -> bool:
@@ -218,8 +218,8 @@ class Hosted(Logged[Learner, View]):
     @property
     def idle(self) -> bool:
         """Whether nobody has it in hand, watches it or waits for it, and nothing of it is under way."""
-        under_way = self.at_work or self._watchers or self.fits.running or self.serving.busy
-        return not self.uses and self.failed is None and not under_way
+        under_way = self.at_work or self._watchers or self.fits.running or self.served_events.busy
+        return not self.users and self.failed is None and not under_way
 
     async def close(self, save: bool) -> None:
         """Answer everyone who waits, take a last snapshot if asked to, and stop."""
@@ -229,7 +229,7 @@ class Hosted(Logged[Learner, View]):
     def tick(self) -> None:
         """Called now and then: besides its snapshot, labels that never came are assumed."""
         super().tick()
-        self.assuming.tick()
+        self.label_expiry.tick()
 
     # The task
 
@@ -241,13 +241,13 @@ class Hosted(Logged[Learner, View]):
         if isinstance(record, Fitted):
             self.fits.applied()
         elif isinstance(record, Batch):
-            self.assuming.learnt(record)
+            self.label_expiry.learnt(record)
         elif isinstance(record, Restored):
-            self.assuming.rolled_back()
-        if self.serving.applied(entry.token):  # appended past the task
+            self.label_expiry.rolled_back()
+        if self.served_events.applied(entry.token):  # appended past the task
             own = True
-            self.node.bell.moved(self.name, entry.position)
-        self.assuming.moved(own=own and not isinstance(record, Batch))  # in a batch of ours what was due is there
+            self.node.notifier.moved(self.name, entry.position)
+        self.label_expiry.moved(own=own and not isinstance(record, Batch))  # in a batch of ours what was due is there
         alarms = self.machine.metrics.alarm_count
         if own and alarms > self._alarms:
             for alarm in self.view.figures.alarms(self._alarms):
@@ -256,15 +256,15 @@ class Hosted(Logged[Learner, View]):
 
     def saved_elsewhere(self, position: int) -> None:
         """See `Logged`."""
-        self.assuming.told(position)
+        self.label_expiry.told(position)
 
     async def settle_up(self) -> None:
         """See to what has to be in the store before a snapshot. Only in what was `put`."""
-        await self.assuming.settle_up()
+        await self.label_expiry.settle_up()
 
     def _jumped(self, back: bool) -> None:
-        self.serving.jumped()
-        self.assuming.jumped(back)
+        self.served_events.jumped()
+        self.label_expiry.jumped(back)
         self._alarms = self.machine.metrics.alarm_count
 
     def _weight(self, record: LearnerRecord) -> int:
@@ -299,7 +299,7 @@ class Hosted(Logged[Learner, View]):
                 settle(update.done, self.failed)
             return
         try:
-            outcome = await self.assuming.learn(join([update.batch for update in updates]))
+            outcome = await self.label_expiry.learn(join([update.batch for update in updates]))
         except ServiceError as error:
             self._notice(error)
             for update in updates:
@@ -343,9 +343,9 @@ class Hosted(Logged[Learner, View]):
 
     async def read_on(self) -> None:
         """See `Logged`. What was served here, and stood in the log before, is applied then, or the store lost it."""
-        mark = self.serving.mark
+        mark = self.served_events.mark
         await super().read_on()
-        self.serving.read_up_to(mark)
+        self.served_events.read_up_to(mark)
 
     async def log_fit(self, fitted: Fitted) -> None:
         """Append what was fitted, and apply everything up to it; only in what was `put`."""

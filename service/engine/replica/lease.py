@@ -14,7 +14,7 @@ from typing import Protocol
 
 from service.engine.node import Node
 
-__all__ = ["Claim", "Owner"]
+__all__ = ["Lease", "Owner"]
 
 _SECONDS = 10.0  # longer than most snapshots take to write; after so long another node takes the place of one that died
 _LEAST = 0.01  # a store counts milliseconds: a claim of less than one would be none
@@ -28,7 +28,7 @@ class Owner(Protocol):
     node: Node
 
 
-class Claim:
+class Lease:
     """This node's claim on one machine, if it has it."""
 
     def __init__(self, owner: Owner) -> None:
@@ -49,7 +49,7 @@ class Claim:
             self._sure_until = asked + self.seconds / 2 if self._held else -math.inf
         return self._held
 
-    async def let_go(self) -> None:
+    async def release(self) -> None:
         """Let another node have it at once. Raises `StoreError`."""
         if self._held:
             self._held, self._sure_until = False, -math.inf

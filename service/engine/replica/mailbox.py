@@ -73,7 +73,7 @@ class Turns:
         return bool(self._waiting)
 
     @contextmanager
-    def watched(self) -> Iterator[asyncio.Event]:
+    def watch(self) -> Iterator[asyncio.Event]:
         """An event that is set whenever there is something new, or it has come to its end."""
         changed = asyncio.Event()
         self._watchers.add(changed)

@@ -27,7 +27,7 @@ from learners import Config, GroupConfig
 from service.engine.batch_cost import LARGE
 from service.engine.node import Node
 from service.engine.records import Created, Record, pack_record, unpack_record
-from service.engine.replica.lease import Claim
+from service.engine.replica.lease import Lease
 from service.engine.replica.mailbox import GIVEN_UP_SECONDS, Turns
 from service.engine.replica.snapshots import Snapshots
 from service.errors import Behind, BehindLog, BeyondLog, Damaged, LostRecords, StoreUnavailable, TooLarge
@@ -90,7 +90,7 @@ class Logged(Turns, ABC, Generic[MachineT, ViewT]):
         self.token = b""  # of the record at the position, by which the store tells whether its log still led here
         self.node = node
         self._view: ViewT | None = None
-        self.claim = Claim(self)
+        self.lease = Lease(self)
         self.snapshots = Snapshots(self, snapshot)
         self._follow_to = 0  # a position that the queue holds catching up with, or _ANY
 
@@ -184,7 +184,7 @@ class Logged(Turns, ABC, Generic[MachineT, ViewT]):
         if self.position < told.position and self.failed is None:
             self.follow(told.position)
 
-    async def at_least(self, position: int | None) -> None:
+    async def wait_for_position(self, position: int | None) -> None:
         """Until what is in the log up to `position` is applied here; None: no wait at all.
 
         For the node's `at_least_seconds` at most. Raises `Behind` where it is not by then, `BeyondLog` where the log
@@ -195,7 +195,7 @@ class Logged(Turns, ABC, Generic[MachineT, ViewT]):
         seconds = self.node.settings.at_least_seconds
         try:
             async with asyncio.timeout(seconds):
-                with self.watched() as changed:
+                with self.watch() as changed:
                     self.follow(position)
                     while self.position < position:
                         self._check()
@@ -264,7 +264,9 @@ class Logged(Turns, ABC, Generic[MachineT, ViewT]):
         except (BehindLog, LostRecords):  # nothing was written; catching up goes by way of the newest snapshot
             await self.read_on()
             entries = await self.node.reached(store.append(self.name, self.birth, records, self.position, self.token))
-        self.node.bell.moved(self.name, entries[-1].position)  # before it is learnt here: others may learn meanwhile
+        self.node.notifier.moved(
+            self.name, entries[-1].position
+        )  # before it is learnt here: others may learn meanwhile
         found = False
         outcome = None
         while True:

@@ -31,7 +31,7 @@ from service.errors import QueueFull, ServiceError, StoreUnavailable
 from service.storage import Bounds, Pending, Remembered
 from service.wire import Events, Labelled
 
-__all__ = ["Owner", "Predicted", "Serving"]
+__all__ = ["Owner", "Predicted", "ServedEvents"]
 
 logger = logging.getLogger("rarestream.serving")
 
@@ -72,7 +72,7 @@ class Owner(Protocol):
         ...
 
 
-class Serving:
+class ServedEvents:
     """Serves the events of one learner."""
 
     def __init__(self, owner: Owner) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from service.engine.node import Node
 from service.engine.records import pack_snapshot
-from service.engine.replica.lease import Claim
+from service.engine.replica.lease import Lease
 from service.errors import ServiceError, StoreUnavailable
 from service.names import called
 from service.storage import SnapshotInfo
@@ -39,7 +39,7 @@ class Owner(Protocol):
     position: int
     token: bytes  # of the record there
     node: Node
-    claim: Claim
+    lease: Lease
 
     @property
     def machine(self) -> Any:
@@ -121,12 +121,12 @@ class Snapshots:
     async def last(self) -> None:
         """Take one at the end, if anything has changed and no other node takes them. Only in what was `put`."""
         await self.close()
-        claim = self._owner.claim
+        claim = self._owner.lease
         if not (self.unsaved and await claim.take()):
-            await claim.let_go()
+            await claim.release()
             return
         # side by side, as each takes a commit, and whoever wants the room of one that falls asleep waits for both
-        await asyncio.gather(self.save(), claim.let_go())
+        await asyncio.gather(self.save(), claim.release())
 
     async def close(self) -> None:
         """Wait until the one that is being written is, or give it up."""
@@ -138,7 +138,7 @@ class Snapshots:
 
     async def _begin(self) -> None:
         try:
-            if not await self._owner.claim.take():
+            if not await self._owner.lease.take():
                 await self._look()
                 return
             await self._owner.settle_up()
@@ -161,7 +161,7 @@ class Snapshots:
         retained = await owner.node.reached(owner.node.store.snapshots(owner.name, owner.birth))
         if retained:
             self.others(retained[0])
-        self._not_before = time.monotonic() + owner.claim.seconds / 4
+        self._not_before = time.monotonic() + owner.lease.seconds / 4
 
     def _stands(self, info: SnapshotInfo) -> None:
         """The newest one, in the store."""
@@ -191,7 +191,7 @@ class Snapshots:
 
     async def _write(self, position: int, token: bytes, size: int, pack: Callable[[], bytes]) -> None:
         owner = self._owner
-        sound = owner.node.sound
+        sound = owner.node.trusted_snapshots
 
         def packed() -> tuple[bytes, bytes]:
             data = pack()
@@ -207,4 +207,4 @@ class Snapshots:
         sound.tell(owner.birth, digest)
         if self.newest is None or position >= self.newest.position:
             self._stands(info)
-        owner.node.bell.moved(owner.name, position, info)
+        owner.node.notifier.moved(owner.name, position, info)
