@@ -157,19 +157,19 @@ async def test_as_many_learners_as_may_be_are_told_of_and_the_same_ones_from_scr
             await http.put(f"/learners/{name}", json=SETUPS["dense"])
         assert samples(await scrape(http))[key("rarestream_learners_left_out")] == 2
         for name, used in {"a": 9000.0, "b": 5.0, "c": 7000.0, "d": 8.0}.items():
-            engine.get(name).used -= used
+            engine.get(name).last_used -= used
 
         async def told() -> set[str]:
             found = samples(await scrape(http), "rarestream_position")
             return {dict(labels)["learner"] for _, labels in found}
 
         assert await told() == {"b", "d"}
-        engine.get("a").used += 8999  # as long ago as they were, about: those that are told of stay
+        engine.get("a").last_used += 8999  # as long ago as they were, about: those that are told of stay
         assert await told() == {"b", "d"}
-        engine.get("d").used -= 3000
+        engine.get("d").last_used -= 3000
         assert await told() == {"a", "b"}
         async with engine.use("c"):
-            engine.get("b").used -= 3000
+            engine.get("b").last_used -= 3000
             assert await told() == {"a", "c"}
 
 
@@ -189,9 +189,9 @@ async def test_a_scrape_wakes_nobody_and_counts_as_no_use() -> None:
         assert engine.residency.resting is not None
         await asyncio.wait([engine.residency.resting])
         (awake,), (asleep,) = engine.replicas, engine.evicted
-        used = engine.get(awake).used
+        used = engine.get(awake).last_used
         found = samples(await scrape(http))
-        assert (list(engine.replicas), list(engine.evicted), engine.get(awake).used) == ([awake], [asleep], used)
+        assert (list(engine.replicas), list(engine.evicted), engine.get(awake).last_used) == ([awake], [asleep], used)
         assert found[key("rarestream_learners", state="asleep")] == 1
         assert (of(asleep, found), of(awake, found)["rarestream_position"]) == ({}, 1)
 

@@ -299,7 +299,7 @@ async def test_nobody_waits_for_the_slowest_that_falls_asleep() -> None:
 
         slow.close = closed  # type: ignore[method-assign]
         await hands.aclose()
-        slow.used = 0.0  # longest ago
+        slow.last_used = 0.0  # longest ago
         async with asyncio.timeout(60):
             await engine.load("l11")
             assert not engine.residency.resting.done()
