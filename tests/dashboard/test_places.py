@@ -1,0 +1,313 @@
+"""Addresses in a browser: what they keep, what names no page, and what names a learner or group that is not there."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.dashboard.conftest import Opener
+from tests.dashboard.replies import replying
+from tests.dashboard.serving import T0, Serving
+
+expect = pytest.importorskip("playwright.async_api").expect
+
+
+@pytest.fixture(scope="module")
+def service(served: Serving) -> Serving:
+    for name in ("fraud", "other"):
+        served.create(name, window=1000)
+    served.http.put("/groups/both", json={"learners": ["fraud", "other"]}).raise_for_status()
+    served.feed("groups/both", 900)
+    return served
+
+
+async def test_the_skip_link_leaves_the_address_as_it_is(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/learners/fraud?by=events&from=500&to=900")
+    await expect(page.get_by_role("heading", name="fraud", level=1)).to_be_visible()
+    await page.keyboard.press("Tab")
+    await expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(page.locator("main")).to_be_focused()
+    assert page.url.endswith("#/learners/fraud?by=events&from=500&to=900")
+    await page.reload()
+    await expect(page.get_by_role("heading", name="fraud", level=1)).to_be_visible()
+
+
+@pytest.mark.parametrize("place", ["#main", "#/nowhere", "#learners"])
+async def test_an_address_of_no_page_is_said_to_be_none(service: Serving, visit: Opener, place: str) -> None:
+    page = await visit(service.url, place)
+    await expect(page.get_by_role("heading", name="There is no such page")).to_be_visible()
+    await expect(page.locator("#connection")).to_be_hidden()  # "connecting" would be for good
+    await page.get_by_role("link", name="To the overview").click()
+    await expect(page.get_by_role("row", name="fraud")).to_be_visible()
+    await expect(page.locator("#connection")).to_contain_text("live")
+
+
+async def test_the_way_back_leads_to_the_overview_as_it_was_left(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/?q=frau")
+    await page.get_by_role("columnheader", name="Positives").get_by_role("button").click()
+    await page.get_by_role("row", name="fraud").get_by_role("link").click()
+    await page.get_by_role("link", name="All learners").click()
+    await expect(page.get_by_role("columnheader", name="Positives")).to_have_attribute("aria-sort", "descending")
+    await expect(page.get_by_label("Filter by name")).to_have_value("frau")
+    await expect(page.locator(".overview tbody tr")).to_have_count(1)
+    assert page.url.endswith("#/?q=frau&sort=positives&order=down")
+
+
+async def test_no_dialog_stays_open_over_the_next_page(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url)
+    await page.get_by_role("row", name="fraud").get_by_role("link").click()
+    await page.get_by_role("button", name="Delete …").click()
+    await expect(page.get_by_role("dialog", name="Delete fraud?")).to_be_visible()
+    await page.go_back()
+    await expect(page.get_by_role("row", name="fraud")).to_be_visible()
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    await page.get_by_role("row", name="other").get_by_role("link").click()  # nothing is in the way
+    await expect(page.get_by_role("heading", name="other", level=1)).to_be_visible()
+
+
+async def test_the_question_for_a_key_is_asked_by_the_next_page_again(service: Serving, visit: Opener) -> None:
+    visit.replies["**/v1/**"] = replying({"detail": "a key is needed", "code": "unauthorized"}, status=401)
+    visit.expected = ("401",)
+    page = await visit(service.url, "#/compare")
+    dialog = page.get_by_role("dialog", name="API key")
+    await expect(dialog).to_be_visible()
+    await page.evaluate("document.querySelector('dialog').dataset.first = 'yes'")
+    await page.evaluate("location.hash = '#/learners/fraud'")
+    await expect(page.get_by_role("heading", name="fraud", level=1)).to_be_attached()
+    await expect(dialog).to_have_count(1)
+    await expect(page.locator("dialog[data-first]")).to_have_count(0)  # it is another one
+    await page.keyboard.press("Escape")
+    await expect(dialog).to_have_count(0)
+
+
+async def test_a_learner_that_is_not_there_is_asked_for_rarely_until_it_comes(service: Serving, visit: Opener) -> None:
+    visit.expected = ("404",)
+    page = await visit(service.url, "#/learners/later")
+    await expect(page.get_by_role("heading", name="No learner later")).to_be_visible()
+    await expect(page.locator("#state")).to_have_text("live")  # the service answers
+    await page.clock.install()
+    await page.clock.run_for(10_000)
+    asked = visit.requests.count("/v1/learners/later")
+    assert asked <= 2
+    service.create("later")
+    service.feed("learners/later", 40)
+    await page.evaluate("dispatchEvent(new Event('online'))")  # asks at once
+    await expect(page.get_by_role("heading", name="later", level=1)).to_be_visible()
+    events = page.locator(".tiles > div", has_text="Events learnt").locator("dd > span")
+    await expect(events).to_have_text("40")
+    await expect(page.get_by_role("heading", name="No learner later")).to_have_count(0)
+
+
+async def test_a_learner_that_goes_and_comes_again_is_shown_again(service: Serving, visit: Opener) -> None:
+    visit.expected = ("404",)
+    service.create("again")
+    service.feed("learners/again", 20)
+    page = await visit(service.url, "#/learners/again")
+    events = page.locator(".tiles > div", has_text="Events learnt").locator("dd > span")
+    await expect(events).to_have_text("20")
+    service.http.delete("/learners/again").raise_for_status()
+    await expect(page.get_by_role("heading", name="No learner again")).to_be_visible()
+    service.create("again")
+    body = {"events": [{"x": [0, 0, 0, 1], "label": 0}] * 3}
+    service.http.post("/learners/again/update", json=body).raise_for_status()
+    await page.evaluate("dispatchEvent(new Event('online'))")  # asks at once
+    await expect(events).to_have_text("3")
+    await expect(page.get_by_role("heading", name="No learner again")).to_have_count(0)
+
+
+async def test_a_group_that_is_not_there_is_asked_for_rarely(service: Serving, visit: Opener) -> None:
+    visit.expected = ("404",)
+    page = await visit(service.url, "#/compare/later")
+    await expect(page.get_by_text("there is no group named later")).to_be_visible()
+    await expect(page.locator("#state")).to_have_text("live")
+    await page.clock.install()
+    await page.clock.run_for(10_000)
+    assert len([path for path in visit.requests if path.startswith("/v1/groups/later")]) <= 2
+
+
+async def test_the_range_of_a_comparison_stands_in_the_address(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/compare/both")
+    plot = page.locator(".chart .nsewdrag").first
+    await plot.scroll_into_view_if_needed()
+    box = await plot.bounding_box()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+    await page.mouse.move(box["x"] + 0.3 * box["width"], middle)
+    await page.mouse.down()
+    await page.mouse.move(box["x"] + 0.6 * box["width"], middle, steps=5)
+    await page.mouse.up()
+    await expect(page).to_have_url(re.compile(r"#/compare/both\?from=\d+&to=\d+$"))
+    ticks = page.locator(".chart .xtick text")
+    kept = sorted(await ticks.all_text_contents())
+    await page.reload()
+    await expect(page.locator(".chart .main-svg").first).to_be_visible()
+    await expect(ticks).to_have_count(len(kept))
+    assert sorted(await ticks.all_text_contents()) == kept
+    await page.get_by_role("button", name="All", exact=True).click()
+    await expect(page).to_have_url(re.compile(r"#/compare/both$"))
+    await expect(ticks.filter(has_text="11:00")).to_have_count(1)  # far beyond what was chosen
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),  # in the reader's zone
+    [
+        ("from=2026-01-01T02:00:00Z", "11:00:00 to 11:2.:.."),
+        (f"to={T0 + 1800:.0f}", "09:..:.. to 09:30:00"),
+        ("from=2026-01-01T00:30:00Z&to=2026-01-01T01:00:00Z", "09:30:00 to 10:00:00"),
+    ],
+)
+async def test_a_comparison_takes_the_bounds_that_a_learner_takes(
+    service: Serving, visit: Opener, query: str, shown: str
+) -> None:
+    page = await visit(service.url, f"#/compare/both?{query}")
+    await page.locator(".chart").scroll_into_view_if_needed()
+    await expect(page.locator(".chart .xtick text").first).to_be_visible()
+    ends = await page.evaluate("document.querySelector('.js-plotly-plot').layout.xaxis.range")
+    assert re.fullmatch(shown, " to ".join(end[11:] for end in ends)), ends
+    await expect(page.locator(".chart").get_by_role("status")).to_have_text("")
+    await page.get_by_role("button", name="All", exact=True).click()
+    await expect(page).to_have_url(re.compile(r"#/compare/both$"))
+
+
+async def test_what_of_an_address_is_not_followed_is_told(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/compare/both?by=bogus&from=yesterday&to=1e20")
+    await expect(page.locator(".chart").get_by_role("status")).to_have_text(
+        "Not followed: there is no axis “bogus” here; “yesterday” (from) is no time (epoch seconds, or ISO 8601); "
+        "“1e20” (to) is no time (epoch seconds, or ISO 8601)."
+    )
+    await page.get_by_role("button", name="All", exact=True).click()
+    await expect(page).to_have_url(re.compile(r"#/compare/both$"))
+    await expect(page.locator(".chart").get_by_role("status")).to_have_text("")
+
+    overview = await visit(service.url, "#/?sort=nonsense&order=sideways&state=nope&algorithm=zzz")
+    note = overview.locator(".tools .unread")
+    await expect(note).to_have_text(
+        "Not followed: there is no learner with the algorithm “zzz”; there is no state “nope”; "
+        "there is no column to sort by that is called “nonsense”; there is no order “sideways”."
+    )
+    for name in ("fraud", "other"):  # all are shown
+        await expect(overview.get_by_role("row", name=name)).to_be_visible()
+    await expect(overview.get_by_label("Algorithm", exact=True)).to_have_value("")
+    await overview.get_by_label("State", exact=True).select_option("in need of attention")
+    await expect(note).to_have_text(re.compile("^Not followed: there is no column .* there is no order “sideways”.$"))
+    await overview.get_by_label("State", exact=True).select_option("every state")
+    await overview.get_by_role("columnheader", name="Positives").get_by_role("button").click()
+    await expect(note).to_have_text("")
+    followed = await visit(service.url, "#/?algorithm=loam-ada&state=all&sort=auc&order=up")
+    await expect(followed.get_by_label("Algorithm", exact=True)).to_have_value("loam-ada")
+    await expect(followed.locator(".tools .unread")).to_have_text("")
+
+
+@pytest.mark.parametrize("place", ["learners/fraud", "compare/both"])
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("from=2030-01-01", "there is nothing after “2030-01-01” (from)"),
+        ("to=1", "there is nothing before “1” (to)"),
+        ("from=2019-01-01&to=2019-06-01", "there is nothing after “2019-01-01” (from) and before “2019-06-01” (to)"),
+        ("from=soon&to=1", "“soon” (from) is no time (epoch seconds, or ISO 8601); there is nothing before “1” (to)"),
+    ],
+)
+async def test_a_bound_beyond_all_that_there_is_is_told(
+    service: Serving, visit: Opener, place: str, query: str, told: str
+) -> None:
+    page = await visit(service.url, f"#/{place}?{query}")
+    note = page.locator(".unread")
+    await expect(note).to_have_text(f"Not followed: {told}.")
+    await expect(page.locator(".chart .xtick text").first).to_be_visible()
+    ends = await page.evaluate("document.querySelector('.js-plotly-plot').layout.xaxis.range")
+    assert all(end.startswith("2026-01-01") for end in ends)  # all is shown
+    await page.get_by_role("button", name="All", exact=True).click()
+    await expect(note).to_have_text("")
+
+
+async def test_bounds_of_an_axis_that_there_is_not_are_none(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/compare/both?by=events&from=1&to=100000")
+    await expect(page.locator(".unread")).to_have_text("Not followed: there is no axis “events” here.")
+    await expect(page.get_by_label("from (of the axis)")).to_have_value("")
+    await expect(page.locator(".chart .xtick text").first).to_be_visible()
+    ends = await page.evaluate("document.querySelector('.js-plotly-plot').layout.xaxis.range")
+    assert all(end.startswith("2026-01-01") for end in ends)  # not 1970
+
+
+async def test_the_range_of_a_comparison_is_typed(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/compare/both")
+    start = page.get_by_label("from (of the axis)")
+    await start.fill("2026-01-01T10:40:00")  # in the reader's zone
+    await page.keyboard.press("Tab")
+    await expect(page).to_have_url(re.compile(rf"#/compare/both\?from={T0 + 6000:.0f}$"))
+    await page.reload()
+    await expect(start).to_have_value("2026-01-01T10:40")
+    await expect(page.locator(".chart .xtick text").first).to_be_visible()
+    ends = await page.evaluate("document.querySelector('.js-plotly-plot').layout.xaxis.range")
+    assert ends[0].startswith("2026-01-01T10:40")
+    await page.get_by_role("button", name="All", exact=True).press("Enter")
+    await expect(start).to_have_value("")
+    await expect(page).to_have_url(re.compile(r"#/compare/both$"))
+
+
+async def test_bounds_in_events_say_so_as_there_may_be_times_later(service: Serving, visit: Opener) -> None:
+    for name in ("timeless", "timeless-too"):
+        service.create(name, window=1000)
+    service.http.put("/groups/untimed", json={"learners": ["timeless", "timeless-too"]}).raise_for_status()
+    rows = [{"id": str(i), "x": [i % 7, i % 5, 0, 1], "label": int(i % 7 == 3)} for i in range(600)]
+    service.http.post("/groups/untimed/update", json={"events": rows}).raise_for_status()
+    page = await visit(service.url, "#/compare/untimed")
+    await page.get_by_label("from (of the axis)").fill("200")
+    await page.keyboard.press("Tab")
+    await expect(page).to_have_url(re.compile(r"#/compare/untimed\?by=events&from=200$"))
+    await expect(page.locator(".unread")).to_have_text("")
+    await page.get_by_role("button", name="All", exact=True).press("Enter")
+    await expect(page).to_have_url(re.compile(r"#/compare/untimed$"))
+
+
+async def test_what_was_entered_of_a_new_learner_stands_in_the_address(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/create")
+    await page.get_by_label("name", exact=True).first.fill("cards")
+    await page.keyboard.press("Tab")
+    await page.get_by_label("kind", exact=True).first.select_option("dense")
+    await expect(page).to_have_url(re.compile(r"#/create\?name=cards&kind=dense$"))
+    await page.reload()
+    await expect(page.get_by_label("kind", exact=True).first).to_have_value("dense")
+    await expect(page.get_by_label("dim")).to_be_visible()
+    await page.goto(f"{service.url}/#/create?algorithm=npsvor&kind=woolly")
+    note = page.locator(".create .unread")
+    await expect(note).to_have_text("Not followed: it takes no features of the kind “woolly”.")
+    await page.get_by_label("kind", exact=True).first.select_option("dense")
+    await expect(note).to_have_text("")
+
+
+async def test_a_filter_may_have_a_question_mark(service: Serving, visit: Opener) -> None:
+    page = await visit(service.url, "#/?q=a?b")
+    await expect(page.get_by_label("Filter by name")).to_have_value("a?b")
+
+
+async def test_an_algorithm_that_there_is_not_is_told_where_a_learner_is_created(
+    service: Serving, visit: Opener
+) -> None:
+    page = await visit(service.url, "#/create?algorithm=zzz&name=fine")
+    algorithm = page.get_by_label("algorithm", exact=True)
+    await expect(page.locator(".create .unread")).to_have_text("Not followed: there is no algorithm “zzz”.")
+    await expect(algorithm).to_have_accessible_description("Not followed: there is no algorithm “zzz”.")
+    await expect(algorithm).to_have_value("cbr-diag")
+    assert page.url.endswith("#/create?algorithm=zzz&name=fine")  # until another is chosen
+    await algorithm.select_option("fofo")
+    await expect(page.locator(".create .unread")).to_have_text("")
+    await expect(page).to_have_url(re.compile(r"#/create\?algorithm=fofo&name=fine$"))
+    await page.reload()
+    await expect(algorithm).to_have_value("fofo")
+    await expect(page.locator(".create .unread")).to_have_text("")
+    await page.goto(f"{service.url}/#/create")  # nothing is said of none
+    await expect(algorithm).to_have_value("cbr-diag")
+    await expect(page.locator(".create .unread")).to_have_text("")
+
+
+async def test_the_description_of_the_api_is_a_page_of_this_host_alone(service: Serving, visit: Opener) -> None:
+    """And what it does not ask for elsewhere leaves no error in the console: `visit` looks for either."""
+    page = await visit(service.url, "docs")
+    await expect(page.get_by_role("heading", name="rarestream")).to_be_visible()
+    await page.locator(".opblock-summary-control").first.click()
+    await expect(page.get_by_role("button", name="Try it out")).to_be_visible()
+    assert "/openapi.json" in visit.requests

@@ -1,0 +1,354 @@
+"""The Helm chart as Helm renders it, against Kubernetes' own schemas, the image and the code.
+
+Where no Helm is on PATH the tests that render are skipped: `python -m tests.deploy.helm FOLDER` gets one.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from service.api.app import create_app
+from service.settings import Settings
+from tests.deploy.helm import (
+    CASES,
+    CHART,
+    FULL,
+    KEYED,
+    LEAST,
+    PASSWORD,
+    SPREAD,
+    environment,
+    helm,
+    node,
+    rendered,
+    with_helm,
+)
+from tests.deploy.image import instructions
+
+OPERATOR = {"ServiceMonitor", "PrometheusRule"}  # of the Prometheus operator; Kubernetes has no schemas of them
+
+
+@with_helm
+@pytest.mark.parametrize("options", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("version", ["1.27.0", "1.32.0", "1.37.0"])
+def test_objects_fit_the_schemas_of_kubernetes(options: tuple[str, ...], version: str) -> None:
+    """Strictly: a field that Kubernetes does not know is an error."""
+    for (kind, name), document in rendered(*options).items():
+        if kind not in OPERATOR:
+            kubernetes_validate.validate(document, version, strict=True)
+        assert name.startswith("rs-rarestream")
+
+
+@with_helm
+def test_the_schemas_of_kubernetes_refuse_what_is_wrong() -> None:
+    deployment = rendered(*LEAST)["Deployment", "rs-rarestream"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    for field, value in (("securityContexts", {}), ("ports", [{"containerPort": "http"}])):
+        before = dict(container)
+        container[field] = value
+        with pytest.raises(kubernetes_validate.ValidationError):
+            kubernetes_validate.validate(deployment, "1.37.0", strict=True)
+        container.clear()
+        container.update(before)
+    kubernetes_validate.validate(deployment, "1.37.0", strict=True)
+
+
+@with_helm
+def test_what_is_there_by_default_and_what_can_be() -> None:
+    least = {kind for kind, _ in rendered(*LEAST)}
+    always = {"Deployment", "Service", "ServiceAccount", "PodDisruptionBudget", "NetworkPolicy", "Pod"}
+    assert least == always | {"Secret"}
+    assert {kind for kind, _ in rendered(*KEYED)} == always  # both secrets are the operator's own
+    optional = {"HorizontalPodAutoscaler", "ServiceMonitor", "PrometheusRule", "ConfigMap", "StatefulSet"}
+    assert {kind for kind, _ in rendered(*FULL)} == least | optional
+
+
+@with_helm
+@pytest.mark.parametrize("options", CASES.values(), ids=CASES)
+def test_every_setting_exists_and_its_value_is_taken(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    given = environment(node(*options)[2])
+    own = {name: value for name, value in given.items() if name.startswith("RARESTREAM_") and isinstance(value, str)}
+    for name, value in own.items():
+        monkeypatch.setenv(name, value.replace("$(POD_IP)", "fd00::7"))
+    settings = Settings()
+    for name, value in own.items():
+        field = name.removeprefix("RARESTREAM_").lower()
+        assert str(getattr(settings, field)).lower() == value.replace("$(POD_IP)", "fd00::7")
+
+
+@with_helm
+@pytest.mark.parametrize("options", CASES.values(), ids=CASES)
+def test_probes_and_ports(options: tuple[str, ...]) -> None:
+    """A started node stays in the Service while Redis is away: it can still predict. `ready` is about updates."""
+    _, _, container = node(*options)
+    probes = {name: container[name]["httpGet"] for name in ("startupProbe", "readinessProbe", "livenessProbe")}
+    paths = {name: probe["path"] for name, probe in probes.items()}
+    assert paths == {
+        "startupProbe": "/v1/health/ready",
+        "readinessProbe": "/v1/health/live",
+        "livenessProbe": "/v1/health/live",
+    }
+    assert set(paths.values()) <= set(create_app(Settings(store="memory:")).openapi()["paths"])
+    scheme = "HTTPS" if options is FULL else "HTTP"
+    assert {(probe["port"], probe["scheme"]) for probe in probes.values()} == {("http", scheme)}
+    assert container["startupProbe"]["failureThreshold"] * container["startupProbe"]["periodSeconds"] == 600
+
+    port = Settings.model_fields["port"].default
+    assert dict(instructions())["EXPOSE"] == str(port)
+    assert container["ports"] == [{"name": "http", "containerPort": port}]
+    assert environment(container)["RARESTREAM_PORT"] == str(port)
+    objects = rendered(*options)
+    (served,) = objects["Service", "rs-rarestream"]["spec"]["ports"]
+    assert (served["port"], served["targetPort"]) == (port, "http")
+    (test,) = objects["Pod", "rs-rarestream-test"]["spec"]["containers"]
+    assert test["command"] == ["healthcheck", f"{scheme.lower()}://rs-rarestream:{port}/v1/health/ready"]
+
+
+@with_helm
+@pytest.mark.parametrize("options", CASES.values(), ids=CASES)
+def test_no_container_has_rights(options: tuple[str, ...]) -> None:
+    user = int(dict(instructions())["USER"].split(":")[0])
+    found = 0
+    for (kind, name), document in rendered(*options).items():
+        if kind not in ("Deployment", "StatefulSet", "Pod"):
+            continue
+        pod = document["spec"] if kind == "Pod" else document["spec"]["template"]["spec"]
+        found += 1
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] == (999 if name.endswith("-redis") else user)
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert pod["automountServiceAccountToken"] is False
+        # A Service named rarestream would otherwise put RARESTREAM_PORT=tcp://... into the pods.
+        assert pod["enableServiceLinks"] is False
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+            assert "memory" in container["resources"]["limits"]
+    assert found == (3 if options is FULL else 2)
+    assert all(
+        one["automountServiceAccountToken"] is False
+        for (kind, _), one in rendered(*options).items()
+        if "Account" in kind
+    )
+
+
+@with_helm
+def test_a_rolling_update_takes_no_node_away() -> None:
+    deployment, pod, container = node(*LEAST)
+    assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+    assert deployment["spec"]["replicas"] == 2
+    started = container["startupProbe"]
+    assert deployment["spec"]["progressDeadlineSeconds"] > started["periodSeconds"] * started["failureThreshold"]
+    asleep = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert pod["terminationGracePeriodSeconds"] >= asleep + 30
+    (spread,) = pod["topologySpreadConstraints"]
+    assert spread["labelSelector"] == deployment["spec"]["selector"]
+    objects = rendered(*LEAST)
+    budget = objects["PodDisruptionBudget", "rs-rarestream"]["spec"]
+    assert budget["maxUnavailable"] == 1
+    assert budget["selector"] == deployment["spec"]["selector"]
+
+
+@with_helm
+def test_the_autoscaler_alone_says_how_many_nodes() -> None:
+    objects = rendered(*FULL)
+    scaler = objects["HorizontalPodAutoscaler", "rs-rarestream"]["spec"]
+    assert scaler["scaleTargetRef"] == {"apiVersion": "apps/v1", "kind": "Deployment", "name": "rs-rarestream"}
+    deployment = objects["Deployment", "rs-rarestream"]
+    assert "replicas" not in deployment["spec"]
+    assert "cpu" in deployment["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
+
+
+@with_helm
+def test_keys_and_addresses_are_in_secrets_alone() -> None:
+    objects = rendered(*FULL)
+    for (kind, _), document in objects.items():
+        assert kind == "Secret" or PASSWORD not in json.dumps(document)
+    secret = objects["Secret", "rs-rarestream"]["stringData"]
+    assert secret == {"keys.json": "[]", "store-url": f"redis://:{PASSWORD}@rs-rarestream-redis:6379/0"}
+    assert ("Service", "rs-rarestream-redis") in objects
+
+    for options, keys, store in (
+        (FULL, ("rs-rarestream", "keys.json"), ("rs-rarestream", "store-url")),
+        (KEYED, ("keys", "k.json"), ("redis", "url")),
+    ):
+        _, pod, container = node(*options)
+        given = environment(container)
+        assert given["RARESTREAM_STORE"] == {"secretKeyRef": {"name": store[0], "key": store[1]}}
+        (volume,) = (one["secret"] for one in pod["volumes"] if one["name"] == "keys")
+        assert (volume["secretName"], volume["items"]) == (keys[0], [{"key": keys[1], "path": "keys.json"}])
+        (mount,) = (one for one in container["volumeMounts"] if one["name"] == "keys")
+        assert given["RARESTREAM_KEYS"] == f"{mount['mountPath']}/keys.json"
+        assert "subPath" not in mount  # with it, a changed Secret would not reach the pod
+        assert "RARESTREAM_INSECURE" not in given
+    assert environment(node(*LEAST)[2])["RARESTREAM_INSECURE"] == "true"
+
+    changed = node(*(one.replace("keys.file=[]", "keys.file=[1]") for one in FULL))[0]
+    before, after = (one["spec"]["template"]["metadata"]["annotations"] for one in (node(*FULL)[0], changed))
+    assert before["checksum/secret"] != after["checksum/secret"]
+    assert (before["note"], node(*FULL)[0]["spec"]["template"]["metadata"]["labels"]["team"]) == ("x", "risk")
+
+
+@with_helm
+def test_certificates_and_addresses_of_nodes() -> None:
+    _, pod, container = node(*FULL)
+    (mount,) = (one for one in container["volumeMounts"] if one["name"] == "tls")
+    given = environment(container)
+    assert given["RARESTREAM_TLS_CERTIFICATE"] == f"{mount['mountPath']}/tls.crt"  # as kubernetes.io/tls names them
+    assert given["RARESTREAM_TLS_KEY"] == f"{mount['mountPath']}/tls.key"
+    assert next(one["secret"]["secretName"] for one in pod["volumes"] if one["name"] == "tls") == "certificate"
+
+    spread = environment(node(*SPREAD)[2])
+    names = list(spread)
+    assert spread["RARESTREAM_ADVERTISE"] == "http://[$(POD_IP)]:8000"
+    assert names.index("POD_IP") < names.index("RARESTREAM_ADVERTISE")  # only what stands before it is put in
+    assert spread["RARESTREAM_REPLICATION"] == "2"
+    assert spread["RARESTREAM_ACKS"] == "aof"
+    assert given["RARESTREAM_HOST"] == "0.0.0.0"
+    assert environment(node(*FULL, "--set-string", "listen=::")[2])["RARESTREAM_HOST"] == "::"
+
+
+@with_helm
+def test_the_image_writes_where_it_may() -> None:
+    deployment, pod, container = node(*FULL)
+    mounts = {one["mountPath"] for one in container["volumeMounts"]}
+    (cache,) = (
+        pair.removeprefix("NUMBA_CACHE_DIR=") for pair in dict(instructions())["ENV"].split() if "CACHE_DIR" in pair
+    )
+    assert {"/tmp", cache} <= mounts
+    assert {one["name"] for one in pod["volumes"]} == {one["name"] for one in container["volumeMounts"]}
+    assert container["image"] == f"rarestream:0.1.0@sha256:{'0' * 64}"
+    assert "command" not in container  # the image's entrypoint and command
+    assert deployment["metadata"]["labels"]["app.kubernetes.io/version"] == "0.1.0"
+
+
+@with_helm
+def test_selectors_find_their_pods() -> None:
+    objects = rendered(*FULL)
+    pods = {
+        name: document["spec"]["template"]["metadata"]["labels"]
+        for (kind, name), document in objects.items()
+        if kind in ("Deployment", "StatefulSet")
+    }
+
+    def selected(labels: dict[str, str]) -> list[str]:
+        return [name for name, has in pods.items() if labels.items() <= has.items()]
+
+    for (kind, name), document in objects.items():
+        spec = document.get("spec", {})
+        if kind in ("Deployment", "StatefulSet", "PodDisruptionBudget"):
+            assert selected(spec["selector"]["matchLabels"]) == [name]
+        elif kind == "Service":
+            assert selected(spec["selector"]) == [name]
+        elif kind == "NetworkPolicy":
+            assert selected(spec["podSelector"]["matchLabels"]) == [name]
+            (rule,) = spec["ingress"]
+            assert all(rule["from"]), "an empty peer lets everyone in"
+            (port,) = rule["ports"]
+            (container,) = objects["StatefulSet" if name.endswith("redis") else "Deployment", name]["spec"]["template"][
+                "spec"
+            ]["containers"]
+            assert port["port"] in {one["name"] for one in container["ports"]}
+    monitored = objects["ServiceMonitor", "rs-rarestream"]["spec"]["selector"]["matchLabels"]
+    services = [
+        name
+        for (kind, name), one in objects.items()
+        if kind == "Service" and monitored.items() <= one["metadata"]["labels"].items()
+    ]
+    assert services == ["rs-rarestream"]
+
+
+@with_helm
+def test_a_monitor_scrapes_as_the_rules_expect() -> None:
+    monitor = rendered(*FULL)["ServiceMonitor", "rs-rarestream"]["spec"]
+    assert monitor["jobLabel"] == "app.kubernetes.io/name"  # the rules' job="rarestream"
+    service = rendered(*FULL)["Service", "rs-rarestream"]
+    assert service["metadata"]["labels"][monitor["jobLabel"]] == "rarestream"
+    (endpoint,) = monitor["endpoints"]
+    assert endpoint["port"] in {one["name"] for one in service["spec"]["ports"]}
+    assert (endpoint["path"], endpoint["scheme"]) == ("/metrics", "https")
+    assert endpoint["authorization"] == {"type": "Bearer", "credentials": {"name": "scrape", "key": "key"}}
+    assert endpoint["tlsConfig"] == {"serverName": "rarestream"}
+
+
+@with_helm
+def test_rules_and_dashboard_are_those_of_the_folders_beside() -> None:
+    """By links, so that there is one of each; Helm puts what they lead to into a package."""
+    deploy = CHART.parent.parent
+    rules, dashboard = deploy / "prometheus" / "rarestream.rules.yaml", deploy / "grafana" / "rarestream.json"
+    assert (CHART / "files" / rules.name).readlink() == Path("../../../prometheus") / rules.name
+    assert (CHART / "files" / dashboard.name).readlink() == Path("../../../grafana") / dashboard.name
+    objects = rendered(*FULL)
+    assert objects["PrometheusRule", "rs-rarestream"]["spec"] == yaml.safe_load(rules.read_text())
+    config = objects["ConfigMap", "rs-rarestream-dashboard"]
+    assert json.loads(config["data"]["rarestream.json"]) == json.loads(dashboard.read_text())
+    assert config["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert len(json.dumps(config)) < 2**20  # of a ConfigMap
+
+
+@with_helm
+def test_redis_keeps_what_it_acknowledges() -> None:
+    objects = rendered(*FULL)
+    secret = objects["Secret", "rs-rarestream-redis"]["stringData"]
+    lines = [line.split(maxsplit=1) for line in secret["redis.conf"].splitlines() if not line.startswith("#")]
+    said = dict(lines)
+    assert said["requirepass"] == secret["password"] == PASSWORD
+    assert (said["appendonly"], said["appendfsync"], said["save"]) == ("yes", "always", '""')
+    assert said["maxmemory-policy"] == "noeviction"
+    spec = objects["StatefulSet", "rs-rarestream-redis"]["spec"]
+    (container,) = spec["template"]["spec"]["containers"]
+    mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    (claim,) = spec["volumeClaimTemplates"]
+    assert mounts[claim["metadata"]["name"]] == said["dir"] == "/data"
+    assert claim["spec"]["storageClassName"] == "ssd"
+    assert container["args"] == ["redis-server", f"{mounts['settings']}/redis.conf"]
+    assert spec["template"]["spec"]["imagePullSecrets"] == [{"name": "r"}]
+    policy = objects["NetworkPolicy", "rs-rarestream-redis"]["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert "egress" not in policy
+
+
+@with_helm
+def test_nodes_reach_what_they_may() -> None:
+    policy = rendered(*LEAST)["NetworkPolicy", "rs-rarestream"]["spec"]
+    assert policy["policyTypes"] == ["Ingress"]
+    assert "egress" not in policy
+    rule = {"to": [{"ipBlock": {"cidr": "10.0.0.6/32"}}], "ports": [{"port": 6379}]}
+    objects = rendered(*LEAST, "--set-json", f"networkPolicy.egress={json.dumps([rule])}")
+    policy = objects["NetworkPolicy", "rs-rarestream"]["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    own, given = policy["egress"]
+    labels = objects["Deployment", "rs-rarestream"]["spec"]["template"]["metadata"]["labels"]
+    assert own["to"][0]["podSelector"]["matchLabels"].items() <= labels.items()
+    assert given == rule
+    kubernetes_validate.validate(objects["NetworkPolicy", "rs-rarestream"], "1.37.0", strict=True)
+
+
+@with_helm
+def test_notes_say_how_to_reach_it_and_what_is_open(tmp_path: Path) -> None:
+    for options, insecure in ((LEAST, True), (KEYED, False)):
+        shown = helm("install", "rs", str(CHART), "--dry-run=client", "--namespace", "scoring", *options).stdout
+        assert "kubectl -n scoring port-forward service/rs-rarestream 8000:8000" in shown
+        assert ("NO API KEY" in shown) is insecure
+    helm("package", str(CHART), "--destination", str(tmp_path))
+    (package,) = tmp_path.iterdir()
+    packed = helm("template", "rs", str(package), *FULL).stdout
+    assert "alert: RarestreamDown" in packed
+
+
+@with_helm
+def test_names_of_releases() -> None:
+    assert ("Service", "rarestream") in rendered(*LEAST, release="rarestream")
+    assert ("Service", "cards-rarestream") in rendered(*LEAST, release="cards")
+    assert ("Service", "scores") in rendered(*LEAST, "--set", "fullnameOverride=scores")
+    long = [name for _, name in rendered(*FULL, release="r" * 53)]
+    assert max(len(name) for name in long) <= 63

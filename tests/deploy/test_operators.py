@@ -1,0 +1,379 @@
+"""The Grafana dashboard and the Prometheus rules against a real scrape: what they ask for is what the service tells.
+
+Every expression is read by a PromQL parser, which checks types too, and every metric, label and value of a label that
+it names has to be in the scrape of an application that has met all there is to tell of. Grafana Labs' own types read
+the dashboard. Where Prometheus' promtool is installed it checks the rules and runs their unit tests besides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import io
+import json
+import re
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import promql_parser
+import pytest
+import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
+from prometheus_client.parser import text_string_to_metric_families
+
+from service.api.app import create_app
+from service.settings import Settings
+from service.telemetry.log_writer import LineWriter
+from tests.docs.test_consistency import codes
+from tests.harness.nodes import T0, posted
+from tests.harness.websocket import websocket
+from tests.service.engine.test_served_events import SETUPS, labelled
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+PROMETHEUS = DEPLOY / "prometheus"
+DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana" / "rarestream.json").read_text())
+PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
+README = (PROMETHEUS / "README.md").read_text()
+GROUPS: list[dict[str, Any]] = yaml.safe_load((PROMETHEUS / "rarestream.rules.yaml").read_text())["groups"]
+RULES: list[dict[str, Any]] = [rule for group in GROUPS for rule in group["rules"]]
+ALERTS = [rule for rule in RULES if "alert" in rule]
+RECORDED = {rule["record"] for rule in RULES if "record" in rule}
+ROWS = ["Overview", "Learner quality", "Labels and decisions", "Log and store", "Requests", "Process"]
+OF_PROMETHEUS = {"job", "instance"}  # labels that a scrape gets there
+RARE = {"status"}  # labels of which not every value can be had in a test
+promtool = shutil.which("promtool")
+with_promtool = pytest.mark.skipif(promtool is None, reason="promtool is not installed")
+
+
+def of_the_dashboard() -> list[str]:
+    """Every expression of it, with what Grafana puts in their place for its variables."""
+    found = [target["expr"] for panel in PANELS for target in panel.get("targets", [])]
+    found += [one["expr"] for one in DASHBOARD["annotations"]["list"] if "expr" in one]
+    for variable in DASHBOARD["templating"]["list"]:
+        if variable["type"] == "query":
+            selector = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["definition"])
+            assert selector, variable["definition"]
+            assert variable["query"]["query"] == variable["definition"]
+            found.append(f"count by ({selector[2]}) ({selector[1]})")
+    return [one.replace("$__rate_interval", "5m") for one in found]
+
+
+EXPRESSIONS = sorted({*of_the_dashboard(), *(rule["expr"] for rule in RULES)})
+
+
+class Scraped(NamedTuple):
+    """A scrape: its text, and its samples' labels by name."""
+
+    text: str
+    samples: dict[str, list[dict[str, str]]]
+
+
+async def _scrape() -> str:
+    """Of an application that learns, serves, is sent what it refuses, and has websockets."""
+    app = create_app(Settings(store="memory:"), LineWriter(io.BytesIO(), "json"))
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://rarestream/v1", timeout=60) as http:
+            fitted = {"algorithm": "ranksvm", "features": {"kind": "dense", "dim": 3}}
+            for name, config in {"dense": SETUPS["dense"], "ordinal": SETUPS["ordinal"], "fitted": fitted}.items():
+                assert (await http.put(f"/learners/{name}", json=config)).status_code == 201
+            for name in ("dense", "ordinal"):
+                await posted(http, f"/learners/{name}/update", labelled(name, 0, 60))
+            await posted(http, "/learners/dense/predict", [{"id": "late", "x": [1, 0, 1], "time": T0}])
+            await posted(http, "/learners/dense/labels", [{"id": "late", "label": 1, "time": T0 + 60}])
+            assert (await http.post("/learners/dense/snapshots")).status_code == 201
+            assert (await http.get("/learners/nobody")).status_code == 404
+            async with websocket(app, "/v1/learners/dense/ws") as ws:
+                ws.send({"seq": 1, "op": "predict", "events": [{"x": [1, 2, 3]}]})
+                await ws.reply()
+            return (await http.get("http://rarestream/metrics")).text
+
+
+@pytest.fixture(scope="module")
+def scraped() -> Scraped:
+    text = asyncio.run(_scrape())
+    samples: dict[str, list[dict[str, str]]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            samples.setdefault(sample.name, []).append(dict(sample.labels))
+    return Scraped(text, samples)
+
+
+class Asked(NamedTuple):
+    """What an expression names."""
+
+    selectors: list[tuple[str, list[tuple[str, str, str]]]]  # metric, and (label, operator, value) of each matcher
+    labels: set[str]  # that it groups or matches by
+
+
+def asked(expression: str) -> Asked:
+    """Raises ValueError where it is no PromQL, or mixes types."""
+    found = Asked([], set())
+
+    def visit(node: Any) -> None:
+        if isinstance(node, promql_parser.VectorSelector):
+            matchers = [(one.name, str(one.op).rpartition(".")[2], one.value) for one in node.matchers.matchers]
+            found.selectors.append((node.name, matchers))
+        elif isinstance(node, promql_parser.AggregateExpr) and node.modifier is not None:
+            found.labels.update(node.modifier.labels)
+        elif isinstance(node, promql_parser.BinaryExpr) and node.modifier is not None:
+            if node.modifier.matching is not None:
+                found.labels.update(node.modifier.matching.labels)
+            found.labels.update(node.modifier.group_labels or ())
+
+    promql_parser.walk(promql_parser.parse(expression), visit)
+    return found
+
+
+def matches(labels: dict[str, str], matchers: list[tuple[str, str, str]]) -> bool:
+    """Whether a sample has what is asked of it, as far as a test can have it."""
+    for name, operator, value in matchers:
+        if name in OF_PROMETHEUS or name in RARE or value.startswith("$"):
+            continue
+        own = labels.get(name, "")
+        held = own == value if operator in ("Equal", "NotEqual") else re.fullmatch(value, own) is not None
+        if held != (operator in ("Equal", "Re")):
+            return False
+    return True
+
+
+def test_there_is_something_to_test() -> None:
+    assert len(EXPRESSIONS) > 80
+    assert sum(len(asked(one).selectors) for one in EXPRESSIONS) > 120
+    with pytest.raises(ValueError, match="expected type matrix"):
+        asked("rate(rarestream_events_total)")
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_every_expression_asks_for_what_is_told(expression: str, scraped: Scraped) -> None:
+    names = asked(expression)
+    assert names.selectors
+    grouped = set(OF_PROMETHEUS)
+    for metric, matchers in names.selectors:
+        if metric == "up":  # Prometheus' own
+            continue
+        if metric in RECORDED:
+            grouped.add("learner")
+            continue
+        assert metric in scraped.samples, f"{metric} is not told"
+        told = scraped.samples[metric]
+        labels = set().union(*told)
+        assert {name for name, _, _ in matchers} <= labels | OF_PROMETHEUS
+        assert any(matches(one, matchers) for one in told), f"no {metric} has {matchers}"
+        grouped |= labels
+    assert names.labels <= grouped
+
+
+def test_every_metric_of_a_learner_is_on_the_dashboard(scraped: Scraped) -> None:
+    shown = {metric for one in of_the_dashboard() for metric, _ in asked(one).selectors}
+    told = {name for name, labels in scraped.samples.items() if "learner" in labels[0]}
+    ours = {name for name in told if not name.endswith("_created")}
+    not_shown = {
+        "rarestream_fit_failed",  # alerts tell these
+        "rarestream_remembered_bytes",
+        "rarestream_served_labelled_events_total",  # shown as a share
+    }
+    assert ours - shown == not_shown
+
+
+# The dashboard
+
+
+def test_the_dashboard_is_of_a_current_schema_and_of_no_one_s_own_data_source() -> None:
+    assert DASHBOARD["schemaVersion"] >= 39
+    assert (DASHBOARD["uid"], DASHBOARD["id"]) == ("rarestream", None)
+    variables = {one["name"]: one for one in DASHBOARD["templating"]["list"]}
+    assert list(variables) == ["datasource", "instance", "learner"]
+    assert (variables["datasource"]["type"], variables["datasource"]["query"]) == ("datasource", "prometheus")
+    source = {"type": "prometheus", "uid": "${datasource}"}
+    for name in ("instance", "learner"):
+        assert variables[name]["datasource"] == source
+        assert (variables[name]["multi"], variables[name]["includeAll"]) == (True, True)
+    for panel in PANELS:
+        if panel["type"] != "row":
+            assert panel["datasource"] == source
+            assert all(target["datasource"] == source for target in panel["targets"])
+
+
+def lost(given: Any, kept: Any, at: str = "") -> set[str]:
+    """Where `kept` has not what was given, by JSON pointers."""
+    if isinstance(given, dict) and isinstance(kept, dict):
+        return {place for key in given for place in lost(given[key], kept.get(key, ...), f"{at}/{key}")}
+    if isinstance(given, list) and isinstance(kept, list) and len(given) == len(kept):
+        pairs = enumerate(zip(given, kept, strict=True))
+        return {place for i, pair in pairs for place in lost(*pair, f"{at}/{i}")}
+    return set() if given == kept else {at}
+
+
+def test_grafana_s_own_types_know_all_that_the_dashboard_says() -> None:
+    """What they do not know, as an option that is misspelt or of another kind of panel, is lost on the way."""
+    register_default_plugins()
+
+    def unknown(dashboard: dict[str, Any]) -> set[str]:
+        return lost(dashboard, json.loads(JSONEncoder().encode(Dashboard.from_json(dashboard))))
+
+    open_ended = {  # what Grafana leaves to the data source, and an id that a new dashboard has not
+        "/annotations/list/1/step",
+        "/annotations/list/1/titleFormat",
+        "/templating/list/1/definition",
+        "/templating/list/2/definition",
+    }
+    assert unknown(DASHBOARD) == {"/id", *open_ended}
+    (at, panel) = next((i, one) for i, one in enumerate(PANELS) if one["type"] == "timeseries")
+    assert panel["fieldConfig"]["defaults"]["custom"]["lineWidth"]
+    misspelt = copy.deepcopy(DASHBOARD)
+    custom = misspelt["panels"][at]["fieldConfig"]["defaults"]["custom"]
+    custom["lineWdith"] = custom.pop("lineWidth")
+    assert unknown(misspelt) - unknown(DASHBOARD) == {f"/panels/{at}/fieldConfig/defaults/custom/lineWdith"}
+
+
+def test_panels_stand_in_their_rows_and_do_not_overlap() -> None:
+    assert [panel["title"] for panel in PANELS if panel["type"] == "row"] == ROWS
+    ids = Counter(panel["id"] for panel in PANELS)
+    assert max(ids.values()) == 1
+    taken: set[tuple[int, int]] = set()
+    for panel in PANELS:
+        at = panel["gridPos"]
+        assert at["x"] + at["w"] <= 24, panel["title"]
+        cells = {(at["x"] + i, at["y"] + j) for i in range(at["w"]) for j in range(at["h"])}
+        assert not taken & cells, panel["title"]
+        taken |= cells
+        if panel["type"] != "row":
+            assert panel["title"]
+            assert panel["description"].endswith("."), panel["title"]
+            assert panel["fieldConfig"]["defaults"].get("unit") or panel["type"] == "table"
+            references = [target["refId"] for target in panel["targets"]]
+            assert len(references) == len(set(references))
+
+
+def test_every_expression_of_the_dashboard_takes_the_chosen_nodes_and_learners() -> None:
+    for expression in of_the_dashboard():
+        for metric, matchers in asked(expression).selectors:
+            chosen = {(name, value) for name, _, value in matchers if value.startswith("$")}
+            if metric.startswith(("rarestream_", "process_", "python_")) and "count by (instance)" not in expression:
+                limit = metric in ("rarestream_queue_limit_bytes", "rarestream_body_limit_bytes")
+                assert ("instance", "$instance") in chosen or limit, expression
+
+
+def test_legends_name_labels_that_the_expression_leaves() -> None:
+    for panel in PANELS:
+        for target in panel.get("targets", []):
+            outermost = promql_parser.parse(target["expr"].replace("$__rate_interval", "5m"))
+            wanted = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+            if isinstance(outermost, promql_parser.AggregateExpr):
+                left = set(outermost.modifier.labels) if outermost.modifier else set()
+                assert wanted <= left, (panel["title"], wanted)
+
+
+# The rules
+
+
+def test_every_alert_says_what_is_wrong_and_what_to_do() -> None:
+    names = [rule["alert"] for rule in ALERTS]
+    assert len(names) == len(set(names))
+    assert {
+        "RarestreamAucFell",
+        "RarestreamNoPositives",
+        "RarestreamQueueFull",
+        "RarestreamSnapshotOld",
+        "RarestreamStoreDown",
+    } <= set(names)
+    for rule in ALERTS:
+        assert re.fullmatch(r"Rarestream[A-Z]\w+", rule["alert"])
+        assert rule["labels"]["severity"] in ("critical", "warning", "info")
+        assert set(rule["annotations"]) == {"summary", "description"}
+        assert len(rule["annotations"]["summary"]) < 120
+        assert len(rule["annotations"]["description"]) > 100
+
+
+def test_what_alerts_tell_of_is_there() -> None:
+    """Labels that their texts name are left by the expression; routes, settings and metrics exist."""
+    paths = set(create_app(Settings(store="memory:")).openapi()["paths"])
+    for rule in ALERTS:
+        text = " ".join(rule["annotations"].values())
+        wanted = set(re.findall(r"\$labels\.(\w+)", text))
+        names = asked(rule["expr"])
+        assert wanted <= names.labels | OF_PROMETHEUS | {"learner"}, rule["alert"]
+        if "learner" in wanted:
+            assert "learner" in names.labels or any("learner:" in metric for metric, _ in names.selectors)
+        for path in re.findall(r"/v1/[\w/{}$. ]*[\w}]", text.replace("{{ $labels.learner }}", "{name}")):
+            assert path.split(" ")[0] in paths, (rule["alert"], path)
+        for setting in re.findall(r"RARESTREAM_(\w+)", text):
+            assert setting.lower() in Settings.model_fields
+
+
+@pytest.mark.parametrize(
+    ("alert", "statuses"), [("RarestreamRequestsRefused", [429]), ("RarestreamErrors", [500, 503])]
+)
+def test_the_alerts_on_replies_tell_of_every_reason(alert: str, statuses: list[int]) -> None:
+    (text,) = [rule["annotations"] for rule in ALERTS if rule["alert"] == alert]
+    told = [code for code, status in codes() if status in statuses]
+    assert len(told) >= 4
+    for code in told:
+        assert f"{code}: " in text["description"], code
+    assert "full" not in text["summary"]
+
+
+def test_every_alert_is_tested_to_fire() -> None:
+    tests = yaml.safe_load((PROMETHEUS / "rarestream.tests.yaml").read_text())["tests"]
+    fired = set()
+    for test in tests:
+        for one in test["promql_expr_test"]:
+            (selector,) = asked(one["expr"]).selectors
+            if one["exp_samples"]:
+                fired |= {value for name, _, value in selector[1] if name == "alertname"}
+    assert fired == {rule["alert"] for rule in ALERTS}
+
+
+def test_series_of_the_rules_tests_are_what_is_told(scraped: Scraped) -> None:
+    tests = yaml.safe_load((PROMETHEUS / "rarestream.tests.yaml").read_text())["tests"]
+    for test in tests:
+        for one in test["input_series"]:
+            ((metric, matchers),) = asked(one["series"]).selectors
+            if metric != "up":
+                labels = {name for name, _, _ in matchers} - OF_PROMETHEUS
+                assert labels <= set(scraped.samples[metric][0]), metric
+
+
+@with_promtool
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check", "rules", "rarestream.rules.yaml"],
+        ["check", "config", "prometheus.yaml"],
+        ["test", "rules", "rarestream.tests.yaml"],
+    ],
+    ids=" ".join,
+)
+def test_promtool_agrees(arguments: list[str]) -> None:
+    assert promtool is not None
+    done = subprocess.run([promtool, *arguments], cwd=PROMETHEUS, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@with_promtool
+def test_promtool_has_nothing_to_say_against_a_scrape(scraped: Scraped) -> None:
+    assert promtool is not None
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=scraped.text, capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_documented_metrics_are_those_that_are_told(scraped: Scraped) -> None:
+    """By name, type, labels and meaning."""
+    rows = re.findall(r"^\| `(rarestream_\w+)` \| (\w+) \| (.+) \| (.+) \|$", README, re.MULTILINE)
+    told = []
+    for family in text_string_to_metric_families(scraped.text):
+        if family.name.startswith("rarestream_"):
+            labels = sorted(set().union(*(sample.labels for sample in family.samples)) - {"le", "learner"})
+            shown = ", ".join(f"`{label}`" for label in labels) or "-"
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            told.append((name, family.type, shown, family.documentation))
+    assert sorted(rows) == sorted(told)

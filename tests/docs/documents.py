@@ -1,0 +1,95 @@
+"""The documents as the tests read them: fenced blocks, headings and links."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["DOCUMENTS", "ROOT", "Block", "anchors", "block", "blocks", "commands", "inline", "instead", "links", "read"]
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+class Block(NamedTuple):
+    """A fenced block."""
+
+    document: str  # its path from the root
+    line: int  # of the opening fence, from 1
+    language: str
+    text: str
+
+    @property
+    def place(self) -> str:
+        """Where it stands, as an editor finds it."""
+        return f"{self.document}:{self.line}"
+
+
+def read(name: str) -> str:
+    """The text of a document, named by its path from the root."""
+    return (ROOT / name).read_text()
+
+
+def blocks(document: Path) -> list[Block]:
+    """Every fenced block, in order. Raises ValueError where a fence is not closed."""
+    found: list[Block] = []
+    opened: tuple[int, str] | None = None
+    inside: list[str] = []
+    for number, line in enumerate(document.read_text().splitlines(), 1):
+        fence = re.fullmatch(r"```(\S*)", line)
+        if fence is None:
+            inside.append(line)
+        elif opened is None:
+            opened, inside = (number, fence[1]), []
+        else:
+            text = "\n".join(inside) + "\n"
+            found.append(Block(str(document.relative_to(ROOT)), *opened, text))
+            opened = None
+    if opened is not None:
+        raise ValueError(f"{document}: the fence of line {opened[0]} is not closed")
+    return found
+
+
+def block(document: str, begins: str) -> Block:
+    """The one block of a document, named by its path from the root, that begins so. Raises ValueError else."""
+    found = [one for one in blocks(ROOT / document) if one.text.startswith(begins)]
+    if len(found) != 1:
+        raise ValueError(f"{document} has {len(found)} blocks that begin with {begins}")
+    return found[0]
+
+
+def commands(console: Block) -> list[str]:
+    """The commands of a `console` block, each behind its $, as they are typed; what they print is left out."""
+    return [one.strip() for one in re.findall(r"^\$ ((?:.*\\\n)*.*)$", console.text, re.MULTILINE)]
+
+
+def instead(text: str, others: Mapping[str, object]) -> str:
+    """A text of a document for this machine: each key, which has to be there, becomes its value."""
+    for shown, here in others.items():
+        if shown not in text:
+            raise ValueError(f"{shown} is not in {text}")
+        text = text.replace(shown, str(here))
+    return text
+
+
+def inline(document: Path) -> list[str]:
+    """Every piece of code within the prose and the tables, in one line each."""
+    return [" ".join(one.split()) for one in re.findall(r"`([^`]+)`", _prose(document))]
+
+
+def _prose(document: Path) -> str:
+    """The text without its fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(document: Path) -> set[str]:
+    """What `#...` may follow the document's name in a link: its headings, as GitHub spells them."""
+    titles = re.findall(r"^#+ (.*)$", _prose(document), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def links(document: Path) -> list[str]:
+    """Targets of all links and pictures."""
+    return re.findall(r"\]\(([^)\s]+)\)", _prose(document))

@@ -1,0 +1,344 @@
+"""What the documents say is there, and what is there is in the documents."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import json
+import pkgutil
+import re
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+import learners
+import rarestream
+import service
+from learners import algorithms
+from learners.algorithms.registry import describe
+from learners.config import KINDS, Config, Whole
+from learners.features.base import Dense, SparseColumns
+from learners.metrics.binary import HISTORY_COLUMNS
+from learners.metrics.definitions import FIGURES
+from learners.metrics.ordinal import ORDINAL_HISTORY
+from rarestream.client import Bounds, Client, Learner
+from service import errors
+from service.api.app import create_app
+from service.cli.main import app as command_line
+from service.settings import Settings
+from tests.docs.documents import DOCUMENTS, ROOT, anchors, links, read
+
+BESIDE = [  # texts that are no documents of their own
+    *(ROOT / "CHANGELOG.md", ROOT / "deploy" / "prometheus" / "README.md"),
+    *(ROOT / "benchmarks").glob("*.md"),
+]
+README = read("README.md")
+API = read("docs/api.md")
+LEARNERS = read("docs/learners.md")
+METRICS = read("docs/thresholds-and-metrics.md")
+OPERATIONS = read("docs/operations.md")
+
+
+def section(text: str, title: str) -> str:
+    """What stands under a heading, to the next of its level or a higher one."""
+    found = re.search(rf"^(#+) {re.escape(title)}\n(.*?)(?=^#{{1,3}} |\Z)", text, re.DOTALL | re.MULTILINE)
+    assert found, f"there is no section {title}"
+    return found[2]
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """Rows of tables whose first cell is a name in backquotes: the name, and the other cells."""
+    found = {}
+    for line in text.splitlines():
+        cells = re.fullmatch(r"\| `([^`]+)` \| (.*) \|", line)
+        if cells:
+            found[cells[1]] = re.split(r" \| ", cells[2])
+    return found
+
+
+# Settings
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_every_setting_is_in_operations_with_its_default(name: str) -> None:
+    shown, meaning = rows(OPERATIONS)[f"RARESTREAM_{name.upper()}"]
+    default = Settings.model_fields[name].default
+    assert shown.strip("`").replace(",", "") == (str(default).lower() if isinstance(default, bool) else str(default))
+    assert meaning == Settings.model_fields[name].description
+
+
+def test_no_setting_that_is_named_anywhere_is_gone() -> None:
+    files = [*DOCUMENTS, ROOT / "CHANGELOG.md", *(ROOT / "benchmarks").glob("*.md")]
+    for folder in ("deploy", "docker", "examples"):
+        files += [one for one in (ROOT / folder).rglob("*") if one.is_file() and "__pycache__" not in one.parts]
+    for file in files:
+        named = {name.lower() for name in re.findall(r"RARESTREAM_([A-Z_]*[A-Z])", file.read_text())}
+        assert named <= {*Settings.model_fields, "url", "key", "ca"}, file
+
+
+def test_variables_of_other_programs_that_are_named_are_read() -> None:
+    source = "".join(one.read_text() for one in (ROOT / "service").rglob("*.py"))
+    for document in DOCUMENTS:
+        for name in re.findall(r"\b(?:KAFKA|REDIS)_[A-Z]+\b", document.read_text()):
+            assert f'environ.get("{name}")' in source, f"{document.name}: {name}"
+
+
+# Learners
+
+
+def assert_documented(schema: dict[str, Any], text: str) -> None:
+    """Each parameter has its row, with its default and its meaning; and no row is of a parameter that is gone."""
+    found = rows(text)
+    wanted = {name: one for name, one in schema["properties"].items() if "const" not in one}
+    assert list(found) == list(wanted)
+    for name, one in wanted.items():
+        default, values, meaning = found[name]
+        if "default" not in one:
+            assert default == "required"
+        elif isinstance(one["default"], str):
+            assert default == f"`{one['default']}`"
+        else:
+            assert json.loads(default.strip("`")) == one["default"]
+        assert meaning.replace("\\|", "|") == one["description"]
+        if "enum" in one:
+            assert values == ", ".join(one["enum"])
+
+
+@pytest.mark.parametrize("name", algorithms())
+def test_every_algorithm_is_in_the_guide_with_its_parameters(name: str) -> None:
+    assert len(re.findall(rf"^\| `{name}` \| .* \| .* \| .* \| .* \|$", LEARNERS, re.MULTILINE)) == 1
+    text = section(LEARNERS, name)
+    assert_documented(describe(name)["params"], text)
+    assert f"](../{algorithms()[name].__name__.replace('.', '/')}.py)" in text
+    assert " Paper: " in text.replace("\n", " ")
+
+
+@pytest.mark.parametrize("name", algorithms())
+def test_the_guide_says_how_many_columns_an_algorithm_takes_where_features_may_have_more(name: str) -> None:
+    (features,) = re.findall(rf"^\| `{name}` \| .*? \| (.*?) \|", section(LEARNERS, "Which algorithm"), re.MULTILINE)
+    traits = algorithms()[name].TRAITS
+    widest = SparseColumns if traits.sparse else Dense
+    fewer = traits.max_dim < widest.schema()["properties"]["dim"]["maximum"]
+    assert re.findall(r"at most ([\d,]+) columns", features) == ([f"{traits.max_dim:,}"] if fewer else [])
+    assert features.split(" (")[0] == ("all" if traits.sparse else "dense, table")
+
+
+def test_the_readme_counts_what_there_is() -> None:
+    table = section(README, "Which algorithm")
+    prose = " ".join(table.split())
+    named = set(re.findall(r"`([a-z-]+)`", "\n".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))))
+    assert named <= set(algorithms())
+    words = {18: "Eighteen", 12: "Twelve"}
+    assert f"{words[len(algorithms()) - len(named)]} more are in the catalogue" in prose
+    assert f"all {len(algorithms())}, with every parameter" in prose
+    objectives = Config.of({"algorithm": "cbr", "features": {"kind": "dense", "dim": 1}}).threshold
+    assert objectives is not None
+    count = len(type(objectives).schema()["properties"]["objective"]["enum"])
+    assert f"{words[count]} [threshold objectives]" in prose
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_features_is_in_the_guide(kind: str) -> None:
+    (text,) = re.findall(rf"^`{kind}`:\n\n(.*?)(?:\n\n)", section(LEARNERS, "Features"), re.DOTALL | re.MULTILINE)
+    assert_documented(KINDS[kind].schema(), text)
+
+
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [
+        ("scaling", section(LEARNERS, "Scaling")),
+        ("embedding", section(LEARNERS, "Embeddings")),
+        ("learner", section(LEARNERS, "Settings of the learner itself")),
+        ("calibration", section(METRICS, "Probabilities")),
+        ("threshold", section(METRICS, "Thresholds")),
+        ("late", section(METRICS, "Late labels")),
+        ("figures", section(METRICS, "Live figures")),
+    ],
+)
+def test_every_part_of_a_learner_is_in_the_guides(part: str, text: str) -> None:
+    config = Config.of({"algorithm": "cbr", "features": {"kind": "dense", "dim": 1}})
+    kind = Whole if part == "learner" else type(getattr(config, part))
+    (table,) = re.findall(r"^\| parameter \| default \|.*?(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE)
+    assert_documented(kind.schema(), table)
+
+
+@pytest.mark.parametrize(("part", "title"), [("scaling", "Scaling"), ("embedding", "Embeddings")])
+def test_every_choice_of_a_part_is_told(part: str, title: str) -> None:
+    config = Config.of({"algorithm": "cbr", "features": {"kind": "dense", "dim": 1}})
+    for kind in getattr(config, part).schema()["properties"]["kind"]["enum"]:
+        assert f"| `{kind}` |" in section(LEARNERS, title)
+
+
+def test_every_objective_and_calibration_is_told() -> None:
+    config = Config.of({"algorithm": "cbr", "features": {"kind": "dense", "dim": 1}})
+    assert config.threshold is not None
+    assert config.calibration is not None
+    table = section(METRICS, "Thresholds")
+    told = {name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall("`(.*?)`", row)}
+    assert set(config.threshold.schema()["properties"]["objective"]["enum"]) <= told
+    for kind in config.calibration.schema()["properties"]["kind"]["enum"]:
+        assert f"| `{kind}` |" in section(METRICS, "Probabilities")
+
+
+# The API
+
+
+def test_every_endpoint_is_in_the_api() -> None:
+    paths = create_app(Settings(store="memory:")).openapi()["paths"]
+    there = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+    told = set(re.findall(r"`([A-Z]+ /v1/[^`]*)`", section(API, "In short")))
+    assert told == there
+
+
+def test_every_query_parameter_is_in_the_api() -> None:
+    paths = create_app(Settings(store="memory:")).openapi()["paths"]
+    for path, methods in paths.items():
+        for operation in methods.values():
+            for one in operation.get("parameters", []):
+                if one["in"] == "query":
+                    assert re.search(rf"[?&`]{one['name']}[=`]", API), f"{one['name']} of {path}"
+
+
+def codes() -> set[tuple[str, int]]:
+    """Every code with its status, those of the framework's own refusals too."""
+    found, left = set(), [errors.ServiceError]
+    while left:
+        one = left.pop()
+        found.add((one.code, one.status))
+        left += one.__subclasses__()
+    return found | {("not-found", 404), ("method-not-allowed", 405)}
+
+
+def test_every_error_is_in_the_api() -> None:
+    told = {(code, int(cells[0])) for code, cells in rows(section(API, "Errors")).items()}
+    assert told == codes()
+
+
+def test_every_command_is_in_the_command_line() -> None:
+    commands = get_command(command_line).commands  # type: ignore[attr-defined]
+    told = set(re.findall(r"^\| \[`(\w+)`\]", read("docs/command-line.md"), re.MULTILINE))
+    assert told == set(commands)
+
+
+# The Python client
+
+
+def public(of: type) -> set[str]:
+    return {name for name in vars(of) if not name.startswith("_")}
+
+
+def test_every_method_of_the_client_is_in_its_guide_with_its_arguments() -> None:
+    """And the defaults of `Client` itself."""
+    text = read("docs/client.md")
+    told = {
+        name: arguments
+        for row in re.findall(r"^\| (`[a-z]+\(.*?) \|", text, re.MULTILINE)
+        for name, arguments in re.findall(r"`(\w+)\((.*?)\)`", row)
+    }
+    assert set(told) == public(Client) - {"close"} | public(Learner)
+    for name, arguments in told.items():
+        method = getattr(Learner, name, None) or getattr(Client, name)
+        named = [re.sub("=.*", "", one) for one in re.split(", ", arguments) if one and one != "..."]
+        taken = [one for one in inspect.signature(method).parameters.values() if one.name != "self"]
+        if taken and taken[-1].kind is inspect.Parameter.VAR_KEYWORD:
+            assert [one.name for one in taken[:-1]] == named[: len(taken) - 1], name
+        else:
+            assert [one.name for one in taken] == named, name
+    shown = rows(text)
+    for one in inspect.signature(Client).parameters.values():
+        if one.name != "url":
+            said = shown[one.name][0].strip("`")
+            assert one.default is None or said == str(one.default) or eval(said, {"Bounds": Bounds}) == one.default, (
+                one.name
+            )
+
+
+# Figures
+
+
+def test_every_live_figure_is_defined() -> None:
+    text = section(METRICS, "Live figures")
+    told = set(re.findall(r"`([a-z0-9_]+)`", text))
+    document = learners.create("cbr", dim=2).figures()
+    ordinal = learners.create("npsvor", dim=2).figures()
+    assert {*FIGURES, *HISTORY_COLUMNS[:3]} - {"clock"} <= {*told, "events", "served"}
+    for one in (document, ordinal):
+        for scope in ("window", "since_start"):
+            assert set(one[scope]) <= told
+        assert set(one) - {"window", "since_start", "undefined", "events", "class_counts", "position"} <= told
+
+
+def test_every_column_of_the_history_is_told() -> None:
+    told = set(re.findall(r"`([a-z0-9_]+)`", section(METRICS, "Live figures") + section(METRICS, "History and stream")))
+    assert {*HISTORY_COLUMNS, *ORDINAL_HISTORY} <= told
+
+
+# All documents
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, *BESIDE], ids=lambda one: str(one.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    for link in links(document):
+        if re.match(r"https?:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = document.parent / path if path else document
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target), link
+
+
+def test_every_document_is_linked_from_the_readme() -> None:
+    linked = {link.partition("#")[0] for link in links(ROOT / "README.md")}
+    assert {str(one.relative_to(ROOT)) for one in DOCUMENTS[1:]} <= linked
+    assert {f"examples/{one.name}" for one in (ROOT / "examples").glob("*.py")} <= linked
+
+
+def test_the_picture_is_one_and_small() -> None:
+    picture = ROOT / "docs" / "dashboard.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.stat().st_size < 300 * 1024
+
+
+# The packages
+
+
+def test_every_dependency_has_its_reason_beside_it() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    project = tomllib.loads(text)["project"]
+    extras = project["optional-dependencies"]
+    for requirement in project["dependencies"] + extras["test"] + extras["bench"]:
+        line = next(line for line in text.splitlines() if f'"{requirement}"' in line)
+        assert "#" in line or requirement.startswith("pytest>"), f"{requirement} has no reason"
+
+
+def test_constraints_pin_every_dependency_without_addresses() -> None:
+    pins = (ROOT / "constraints.txt").read_text().splitlines()
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+]+", line) for line in pins)
+    pinned = {line.partition("==")[0].lower().replace("_", "-") for line in pins}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = project["dependencies"] + [one for extra in project["optional-dependencies"].values() for one in extra]
+    names = {re.match(r"[A-Za-z0-9._-]+", one).group().lower().replace("_", "-") for one in wanted}  # type: ignore[union-attr]
+    assert names - {"rarestream"} <= pinned
+
+
+@pytest.mark.parametrize("package", [rarestream, learners, service], ids=lambda one: one.__name__)
+def test_public_names_exist_and_modules_say_what_they_are_for(package: ModuleType) -> None:
+    for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if info.name.endswith("__main__"):
+            continue
+        module = importlib.import_module(info.name)
+        assert module.__doc__, f"{info.name} does not say what it is for"
+        for name in getattr(module, "__all__", []):
+            exists = hasattr(module, name) or importlib.util.find_spec(f"{info.name}.{name}") is not None
+            assert exists, f"{info.name}.{name} does not exist"
+
+
+def test_the_library_imports_nothing_of_the_service() -> None:
+    for source in (ROOT / "learners").rglob("*.py"):
+        assert not re.search(r"^\s*(from|import) (service|fastapi|asyncio|httpx|redis)\b", source.read_text(), re.M)

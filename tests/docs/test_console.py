@@ -1,0 +1,258 @@
+"""The documents' commands that run on, or go to servers elsewhere: each carried out as printed, addresses replaced.
+
+`tests/docs/test_sessions.py` runs all other blocks, and checks that every block is read by some test.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import signal
+import ssl
+from pathlib import Path
+
+import httpx
+import pytest
+import trustme
+import yaml
+
+from service.auth.keys import load
+from tests.docs.consoles import Console
+from tests.docs.documents import ROOT, block, commands, inline, instead
+from tests.docs.sessions import compare
+from tests.harness.consumer import Target, event, until
+from tests.harness.kafka_broker import KafkaBroker
+from tests.harness.process import Process, free_port
+from tests.harness.redis_fleet import cluster, watched
+from tests.harness.redis_server import RedisServer
+
+LATER = "2999-11-22"  # in place of a key's last day, which comes
+
+
+def get(url: str, **headers: str) -> httpx.Response:
+    return httpx.get(url, headers=headers, timeout=60, trust_env=False)
+
+
+def shown(console: Console, url: str) -> list[dict[str, object]]:
+    """The learners that `rarestream list` tells of."""
+    found: list[dict[str, object]] = json.loads(console.run(f"rarestream list --json --url {url}").stdout)["learners"]
+    return found
+
+
+# README.md
+
+
+def test_the_service_of_the_session_is_ended(tmp_path: Path) -> None:
+    """By the shell that started it, as at a terminal, in order."""
+    (end,) = (text for text in inline(ROOT / "README.md") if text.startswith("kill %"))
+    start, _, _ = block("README.md", "rarestream serve --store sqlite:///rarestream.db").text.partition("\n\n")
+    port = free_port()
+    here = instead(start, {"localhost:8000": f"127.0.0.1:{port}"})
+    done = Console(tmp_path, RARESTREAM_PORT=port).run(f"{here}\n{end}\nwait %1", status=128 + signal.SIGTERM)
+    assert "stopped" in done.stderr
+    assert (tmp_path / "rarestream.db").exists()
+
+
+# operations.md
+
+
+def test_kernels_are_compiled_and_then_the_service_started(tmp_path: Path) -> None:
+    warm, serve = commands(block("docs/operations.md", "$ rarestream warm"))
+    console = Console(tmp_path)
+    assert console.run(warm).stdout.splitlines()[-1].startswith("the kernels are in ")
+    store = tmp_path / "rarestream.db"
+    with console.serving(instead(serve, {"/var/lib/rarestream/rarestream.db": store})) as url:
+        assert shown(console, url) == []
+    assert store.exists()
+
+
+def test_several_processes(tmp_path: Path) -> None:
+    (serve,) = commands(block("docs/operations.md", "$ rarestream serve --store redis://localhost:6379/0 --workers"))
+    console = Console(tmp_path)
+    with RedisServer() as redis:
+        with console.serving(instead(serve, {"localhost:6379": f"127.0.0.1:{redis.port}"})) as url:
+            workers = set(re.findall(r'worker="(\d+)"', get(f"{url}/metrics").text))
+            assert shown(console, url) == []
+        assert {"1", "2", "3", "4"} == workers
+    assert "worker=4" in console.said()
+
+
+def test_sentinels_and_a_cluster(tmp_path: Path) -> None:
+    of_sentinels, of_cluster = commands(block("docs/operations.md", "$ rarestream serve --acks replicas:1"))
+    console = Console(tmp_path)
+    create = "rarestream create fraud --algorithm cbr-diag --features named --url"
+    learn = """rarestream update fraud '{"features": {"amount": 12.5}, "label": 0}' --url"""
+    with watched(password="PASSWORD", sentinel_password="SECRET") as fleet:
+        there = f"127.0.0.1:1,127.0.0.1:{fleet.sentinel.port}"
+        with console.serving(instead(of_sentinels, {"s1:26379,s2:26379,s3:26379": there})) as url:
+            console.run(f"{create} {url}")
+            console.run(f"{learn} {url}")
+        assert "PASSWORD" not in console.said()
+    with cluster(user="default", password="PASSWORD") as servers:
+        there = ",".join(f"127.0.0.1:{server.port}" for server in servers.masters)
+        with console.serving(instead(of_cluster, {"c1:6379,c2:6379,c3:6379": there})) as url:
+            console.run(f"{create} {url}")
+            console.run(f"{learn} {url}")
+
+
+def test_learners_spread_over_nodes(tmp_path: Path) -> None:
+    (serve,) = commands(block("docs/operations.md", "$ RARESTREAM_REPLICATION=2"))
+    port = free_port()
+    console = Console(tmp_path, RARESTREAM_PORT=port)
+    console.run("rarestream keys create --keys keys.json --name me --scope admin > me.key")
+    key = (tmp_path / "me.key").read_text().strip()
+    own = f"http://127.0.0.1:{port}"
+    with RedisServer() as redis:
+        here = {"redis:6379": f"127.0.0.1:{redis.port}", "http://10.0.0.7:8000": own}
+        with console.serving(instead(serve, here)) as url:
+            nodes = get(f"{url}/v1/nodes", authorization=f"Bearer {key}").raise_for_status().json()
+    assert own in json.dumps(nodes)
+
+
+def masked(line: str) -> str:
+    """A line of the log without what is another each time."""
+    line = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "TIME", line)
+    line = re.sub(r'(request_id"?[=:]"?)[0-9a-f]{32}\b', r"\1ID", line)
+    line = re.sub(r'(bytes"?[=:])\d+', r"\1N", line)
+    return re.sub(r'(\d+\.\d+)ms|(?<="milliseconds":)\d+\.\d+', "MS", line)
+
+
+def test_lines_of_the_log(tmp_path: Path) -> None:
+    printed = block("docs/operations.md", "2026-11-20T19:49:26.696Z INFO").text.splitlines()
+    made = {"algorithm": "cbr-diag", "features": {"kind": "named"}}
+    events = [{"features": {"amount": i}, "label": i % 2} for i in range(20)]
+    for form, line in zip(("text", "json"), printed, strict=True):
+        log = tmp_path / form
+        with Process("memory:", log, log_format=form) as service:
+            with httpx.Client(base_url=f"{service.url}/v1/learners/", timeout=120, trust_env=False) as http:
+                http.put("fraud", json=made).raise_for_status()
+                http.post("fraud/update", json={"events": events}).raise_for_status()
+                assert http.post("fraud/update", json={"events": [{"label": 2}]}).status_code == 422
+            service.stop()
+        assert masked(line) in [masked(one) for one in log.read_text().splitlines()]
+
+
+# security.md
+
+
+def test_it_does_not_listen_everywhere_without_keys(tmp_path: Path) -> None:
+    refused = block("docs/security.md", "$ rarestream serve --host 0.0.0.0")
+    (serve,) = commands(refused)
+    said = refused.text.partition("\n")[2].strip()
+    assert said.endswith(" ...")
+    assert Console(tmp_path).run(serve, status=2).stderr.startswith(said.removesuffix(" ..."))
+
+
+def test_tls(tmp_path: Path) -> None:
+    create, serve, look = commands(block("docs/security.md", "$ rarestream keys create"))
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
+    for pem in certificate.cert_chain_pems:
+        pem.write_to_path(tmp_path / "chain.pem", append=True)
+    console = Console(tmp_path)
+    console.run(create)
+    with console.serving(serve) as url:
+        assert url.startswith("https://127.0.0.1:")
+        assert console.run(instead(look, {"https://rarestream.example:8000": url})).stdout != ""
+        trusting = ssl.create_default_context(cafile=tmp_path / "authority.pem")
+        assert httpx.get(f"{url}/v1/learners", verify=trusting, trust_env=False).status_code == 401
+
+
+def test_a_keys_file(tmp_path: Path) -> None:
+    text = block("docs/security.md", '{"keys": [{').text
+    secret = "5" * 64
+    path = tmp_path / "keys.json"
+    here = {"b5bb9d80...": hashlib.sha256(secret.encode()).hexdigest(), "2027-11-22": LATER}
+    path.write_text(instead(text, here))
+    (key,) = load(path)
+    with Process("memory:", tmp_path / "log", keys=path) as service:
+        told = get(f"{service.url}/v1/key", authorization=f"Bearer rs_{key.id}_{secret}").raise_for_status().json()
+    assert (told["name"], told["scopes"], told["learners"]) == ("scoring", ["predict"], "fraud-*")
+    assert told["limits"]["requests_per_second"] == 200
+
+
+def test_a_scrape_with_a_key(tmp_path: Path) -> None:
+    """As Prometheus does by this configuration: the file's content, without space around it, as a bearer token."""
+    (job,) = yaml.safe_load(block("docs/security.md", "scrape_configs").text)["scrape_configs"]
+    assert set(job) == {"job_name", "authorization", "static_configs"}
+    assert job["authorization"] == {"credentials_file": "/etc/prometheus/rarestream.key"}
+    assert job["static_configs"] == [{"targets": ["rarestream:8000"]}]
+    console = Console(tmp_path)
+    console.run("rarestream keys create --keys keys.json --name prometheus --scope read > rarestream.key")
+    with console.serving("rarestream serve --keys keys.json --store memory:") as url:
+        target = job["static_configs"][0]["targets"][0].replace("rarestream:8000", httpx.URL(url).netloc.decode())
+        sent = (tmp_path / Path(job["authorization"]["credentials_file"]).name).read_text().strip()
+        scraped = get(f"http://{target}/metrics", authorization=f"Bearer {sent}").raise_for_status()
+    assert "# TYPE rarestream_" in scraped.text
+
+
+# consume
+
+
+def test_consumers_of_kafka(tmp_path: Path) -> None:
+    both, of_labels, secured = commands(block("docs/sources.md", "$ rarestream consume kafka"))
+    message = json.loads(block("docs/sources.md", '{"id":"tx-10"').text)
+    with (
+        KafkaBroker() as broker,
+        Process("memory:", tmp_path / "log") as service,
+        Target(service.url, "terminals") as cards,
+    ):
+        console = Console(tmp_path, RARESTREAM_URL=service.url)
+        broker.create(payments=1, labels=1, scores=1, alerts=1)
+        with console.start(instead(both, {"kafka-1:9092,kafka-2:9092": broker.address})) as consumer:
+            broker.produce("payments", [(0, event(i)) for i in range(10)])
+            until(lambda: cards.learnt == 10)
+            broker.produce("payments", [(0, event(10, labelled=False, id="tx-10"))])
+            ((_, found),) = broker.messages("scores", 1)
+            consumer.send_signal(signal.SIGTERM)
+        assert consumer.returncode == 0, console.said()
+        said = json.loads(found)
+        own = {name: said[name] for name in ("score", "probability", "threshold", "label")}  # by what was learnt here
+        assert own.pop("label") == (own["probability"] >= own["threshold"])
+        assert all(isinstance(value, float) for value in own.values())
+        compare(message | own | {"label": said["label"]}, said)
+        with console.start(instead(of_labels, {"kafka-1:9092": broker.address})) as consumer:
+            broker.produce("labels", [(0, b"no event"), (0, json.dumps({"id": "tx-10", "label": 1}).encode())])
+            until(lambda: cards.learnt == 11)
+            consumer.send_signal(signal.SIGTERM)
+        assert consumer.returncode == 0, console.said()
+        assert "labels/0" in console.said()  # the message that was skipped
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    nobody = f"127.0.0.1:{free_port()}"
+    with Process("memory:", tmp_path / "log") as service, Target(service.url, "terminals"):
+        console = Console(tmp_path / "second", RARESTREAM_URL=service.url)
+        done = console.run(instead(secured, {"kafka-1:9093": nobody, "ca.pem": "../ca.pem"}), status=1)
+    assert nobody in done.stderr
+
+
+def test_a_consumer_of_kafka_and_one_of_redis(tmp_path: Path) -> None:
+    of_kafka, of_redis = commands(block("docs/command-line.md", "$ rarestream consume"))
+    with Process("memory:", tmp_path / "log") as service, Target(service.url, "cards") as cards:
+        console = Console(tmp_path, RARESTREAM_URL=service.url)
+        with KafkaBroker() as broker:
+            broker.create(payments=1, scores=1, alerts=1)
+            broker.produce("payments", [(0, event(i)) for i in range(3)])
+            with console.start(instead(of_kafka, {"kafka-1:9092": broker.address})) as consumer:
+                until(lambda: cards.learnt == 3)
+                consumer.send_signal(signal.SIGINT)
+            assert consumer.returncode == 0, console.said()
+        with RedisServer() as redis:
+            for i in range(4):
+                redis.command("XADD", "payments", "*", "event", event(i))
+            console.run(instead(of_redis, {"localhost:6379": f"127.0.0.1:{redis.port}"}))
+        assert cards.learnt == 7
+
+
+# What runs on needs an end
+
+
+def test_a_command_that_fails_is_told(tmp_path: Path) -> None:
+    console = Console(tmp_path)
+    with pytest.raises(RuntimeError, match="ended with 2"):
+        console.run("rarestream list --nonsense")
+    with pytest.raises(RuntimeError, match="is not ready"), console.serving("rarestream serve --acks replicas:1"):
+        pass

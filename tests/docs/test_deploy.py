@@ -1,0 +1,210 @@
+"""The documents' commands and files for systemd and containers, and how they are installed.
+
+Programs that are here carry them out, or check them; what a command names is held against the files it is for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import configparser
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from rarestream import __version__
+from service.auth.keys import load
+from service.settings import Settings
+from tests.deploy.image import instructions
+from tests.docs.command_lines import parse
+from tests.docs.consoles import Console, kill_group
+from tests.docs.documents import DOCUMENTS, ROOT, block, commands, inline, instead, read
+from tests.docs.registry import skip_without_registry
+
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())
+IMAGE = f"rarestream:{__version__}"
+
+
+def known_to(program: str, words: list[str]) -> None:
+    """The program of this name, where it is here, knows all options: its help comes behind them."""
+    if shutil.which(program):
+        done = subprocess.run([program, *words], check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
+# systemd
+
+
+def test_the_unit_of_systemd(tmp_path: Path) -> None:
+    text = block("docs/operations.md", "[Service]").text
+    unit = configparser.RawConfigParser()
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read_string(text)
+    service = dict(unit["Service"])
+    program, *words = shlex.split(service["ExecStart"])
+    assert Path(program).name == "rarestream"
+    parse(words)
+    assert service["ExecReload"].split()[1:] == ["-HUP", "$MAINPID"]  # as the table of signals has it
+    assert service["KillMode"] == "mixed"  # SIGTERM to the first process only, which passes it on
+    if shutil.which("systemd-analyze"):
+        here = instead(text, {program: "/bin/true"})
+        (tmp_path / "rarestream.service").write_text(here)
+        check = ["systemd-analyze", "verify", str(tmp_path / "rarestream.service")]
+        done = subprocess.run(check, check=False, capture_output=True, text=True)
+        assert "rarestream.service" not in done.stderr, done.stderr  # what it does not know it ignores, and says
+        assert done.returncode == 0, done.stderr
+
+
+# Docker
+
+
+def of_docker_run(words: list[str]) -> argparse.Namespace:
+    """The options that the documents use, and the image."""
+    parser = argparse.ArgumentParser()
+    for flag in ("--rm", "--read-only"):
+        parser.add_argument(flag, action="store_true")
+    for option in ("-p", "-v", "-e", "--tmpfs", "--cap-drop", "--security-opt"):
+        parser.add_argument(option, action="append", default=[])
+    parser.add_argument("image")
+    return parser.parse_args(words)
+
+
+def test_the_image_is_built_and_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build, first, make, second = commands(block("docs/operations.md", "$ docker build"))
+    _, verb, *words = shlex.split(build)
+    known_to("docker", [verb, "--help", *words])
+    assert words == ["-f", "docker/Dockerfile", "-t", IMAGE, "."]
+    assert (ROOT / words[1]).is_file()
+
+    last = max(i for i, (name, _) in enumerate(instructions()) if name == "FROM")
+    stage = dict(instructions()[last:])
+    runs = []
+    for command in (first, second):
+        _, verb, *words = shlex.split(command.replace("\\\n", " "))
+        known_to("docker", [verb, "--help", *words])
+        runs.append(of_docker_run(words))
+    for one in runs:
+        assert one.image == IMAGE
+        assert [port.split(":")[-1] for port in one.p] == [stage["EXPOSE"]]
+        assert one.v[0].split(":") == ["rarestream", stage["WORKDIR"]]
+        for pair in one.e:
+            monkeypatch.setenv(*pair.split("=", 1))
+            assert pair.split("=")[0].removeprefix("RARESTREAM_").lower() in Settings.model_fields
+    assert Settings().insecure
+    open_to_all, keyed = runs
+    assert open_to_all.p[0].startswith("127.0.0.1:")  # without keys for this machine alone
+    source, target, mode = keyed.v[1].split(":")
+    assert (Settings().keys, mode) == (target, "ro")
+    of_compose = COMPOSE["services"]["rarestream"]
+    assert (keyed.read_only, keyed.cap_drop) == (of_compose["read_only"], of_compose["cap_drop"])
+    assert [f"{one}:true" for one in keyed.security_opt] == of_compose["security_opt"]
+    assert set(keyed.tmpfs) == set(of_compose["tmpfs"])
+
+    Console(tmp_path).run(make)
+    made = tmp_path / source.removeprefix("$PWD/")  # in full, as a name alone is a volume's
+    assert [one.name for one in load(made)] == ["me"]
+    assert made.stat().st_mode & 0o004  # which the user of the image needs
+
+
+def test_compose() -> None:
+    up, logs, down = commands(block("docs/operations.md", "$ docker compose"))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("-f", type=Path)
+    verbs = parser.add_subparsers(dest="verb")
+    of_up = verbs.add_parser("up")
+    for option in ("--build", "--wait"):
+        of_up.add_argument(option, action="store_true")
+    of_logs = verbs.add_parser("logs")
+    of_logs.add_argument("--follow", action="store_true")
+    of_logs.add_argument("service")
+    verbs.add_parser("down").add_argument("--volumes", action="store_true")
+    for command in (up, logs, down):
+        assert command.startswith("docker compose ")
+        chosen = parser.parse_args(shlex.split(command)[2:])
+        assert (ROOT / chosen.f).samefile(ROOT / "docker" / "compose.yaml")
+        if chosen.verb == "up":
+            assert COMPOSE["services"]["rarestream"]["build"]["dockerfile"]  # what --build is for
+        if chosen.verb == "logs":
+            assert chosen.service in COMPOSE["services"]
+    assert set(COMPOSE["volumes"]) == {"log", "figures"}  # of which the text says that `down --volumes` deletes them
+
+
+# How it is installed
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository, without what a build leaves behind."""
+    folder = tmp_path_factory.mktemp("clone") / "rarestream"
+    left = shutil.ignore_patterns(".git", "build", "*.egg-info", "__pycache__", ".*_cache", ".venv", "*.db*")
+    shutil.copytree(ROOT, folder, ignore=left)
+    return folder
+
+
+def test_every_other_line_that_installs_does(tmp_path: Path, clone: Path) -> None:
+    """Without the dependencies, which are here already: from the clone, with the extras that it names."""
+    lines = {one for document in DOCUMENTS for one in inline(document) if one.startswith("pip install ")}
+    assert len(lines) >= 5
+    console = Console(tmp_path, PIP_NO_DEPS=1, PIP_DISABLE_PIP_VERSION_CHECK=1, PYTHONPATH="")
+    into = f"cd {clone}; . {tmp_path}/venv/bin/activate"
+    console.run(f"{sys.executable} -m venv {tmp_path}/venv")
+    for line in sorted(lines):
+        try:
+            done = console.run(f"{into} && {line}")
+        except RuntimeError as error:
+            skip_without_registry(str(error), "what builds the package")
+            raise
+        assert "Successfully installed rarestream" in done.stdout, line
+        assert "does not provide the extra" not in done.stdout + done.stderr, line
+
+
+def test_it_is_installed_and_the_demo_started(tmp_path: Path, clone: Path) -> None:
+    """In a virtual environment, as the text has it, which finds the dependencies where they are already."""
+    (install,) = [block("README.md", "pip install . && rarestream demo").text.strip()]
+    (tested,) = [block("README.md", "pip install '.[test]' && pytest").text.strip()]
+    (virtual,) = set(re.findall(r"`(python3 -m venv [^`]*)`", " ".join(read("README.md").split())))
+    console = Console(
+        tmp_path, PIP_NO_DEPS=1, PIP_DISABLE_PIP_VERSION_CHECK=1, PYTHONPATH="", PYTEST_ADDOPTS="--collect-only -q"
+    )
+    into = f"cd {clone}; {virtual.replace('python3', sys.executable)}"
+    console.run(into)
+    (site,) = clone.glob(".venv/lib/python*/site-packages")
+    (site / "there.pth").write_text(sysconfig.get_path("purelib"))
+    try:
+        done = console.run(f"{into} && {tested}")
+    except RuntimeError as error:
+        skip_without_registry(str(error), "what builds the package")
+        raise
+    assert "does not provide the extra" not in done.stdout + done.stderr
+    assert re.search(r"^\d+ tests collected", done.stdout, re.MULTILINE)
+    installed = list(site.glob("rarestream-*.dist-info"))
+    assert len(installed) == 1
+    with console.start(f"{into} && {install}") as demo:
+        assert demo.stdout is not None
+        printed = ""
+        while "dashboard" not in printed:
+            printed = demo.stdout.readline()
+            assert printed, console.said()
+        url = printed.split()[1]
+        assert httpx.get(f"{url}v1/health/live", timeout=60, trust_env=False).status_code == 200
+        kill_group(demo)
+    assert (clone / "rarestream-demo.db").exists()
+
+
+def test_files_for_containers_begin_with_documented_lines() -> None:
+    """The commands in their opening comments are those of the documents, which are carried out."""
+    documented = [*commands(block("docs/operations.md", "$ docker build"))]
+    documented += commands(block("docs/operations.md", "$ docker compose"))
+    for name in ("Dockerfile", "compose.yaml"):
+        text = (ROOT / "docker" / name).read_text()
+        shown = re.findall(r"^#   (docker .*)$", text, re.MULTILINE)
+        assert shown, name
+        assert set(shown) <= set(documented), name

@@ -1,0 +1,140 @@
+"""Commands, options and programs that the documents name within their text: each is taken by the real parser."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from tests.docs.command_lines import COMMANDS, Wrong, parse, parse_module
+from tests.docs.documents import DOCUMENTS, ROOT, block, inline
+
+# Options of other programs that the text names, by document.
+OTHERS = {
+    "benchmarks/PAPERS.md": {"--quick": "benchmarks.papers"},
+    "docs/api.md": {"--ultra": "zstd"},
+    "docs/benchmarks.md": {"--peers-python": "benchmarks.service"},
+    "docs/operations.md": {
+        "--build-arg": "docker build",
+        "--set-string": "helm",
+        "--reuse-values": "helm",
+        "--case": "benchmarks.service",
+    },
+}
+TEXTS = [*DOCUMENTS, ROOT / "deploy" / "prometheus" / "README.md", *(ROOT / "benchmarks").glob("*.md")]
+VOWPAL_WABBIT = "docs/migrating.md"  # its options stand in the table of what becomes of each
+
+
+def words(text: str) -> list[str]:
+    """A command's; 1 in the place of what is to be filled in, which any option takes that takes a number or a name."""
+    return ["1" if re.fullmatch("[A-Z]{3,}", one) else one for one in shlex.split(text)]
+
+
+def named(document: Path) -> list[str]:
+    """The pieces that name a command with `rarestream`, or one by its own name with some options."""
+    found = []
+    for text in inline(document):
+        first, _, rest = text.partition(" ")
+        if first == "rarestream":
+            found.append(rest)
+        elif first in COMMANDS and " --" in text:
+            found.append(text)
+    return found
+
+
+def of_some_command(text: str) -> bool:
+    """Whether there is a command that takes these options."""
+    for name, command in COMMANDS.items():
+        for path in [[name, one] for one in getattr(command, "commands", {})] or [[name]]:
+            try:
+                parse([*path, *words(text)], whole=False)
+            except Wrong:
+                continue
+            return True
+    return False
+
+
+@pytest.mark.parametrize("document", TEXTS, ids=lambda one: str(one.relative_to(ROOT)))
+def test_commands_within_the_text_are_taken(document: Path) -> None:
+    for text in named(document):
+        if text.startswith("COMMAND "):
+            assert of_some_command(text.removeprefix("COMMAND "))
+        else:
+            parse(words(text), whole=False)
+
+
+@pytest.mark.parametrize("document", TEXTS, ids=lambda one: str(one.relative_to(ROOT)))
+def test_options_within_the_text_are_some_command_s(document: Path) -> None:
+    name = str(document.relative_to(ROOT))
+    if name == VOWPAL_WABBIT:
+        return
+    others = OTHERS.get(name, {})
+    for text in (one for one in inline(document) if re.match("--[a-z]", one)):
+        option = text.split()[0]
+        if option not in others:
+            assert of_some_command(text), f"no command takes {text}"
+        elif others[option].startswith("benchmarks."):
+            assert option in Path(ROOT, others[option].replace(".", "/"), "__main__.py").read_text()
+
+
+def test_no_option_of_another_program_is_gone() -> None:
+    for name, others in OTHERS.items():
+        told = {text.split()[0] for text in inline(ROOT / name)}
+        assert set(others) <= told
+
+
+def test_there_is_much_to_look_at() -> None:
+    assert len(list(chain.from_iterable(map(named, DOCUMENTS)))) > 15
+
+
+@pytest.mark.parametrize("document", TEXTS, ids=lambda one: str(one.relative_to(ROOT)))
+def test_programs_within_the_text_are_there_and_take_their_options(document: Path) -> None:
+    for text in inline(document):
+        if text.startswith("python -m "):
+            module, *rest = text.removeprefix("python -m ").split()
+            parse_module(module, rest)
+
+
+def test_programs_of_the_benchmarks_take_what_is_shown() -> None:
+    """With what the comment behind a command says that it takes, too."""
+    lines = block("docs/benchmarks.md", "$ python -m benchmarks.papers").text.splitlines()
+    assert len(lines) > 10
+    for line in lines:
+        command, _, comment = line.partition("#")
+        module, *rest = command.removeprefix("$ python -m ").split()
+        assert parse_module(module, rest) is not None
+        more = re.findall(r"--[a-z-]+", comment)
+        assert parse_module(module, [*rest, *more]) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "serve --nonsense",
+        "nonsense",
+        "keys nonsense --keys FILE",
+        "list --sort nonsense",
+        "watch a b c",
+        "bench --requests many",
+        "--nonsense",
+    ],
+)
+def test_what_is_wrong_is_found(text: str) -> None:
+    with pytest.raises(Wrong):
+        parse(words(text), whole=False)
+
+
+def test_what_is_not_whole_may_lack_something() -> None:
+    for text in ("watch", "create --config", "keys"):
+        parse(words(text), whole=False)
+        with pytest.raises(Wrong):
+            parse(words(text))
+
+
+def test_programs_that_are_wrong_are_found() -> None:
+    for module, options in (("benchmarks.nonsense", []), ("benchmarks.papers", ["--nonsense"])):
+        with pytest.raises(Wrong):
+            parse_module(module, options)

@@ -1,0 +1,148 @@
+"""Every snippet of the documents does what they say: each document is a session against a service of its own."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.documents import DOCUMENTS, ROOT, Block, block, blocks
+from tests.docs.sessions import RUN, Differs, Session, compare
+
+# Blocks that nothing can carry out: how each begins, and why. Every other block is run here, or read by a test.
+NOTHING_TO_RUN = {
+    ("README.md", "update ---> decode once"): "a diagram of what happens to a request",
+    ("docs/learners.md", "event -> features -> scaling"): "a diagram of what happens to an event",
+}
+
+
+def runnable(document: Path) -> list[Block]:
+    return [one for one in blocks(document) if one.language in RUN]
+
+
+def not_run(document: Path) -> list[Block]:
+    return [one for one in blocks(document) if one.language not in RUN]
+
+
+def read_by_tests() -> set[str]:
+    """Where blocks stand that tests of documents, or constants beside them, read: `block("DOCUMENT", "BEGINNING")`."""
+    found = set()
+    for path in (ROOT / "tests").glob("test_docs_*.py"):
+        body = ast.parse(path.read_text()).body
+        tests = [one for one in body if isinstance(one, ast.FunctionDef) and one.name.startswith("test_")]
+        constants = [one for one in body if isinstance(one, ast.Assign)]
+        for call in (one for part in (*tests, *constants) for one in ast.walk(part)):
+            match call:
+                case ast.Call(ast.Name("block"), [ast.Constant(str(document)), ast.Constant(str(begins))]):
+                    found.add(block(document, begins).place)
+    return found
+
+
+@pytest.mark.parametrize("document", [one for one in DOCUMENTS if runnable(one)], ids=lambda one: one.name)
+def test_every_snippet_runs_as_printed(document: Path, tmp_path: Path) -> None:
+    found = runnable(document)
+    if any(one.language == "sh" for one in found) and not (shutil.which("bash") and shutil.which("curl")):
+        pytest.skip("bash and curl are not here")
+    starts = any(re.search(r"^rarestream serve(?!.*--port 8001)", one.text, re.MULTILINE) for one in found)
+    with Session(tmp_path, started=not starts) as session:
+        for one in found:
+            session.run(one)
+        session.finish()
+        if document.name == "api.md":
+            for shown, name in zip(received(), ("hello", "learnt", "scored"), strict=True):
+                compare(shown, session.names[name])
+
+
+def test_every_other_block_is_read_by_a_test() -> None:
+    read = read_by_tests()
+    left = [one for document in DOCUMENTS for one in not_run(document) if one.place not in read]
+    pictures = [block(document, begins) for document, begins in NOTHING_TO_RUN]
+    assert [one.place for one in left] == [one.place for one in pictures]
+    assert {one.language for one in left} == {"text"}
+
+
+def test_a_block_is_one_and_there() -> None:
+    for begins in ("$ rarestream nonsense", "{"):  # none, and several
+        with pytest.raises(ValueError, match="blocks that begin with"):
+            block("docs/api.md", begins)
+
+
+def test_the_conversation_over_a_websocket_is_the_one_that_is_run() -> None:
+    printed = block("docs/api.md", '<- {"type": "hello"')
+    (program,) = (one for one in blocks(ROOT / "docs/api.md") if "websockets" in one.text and one.language == "python")
+    constants = [one.value for one in ast.walk(ast.parse(program.text)) if isinstance(one, ast.Constant)]
+    sent = [line.removeprefix("-> ") for line in printed.text.splitlines() if line.startswith("-> ")]
+    assert len(sent) == 2
+    assert set(sent) <= set(constants)
+
+
+def received() -> list[Any]:
+    """What the conversation over a websocket shows of the node's messages."""
+    printed = block("docs/api.md", '<- {"type": "hello"')
+    lines = [line.removeprefix("<- ") for line in printed.text.splitlines() if line.startswith("<- ")]
+    return [json.loads(line.replace(", ...}", ', "...": "..."}')) for line in lines]
+
+
+# What holds the documents to what happened
+
+
+@pytest.mark.parametrize(
+    ("shown", "found"),
+    [
+        ({"a": 1.5}, {"a": 1.5496}),
+        ({"a": 1e-8}, {"a": 1.4e-8}),
+        ({"seconds": 1}, {"seconds": 2.5}),
+        ({"a": 1, "...": "..."}, {"a": 1, "b": None}),
+        ([1, "..."], [1, 2, 3]),
+        ({"digest": "x"}, {"digest": "y"}),
+        ([{"status": "applied"}], [{"status": "applied"}]),
+    ],
+)
+def test_what_may_differ_from_what_is_shown(shown: Any, found: Any) -> None:
+    compare(shown, found)
+
+
+@pytest.mark.parametrize(
+    ("shown", "found"),
+    [
+        ({"a": 1}, {"a": 2}),
+        ({"a": 1.5}, {"a": 1.56}),
+        ({"a": 1e-8}, {"a": 1.6e-8}),
+        ({"window": {"size": 10000}}, {"window": {"size": 9999}}),
+        ({"a": 1}, {"a": 1, "b": 1}),
+        ({"a": 1, "b": 1, "...": "..."}, {"a": 1, "c": 1}),
+        ({"a": "x"}, {"a": "y"}),
+        ({"a": 1}, {"a": None}),
+        ({"a": 1}, {"a": True}),
+        ({"a": True}, {"a": False}),
+        ({"a": None}, {"a": 0}),
+        ([1], [1, 2]),
+        ([1, 2, "..."], [1]),
+        ({"a": []}, {"a": {}}),
+    ],
+)
+def test_what_may_not(shown: Any, found: Any) -> None:
+    with pytest.raises(Differs):
+        compare(shown, found)
+
+
+def test_a_session_fails_where_its_document_is_wrong(tmp_path: Path) -> None:
+    with Session(tmp_path, started=True) as session:
+        session.run(Block("made.md", 1, "http", "GET /v1/health/ready\n"))
+        with pytest.raises(Differs, match=r"made.md:2: /status is 'ok'; 'fine' is shown"):
+            session.run(Block("made.md", 2, "json", '{"status": "fine", "...": "..."}'))
+        with pytest.raises(RuntimeError, match=r"made.md:3 ended with 22"):
+            session.run(Block("made.md", 3, "sh", "curl localhost:8000/v1/learners/nobody\ntrue\n"))
+        with pytest.raises(NameError):
+            session.run(Block("made.md", 4, "python", "nobody\n"))
+        session.finish()
+        session.run(Block("made.md", 5, "http", "GET /v1/learners/nobody\n"))
+        with pytest.raises(Differs, match=r"made.md:5 is refused, and no refusal is shown"):
+            session.finish()
+        with pytest.raises(Differs, match=r"made.md:5 is refused"):
+            session.run(Block("made.md", 6, "sh", "true\n"))

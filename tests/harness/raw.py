@@ -1,0 +1,172 @@
+"""A server in a thread, its learner, and clients on raw sockets: for what connections answer themselves."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO, NamedTuple
+
+import httpx
+import msgspec
+import numpy as np
+
+from service.api.app import Application
+from service.server.run import Server, listen
+from service.settings import Settings
+from service.telemetry.log_writer import LineWriter
+from tests.harness.apps import DENSE, events
+
+URL = "/v1/learners/fraud"
+PATIENCE = 60.0  # seconds
+BODY = b'{"events": [{"x": [1, 2, 3]}]}'
+NAMED = b'{"events": [{"x": [1, 2, 3], "id": "a"}]}'
+ROUTE = ("POST", "/v1/learners/{name}/predict")
+X = np.array([[1.0, 2.0, 3.0]])
+PACKED = msgspec.msgpack.encode({"x": {"dtype": "float64", "shape": [1, 3], "data": X.tobytes()}})
+
+
+class Reply(NamedTuple):
+    """What a raw socket reads."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+    def header(self, name: str) -> str | None:
+        return dict(self.headers).get(name)
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def request(body: bytes = BODY, path: str = f"{URL}/predict", method: str = "POST", **headers: str) -> bytes:
+    """A request; `headers` with _ for -; a length of None is not sent."""
+    told = {"host": "localhost", "content-type": "application/json", "content-length": str(len(body))}
+    told |= {name.replace("_", "-"): value for name, value in headers.items()}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in told.items())
+    return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode() + body
+
+
+class Connection:
+    """One client."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        self._file: BinaryIO = self.socket.makefile("rb")
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def reply(self, empty: bool = False) -> Reply:
+        """The next one; `empty`: without a body, whatever its length says."""
+        status = self._file.readline()
+        assert status.startswith(b"HTTP/1.1 "), status
+        headers = []
+        while (line := self._file.readline()) != b"\r\n":
+            assert line
+            name, _, value = line.decode().rstrip("\r\n").partition(": ")
+            headers.append((name, value))
+        length = 0 if empty else int(dict(headers)["content-length"])
+        return Reply(int(status.split()[1]), headers, self._file.read(length))
+
+    def ask(self, data: bytes) -> Reply:
+        self.send(data)
+        return self.reply()
+
+    def ended(self) -> bool:
+        """Whether the server closes it, now or later, with nothing more to say."""
+        return self._file.read() == b""
+
+    def close(self) -> None:
+        self._file.close()
+        self.socket.close()
+
+
+class Service:
+    """A server in a thread, which counts what comes to the edge."""
+
+    def __init__(self, server: Server, port: int, thread: threading.Thread) -> None:
+        self.server = server
+        self.port = port
+        self.thread = thread
+        self.by_edge = 0
+        self.app: Application = server.config.app  # type: ignore[assignment]
+        self._open: list[Connection] = []
+
+    def connect(self) -> Connection:
+        self._open.append(Connection(self.port))
+        return self._open[-1]
+
+    def ask(self, data: bytes) -> Reply:
+        return self.connect().ask(data)
+
+    def http(self, method: str, path: str, **more: Any) -> httpx.Response:
+        url = f"http://127.0.0.1:{self.port}{path}"
+        return httpx.request(method, url, timeout=PATIENCE, trust_env=False, **more)
+
+    @contextmanager
+    def at_the_edge(self, count: int) -> Iterator[None]:
+        """So many requests come to the edge meanwhile."""
+        before = self.by_edge
+        yield
+        assert self.by_edge - before == count
+
+    def answered(self, status: int = 200) -> int:
+        """Predicts that are counted."""
+        found = self.app.state.access.requests.get((*ROUTE, status))
+        return 0 if found is None else found.count
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self.thread.join(PATIENCE)
+        assert not self.thread.is_alive()
+
+    def close(self) -> None:
+        for one in self._open:
+            one.close()
+        self.stop()
+
+
+@contextmanager
+def served(lines: LineWriter | None = None, **settings: Any) -> Iterator[Service]:
+    """A service with one learner that has learnt; `uvicorn` among the settings: of its configuration."""
+    configured: dict[str, Any] = settings.pop("uvicorn", {})
+    listener = listen("127.0.0.1", 0)
+    ready = threading.Event()
+    server = Server(Settings(store="memory:", **settings), listener, ready=ready.set, lines=lines)
+    for name, value in configured.items():
+        setattr(server.config, name, value)
+    if configured:
+        server.config.loaded = False
+        server.config.load()
+    thread = threading.Thread(target=server.run, daemon=True)
+    service = Service(server, listener.getsockname()[1], thread)
+    edge: Any = service.app._edge
+    answer = edge.answer
+
+    async def counted(*arguments: Any) -> None:
+        service.by_edge += 1
+        await answer(*arguments)
+
+    edge.answer = counted
+    thread.start()
+    assert ready.wait(PATIENCE)
+    try:
+        assert service.http("PUT", URL, json=DENSE).status_code == 201
+        assert service.http("POST", f"{URL}/update", json={"events": events(20)}).status_code == 200
+        yield service
+    finally:
+        service.close()
+
+
+def until(what: Any) -> None:
+    """Wait, but not for ever."""
+    for _ in range(int(PATIENCE / 0.01)):
+        if what():
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("that never came")

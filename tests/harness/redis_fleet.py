@@ -1,0 +1,197 @@
+"""Several Redis servers that belong together: a master with replicas and a Sentinel, and a Cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from urllib.parse import urlencode
+
+import redis
+
+from tests.harness.redis_server import REDIS, Certificate, RedisServer
+
+__all__ = ["Cluster", "Watched", "cluster", "soon", "watched"]
+
+NAME = "main"  # of the master, to its Sentinel
+DOWN_MS = 1500  # without an answer, after which a server counts as down
+SOON_SECONDS = 60.0
+
+
+def soon(done: Callable[[], bool], what: str) -> None:
+    """Return once it is so."""
+    deadline = time.monotonic() + SOON_SECONDS
+    while not done():
+        assert time.monotonic() < deadline, f"not in time: {what}"
+        time.sleep(0.05)
+
+
+class Watched:
+    """A master, its replica, and the Sentinel that watches both."""
+
+    def __init__(
+        self, servers: list[RedisServer], sentinel: RedisServer, login: str = "", query: str = "", secured: bool = False
+    ) -> None:
+        self.servers = servers
+        self.sentinel = sentinel
+        nobody = "127.0.0.1:1"  # a Sentinel that is away is passed over
+        scheme = "rediss" if secured else "redis"
+        self.url = f"{scheme}+sentinel://{login}{nobody},127.0.0.1:{sentinel.port}/0?master={NAME}{query}"
+
+    @property
+    def master(self) -> RedisServer:
+        """By the Sentinel's word."""
+        found = self.sentinel.command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)
+        assert isinstance(found, (list, tuple))
+        return next(server for server in self.servers if server.port == int(found[1]))
+
+    @property
+    def replica(self) -> RedisServer:
+        """The other one."""
+        master = self.master
+        return next(server for server in self.servers if server is not master)
+
+    def failed_over(self, old: RedisServer) -> None:
+        """Return once another server is the master, and takes writes."""
+        soon(lambda: self.master is not old and role(self.master) == "master", "a new master")
+
+
+def role(server: RedisServer) -> str:
+    """What it says of itself; empty while it is away."""
+    try:
+        found = server.command("ROLE")
+    except (redis.ConnectionError, redis.TimeoutError):
+        return ""
+    assert isinstance(found, list)
+    return bytes(found[0]).decode()
+
+
+def linked(replica: RedisServer) -> bool:
+    """Whether it follows its master."""
+    found = replica.command("ROLE")
+    assert isinstance(found, list)
+    return bytes(found[0]) == b"slave" and bytes(found[3]) == b"connected"
+
+
+@contextmanager
+def watched(
+    binary: str = REDIS,
+    password: str = "",
+    sentinel_password: str = "",
+    user: str = "",
+    sentinel_user: str = "",
+    tls: Certificate | None = None,
+    **options: str,
+) -> Iterator[Watched]:
+    """A master and its replica, which follows it, and a Sentinel that knows both; with users, for these alone."""
+    secret = {"requirepass": password, "masterauth": password} if password else {}
+    if user:
+        secret = {**of_user(user, password), "masteruser": user, "masterauth": password}
+    with ExitStack() as stack:
+        master = stack.enter_context(RedisServer(binary, tls=tls, **secret, **options))
+        of_master = {"replicaof": f"127.0.0.1 {master.port}"}
+        master.command("CONFIG", "SET", "repl-diskless-sync-delay", "0")
+        replica = stack.enter_context(RedisServer(binary, tls=tls, **secret, **of_master, **options))
+        soon(lambda: linked(replica), "a replica that follows")
+        lines = {
+            f"sentinel monitor {NAME}": f"127.0.0.1 {master.port} 1",
+            f"sentinel down-after-milliseconds {NAME}": str(DOWN_MS),
+            f"sentinel failover-timeout {NAME}": "3000",
+        }
+        login, query = "", ""
+        if password:
+            lines[f"sentinel auth-pass {NAME}"] = password
+            login = f"{user}:{password}@"
+        if user:
+            lines[f"sentinel auth-user {NAME}"] = user
+        if sentinel_password:
+            lines |= of_user(sentinel_user, sentinel_password) if sentinel_user else {"requirepass": sentinel_password}
+            query = f"&sentinel_password={sentinel_password}"
+        if sentinel_user:
+            query += f"&sentinel_username={sentinel_user}"
+        if tls is not None:
+            query += f"&{urlencode(tls.options)}"
+        sentinel = stack.enter_context(RedisServer(binary, sentinel=True, tls=tls, **lines))
+        found = Watched([master, replica], sentinel, login, query, secured=tls is not None)
+        soon(lambda: _replicas(sentinel) == 1, "a Sentinel that knows the replica")
+        yield found
+
+
+def of_user(name: str, password: str) -> dict[str, str]:
+    """The options of a server that only this user may log in to."""
+    return {"user default": "off", f"user {name}": f"on >{password} ~* &* +@all"}
+
+
+def _replicas(sentinel: RedisServer) -> int:
+    found = sentinel.command("SENTINEL", "REPLICAS", NAME)
+    assert isinstance(found, list)
+    return len(found)
+
+
+class Cluster:
+    """Three masters, each with a third of the slots, and a replica of the first."""
+
+    def __init__(self, masters: list[RedisServer], replica: RedisServer, login: str, tls: Certificate | None) -> None:
+        self.masters = masters
+        self.replica = replica
+        first = ",".join(f"127.0.0.1:{server.port}" for server in (*masters[1:], masters[0]))
+        self.url = f"redis+cluster://{login}{first}"
+        if tls is not None:
+            self.url = f"rediss+cluster://{login}{first}?{urlencode(tls.options)}"
+
+    @property
+    def servers(self) -> list[RedisServer]:
+        return [*self.masters, self.replica]
+
+    def home(self, key: str) -> int:
+        """Which of the masters had the slot of a key at the beginning."""
+        return next(i for i, (start, stop) in enumerate(SHARES) if start <= slot_of(key) <= stop)
+
+
+SHARES = ((0, 5460), (5461, 10922), (10923, 16383))
+
+
+def slot_of(key: str) -> int:
+    return redis.crc.key_slot(key.encode())
+
+
+@contextmanager
+def cluster(
+    binary: str = REDIS, user: str = "", password: str = "", tls: Certificate | None = None
+) -> Iterator[Cluster]:
+    """A Cluster that is up; with a user, for this one alone."""
+    options = {"cluster_enabled": "yes", "cluster_node_timeout": "1000", "cluster_replica_validity_factor": "0"}
+    if user:
+        options |= {**of_user(user, password), "masteruser": user, "masterauth": password}
+    if tls is not None:
+        options["tls_cluster"] = "yes"
+    with ExitStack() as stack:
+        servers = [stack.enter_context(RedisServer(binary, tls=tls, **options)) for _ in range(4)]
+        masters, replica = servers[:3], servers[3]
+        for epoch, (server, (start, stop)) in enumerate(zip(masters, SHARES, strict=True), 1):
+            server.command("CLUSTER", "ADDSLOTS", *range(start, stop + 1))
+            server.command("CLUSTER", "SET-CONFIG-EPOCH", epoch)
+        for server in servers[1:]:
+            server.command("CLUSTER", "MEET", "127.0.0.1", servers[0].port)
+        soon(lambda: all(_knows(server, 4) for server in servers), "a Cluster whose nodes know each other")
+        first = masters[0].command("CLUSTER", "MYID")
+        assert isinstance(first, (bytes, str))
+        replica.command("CLUSTER", "REPLICATE", first)
+        soon(lambda: linked(replica), "a replica that follows")
+        soon(lambda: all(_well(server) for server in servers), "a Cluster that is well")
+        yield Cluster(masters, replica, f"{user}:{password}@" if user else "", tls)
+
+
+def _knows(server: RedisServer, nodes: int) -> bool:
+    return _info(server).get("cluster_known_nodes") == str(nodes)
+
+
+def _well(server: RedisServer) -> bool:
+    info = _info(server)
+    return info.get("cluster_state") == "ok" and info.get("cluster_slots_ok") == "16384"
+
+
+def _info(server: RedisServer) -> dict[str, str]:
+    found = server.command("CLUSTER INFO")
+    assert isinstance(found, dict)
+    return found

@@ -1,0 +1,79 @@
+"""What tests start does not outlive them: not where they fail, and not while it is still starting."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.docs.consoles import Console
+from tests.harness import process
+from tests.harness.process import Commands, Process
+
+
+class Failing(Exception):
+    """What a test fails by."""
+
+
+class Kept(Process):
+    """One whose end can be looked at."""
+
+    started: subprocess.Popen[bytes]
+
+    def launch(self) -> None:
+        super().launch()
+        assert self._process is not None
+        self.started = self._process
+
+
+def test_commands_that_still_start() -> None:
+    started = []
+
+    def test() -> None:
+        with Commands() as start:
+            started.extend(start(command, "--store", "memory:", "--port", 0) for command in ("demo", "serve"))
+            raise Failing
+
+    with pytest.raises(Failing):
+        test()
+    assert [one.returncode for one in started] == [-signal.SIGKILL] * 2
+    assert all(one.stdout is not None and one.stdout.closed for one in started)
+
+
+def test_a_console_s_command_and_what_it_has_started(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    console = Console(tmp_path / "folder")
+    ends = []
+
+    def test() -> None:
+        with console.start(f"sleep 600 > {fifo} & sleep 600") as started:
+            ends.extend([started, fifo.open("rb")])  # which waits until it is open for writing
+            raise Failing
+
+    with pytest.raises(Failing):
+        test()
+    started, reading = ends
+    assert started.returncode == -signal.SIGKILL
+    with reading:
+        assert reading.read() == b""  # nobody can write there any more
+
+
+def test_a_service_that_does_not_get_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Kept("redis://127.0.0.1:1/0", tmp_path / "log")
+    monkeypatch.setattr(process, "_PATIENCE", 0.0)
+    with pytest.raises(RuntimeError, match=r"was not ready in 0\.0 s"):
+        service.start()
+    assert service.started.returncode == -signal.SIGKILL
+
+
+def test_a_service_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Kept("memory:", tmp_path / "log")
+    service.launch()
+    monkeypatch.setattr(process, "_PATIENCE", 0.0)
+    with pytest.raises(subprocess.TimeoutExpired):
+        service.ended()
+    assert service.started.returncode == -signal.SIGKILL

@@ -1,0 +1,344 @@
+"""Thresholds: against the naive ones, batching, and what they are good for."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from learners.decisions import fofo_stages, threshold, threshold_kernels
+from learners.decisions.threshold import Threshold
+from learners.settings import Refused
+from tests.learners.algorithms import naive
+from tests.learners.algorithms import naive_fmeasure as naive_f
+from tests.learners.decisions.labelled_streams import Stream, copied, events, learnt, mixed, run, served
+from tests.learners.streams import same_bits
+
+OBJECTIVES: list[dict[str, Any]] = [
+    {"objective": "f1"},
+    {"objective": "f1", "n1": 7, "kappa": 1.5},
+    {"objective": "f1", "n1": 256, "kappa": 0.5},
+    {"objective": "f1", "horizon": 400},
+    {"objective": "f1", "horizon": 2000},
+    {"objective": "f1-window", "memory": None},
+    {"objective": "f1-window", "memory": 150},
+    {"objective": "f1-ofo"},
+    {"objective": "fixed", "value": 0.25},
+    {"objective": "fbeta", "beta": 2.0},
+    {"objective": "fbeta", "beta": 0.5, "memory": 150},
+    {"objective": "jaccard", "memory": 400},
+    {"objective": "fpr", "target": 0.05, "memory": 300},
+    {"objective": "precision", "target": 0.6},
+    {"objective": "recall", "target": 0.8, "memory": 200},
+    {"objective": "optroc"},
+    {"objective": "cost", "false_positive": 2.0, "false_negative": 7.0, "field": "amount"},
+    {"objective": "budget", "alerts": 20},
+    {"objective": "budget", "alerts": 5.5, "unit_seconds": 3600},
+    {"objective": "budget", "rate": 0.1, "memory": 200},
+]
+
+
+@pytest.mark.parametrize("values", OBJECTIVES, ids=str)
+def test_same_as_naive(values: dict[str, Any]) -> None:
+    p, y = events(900, seed=1)
+    _, thresholds = run(Threshold(**values), p, y)
+    if values["objective"] == "f1":
+        expected = naive.fofo_threshold(p, y, **{name: v for name, v in values.items() if name != "objective"})
+    elif values["objective"] == "f1-window":
+        expected = naive.window_threshold(p, y, values["memory"])
+    elif values["objective"] == "f1-ofo":
+        expected = naive_f.ofo_threshold(p, y)
+    elif values["objective"] == "cost":
+        expected = np.full(len(p), 2 / 9)
+    elif values["objective"] == "budget":
+        slow = naive_f.Budget(values.get("alerts", 0), values.get("rate", 0), memory=values.get("memory", 30_000))  # type: ignore[no-untyped-call]
+        expected = np.array([slow.decide(one, math.nan)[0] for one in p])  # type: ignore[no-untyped-call]
+    elif values["objective"] != "fixed":
+        aim = values.get("beta", values.get("target", 1.0))
+        expected = naive_f.sketch_threshold(values["objective"], p, y, values.get("memory", 30_000), aim)  # type: ignore[no-untyped-call]
+    else:
+        expected = np.full(len(p), 0.25)
+    np.testing.assert_allclose(thresholds, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("values", OBJECTIVES, ids=str)
+@given(cuts=st.lists(st.integers(0, 300), max_size=8))
+@settings(deadline=None, derandomize=True, database=None, max_examples=15)
+def test_batching_shows_in_nothing(values: dict[str, Any], cuts: list[int]) -> None:
+    setting, stream = Threshold(**values), mixed(300, seed=2)
+    for go in (learnt, served):
+        whole, parts = threshold.init(setting), threshold.init(setting)
+        said = go(setting, whole, stream)
+        pieces = [go(setting, parts, stream.part(*cut)) for cut in pairwise([0, *sorted(cuts), 300])]
+        assert same_bits(whole, parts)
+        for i in range(2):
+            assert np.concatenate([piece[i] for piece in pieces]).tobytes() == said[i].tobytes()
+
+
+@pytest.mark.parametrize("values", OBJECTIVES, ids=str)
+@pytest.mark.parametrize("label", [-1.0, 1.0])
+def test_certain_probabilities_and_one_class(values: dict[str, Any], label: float) -> None:
+    p = np.resize([0.0, 1.0, 5e-324, 0.5], 700)
+    setting = Threshold(**values)
+    state, thresholds = run(setting, p, np.full(700, label))
+    assert ((thresholds >= 0) & (thresholds <= 1)).all()
+    assert all(np.isfinite(part).all() for part in state._replace(clock=np.zeros(1)))
+    assert threshold.current(setting, state) == state.live[0]
+
+
+@pytest.mark.parametrize("values", OBJECTIVES, ids=str)
+def test_looking_says_what_comes_next_and_moves_nothing(values: dict[str, Any]) -> None:
+    setting, stream = Threshold(**values), mixed(200, seed=5)
+    stream.clocks[:] = np.nan
+    state = threshold.init(setting)
+    for t in range(200):
+        before = copied(state)
+        looked = threshold.look(setting, state, stream.p[t:], stream.costs[t:])
+        assert same_bits(state, before)
+        said = learnt(setting, state, stream.part(t, t + 1))
+        assert (looked[0][0], looked[1][0]) == (said.thresholds[0], said.decisions[0])
+
+
+@pytest.mark.parametrize("values", OBJECTIVES, ids=str)
+def test_noting_what_was_served_elsewhere_gives_the_same_bits(values: dict[str, Any]) -> None:
+    setting, stream = Threshold(**values), mixed(600, seed=6)
+    there, here = threshold.init(setting), threshold.init(setting)
+    for start in range(0, 600, 100):
+        first, later = stream.part(start, start + 40), stream.part(start + 40, start + 100)
+        for state in (there, here):
+            learnt(setting, state, first)
+        said = served(setting, there, later)
+        for column in (later.p, said.decisions, later.clocks):
+            column.setflags(write=False)  # as a record of the log has them
+        threshold.note(setting, here, later.p, said.decisions, later.clocks)
+        assert same_bits(there, here)
+
+
+def test_serving_and_labelling_later_learns_what_labelling_at_once_does() -> None:
+    stream = mixed(500, seed=7)
+    at_once = stream._replace(decided=np.ones(500, dtype=np.bool_))
+    later = stream._replace(decided=np.zeros(500, dtype=np.bool_))
+    setting = Threshold()
+    one, other = threshold.init(setting), threshold.init(setting)
+    learnt(setting, one, at_once)
+    served(setting, other, stream)
+    assert other.seen.tolist() == [0, 0]
+    account = (one.bins[2].copy(), one.traffic.copy(), one.decided.copy())
+    learnt(setting, other, later)
+    for name in ("seen", "theta", "mean", "called", "bins"):
+        assert getattr(one, name).tobytes() == getattr(other, name).tobytes()
+    # the alerts differ: at once FOFO had moved on; the events do not
+    assert [array.tobytes() for array in account] == [
+        array.tobytes() for array in (other.bins[2], other.traffic, other.decided)
+    ]
+
+
+@pytest.mark.parametrize("values", OBJECTIVES, ids=str)
+@pytest.mark.parametrize("to", [{"objective": "f1-window"}, {"objective": "budget", "alerts": 20}], ids=str)
+def test_an_objective_can_be_changed_and_loses_nothing(values: dict[str, Any], to: dict[str, Any]) -> None:
+    """What fades by no other memory and goes by no other unit is as if the objective had always been the other."""
+    stream = mixed(640, seed=8)  # a multiple of 32: a search was just made
+    was, now = Threshold(**values), Threshold(**to)
+    state, always = threshold.init(was), threshold.init(now)
+    learnt(was, state, stream)
+    learnt(now, always, stream)
+    before = copied(state)
+    changed = threshold.changed(was, now, state)
+    assert same_bits(state, before)
+    assert list(threshold.problems(now, changed)) == []
+    same = ["seen", "called", "clock"]
+    same += ["theta", "mean", "block"] if not {"n1", "horizon"} & set(values) else []
+    for name in same:
+        assert getattr(changed, name).tobytes() == getattr(always, name).tobytes()
+    if was.memory == now.memory:
+        rows = 2 if "budget" in (was.objective, now.objective) else 3  # a budget's third row fades by its own account
+        assert changed.bins[:rows].tobytes() == always.bins[:rows].tobytes()
+    if to["objective"] == "f1-window" and was.memory == now.memory:
+        assert changed.live[0] == always.live[0]
+    assert same_bits(threshold.changed(now, now, changed), changed)
+    learnt(now, changed, stream)
+    assert list(threshold.problems(now, changed)) == []
+
+
+def test_stages_begin_anew_where_their_settings_change() -> None:
+    p, y = events(3000, seed=9)
+    was, now = Threshold(), Threshold(n1=64)
+    state, _ = run(was, p, y)
+    changed = threshold.changed(was, now, state)
+    assert changed.live[0] == state.live[0] == changed.theta[0] == changed.centre[0]
+    assert (changed.block.tolist(), changed.radius[0]) == ([64, *fofo_stages.stages(64), 0], 0.5)
+    assert changed.bins.tobytes() == state.bins.tobytes()
+    kept = threshold.changed(was, Threshold("fixed", value=0.3), state)
+    assert kept.block.tobytes() == state.block.tobytes()
+    assert kept.live[0] == 0.3
+    assert threshold.changed(Threshold("fixed", value=0.3), was, kept).live[0] == state.live[0]
+
+
+def test_after_a_restart_only_the_account_of_the_budget_is_known() -> None:
+    setting = Threshold("budget", alerts=4)
+    stream = mixed(400, seed=10)
+    state = threshold.init(setting)
+    served(setting, state, stream)
+    again = threshold.restarted(setting, state)
+    for name in ("clock", "spent", "opening", "traffic", "credit"):
+        assert getattr(again, name).tobytes() == getattr(state, name).tobytes()
+    fresh = threshold.init(setting)
+    for name in ("seen", "theta", "bins", "decided", "called", "block"):
+        assert getattr(again, name).tobytes() == getattr(fresh, name).tobytes()
+    spent = int(state.spent[1])
+    same_day = np.full(100, np.nextafter(state.clock[0], np.inf))
+    said = served(setting, again, Stream(stream.p[:100], stream.y[:100], stream.decided[:100], same_day, same_day))
+    assert spent + said.decisions.sum() <= 4
+
+
+def test_the_account_is_kept_whatever_the_objective() -> None:
+    stream = mixed(400, seed=11)
+    fixed, budget = Threshold("fixed", value=0.2), Threshold("budget", alerts=4)
+    state = threshold.init(fixed)
+    said = served(fixed, state, stream)
+    today = stream.clocks // 86400 == stream.clocks[-1] // 86400
+    assert state.spent[:2].tolist() == [today.sum(), said.decisions[today].sum()]
+    assert state.spent[1] > 4
+    now = threshold.changed(fixed, budget, state)
+    later = Stream(np.ones(5), np.ones(5), np.ones(5, dtype=np.bool_), np.ones(5), np.full(5, stream.clocks[-1]))
+    assert threshold.current(budget, now) == 1.0
+    assert served(budget, now, later).decisions.tolist() == [0] * 5
+    tomorrow = later._replace(clocks=np.full(5, stream.clocks[-1] + 86400))
+    assert served(budget, now, tomorrow).decisions.sum() > 0
+
+
+def test_cost_is_least_by_bayes_rule() -> None:
+    setting = Threshold("cost", false_positive=3.0, false_negative=0.5, field="amount")
+    state = threshold.init(setting)
+    assert threshold.current(setting, state) == 3 / 3.5
+    costs = np.array([1.0, 100.0, 0.0, -5.0, np.nan, np.inf, 1e300])
+    thresholds, decisions = threshold.look(setting, state, np.full(7, 0.5), costs)
+    np.testing.assert_allclose(thresholds, [3 / 3.5, 3 / 53, 1, 1, 3 / 3.5, 0, 0], atol=1e-90)
+    assert decisions.tolist() == [0, 1, 0, 0, 0, 1, 1]
+    random = np.random.default_rng(0)
+    p, amounts = random.random(4000), random.lognormal(1, 2, 4000)
+    called = threshold.look(setting, state, p, amounts)[1] > 0
+    lost = np.where(called, 3.0 * (1 - p), 0.5 * amounts * p)  # expected, of each event
+    assert (lost <= np.where(called, 0.5 * amounts * p, 3.0 * (1 - p)) + 1e-12).all()
+
+
+@pytest.mark.parametrize("values", OBJECTIVES[:8], ids=str)
+def test_starts_at_zero_and_nears_the_best(values: dict[str, Any]) -> None:
+    p, y = events(40_000, seed=3)
+    state, thresholds = run(Threshold(**values | ({"horizon": 40_000} if "horizon" in values else {})), p, y)
+    assert thresholds[0] == 0
+
+    def f1(live: float) -> float:
+        return float(2 * np.sum((p >= live) & (y > 0)) / (np.sum(p >= live) + np.sum(y > 0)))
+
+    best = max(f1(live) for live in np.linspace(0.01, 0.99, 99))
+    assert f1(float(state.live[0])) > best - (0.05 if values.get("kappa") == 0.5 else 0.01)
+
+
+@pytest.mark.parametrize("memory", [None, 150, 2000, 30_000])
+def test_a_young_sketch_forgets_sooner(memory: int | None) -> None:
+    p, y = events(24_000, seed=19)
+    state, _ = run(Threshold("f1-window", memory=memory), p, y)
+    left = 0.0
+    for met in range(32, 24_001, 32):
+        left = (left + 32) * (1 - 32 / min(memory, max(1000, met / 8)) if memory else 1.0)
+    assert state.bins[:2].sum() == pytest.approx(left, rel=1e-9)
+
+
+def test_ofo_is_half_of_the_f_reached() -> None:
+    p, y = events(2000, seed=4)
+    state, thresholds = run(Threshold(objective="f1-ofo"), p, y)
+    assert state.called.tolist() == [np.sum(p >= thresholds), np.sum(y[p >= thresholds] > 0)]
+    assert state.live[0] == naive_f.f_measure(p >= thresholds, y) / 2
+
+
+def test_stages_at_exact_powers() -> None:
+    assert fofo_stages.stages(256) == (2, 128)  # log2(512 / 8) is exactly 6
+    assert fofo_stages.stages(2) == (1, 2)
+    assert fofo_stages.stages(4) == (1, 4)
+    for n in [*range(2, 3000), 2**20, 2**30 - 1, 2**30, 2**50]:
+        assert fofo_stages.stages(n) == naive.stages(n)
+        assert fofo_stages._log2(n) == pytest.approx(math.log2(n), rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("values", "pointer"),
+    [
+        ({"horizon": 1}, "/horizon"),
+        ({"n1": 1}, "/n1"),
+        ({"kappa": 0.0}, "/kappa"),
+        ({"value": 1.1}, "/value"),
+        ({"objective": "f2"}, "/objective"),
+        ({"horizon": 2.5}, "/horizon"),
+        ({"objective": "f1", "value": 0.4}, "/value"),
+        ({"objective": "f1-window", "n1": 300}, "/n1"),
+        ({"objective": "f1-ofo", "memory": 200}, "/memory"),
+        ({"objective": "jaccard", "beta": 2}, "/beta"),
+        ({"objective": "fpr"}, "/target"),
+        ({"objective": "precision", "target": None}, "/target"),
+        ({"objective": "recall", "target": 0}, "/target"),
+        ({"objective": "recall", "target": 1.1}, "/target"),
+        ({"objective": "f1", "target": 0.5}, "/target"),
+        ({"objective": "cost", "false_positive": 0}, "/false_positive"),
+        ({"objective": "f1", "false_negative": 2}, "/false_negative"),
+        ({"objective": "fixed", "field": "amount"}, "/field"),
+        ({"objective": "budget"}, "/alerts"),
+        ({"objective": "budget", "alerts": 5, "rate": 0.1}, "/alerts"),
+        ({"objective": "budget", "alerts": 0.5}, "/alerts"),
+        ({"objective": "budget", "rate": 0.1, "unit_seconds": 60}, "/unit_seconds"),
+        ({"objective": "budget", "rate": 2}, "/rate"),
+        ({"objective": "cost", "alerts": 5}, "/alerts"),
+        ({"objective": "optroc", "unit_seconds": 60}, "/unit_seconds"),
+    ],
+    ids=str,
+)
+def test_refused(values: dict[str, Any], pointer: str) -> None:
+    with pytest.raises(Refused, match=pointer.removeprefix("/")) as caught:
+        Threshold.of(values)
+    assert [problem.pointer for problem in caught.value.problems] == [pointer]
+
+
+def test_every_setting_that_does_not_belong_is_told_with_where_it_does() -> None:
+    with pytest.raises(Refused) as caught:
+        Threshold.of({"objective": "fixed", "memory": 500, "target": 0.1})
+    assert [problem.detail for problem in caught.value.problems] == [
+        "is for f1-window, fbeta, jaccard, fpr, precision, recall, budget, optroc; the objective is fixed",
+        "is for fpr, precision, recall; the objective is fixed",
+    ]
+    for values in OBJECTIVES:
+        assert Threshold.of(Threshold(**values).to_json()) == Threshold(**values)
+
+
+def test_one_compiled_version_serves_every_objective() -> None:
+    stream = mixed(40, seed=13)
+    for values in OBJECTIVES:
+        setting = Threshold(**values)
+        state = threshold.init(setting)
+        learnt(setting, state, stream)
+        said = served(setting, state, stream)
+        threshold.note(setting, state, stream.p, said.decisions, stream.clocks)
+        threshold.look(setting, state, stream.p, stream.costs)
+        threshold.changed(setting, setting, state)
+    for one in (threshold_kernels.learn, threshold_kernels.decide, threshold_kernels.look, threshold_kernels.refresh):
+        assert len(getattr(one, "signatures", [None])) == 1  # plain Python has none
+
+
+def test_what_is_wrong_with_a_state() -> None:
+    setting = Threshold("budget", alerts=5)
+
+    def wrong(**arrays: Any) -> list[str]:
+        return [name for name, _ in threshold.problems(setting, threshold.init(setting)._replace(**arrays))]
+
+    assert wrong() == []
+    assert wrong(live=np.array([np.nan])) == ["live"]
+    assert wrong(mean=np.array([0.6])) == ["mean"]
+    assert wrong(called=np.array([3, 1])) == ["called"]
+    assert wrong(bins=np.full((3, 256), -1.0)) == ["bins"]
+    assert wrong(decided=np.array([-1])) == ["decided"]
+    assert wrong(aim=np.array([1.5])) == ["aim"]
+    assert wrong(spent=np.array([1, 2, 0])) == ["spent"]

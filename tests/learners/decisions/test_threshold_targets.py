@@ -1,0 +1,116 @@
+"""Targets of fpr, precision and recall: met on events to come, also while probabilities drift."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from learners.decisions import threshold
+from learners.decisions.threshold import Threshold
+from learners.numerics.arrays import Vector
+from tests.learners.decisions.labelled_streams import events, learnt, run, undated
+
+
+@pytest.mark.parametrize("target", [0.1, 0.3])
+def test_targets_are_met_on_events_to_come(target: float) -> None:
+    p, y = events(30_000, seed=12)
+    said = {}
+    for objective in ("fpr", "precision", "recall"):
+        _, thresholds = run(Threshold(objective, target=target if objective == "fpr" else 1 - target), p, y)  # type: ignore[arg-type]
+        said[objective] = (p >= thresholds)[2000:]
+    positive = y[2000:] > 0
+    assert np.mean(said["fpr"][~positive]) == pytest.approx(target, rel=0.02)
+    error = math.sqrt(target * (1 - target) / said["precision"].sum())  # of few events
+    assert np.mean(positive[said["precision"]]) == pytest.approx(1 - target, abs=0.01 + error)
+    assert np.mean(said["recall"][positive]) == pytest.approx(1 - target, abs=0.005)
+
+
+def _shifted(n: int, by: float, seed: int) -> tuple[Vector, Vector]:
+    """Events whose log-odds, said and true, move `by` half way."""
+    random = np.random.default_rng(seed)
+    odds = random.normal(-2.0, 1.5, n) + by * (np.arange(n) >= n // 2)
+    p = 1 / (1 + np.exp(-odds))
+    return p, np.where(random.random(n) < p, 1.0, -1.0)
+
+
+@pytest.mark.parametrize("by", [-1.5, 1.5])
+@pytest.mark.parametrize(
+    ("objective", "target"), [("fpr", 0.05), ("fpr", 0.01), ("recall", 0.8), ("recall", 0.95), ("precision", 0.5)]
+)
+def test_targets_are_met_while_log_odds_shift(objective: Any, target: float, by: float) -> None:
+    """From right after the shift on; what the events of before had for a threshold is far off by then."""
+    p, y = _shifted(30_000, by, seed=16)
+    state, thresholds = run(Threshold(objective, target=target), p, y)
+    called, positive = p >= thresholds, y > 0
+
+    def reached(called: NDArray[np.bool_]) -> float:
+        concerned, good = {
+            "fpr": (~positive[15_000:], called),
+            "recall": (positive[15_000:], called),
+            "precision": (called, positive[15_000:]),
+        }[objective]
+        return float(np.mean(good[concerned]))
+
+    tolerance = 0.15 * min(target, 1 - target) + 0.01 * (objective == "recall")
+    assert reached(called[15_000:]) == pytest.approx(target, abs=tolerance)
+    if objective != "precision":  # of which log-odds that are right know the threshold
+        assert abs(reached(p[15_000:] >= thresholds[14_999]) - target) > 2 * tolerance
+    assert 0.0 < state.aim[0] < 1.0
+
+
+def test_the_aim_is_led_by_the_events_that_the_target_is_about() -> None:
+    p = np.array([0.001, 0.999, 0.001, 0.999])
+    y = np.array([-1.0, -1.0, 1.0, 1.0])
+    decided = np.array([True, False, True, False])  # late labels count by what would be said of them now
+    steps = {
+        ("fpr", 0.4): [0.4, 0.4 - 1, 0, 0],
+        ("recall", 0.4): [0, 0, 0.4, 0.4 - 1],
+        ("precision", 0.4): [0, 0.4, 0, 0.4 - 1],
+    }
+    for (objective, target), expected in steps.items():
+        setting = Threshold(objective, target=target)  # type: ignore[arg-type]
+        for i in range(4):
+            state = threshold.init(setting)
+            assert state.aim[0] == target
+            state.live[0] = 0.5
+            learnt(setting, state, undated(p, y)._replace(decided=decided).part(i, i + 1))
+            back = 0.95 if objective == "precision" and state.aim[0] > target else 1.0
+            assert state.aim[0] - target == pytest.approx(0.005 * expected[i] * back, rel=0.06, abs=1e-15)
+    for objective, target, step in (("fpr", 0.008, 0.002), ("recall", 0.996, 0.001), ("recall", 1.0, 0.0)):
+        setting = Threshold(objective, target=target)  # type: ignore[arg-type]
+        state = threshold.init(setting)
+        state.live[0] = 0.5
+        learnt(setting, state, undated(p, y).part(1, 4) if objective == "fpr" else undated(p, y).part(2, 3))
+        assert state.aim[0] == pytest.approx(min(target + step * (target - (objective == "fpr")), 1.0), rel=1e-12)
+
+
+def test_a_precision_that_no_threshold_has_is_sought_again_where_the_aim_went_too_high() -> None:
+    setting = Threshold("precision", target=0.6)
+    p, y = events(20_000, seed=17)
+    state, _ = run(setting, p[:4000], y[:4000])
+    state.aim[0] = 0.999
+    thresholds, decisions = learnt(setting, state, undated(p[4000:], y[4000:]))
+    assert thresholds[64] == 1.0
+    assert np.mean(y[8000:][decisions[4000:] == 1] > 0) == pytest.approx(0.6, abs=0.03)
+
+
+@pytest.mark.parametrize("was", [{"objective": "fpr", "target": 0.1}, {"objective": "recall", "target": 0.8}], ids=str)
+def test_another_target_or_objective_is_what_is_searched_for(was: dict[str, Any]) -> None:
+    p, y = events(4000, seed=18)
+    old = Threshold(**was)
+    state, _ = run(old, p, y)
+    assert state.aim[0] != old.target
+    assert threshold.changed(old, Threshold(**was, memory=500), state).aim[0] == state.aim[0]
+    for to in ({"objective": "fpr", "target": 0.2}, {"objective": "precision", "target": 0.1}):
+        setting = Threshold(**to)  # type: ignore[arg-type]
+        changed = threshold.changed(old, setting, state)
+        assert changed.aim[0] == setting.target
+        assert (
+            threshold.changed(Threshold(), setting, threshold.changed(old, Threshold(), state)).aim[0] == to["target"]
+        )
+    assert threshold.changed(old, Threshold(), state).aim[0] == 0.0
+    assert threshold.restarted(old, state).aim[0] == old.target

@@ -1,0 +1,260 @@
+"""What the figures are made of: reasons, exact sums, the one-pass merge, the curves."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from sklearn import metrics as sk
+
+from learners.metrics import definitions
+from learners.metrics.curves import HISTOGRAM_BINS, curves, thinned
+from learners.metrics.definitions import EPSILON, NO_SPREAD, RELIABILITY_BINS, Figures, Undefined
+from learners.metrics.ranking import ranking_figures
+from learners.settings import Refused
+from tests.learners.metrics.naive_metrics import exact_figures
+
+RANKED = ("auc", "auc_interval", "average_precision", "partial_auc", "ks", "recall_at_fpr", "precision_at_k")
+
+
+def ranked(
+    label: NDArray[np.bool_], scores: NDArray[np.float64], chosen: Figures
+) -> tuple[dict[str, Any], dict[str, str]]:
+    undefined = Undefined("window", {})
+    found = ranking_figures(np.sort(scores[~label]), np.sort(scores[label]), chosen, undefined)
+    return found, undefined.reasons
+
+
+def check(label: NDArray[np.bool_], scores: NDArray[np.float64], chosen: Figures) -> None:
+    found, reasons = ranked(label, scores, chosen)
+    expected = exact_figures(label, scores, np.full(len(label), 0.5), label, chosen)
+    assert tuple(found) == RANKED
+    for name, value in found.items():
+        assert (value is None) == (expected[name] is None) == (f"/window/{name}" in reasons), name
+        if value is not None:
+            assert value == pytest.approx(expected[name], rel=0, abs=1e-12), name
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.booleans()), max_size=60),
+    st.sampled_from([1e-9, 0.05, 0.1, 0.3, 1 / 3, 0.5, 0.999, 1.0]),
+    st.integers(1, 20),
+)
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_one_merge_gives_the_figures_of_the_definitions(rows: list[tuple[int, bool]], max_fpr: float, k: int) -> None:
+    label = np.array([flag for _, flag in rows], dtype=np.bool_)
+    check(label, np.array([float(level) for level, _ in rows]), Figures(max_fpr=max_fpr, k=k))
+
+
+@pytest.mark.parametrize("share", [0.003, 0.05, 0.5, 0.99])
+@pytest.mark.parametrize("digits", [0, 1, 2, 12])
+def test_long_runs_are_crossed_rightly(share: float, digits: int) -> None:
+    random = np.random.default_rng(digits)
+    label = random.random(3000) < share
+    check(label, np.round(random.normal(size=3000) + label, digits), Figures(max_fpr=0.1, k=250))
+
+
+@pytest.mark.parametrize("n", [7, 10, 49, 100])
+@pytest.mark.parametrize("part", range(1, 8))
+def test_recall_at_an_fpr_that_is_reached_exactly(n: int, part: int) -> None:
+    """count / n <= max_fpr is decided as floats divide, whichever side their product falls on."""
+    label = np.arange(2 * n) % 2 == 0
+    check(label, np.random.default_rng(n).permutation(2 * n).astype(float), Figures(max_fpr=part / n, k=1))
+
+
+def test_counts_do_not_overflow_in_the_largest_window() -> None:
+    n, m = 660_000, 340_000
+    positives, negatives = np.arange(m) + 2.0 * n, np.arange(n) * 1.0
+    found, _ = ranked(np.arange(n + m) >= n, np.concatenate([negatives, positives]), Figures())
+    assert found["auc"] == found["ks"] == found["partial_auc"] == found["average_precision"] == 1.0
+    positives[0], negatives[-1] = negatives[-1], positives[0]  # one pair out of order
+    found, _ = ranked(np.arange(n + m) >= n, np.concatenate([negatives, positives]), Figures())
+    assert 0.999999 < found["auc_interval"][0] < found["auc"] < found["auc_interval"][1] == 1.0
+    found, _ = ranked(np.arange(n + m) < m, np.arange(n + m) * 1.0, Figures(max_fpr=1.0))
+    assert (found["auc"], found["auc_interval"], found["ks"]) == (0.0, None, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("negatives", "positives", "reasons"),
+    [
+        (0, 0, dict.fromkeys(RANKED[:-1], "no labelled events")),
+        (4, 0, dict.fromkeys(RANKED, "no positives")),
+        (0, 4, dict.fromkeys([name for name in RANKED[:-1] if name != "average_precision"], "no negatives")),
+        (4, 1, {"auc_interval": "only one positive"}),
+        (1, 4, {"auc_interval": "only one negative"}),
+        (1, 1, {"auc_interval": "only one negative"}),
+        (2, 2, {"auc_interval": NO_SPREAD}),
+    ],
+)
+@pytest.mark.parametrize(("scope", "where"), [("window", "in the window"), ("since_start", "yet")])
+def test_reasons_say_which_class_is_missing(
+    negatives: int, positives: int, reasons: dict[str, str], scope: str, where: str
+) -> None:
+    undefined = Undefined(scope, {})
+    found = ranking_figures(np.zeros(negatives), np.zeros(positives), Figures(k=4), undefined)
+    if negatives + positives < 4:
+        reasons = reasons | {"precision_at_k": "fewer than 4 labelled events"}
+    assert undefined.reasons == {f"/{scope}/{name}": f"{reason} {where}" for name, reason in reasons.items()}
+    assert {name for name, value in found.items() if value is None} == set(reasons)
+
+
+@pytest.mark.parametrize(
+    ("confusion", "reasons"),
+    [
+        ((0, 0, 0, 0), {"accuracy": "no labelled events", "mcc": "no labelled events"}),
+        ((5, 0, 0, 0), {"f1": "no positive", "recall": "no positive", "mcc": "no positives"}),
+        ((5, 3, 0, 0), {"f1": "no positive", "fbeta": "no positive", "recall": "no positive", "mcc": "no positives"}),
+        ((0, 0, 0, 5), {"fpr": "no negative", "mcc": "no negatives"}),
+        ((5, 0, 2, 0), {"precision": "no positive was predicted", "mcc": "no positive was predicted"}),
+        ((0, 5, 0, 2), {"mcc": "no negative was predicted"}),
+        ((3, 1, 2, 4), {}),
+    ],
+)
+def test_reasons_of_ratios(confusion: tuple[int, int, int, int], reasons: dict[str, str]) -> None:
+    undefined = Undefined("window", {})
+    found = definitions.confusion_figures(confusion, 0.5, undefined)
+    assert set(undefined.reasons) == {f"/window/{name}" for name, value in found.items() if value is None}
+    for name, reason in reasons.items():
+        assert undefined.reasons[f"/window/{name}"] == f"{reason} in the window"
+    if not reasons:
+        assert not undefined.reasons
+
+
+def test_mcc_of_counts_beyond_any_product_of_machine_numbers() -> None:
+    huge = 2**52
+    found = definitions.confusion_figures((huge, huge // 3, huge // 5, huge // 2), 1.0, Undefined("since_start", {}))
+    tn, fp, fn, tp = (Fraction(part) for part in (1, Fraction(1, 3), Fraction(1, 5), Fraction(1, 2)))
+    square = (tp * tn - fp * fn) ** 2 / ((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
+    assert found["mcc"] == pytest.approx(math.sqrt(square), rel=1e-12)
+
+
+@given(st.lists(st.floats(0, 63, allow_subnormal=True), max_size=40), st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_what_was_added_is_taken_away_without_a_trace(numbers: list[float], random: Any) -> None:
+    sums = np.zeros(2, dtype=np.int64)
+    for x in numbers:
+        definitions.tally(sums, definitions.parted(x), 1)
+    exact = sum((Fraction(x) * 2**60).__floor__() for x in numbers)
+    assert definitions.tallied(sums.tolist()) == exact
+    random.shuffle(numbers)
+    for x in numbers:
+        definitions.tally(sums, definitions.parted(x), -1)
+    assert sums.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("probability", [0.0, 1e-300, 1e-17, EPSILON, 1e-9, 0.5, 0.7, 1 - 1e-9, 1 - 1e-16, 1.0])
+@pytest.mark.parametrize("label", [0, 1])
+def test_log_loss_is_that_of_scikit_learn(probability: float, label: int) -> None:
+    expected = sk.log_loss([label], [probability], labels=[0, 1])
+    assert definitions.log_loss(probability, label) == pytest.approx(expected, rel=1e-14, abs=1e-30)
+    assert 0.0 < definitions.log_loss(probability, label) < 36.05
+
+
+def test_probabilities_fall_into_bins_of_equal_width() -> None:
+    bins = [definitions.probability_bin(p) for p in (0.0, 0.0666, 0.0667, 0.5, 0.9333, 0.9334, 1.0)]
+    assert bins == [0, 0, 1, 7, 13, 14, 14]
+
+
+@pytest.mark.parametrize(
+    "bad", [{"beta": 0.0}, {"beta": 101.0}, {"max_fpr": 0.0}, {"max_fpr": 1.1}, {"k": 0}, {"k": 10**7}]
+)
+def test_settings_out_of_range_are_refused(bad: dict[str, float]) -> None:
+    with pytest.raises(Refused, match=next(iter(bad))):
+        Figures.of(bad)
+
+
+# Curves
+
+
+def drawn(label: NDArray[np.bool_], scores: NDArray[np.float64], points: int = 200) -> dict[str, Any]:
+    called = scores >= 0
+    bins = np.zeros((2, RELIABILITY_BINS), dtype=np.int64)
+    bins[:, 3] = (~label).sum(), label.sum()
+    mass = np.zeros(RELIABILITY_BINS)
+    mass[3] = 0.22 * len(label)
+    confusion = np.bincount(2 * label + called, minlength=4)
+    return curves(np.sort(scores[~label]), np.sort(scores[label]), confusion, bins, mass, points)
+
+
+@pytest.mark.parametrize("digits", [0, 1, 12])
+def test_points_of_the_curves_are_those_of_scikit_learn(digits: int) -> None:
+    random = np.random.default_rng(0)
+    label = random.random(2000) < 0.2
+    scores = np.round(random.normal(size=2000) + label, digits)
+    found = drawn(label, scores, 50)
+    roc, pr = found["roc"], found["precision_recall"]
+    fpr, tpr, thresholds = sk.roc_curve(label, scores, drop_intermediate=False)
+    every = {(a, b, c) for a, b, c in zip(fpr.tolist(), tpr.tolist(), thresholds.tolist(), strict=True)}
+    points = list(zip(roc["fpr"], roc["tpr"], roc["threshold"], strict=True))
+    assert len(points) <= 50
+    assert digits < 12 or len(points) == 50  # few levels have neighbours on one line
+    assert points[0] == (0.0, 0.0, None)
+    assert {(a, b, math.inf if c is None else c) for a, b, c in points} <= every
+    assert points[-1][:2] == (1.0, 1.0)
+    # what is left out lies close to what is drawn
+    assert np.abs(np.interp(fpr, roc["fpr"], roc["tpr"]) - tpr).max() < 0.06
+    assert sk.auc(roc["fpr"], roc["tpr"]) == pytest.approx(sk.roc_auc_score(label, scores), abs=0.004)
+    precision, recall, cuts = sk.precision_recall_curve(label, scores)
+    every = {(a, b, c) for a, b, c in zip(recall.tolist(), precision.tolist(), cuts.tolist(), strict=False)}
+    assert set(zip(pr["recall"], pr["precision"], pr["threshold"], strict=True)) <= every
+    assert len(pr["recall"]) <= 50
+    assert pr["recall"] == sorted(pr["recall"])
+
+
+def test_thinning_keeps_the_corners() -> None:
+    x = np.concatenate([np.zeros(100), np.linspace(0, 0.5, 100), np.full(50, 0.5), np.linspace(0.5, 1, 100)])
+    y = np.concatenate([np.linspace(0, 0.6, 100), np.full(100, 0.6), np.linspace(0.6, 1, 50), np.ones(100)])
+    kept = thinned(x, y, 200)
+    assert list(zip(x[kept], y[kept], strict=True)) == [(0, 0), (0, 0.6), (0.5, 0.6), (0.5, 1), (1, 1)]
+    assert thinned(x, y, 2).tolist() == [0, 349]
+    assert thinned(np.zeros(9), np.zeros(9), 5).tolist() == [0, 8]  # a curve that ends where it began
+
+
+def test_bins_of_the_scores_hold_every_event_once() -> None:
+    random = np.random.default_rng(1)
+    label = random.random(500) < 0.3
+    scores = random.normal(size=500)
+    histogram = drawn(label, scores)["histogram"]
+    for name, part in (("negative", scores[~label]), ("positive", scores[label])):
+        expected = np.histogram(part, bins=HISTOGRAM_BINS, range=(scores.min(), scores.max()))[0]
+        assert sum(histogram[name]) == len(part)
+        assert np.abs(np.array(histogram[name]) - expected).sum() <= 2  # a score on an edge, as floats round
+    assert len(histogram["edges"]) == HISTOGRAM_BINS + 1
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [[0.0], [2.5] * 4, [1e308, -1e308], [math.inf, -math.inf, 0.0], [math.inf], [5e-324, 0.0], [1e300] * 3, []],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", ["negatives", "positives", "both"])
+def test_curves_of_odd_scores_are_finite(scores: list[float], kind: str) -> None:
+    label = np.array(
+        [kind == "positives" or (kind == "both" and i % 2 == 0) for i in range(len(scores))], dtype=np.bool_
+    )
+    found = drawn(label, np.array(scores, dtype=np.float64))
+    json.dumps(found, allow_nan=False)
+    assert sum(found["histogram"]["negative"]) + sum(found["histogram"]["positive"]) == len(scores)
+    assert found["histogram"]["edges"] == sorted(found["histogram"]["edges"])
+    assert bool(found["roc"]["fpr"]) == (0 < label.sum() < len(label))
+    assert bool(found["precision_recall"]["recall"]) == label.any()
+
+
+def test_reliability_and_the_operating_point() -> None:
+    label = np.arange(10) < 4
+    found = drawn(label, np.where(np.arange(10) % 2, 1.0, -1.0))
+    assert found["reliability"]["count"] == [0, 0, 0, 10, *[0] * 11]
+    assert found["reliability"]["mean_probability"][3] == pytest.approx(0.22)
+    assert found["reliability"]["share_positive"] == [None] * 3 + [0.4] + [None] * 11
+    assert found["reliability"]["edges"][3] == 0.2
+    assert found["confusion"] == {"tp": 2, "fp": 3, "tn": 3, "fn": 2}
+    assert found["operating_point"] == {"fpr": 0.5, "tpr": 0.5, "precision": 0.4}
+    with pytest.raises(ValueError, match="at least 2"):
+        drawn(label, np.zeros(10), points=1)

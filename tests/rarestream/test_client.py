@@ -1,0 +1,338 @@
+"""The Python client against the service as a process: what it is given arrives to the bit, and once."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+import learners
+from rarestream.client import NOTHING, Batch, Bounds, Refused, Unanswered, Unreachable, Uploaded
+from tests.harness.clients import KINDS, client, lossy
+from tests.harness.process import Process
+
+DENSE: dict[str, Any] = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 3}, "window": 200}
+NAMED: dict[str, Any] = {"algorithm": "cbr-diag", "features": {"kind": "named", "categorical": ["shop"]}}
+SPARSE: dict[str, Any] = {"algorithm": "cbr-diag", "features": {"kind": "sparse", "dim": 40}}
+ORDINAL: dict[str, Any] = {
+    "algorithm": "npsvor",
+    "params": {"ranks": 4},
+    "features": {"kind": "dense", "dim": 3},
+}
+N = 300
+RNG = np.random.default_rng(5)
+Y = RNG.random(N) < 0.3
+X = RNG.normal(size=(N, 3)) + Y[:, None]
+IDS = [f"e{i}" for i in range(N)]
+SMALL = Bounds(events=70)  # so that a call takes several requests
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    folder = tmp_path_factory.mktemp("service")
+    with Process(f"sqlite:///{folder / 'log.db'}", folder / "server.log") as process:
+        yield process
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def api(service: Process, kind: str) -> Iterator[Any]:
+    """A client of each kind."""
+    with client(kind, service.url, bounds=SMALL) as made:
+        yield made
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """Of a learner of the test's own."""
+    return re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+
+
+def library(config: dict[str, Any]) -> learners.Learner:
+    settings = {key: value for key, value in config.items() if key not in ("algorithm", "params")}
+    return learners.create(config["algorithm"], **config.get("params", {}), **settings)
+
+
+def assert_agree(remote: Any, local: learners.Learner) -> None:
+    """The same state, to the bit."""
+    assert remote.digest()["digest"] == local.digest()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_dense_rows_are_learnt_as_by_the_library(api: Any, name: str, dtype: type) -> None:
+    rows = X.astype(dtype)
+    remote = api.create(name, **DENSE)
+    local = library(DENSE)
+    reply = remote.update(rows, Y, ids=IDS, weights=np.linspace(0, 2, N))
+    scores = local.learn(rows.astype(np.float64), Y, ids=IDS, weights=np.linspace(0, 2, N))
+    assert (reply.applied, reply.repeats, reply.ids) == (N, 0, IDS)
+    assert (reply.status == "applied").all()
+    np.testing.assert_array_equal(reply.scores, scores)
+    assert reply.class_counts == {"negative": N - int(Y.sum()), "positive": int(Y.sum())}
+    np.testing.assert_array_equal(reply.decisions, reply.probabilities >= reply.thresholds)
+    assert_agree(remote, local)
+
+
+def test_sparse_rows_are_learnt_as_by_the_library(api: Any, name: str) -> None:
+    matrix = sp.random_array((N, 40), density=0.1, rng=np.random.default_rng(1), format="coo")
+    remote, local = api.create(name, **SPARSE), library(SPARSE)
+    reply = remote.update(matrix, Y, ids=np.arange(N))
+    np.testing.assert_array_equal(reply.scores, local.learn(matrix, Y, ids=[str(i) for i in range(N)]))
+    assert_agree(remote, local)
+
+
+def test_named_features_by_event_and_by_column_are_the_same(api: Any, name: str) -> None:
+    columns = {
+        "amount": np.round(np.exp(X[:, 0]), 2),
+        "shop": (np.abs(X[:, 1]) * 100).astype(np.int64),
+        "country": [["DE", "FR", None][i % 3] for i in range(N)],
+        "items": [["gift card", "phone"][: i % 3] for i in range(N)],
+    }
+    events = [{key: column[i] for key, column in columns.items() if column[i] is not None} for i in range(N)]
+    plain = [{**one, "amount": float(one["amount"]), "shop": int(one["shop"])} for one in events]
+    local = library(NAMED)
+    scores = local.learn(plain, Y, ids=IDS)
+    frame = pd.DataFrame(columns, index=range(7, N + 7))
+    for form, features in (("events", events), ("columns", columns), ("frame", frame)):
+        remote = api.create(f"{name}-{form}", **NAMED)
+        np.testing.assert_array_equal(remote.update(features, Y, ids=IDS).scores, scores)
+        assert_agree(remote, local)
+
+
+def test_ranks(api: Any, name: str) -> None:
+    ranks = 1 + (np.abs(X[:, 0]) * 2).astype(np.int64).clip(0, 3)
+    remote, local = api.create(name, **ORDINAL), library(ORDINAL)
+    reply = remote.update(X, ranks)
+    np.testing.assert_array_equal(reply.ranks, local.learn(X, ranks))
+    assert (reply.probabilities, reply.thresholds, reply.decisions) == (None, None, None)
+    said = remote.predict(X)
+    assert (said.probabilities, said.thresholds, said.labels) == (None, None, None)
+    assert said.ranks.shape == (N,)
+    assert_agree(remote, local)
+
+
+def test_labels_that_come_late(api: Any, name: str) -> None:
+    remote = api.create(name, **DENSE)
+    nothing = remote.predict(X[:2])
+    assert not nothing.ready
+    assert nothing.labels.tolist() == [NOTHING, NOTHING]
+    remote.update(X[:100], Y[:100])
+    served = remote.predict(X[100:], ids=IDS[100:])
+    assert (served.ready, served.remembered) == (True, N - 100)
+    first = remote.labels(IDS[100:200], Y[100:200])
+    np.testing.assert_array_equal(first.scores, served.scores[:100])
+    np.testing.assert_array_equal(first.decisions, served.labels[:100])
+    second = remote.update(None, Y[198:202], ids=[*IDS[198:201], "never"])
+    assert second.status.tolist() == ["duplicate", "duplicate", "applied", "unknown"]
+    assert (second.applied, second.duplicate, second.unknown) == (1, 2, 1)
+    assert np.isnan(second.scores).tolist() == [True, True, False, True]
+    assert (second.decisions == NOTHING).tolist() == [True, True, False, True]
+
+
+def test_explanations(api: Any, name: str) -> None:
+    remote = api.create(name, **DENSE)
+    remote.update(X, Y)
+    said = remote.predict(X, explain=1)
+    assert len(said.explanations) == N
+    for score, why in zip(said.scores, said.explanations, strict=True):
+        assert len(why.features) == 1
+        assert why.intercept + why.features[0][1] + why.rest == pytest.approx(score)
+
+
+def test_a_position_that_is_to_be_learnt_before(api: Any, name: str) -> None:
+    remote = api.create(name, **DENSE)
+    position = remote.update(X, Y).position
+    assert len(remote.predict(X, explain=1, at_least=position).explanations) == N
+    with pytest.raises(Refused) as caught:
+        remote.predict(X, at_least=position + 100)
+    assert (caught.value.status, caught.value.code) == (409, "beyond-log")
+
+
+def test_a_refused_call_says_where_and_how_far_it_came(api: Any, name: str) -> None:
+    remote = api.create(name, **DENSE)
+    labels = np.where(Y, 1, 0)
+    labels[75] = 7
+    with pytest.raises(Refused) as caught:
+        remote.update(X, labels, ids="auto")
+    error = caught.value
+    assert (error.status, error.code, error.done) == (422, "invalid", 70)
+    assert [one.pointer for one in error.problems] == ["/labels/5"]
+    assert error.ids is not None
+    reply = remote.update(X, Y, ids=error.ids)
+    assert (reply.duplicate, reply.applied) == (70, N - 70)
+
+
+def test_what_the_service_refuses(api: Any, name: str) -> None:
+    with pytest.raises(Refused, match="no learner named") as caught:
+        api.learner(name).metrics()
+    assert caught.value.code == "unknown-learner"
+    api.create(name, **DENSE)
+    with pytest.raises(Refused) as caught:
+        api.create(name, **SPARSE)
+    assert (caught.value.status, caught.value.code) == (409, "name-taken")
+    with pytest.raises(Refused) as caught:
+        api.create(f"{name}-2", algorithm="nothing-of-this-name", features={"kind": "dense"})
+    assert {one.pointer for one in caught.value.problems} >= {"/algorithm"}
+
+
+def test_a_source_tells_a_repeat_and_a_gap(api: Any, name: str) -> None:
+    remote = api.create(name, **DENSE)
+    assert remote.update(X[:100], Y[:100], source=("file", 0)).applied == 100
+    reply = remote.update(X[50:150], Y[50:150], source=("file", 50))
+    assert (reply.duplicate, reply.applied) == (50, 50)
+    with pytest.raises(Refused) as caught:
+        remote.update(X[200:], Y[200:], source=("file", 200))
+    assert caught.value.code == "source-gap"
+    assert remote.describe()["sources"] == {"file": 150}
+
+
+def test_a_source_has_holes(api: Any, name: str) -> None:
+    remote = api.create(name, **DENSE)
+    numbers = list(range(10, 2 * N + 10, 2))
+    assert remote.update(X, Y, source=("topic", numbers, 3)).applied == N  # in several requests
+    assert remote.describe()["sources"] == {"topic": numbers[-1] + 1}
+    assert remote.update(X[-5:], Y[-5:], source=("topic", numbers[-5:])).duplicate == 5
+    with pytest.raises(Refused) as caught:
+        remote.update(X[:1], Y[:1], source=("topic", [9000], 8000))
+    assert caught.value.code == "source-gap"
+    with pytest.raises(ValueError, match="expected that of the first"):
+        remote.upload([(X, Y)], source=("topic", numbers))
+
+
+def test_an_upload_tells_its_progress(api: Any, name: str) -> None:
+    taken: list[int] = []
+
+    def batches() -> Iterator[Any]:
+        for start in range(0, N, 100):
+            taken.append(start)
+            yield X[start : start + 100], Y[start : start + 100], IDS[start : start + 100]
+            yield X[:0], Y[:0]  # passed over
+
+    told: list[tuple[int, list[int]]] = []
+    remote, local = api.create(name, **DENSE), library(DENSE)
+    found = remote.upload(batches(), progress=lambda so_far: told.append((so_far.events, list(taken))))
+    local.learn(X, Y, ids=IDS)
+    assert (found.events, found.applied, found.requests, found.repeats) == (N, N, 6, 0)
+    assert found.position == remote.describe()["position"]
+    assert [events for events, _ in told] == [70, 100, 170, 200, 270, 300]
+    assert [len(batch) for _, batch in told] == [1, 1, 2, 2, 3, 3]  # a batch is asked for when the last is learnt
+    assert_agree(remote, local)
+
+
+def test_an_upload_goes_on_from_where_its_source_is(api: Any, name: str) -> None:
+    def parts(start: int) -> Iterator[Batch]:
+        for i in range(start, N, 60):
+            yield Batch(X[i : i + 60], Y[i : i + 60])
+
+    remote, local = api.create(name, **DENSE), library(DENSE)
+
+    def until_there_are_enough(so_far: Uploaded) -> None:
+        if so_far.events == 180:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        remote.upload(parts(0), source=("file", 0), progress=until_there_are_enough)
+    start = remote.describe()["sources"]["file"]
+    assert start == 180
+    assert remote.upload(parts(start), source=("file", start)).applied == N - 180
+    assert remote.upload(parts(0), source=("file", 0)).duplicate == N
+    assert remote.metrics()["events"] == N
+    local.learn(X, Y)
+    np.testing.assert_array_equal(remote.predict(X).scores, local.score(X))
+
+
+def test_an_upload_that_fails_says_how_far_it_came(api: Any, name: str) -> None:
+    remote = api.create(name, **DENSE)
+    with pytest.raises(Refused) as caught:
+        remote.upload([(X[:100], Y[:100]), (X[100:200, :2], Y[100:200])])
+    assert caught.value.done == 100
+    with pytest.raises(ValueError, match="expected 'auto' or None"):
+        remote.upload([], ids="mine")
+
+
+def test_an_async_iterable_is_uploaded(service: Process, name: str) -> None:
+    async def batches() -> AsyncIterator[Any]:
+        yield X[:100], Y[:100]
+        yield X[100:], Y[100:]
+
+    with client("async", service.url) as api:
+        assert api.create(name, **DENSE).upload(batches(), ids="auto").applied == N
+
+
+def test_documents_of_a_learner(api: Any, name: str) -> None:
+    remote = api.create(name, **DENSE)
+    remote.update(X, Y, ids=IDS)
+    assert remote.name == name
+    assert remote.describe()["config"]["algorithm"] == "loam-ada"
+    assert remote.metrics()["events"] == N
+    changed = remote.change(threshold={"objective": "budget", "alerts": 10})
+    assert changed["config"]["threshold"]["objective"] == "budget"
+    assert remote.snapshot()["position"] == remote.digest()["position"]
+    assert name in {one["name"] for one in api.learners()["learners"]}
+    api.delete(name)
+    assert name not in {one["name"] for one in api.learners()["learners"]}
+    with pytest.raises(Refused):
+        api.delete(name)
+
+
+# What gets lost
+
+
+def test_events_of_a_service_that_dies_are_learnt_once(kind: str, tmp_path: Path) -> None:
+    """Half a request arrives; then one arrives and is answered, but service and answer are gone."""
+    process = Process(f"sqlite:///{tmp_path / 'log.db'}", tmp_path / "server.log")
+    times = iter([lambda: None, lambda: (process.kill(), process.start())])
+    with (
+        process,
+        lossy(process.port, ["none", "none", "half", "answer"], lambda: next(times)()) as url,
+        client(kind, url, bounds=SMALL) as api,
+    ):
+        remote = api.create("a", **DENSE)
+        reply = remote.update(X, Y, ids=IDS)
+        local, clean = library(DENSE), library(DENSE)
+        for start, stop in ((0, 70), (70, 140), (70, 140), (140, N)):  # as they stand in the log
+            local.learn(X[start:stop], Y[start:stop], ids=IDS[start:stop])
+        scores = clean.learn(X, Y, ids=IDS)
+        assert (reply.repeats, reply.applied, reply.duplicate) == (2, N - 70, 70)
+        learnt = reply.status == "applied"
+        np.testing.assert_array_equal(reply.scores[learnt], scores[learnt])
+        assert_agree(remote, local)
+        figures = remote.metrics()
+        assert (figures["events"], figures["duplicates"]) == (N, 70)
+        assert figures["window"]["auc"] == clean.figures()["window"]["auc"]
+        np.testing.assert_array_equal(remote.predict(X).scores, clean.score(X))
+
+
+def test_events_without_ids_are_not_sent_again(api: Any, service: Process, kind: str, name: str) -> None:
+    remote = api.create(name, **DENSE)
+    with lossy(service.port, ["none", "answer"], lambda: None) as url, client(kind, url, bounds=SMALL) as through:
+        with pytest.raises(Unanswered, match="ids='auto'") as caught:
+            through.learner(name).update(X, Y)
+        assert caught.value.done == 70
+        assert remote.metrics()["events"] == 140  # it was learnt, once, and nobody could know
+
+
+def test_a_service_that_starts_is_waited_for(tmp_path: Path) -> None:
+    process = Process(f"sqlite:///{tmp_path / 'log.db'}", tmp_path / "server.log")
+    for kind in KINDS:
+        with client(kind, process.url, patience=0) as api, pytest.raises(Unreachable, match="cannot be reached"):
+            api.learners()
+    starting = threading.Thread(target=process.start)
+    try:
+        with client("sync", process.url) as api:
+            starting.start()
+            assert api.create("a", **DENSE).update(X, Y).applied == N  # without ids: nothing of it was sent before
+    finally:
+        starting.join()
+        process.kill()

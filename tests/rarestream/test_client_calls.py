@@ -1,0 +1,384 @@
+"""The client without a service: what is sent again and when, how a call is cut, what answers and errors mean."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import httpx
+import msgspec
+import numpy as np
+import pytest
+
+from rarestream.client import AsyncClient, Batch, Bounds, Client, ClientError, Refused, Unanswered, Unreachable
+from rarestream.client.connection import Connection
+from rarestream.client.requests import Answer, Call, Calls, Failure, Pause, Request, Response, Retries
+from tests.harness.clients import KINDS, client
+
+X = np.arange(6.0).reshape(3, 2)
+Y = [0, 1, 0]
+IDS = ["a", "b", "c"]
+STATUSES = ["applied", "duplicate", "relabelled", "unknown", "expired"]
+NOT_SENT, LOST = Failure(False, "refused"), Failure(True, "cut")
+
+
+def array(values: Any, dtype: str) -> dict[str, Any]:
+    column = np.asarray(values, dtype)
+    return {"dtype": dtype, "shape": column.shape, "data": column.tobytes()}
+
+
+def learnt(n: int, position: int = 1) -> Response:
+    """The reply to n events that were all learnt."""
+    body = {
+        **{name: n if name == "applied" else 0 for name in STATUSES},
+        "position": position,
+        "class_counts": {"negative": n, "positive": 0},
+        "statuses": STATUSES,
+        "status": array([0] * n, "int8"),
+        "scores": array(np.arange(n), "float64"),
+        "probabilities": array([0.5] * n, "float64"),
+        "thresholds": array([0.5] * n, "float64"),
+        "decisions": array([1] * n, "int8"),
+    }
+    return Response(200, {}, msgspec.msgpack.encode(body))
+
+
+def refusal(status: int, code: str = "some", **headers: str) -> Response:
+    body = {"code": code, "detail": "no", "errors": [{"pointer": "/labels/1", "detail": "is 7"}], "request_id": "r1"}
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Response(status, named, msgspec.json.encode(body))
+
+
+class Time:
+    """A clock that moves only by waiting."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def carried_out(call: Call[Any], clock: Time, answers: Iterable[Answer]) -> tuple[Any, list[Request], list[float]]:
+    """What a call returns or raises when it is given these answers; what it sent, and its pauses."""
+    given, sent, pauses = iter(answers), [], []
+    answer: Answer = None
+    while True:
+        try:
+            step = call.send(answer)
+        except StopIteration as end:
+            return end.value, sent, pauses
+        except ClientError as error:
+            return error, sent, pauses
+        if isinstance(step, Pause):
+            clock.now += step.seconds
+            pauses.append(step.seconds)
+            answer = None
+        else:
+            sent.append(step)
+            answer = next(given)
+
+
+def updating(answers: Iterable[Answer], *, jitter: float = 1.0, patience: float = 60.0, **columns: Any) -> Any:
+    clock = Time()
+    calls = Calls(Retries(patience, clock=clock, jitter=lambda: jitter), Bounds())
+    batch = Batch(X, Y, columns.get("ids"))
+    return carried_out(calls.update("a", batch, columns.get("source")), clock, answers)
+
+
+# What is sent again
+
+
+@pytest.mark.parametrize("columns", [{}, {"ids": IDS}, {"ids": ["a", None, "c"]}, {"source": ("file", 7)}])
+@pytest.mark.parametrize("failure", [NOT_SENT, refusal(429)])
+def test_what_was_certainly_not_done_is_always_sent_again(failure: Answer, columns: dict[str, Any]) -> None:
+    reply, sent, pauses = updating([failure, failure, learnt(3)], **columns)
+    assert (reply.applied, reply.repeats) == (3, 2)
+    assert len(set(sent)) == 1  # the very same request
+    assert len(pauses) == 2
+
+
+@pytest.mark.parametrize("columns", [{"ids": IDS}, {"ids": np.arange(3)}, {"ids": "auto"}, {"source": ("file", 7)}])
+@pytest.mark.parametrize("failure", [LOST, refusal(502), refusal(503), refusal(504)])
+def test_what_may_have_been_done_is_sent_again_where_a_repeat_is_told(failure: Answer, columns: Any) -> None:
+    reply, sent, _ = updating([failure, learnt(3)], **columns)
+    assert (reply.applied, reply.repeats) == (3, 1)
+    assert len(sent) == 2
+    assert len(set(sent)) == 1  # with the same ids, above all
+
+
+@pytest.mark.parametrize("columns", [{}, {"ids": ["a", None, "c"]}])
+@pytest.mark.parametrize("failure", [LOST, refusal(502), refusal(503), refusal(504)])
+def test_what_may_have_been_done_is_not_sent_again_where_nothing_tells_a_repeat(failure: Answer, columns: Any) -> None:
+    error, sent, pauses = updating([failure], **columns)
+    assert isinstance(error, Unanswered)
+    assert "ids='auto' or a source would make it safe" in str(error)
+    assert (len(sent), pauses, error.done) == (1, [], 0)
+
+
+@pytest.mark.parametrize("status", [301, 400, 404, 409, 413, 415, 422])
+def test_a_refusal_is_final(status: int) -> None:
+    error, sent, _ = updating([refusal(status, "invalid")], ids=IDS)
+    assert type(error) is Refused
+    assert (error.status, error.code, error.detail, error.request_id) == (status, "invalid", "no", "r1")
+    assert error.problems == (("/labels/1", "is 7"),)
+    assert str(error) == "no\n  /labels/1: is 7"
+    assert len(sent) == 1
+
+
+def test_an_error_of_the_service_is_final_and_tells_nothing() -> None:
+    error, sent, _ = updating([refusal(500)], ids=IDS)
+    assert (type(error), len(sent)) == (Unanswered, 1)
+
+
+def test_a_call_that_is_given_up_has_the_ids_that_were_made() -> None:
+    error, sent, _ = updating([LOST], ids="auto", patience=0)
+    body = msgspec.msgpack.decode(sent[0].body)
+    assert isinstance(error, Unanswered)
+    assert error.ids == body["ids"]
+    assert len(set(error.ids)) == 3
+
+
+# When
+
+
+def test_pauses_double_up_to_a_bound_until_the_patience_is_over() -> None:
+    error, _, pauses = updating([NOT_SENT] * 100)
+    assert isinstance(error, Unreachable)
+    assert pauses == [0.25, 0.5, 1.0, 2.0, 4.0] + [8.0] * 6
+    assert updating([NOT_SENT] * 3 + [learnt(3)], jitter=0.5)[2] == [0.125, 0.25, 0.5]
+
+
+def test_retry_after_is_waited_for_at_least() -> None:
+    answers = [refusal(429, retry_after="3"), refusal(503, retry_after="1"), learnt(3)]
+    assert updating(answers, ids=IDS)[2] == [3.25, 1.5]
+    error, _, pauses = updating([refusal(429, retry_after="61")])
+    assert (error.retry_after, pauses) == (61.0, [])
+    assert updating([refusal(429, retry_after="Fri, 13 Nov 2026 08:00:00 GMT"), learnt(3)])[2] == [0.25]
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.5])
+def test_without_patience_everything_is_sent_once(jitter: float) -> None:
+    assert len(updating([refusal(429)], patience=0, jitter=jitter)[1]) == 1
+
+
+def test_the_default_jitter_is_below_the_bound() -> None:
+    retries = Retries(10)
+    assert all(0 <= retries.jitter() < 1 for _ in range(100))
+
+
+# Other calls
+
+
+def calling(make: Callable[[Calls], Call[Any]], *answers: Answer) -> tuple[Any, list[Request]]:
+    clock = Time()
+    result, sent, _ = carried_out(make(Calls(Retries(60.0, clock=clock), Bounds(events=2))), clock, answers)
+    return result, sent
+
+
+DOCUMENT = Response(200, {}, b'{"name":"a"}')
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda calls: calls.create("a", {}),
+        lambda calls: calls.about("a", "metrics"),
+        lambda calls: calls.change("a", {}),
+        lambda calls: calls.snapshot("a"),
+    ],
+)
+def test_calls_that_may_be_repeated_are(make: Callable[[Calls], Call[Any]]) -> None:
+    result, sent = calling(make, LOST, refusal(503), DOCUMENT)
+    assert (result, len(sent)) == ({"name": "a"}, 3)
+
+
+def test_a_delete_whose_answer_was_lost_finds_nothing_left() -> None:
+    assert calling(lambda calls: calls.delete("a"), LOST, refusal(404, "unknown-learner"))[0] is None
+    assert calling(lambda calls: calls.delete("a"), refusal(503), refusal(429), refusal(404))[0] is None
+
+
+@pytest.mark.parametrize("before", [[], [refusal(429)], [NOT_SENT], [NOT_SENT, refusal(429)]])
+def test_a_delete_of_a_learner_that_never_was_is_refused(before: list[Answer]) -> None:
+    error, sent = calling(lambda calls: calls.delete("a"), *before, refusal(404, "unknown-learner"))
+    assert (type(error), error.code, len(sent)) == (Refused, "unknown-learner", len(before) + 1)
+
+
+def test_names_are_quoted() -> None:
+    assert calling(lambda calls: calls.about("a b/c"), DOCUMENT)[1][0].path == "learners/a%20b%2Fc"
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"", b"[]", msgspec.msgpack.encode({"position": 1})])
+def test_answers_that_are_not_rarestreams(body: bytes) -> None:
+    error, _ = calling(lambda calls: calls.about("a"), Response(200, {}, body))
+    assert isinstance(error, Unanswered)
+    assert isinstance(updating([Response(200, {}, body)], ids=IDS)[0], Unanswered)
+    error = updating([Response(404, {}, body)])[0]
+    assert (type(error), error.code, str(error)) == (Refused, None, "the answer is 404, and not in rarestream's words")
+
+
+COUNTED: list[tuple[str, Any, str]] = [
+    ("status", array([0], "int8"), "1 entries for 3 events"),
+    ("status", array([0] * 4, "int8"), "4 entries for 3 events"),
+    ("status", array([0, -1, 0], "int8"), "a status is -1; expected 0 to 4"),
+    ("status", array([0, 5, 0], "int8"), "out of bounds"),
+    ("scores", array([], "float64"), "0 entries for 3 events"),
+    ("thresholds", array([0.5] * 2, "float64"), "2 entries for 3 events"),
+    ("ranks", array([1] * 4, "int8"), "4 entries for 3 events"),
+]
+
+
+@pytest.mark.parametrize(("name", "column", "said"), COUNTED)
+def test_a_reply_has_an_entry_for_each_event(name: str, column: Any, said: str) -> None:
+    body = msgspec.msgpack.decode(learnt(3).body) | {name: column}
+    error = updating([Response(200, {}, msgspec.msgpack.encode(body))])[0]
+    assert type(error) is Unanswered
+    assert said in str(error)
+
+
+@pytest.mark.parametrize("name", ["scores", "labels", "explanations"])
+def test_a_prediction_has_an_entry_for_each_event(name: str) -> None:
+    one = {"intercept": 0.0, "features": [], "rest": 0.0}
+    body = {"position": 1, "ready": True, "remembered": 0, "stale_seconds": 0.0, "scores": array([0.0] * 3, "float64")}
+    body |= {"labels": array([1] * 3, "int8"), "explanations": [one] * 3}
+    predict = Calls(Retries(0.0), Bounds()).predict
+    whole = Response(200, {}, msgspec.msgpack.encode(body))
+    assert carried_out(predict("a", X, None, None, 1, None), Time(), [whole])[0].labels.tolist() == [1, 1, 1]
+    few = {"scores": array([0.0], "float64"), "labels": array([1] * 4, "int8"), "explanations": [one]}[name]
+    answer = Response(200, {}, msgspec.msgpack.encode({**body, name: few}))
+    error = carried_out(predict("a", X, None, None, 1, None), Time(), [answer])[0]
+    assert type(error) is Unanswered
+    assert "3 events" in str(error)
+
+
+def test_a_call_in_parts_says_how_far_it_came() -> None:
+    error, sent = calling(lambda calls: calls.update("a", Batch(X, Y, IDS), None), learnt(2), refusal(422))
+    assert (type(error), error.done, error.ids, len(sent)) == (Refused, 2, IDS, 2)
+    assert "The 2 events before were answered" in str(error)
+
+
+def test_replies_to_the_parts_are_joined() -> None:
+    reply, sent = calling(lambda calls: calls.update("a", Batch(X, Y, IDS), ("s", 5)), learnt(2), LOST, learnt(1, 9))
+    assert (reply.applied, reply.position, reply.repeats, reply.ids) == (3, 9, 1, IDS)
+    assert reply.scores.tolist() == [0.0, 1.0, 0.0]
+    assert reply.status.tolist() == ["applied"] * 3
+    assert reply.decisions.tolist() == [1, 1, 1]
+    assert reply.ranks is None
+    assert [msgspec.msgpack.decode(one.body)["source"]["offset"] for one in sent] == [5, 7, 7]
+
+
+def test_many_problems_are_cut_short() -> None:
+    problems = [{"pointer": f"/labels/{i}", "detail": "no"} for i in range(100)]
+    error = updating([Response(422, {}, msgspec.json.encode({"detail": "bad", "errors": problems}))])[0]
+    assert str(error).splitlines()[-2:] == ["  /labels/9: no", "  and 90 more"]
+    assert len(error.problems) == 100
+
+
+# How httpx's failures are read, by both clients
+
+
+def asked(kind: str, answer: Callable[[httpx.Request], httpx.Response]) -> Any:
+    """What an update without ids comes to where httpx does this, and patience is not to be had."""
+    with client(kind, "http://service/", patience=0, transport=httpx.MockTransport(answer)) as api:
+        return api.learner("a").update(X, Y)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (httpx.ConnectError("refused"), Unreachable),
+        (httpx.ConnectTimeout("slow"), Unreachable),
+        (httpx.PoolTimeout(""), Unreachable),
+        (httpx.ReadTimeout("slow"), Unanswered),
+        (httpx.WriteTimeout("slow"), Unanswered),
+        (httpx.ReadError("reset"), Unanswered),
+        (httpx.WriteError("pipe"), Unanswered),
+        (httpx.RemoteProtocolError("cut"), Unanswered),
+        (httpx.DecodingError("no gzip"), Unanswered),
+    ],
+)
+def test_whether_anything_was_sent(kind: str, error: Exception, expected: type[ClientError]) -> None:
+    def fail(_: httpx.Request) -> httpx.Response:
+        raise error
+
+    with pytest.raises(expected, match=type(error).__name__):
+        asked(kind, fail)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_clients_carry_out_what_is_decided(kind: str) -> None:
+    bodies: list[bytes] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        bodies.append(request.content)
+        if len(bodies) == 2:
+            raise httpx.ReadError("cut")
+        told = [refusal(429), None, refusal(503, retry_after="0"), learnt(3)][len(bodies) - 1]
+        assert told is not None
+        return httpx.Response(told.status, headers=told.headers, content=told.body)
+
+    with client(kind, "http://service", transport=httpx.MockTransport(answer)) as api:
+        reply = api.learner("a").update(X, Y, ids="auto")
+        assert (reply.applied, reply.repeats, len(set(bodies))) == (3, 3, 1)
+        bodies.clear()
+        with pytest.raises(Unanswered, match=r"ReadError: cut\); ids"):
+            api.learner("a").update(X, Y)
+        assert len(bodies) == 2  # after the 429 it was sent again, after the broken connection it was not
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_goes_over_the_wire(kind: str) -> None:
+    seen: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, content=learnt(3).body)
+
+    assert asked(kind, answer).applied == 3
+    assert str(seen[0].url) == "http://service/v1/learners/a/update"
+    assert seen[0].method == "POST"
+    assert seen[0].headers["content-type"] == seen[0].headers["accept"] == "application/msgpack"
+    assert seen[0].headers["user-agent"].startswith("rarestream-python/")
+
+
+@pytest.mark.parametrize(
+    ("url", "trusting", "stream"),
+    [
+        ("http://127.0.0.1:8000/", False, "ws://127.0.0.1:8000/v1/learners/a%2Fb/ws"),
+        ("http://[::1]:8000", False, "ws://[::1]:8000/v1/learners/a%2Fb/ws"),
+        ("HTTPS://Example.org/fraud/", True, "wss://example.org/fraud/v1/learners/a%2Fb/ws"),
+    ],
+)
+def test_proxies_of_the_environment_are_not_for_loopback(url: str, trusting: bool, stream: str) -> None:
+    for allowed in (True, False):
+        connection = Connection(url, 120.0, {"Authorization": "Bearer x"}, None, allowed)
+        assert connection.http["trust_env"] == (trusting and allowed)
+        address, options = connection.stream("a/b")
+        assert address == stream
+        assert options["proxy"] == (True if trusting and allowed else None)
+        assert options["additional_headers"] == {"Authorization": "Bearer x"}
+
+
+def test_it_loads_neither_the_service_nor_the_library() -> None:
+    names = "{'learners', 'numba', 'fastapi', 'uvicorn', 'redis', 'scipy'}"
+    code = f"import sys, rarestream.client; print(sorted({names} & set(sys.modules)))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://x", "http://", "http://x:port"])
+def test_what_is_not_a_url(url: str) -> None:
+    with pytest.raises(ValueError, match="is not"):
+        Client(url)
+    with pytest.raises(ValueError, match="is not"):
+        AsyncClient(url)
+
+
+@pytest.mark.parametrize("port", [0, 65536, 83637, -1])
+def test_a_port_that_no_address_has(port: int) -> None:
+    for kind in (Client, AsyncClient):
+        with pytest.raises(ValueError, match=f"port of a URL is {port}; expected 1 to 65535"):
+            kind(f"http://127.0.0.1:{port}")

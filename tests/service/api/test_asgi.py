@@ -1,0 +1,257 @@
+"""The hot requests in front of FastAPI: as ASGI, with what the rest of the interface promises of every request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from service.api.app import Application, create_app
+from service.api.fast_path.asgi import hot_request
+from service.settings import Settings
+from tests.harness.apps import DENSE, client, events
+
+URL = "/v1/learners/fraud"
+PREDICT = json.dumps({"events": [{"x": [1, 2, 3]}]}).encode()
+
+
+def scope_of(path: str, method: str = "POST", **members: Any) -> dict[str, Any]:
+    headers = [(b"content-type", b"application/json")]
+    return {"type": "http", "method": method, "path": path, "query_string": b"", "headers": headers, **members}
+
+
+@asynccontextmanager
+async def application(**settings: Any) -> AsyncIterator[Application]:
+    """The application with one learner."""
+    app = create_app(Settings(store="memory:", **settings))
+    async with app.router.lifespan_context(app):
+        created = json.dumps(DENSE).encode()
+        assert (await ask(app, scope_of(URL, "PUT"), [created]))[0] == 201
+        yield app
+
+
+async def ask(app: Application, scope: dict[str, Any], parts: list[bytes | None]) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and body of a reply; status 0: none. The body comes in parts; None: the client goes away."""
+    left = list(parts)
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        if not left:
+            await asyncio.Event().wait()
+        part = left.pop(0)
+        if part is None:
+            return {"type": "http.disconnect"}
+        if len(parts) > 1:
+            await asyncio.sleep(0)
+        return {"type": "http.request", "body": part, "more_body": bool(left)}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    if not sent:
+        return 0, {}, b""
+    headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], headers, b"".join(message.get("body", b"") for message in sent[1:])
+
+
+@pytest.mark.parametrize(
+    ("scope", "found"),
+    [
+        (scope_of(f"{URL}/predict"), ("fraud", "predict")),
+        (scope_of(f"{URL}/update"), ("fraud", "update")),
+        (scope_of(f"{URL}/labels"), ("fraud", "labels")),
+        (scope_of(f"/behind/a/proxy{URL}/labels", root_path="/behind/a/proxy"), ("fraud", "labels")),
+        (scope_of(f"{URL}/predict/"), None),
+        (scope_of(f"{URL}/predict", "GET"), None),
+        (scope_of(f"{URL}/digest"), None),
+        (scope_of("/v1/learners//predict"), None),
+        (scope_of("/v1/learners/predict"), None),
+        (scope_of("/v1/learners/a/b/predict"), None),
+        (scope_of("/v1/groups/fraud/predict"), None),
+        ({"type": "websocket", "path": f"{URL}/predict"}, None),
+    ],
+)
+def test_which_requests_are_hot(scope, found):
+    assert hot_request(scope) == found
+
+
+async def test_a_body_in_one_message_and_in_many():
+    async with application() as app:
+        whole = await ask(app, scope_of(f"{URL}/predict"), [PREDICT])
+        cut = await ask(app, scope_of(f"{URL}/predict"), [PREDICT[:9], b"", PREDICT[9:]])
+        assert whole[0] == cut[0] == 200
+        assert whole[2] == cut[2]
+        assert app.state.bodies.bytes == 0
+
+
+async def test_a_client_that_goes_away_is_not_answered_and_holds_nothing():
+    async with application() as app:
+        assert await ask(app, scope_of(f"{URL}/update"), [None]) == (0, {}, b"")
+        assert await ask(app, scope_of(f"{URL}/update"), [b'{"events": ', None]) == (0, {}, b"")
+        assert app.state.bodies.bytes == 0
+
+
+async def test_a_body_that_never_begins_is_given_up():
+    async with application(body_seconds=0.05) as app:
+        status, _, body = await ask(app, scope_of(f"{URL}/predict"), [])
+        assert (status, json.loads(body)["code"]) == (408, "too-slow")
+        assert app.state.bodies.bytes == 0
+
+
+async def test_a_request_that_is_cancelled_while_its_body_comes_holds_nothing():
+    async with application() as app:
+        for parts in ([], [PREDICT[:5]]):
+            more = asyncio.ensure_future(stuck(app, parts))
+            await asyncio.sleep(0.01)
+            more.cancel()
+            await asyncio.wait([more])
+            assert more.cancelled()
+        assert app.state.bodies.bytes == 0
+
+
+async def stuck(app: Application, parts: list[bytes]) -> None:
+    """A request whose body comes so far and no further."""
+    left = list(parts)
+
+    async def receive() -> dict[str, Any]:
+        if not left:
+            await asyncio.Event().wait()
+        return {"type": "http.request", "body": left.pop(0), "more_body": True}
+
+    async def send(message: Any) -> None:
+        raise AssertionError(message)
+
+    await app(scope_of(f"{URL}/predict"), receive, send)
+
+
+async def test_a_client_that_does_not_read_a_reply_in_lines_is_dropped(caplog):
+    async with application(ws_stall_seconds=0.05) as app:
+        learner = app.state.engine.get("fraud")
+        uses, sent = learner.users, []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b'{"x":[1,2,3]}\n' * 1500, "more_body": True}
+
+        async def send(message: Any) -> None:
+            if len(sent) == 3:
+                await asyncio.Event().wait()
+            sent.append(message)
+
+        scope = scope_of(f"{URL}/predict") | {"headers": [(b"content-type", b"application/x-ndjson")]}
+        await asyncio.wait_for(app(scope, receive, send), 60)
+        assert len(sent) == 3
+        assert all(message["more_body"] for message in sent[1:])  # a reply without its end
+        assert (learner.users, app.state.bodies.bytes) == (uses, 0)
+        assert "nothing of it was read in 0.05 s" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("length", "status"), [(b"9" * 5000, 413), (b"9" * 19, 413), (b"0" * 5000 + b"7", 200), (b"0" * 5000, 200)]
+)
+async def test_a_length_of_any_number_of_digits_is_read(length, status):
+    async with application() as app:
+        scope = scope_of(f"{URL}/predict") | {"headers": [(b"content-length", length)]}
+        assert (await ask(app, scope, [PREDICT]))[0] == status
+
+
+async def test_encodings_of_several_headers_are_taken_together():
+    async with application() as app:
+        headers = [(b"content-encoding", b"identity"), (b"content-encoding", b"gzip")]
+        status, _, body = await ask(app, scope_of(f"{URL}/predict") | {"headers": headers}, [PREDICT])
+        assert (status, "identity,gzip" in json.loads(body)["detail"]) == (415, True)
+
+
+async def test_a_fault_of_ours_is_answered_with_its_id_and_raised_for_the_log(monkeypatch):
+    async with application() as app:
+
+        async def broken(*_: Any) -> Any:
+            raise RuntimeError("by the test")
+
+        monkeypatch.setattr(app.state.engine.get("fraud").served_events, "predict", broken)
+        sent: list[Any] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": PREDICT}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        with pytest.raises(RuntimeError, match="by the test"):
+            await app(scope_of(f"{URL}/predict"), receive, send)
+        problem = json.loads(sent[1]["body"])
+        assert (sent[0]["status"], problem["code"]) == (500, "internal")
+        assert (b"x-request-id", problem["request_id"].encode()) in sent[0]["headers"]
+        assert app.state.bodies.bytes == 0
+
+
+async def test_ids_of_requests():
+    async with client() as http:
+        await http.put(URL, json=DENSE)
+        own = [(await http.post(f"{URL}/predict", content=PREDICT)).headers["x-request-id"] for _ in range(3)]
+        assert len(set(own)) == 3
+        assert all(len(one) == 32 for one in own)
+        for path in ("predict", "update"):  # answered, and refused
+            given = await http.post(f"{URL}/{path}", content=PREDICT, headers={"x-request-id": "abc-123"})
+            assert given.headers.get_list("x-request-id") == ["abc-123"]
+        odd = await http.post(f"{URL}/predict", content=PREDICT, headers={"x-request-id": "x" * 65})
+        assert odd.headers["x-request-id"] != "x" * 65
+
+
+async def test_other_methods_are_refused_with_what_is_allowed():
+    async with client() as http:
+        for operation in ("predict", "update", "labels"):
+            for method in ("GET", "HEAD", "OPTIONS", "PUT"):
+                reply = await http.request(method, f"{URL}/{operation}")
+                assert (reply.status_code, reply.headers["allow"]) == (405, "POST")
+
+
+async def test_names_and_learners_that_are_not_there():
+    async with client() as http:
+        for operation in ("predict", "update", "labels"):
+            missing = await http.post(f"/v1/learners/nobody/{operation}", content=b"no matter")
+            odd = await http.post(f"/v1/learners/-a/{operation}", content=PREDICT)
+            slash = await http.post(f"/v1/learners/a%2Fb/{operation}", content=PREDICT)
+            assert (missing.status_code, missing.json()["code"]) == (404, "unknown-learner")
+            assert (odd.status_code, odd.json()["errors"][0]["pointer"]) == (422, "/name")
+            assert slash.status_code == 404
+
+
+CONTRIBUTIONS = "expected a whole number from 1 to 1000"
+
+
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    [
+        ("explain=0", f"is '0'; {CONTRIBUTIONS}"),
+        ("explain=1001", f"is '1001'; {CONTRIBUTIONS}"),
+        ("explain=many", f"is 'many'; {CONTRIBUTIONS}"),
+        ("explain=", f"is ''; {CONTRIBUTIONS}"),
+        ("explain=2.0", f"is '2.0'; {CONTRIBUTIONS}"),
+        ("explain=2&explain=3", "comes 2 times; expected once"),
+    ],
+)
+async def test_a_bad_number_of_contributions(query, detail):
+    async with client() as http:
+        await http.put(URL, json=DENSE)
+        reply = await http.post(f"{URL}/predict?{query}", content=PREDICT)
+        assert (reply.status_code, reply.json()["errors"]) == (422, [{"pointer": "/explain", "detail": detail}])
+        refused = await http.post(f"{URL}/update?{query}", json={"events": events(2)})  # which explains nothing
+        assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/explain")
+        told = (await http.post(f"{URL}/predict?explain=2", content=PREDICT)).json()
+        assert len(told["results"][0]["explanation"]["features"]) == 2
+
+
+async def test_the_hot_routes_are_documented():
+    async with client() as http:
+        paths = (await http.get("/openapi.json")).json()["paths"]
+        for operation in ("predict", "update", "labels"):
+            said = paths[f"/v1/learners/{{name}}/{operation}"]["post"]
+            names = [parameter["name"] for parameter in said["parameters"]]
+            asked = ["name", "explain", "at_least"] if operation == "predict" else ["name"]
+            assert names == [*asked, "Content-Encoding"]
+            assert said["requestBody"]["content"]["application/json"]["examples"]

@@ -1,0 +1,136 @@
+"""What `GET /v1/learners?figures=true` tells of learners that are being created, and of those that are busy."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.api import schemas
+from service.api.routes.learners import _in_creation
+from service.storage.base import Entry, Head
+from service.storage.memory import MemoryStore
+from tests.harness.keyring import Keyring, keyed
+from tests.harness.nodes import posted, serving
+from tests.service.engine.test_engine import until
+from tests.service.engine.test_served_events import SETUPS, labelled
+
+DENSE = SETUPS["dense"]
+
+
+class Gated(MemoryStore):
+    """A store that writes no log until it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = asyncio.Event()
+
+    async def create(self, learner: str, token: bytes, data: bytes) -> Head:
+        await self.open.wait()
+        return await super().create(learner, token, data)
+
+    async def append(self, *asked: Any, **options: Any) -> list[Entry]:
+        await self.open.wait()
+        return await super().append(*asked, **options)
+
+
+async def told(http: httpx.AsyncClient, headers: dict[str, str] | None = None) -> schemas.LearnerFigureList:
+    reply = await http.get("/learners?figures=true", headers=headers)
+    return schemas.LearnerFigureList.model_validate_json(reply.content, strict=True)
+
+
+async def creating(http: httpx.AsyncClient, headers: dict[str, str] | None = None) -> list[str]:
+    return [one.name for one in (await told(http, headers)).creating]
+
+
+async def asked_for(http: httpx.AsyncClient, name: str) -> bool:
+    return await creating(http) == [name]
+
+
+async def test_learners_are_told_from_the_moment_that_they_are_asked_for() -> None:
+    store = Gated()
+    async with serving(store) as (http, engine):
+        asked = [asyncio.create_task(http.put(f"/learners/{name}", json=DENSE)) for name in ("b", "a", "b")]
+        await until(lambda: len(engine.creations) == 3)
+        assert sorted(await creating(http)) == ["a", "b"]  # each once
+        found = await told(http)
+        assert found.learners == []
+        before = found.creating[0].seconds
+        await asyncio.sleep(0.2)
+        assert (await told(http)).creating[0].seconds > before
+        store.open.set()
+        assert sorted(reply.status_code for reply in await asyncio.gather(*asked)) == [200, 201, 201]
+        found = await told(http)
+        assert ([one.name for one in found.learners], found.creating, engine.creations) == (["a", "b"], [], [])
+
+
+@pytest.mark.parametrize("refused", [True, False])
+async def test_one_that_comes_to_nothing_is_told_no_longer(refused: bool) -> None:
+    store = Gated()
+    async with serving(store, max_learners=1) as (http, engine):
+        if refused:
+            store.open.set()
+            assert (await http.put("/learners/first", json=DENSE)).status_code == 201
+        asked = asyncio.create_task(http.put("/learners/a", json=DENSE))
+        if refused:
+            assert (await asked).status_code == 409
+        else:
+            await until(lambda: bool(engine.creations))
+            asked.cancel()  # the client hangs up
+            with pytest.raises(asyncio.CancelledError):
+                await asked
+        assert (await creating(http), engine.creations) == ([], [])
+
+
+async def test_clones_are_told_too() -> None:
+    store = Gated()
+    store.open.set()
+    async with serving(store) as (http, _):
+        await http.put("/learners/a", json=DENSE)
+        store.open.clear()
+        asked = asyncio.create_task(http.post("/learners/a/clone", json={"to": "c"}))
+        await until(lambda: asked_for(http, "c"))
+        store.open.set()
+        assert (await asked).status_code == 201
+        assert await creating(http) == []
+
+
+async def test_a_key_for_some_learners_is_told_of_these(tmp_path: Path) -> None:
+    ring = Keyring(tmp_path)
+    root, some = ring.make("root", "admin"), ring.make("some", "read", pattern="fraud-*")
+    async with keyed(ring) as (app, http):
+        engine = app.state.engine
+        engine.creations += [("spam", 0.0), ("fraud-a", 0.0)]
+        assert await creating(http, root) == ["spam", "fraud-a"]
+        assert await creating(http, some) == ["fraud-a"]
+
+
+async def test_whether_it_is_busy() -> None:
+    store = Gated()
+    store.open.set()
+    async with serving(store) as (http, engine):
+        await http.put("/learners/a", json=DENSE)
+        assert not (await told(http)).learners[0].busy
+        store.open.clear()
+        learnt = asyncio.create_task(posted(http, "/learners/a/update", labelled("dense", 0, 20)))
+        await until(lambda: engine.get("a").at_work)
+        assert (await told(http)).learners[0].busy
+        store.open.set()
+        await learnt
+        await until(lambda: not engine.get("a").at_work)
+        assert not (await told(http)).learners[0].busy
+
+
+def test_of_several_nodes_each_is_told_once() -> None:
+    def node(learners: list[str], *making: str) -> dict[str, object]:
+        return {
+            "learners": [{"name": name} for name in learners],
+            "creating": [{"name": name, "seconds": 1.0} for name in making],
+        }
+
+    older = {"learners": [{"name": "old"}]}  # a node of the release before
+    found = _in_creation(node(["there"], "a", "b"), [node(["b"], "a", "there", "c"), older])
+    assert sorted(one["name"] for one in found) == ["a", "c"]

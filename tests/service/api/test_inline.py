@@ -1,0 +1,467 @@
+"""Predicts that connections answer themselves, over real sockets: nothing of HTTP is lost, and no reply differs."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from service.api.fast_path import inline as direct_module
+from service.api.fast_path.inline import Direct
+from service.engine.replica import served_events
+from service.server import http_protocol
+from service.server.http_protocol import HttpProtocol
+from service.telemetry.log_writer import LineWriter
+from tests.harness.apps import DENSE, events
+from tests.harness.raw import BODY, NAMED, PACKED, PATIENCE, ROUTE, URL, Service, request, served, until
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Service]:
+    """One for all tests that leave it as it is."""
+    with served() as service:
+        yield service
+
+
+# The same replies
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (BODY, {}),
+        (b'{"events": [{"x": [1, 2, 3]}, {"x": [0.5, 0, 1], "time": 3}]}', {"accept": "application/json, */*;q=0.1"}),
+        (BODY, {"accept": "application/msgpack"}),
+        (PACKED, {"content_type": "application/msgpack"}),
+        (PACKED, {"content_type": "application/msgpack", "accept": "application/json"}),
+        (BODY, {"content_type": "application/json; charset=utf-8", "x_request_id": "mine"}),
+    ],
+)
+def test_a_reply_is_the_one_that_the_edge_gives(shared: Service, body: bytes, headers: dict[str, str]) -> None:
+    data = request(body, **headers)
+    with shared.at_the_edge(0):
+        connection = shared.connect()
+        replies = [connection.ask(data), connection.ask(data)]  # by then its head is known
+    with shared.at_the_edge(1):
+        closed = shared.ask(request(body, connection="close", **headers))
+    assert closed.headers.pop(-1) == ("connection", "close")
+    for reply in replies:
+        assert (reply.status, reply.body) == (200, closed.body)
+        assert [name for name, _ in reply.headers] == [name for name, _ in closed.headers]
+        assert reply.headers[0][0] == "date"
+        assert ("server", "uvicorn") in reply.headers
+        for name in ("content-type", "content-length"):
+            assert reply.header(name) == closed.header(name)
+        if "x_request_id" in headers:
+            assert reply.header("x-request-id") == "mine"
+    own = {reply.header("x-request-id") for reply in (*replies, closed)}
+    assert len(own) == (1 if "x_request_id" in headers else 3)
+
+
+def test_a_server_without_our_protocol_gives_the_same(shared: Service) -> None:
+    with served(uvicorn={"http": HttpToolsProtocol}) as service:
+        with service.at_the_edge(1):
+            reply = service.ask(request())
+        assert (reply.status, reply.body) == (200, shared.ask(request()).body)
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "code"),
+    [
+        (request(b'{"events": [{"x": [1, 2]}]}'), 422, "invalid"),
+        (request(b'{"events": [{"x": [1, 2, NaN]}]}'), 422, "invalid"),
+        (request(b"nonsense"), 400, "bad-body"),
+        (request(b""), 400, "bad-body"),
+        (request(path="/v1/learners/nobody/predict"), 404, "unknown-learner"),
+        (request(path="/v1/learners/-a/predict"), 422, "invalid"),
+        (request(path=f"{URL}/predict?explain=0"), 422, "invalid"),
+        (request(content_type="text/plain"), 415, "unsupported-type"),
+        (request(accept="text/html"), 406, "not-acceptable"),
+        (request(content_encoding="br"), 415, "unsupported-type"),
+    ],
+)
+def test_what_is_refused_is_refused_by_the_edge(shared: Service, data: bytes, status: int, code: str) -> None:
+    connection = shared.connect()
+    for _ in range(2):  # the second one with a head that was met before
+        with shared.at_the_edge(1):
+            reply = connection.ask(data)
+        assert (reply.status, reply.header("content-type")) == (status, "application/problem+json")
+        assert (reply.json["code"], reply.json["request_id"]) == (code, reply.header("x-request-id"))
+        with shared.at_the_edge(0):
+            assert connection.ask(request()).status == 200  # the connection goes on
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        request(path=f"{URL}/predict?explain=2"),
+        request(path=f"{URL}/p%72edict"),
+        request(gzip.compress(BODY), content_encoding="gzip"),
+        request(b'{"x": [1, 2, 3]}\n' * 3, content_type="application/x-ndjson"),
+        request(b'{"events": [' + b" " * direct_module._LARGEST + b'{"x": [1, 2, 3]}]}'),
+        request(content_length="0000000" + str(len(BODY))),
+    ],
+)
+def test_what_is_not_plain_is_answered_by_the_edge(shared: Service, data: bytes) -> None:
+    connection = shared.connect()
+    with shared.at_the_edge(1):
+        connection.send(data)
+        if b"ndjson" in data:
+            while not connection._file.readline().startswith(b"0\r\n"):
+                pass
+            assert connection._file.readline() == b"\r\n"
+        else:
+            assert connection.reply().status == 200
+    with shared.at_the_edge(0):
+        assert connection.ask(request()).status == 200
+
+
+def test_a_body_in_chunks_and_a_client_that_expects_a_word(shared: Service) -> None:
+    connection = shared.connect()
+    head = request(b"").replace(b"content-length: 0", b"transfer-encoding: chunked")
+    assert connection.ask(head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)).status == 200
+    connection.send(request(expect="100-continue").removesuffix(BODY))
+    assert connection._file.readline() == b"HTTP/1.1 100 Continue\r\n"
+    assert connection._file.readline() == b"\r\n"
+    assert connection.ask(BODY).status == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "OPTIONS"])
+def test_other_methods_are_refused(shared: Service, method: str) -> None:
+    connection = shared.connect()
+    connection.send(request(b"", method=method))
+    reply = connection.reply(empty=method == "HEAD")
+    assert (reply.status, reply.header("allow")) == (405, "POST")
+    assert connection.ask(request()).status == 200
+
+
+# Connections
+
+
+def test_a_connection_stays_open_unless_the_client_says_otherwise(shared: Service) -> None:
+    connection = shared.connect()
+    for _ in range(3):
+        assert connection.ask(request()).header("connection") is None
+        assert connection.ask(request(connection="keep-alive")).header("connection") is None
+    assert connection.ask(request(connection="close")).header("connection") == "close"
+    assert connection.ended()
+    for more in ({}, {"connection": "keep-alive"}):
+        old = shared.connect()
+        reply = old.ask(request(**more).replace(b"HTTP/1.1", b"HTTP/1.0"))
+        assert (reply.status, reply.header("connection")) == (200, "close")
+        assert old.ended()
+
+
+def test_replies_to_pipelined_requests_come_in_order(shared: Service) -> None:
+    connection = shared.connect()
+    with shared.at_the_edge(0):
+        connection.send(b"".join(request(x_request_id=f"n{i}") for i in range(50)))
+        replies = [connection.reply() for _ in range(50)]
+    assert [reply.header("x-request-id") for reply in replies] == [f"n{i}" for i in range(50)]
+
+
+def test_replies_come_in_order_where_some_take_longer(shared: Service) -> None:
+    learn = json.dumps({"events": events(3, 100, ids=False)}).encode()
+    slow = [
+        request(learn, f"{URL}/update", x_request_id="update"),
+        request(NAMED, x_request_id="named"),
+        request(b"", URL, "GET", x_request_id="get"),
+        request(b"nonsense", x_request_id="refused"),
+    ]
+    sent = []
+    for i, one in enumerate(slow * 3):
+        sent += [request(x_request_id=f"n{i}"), one, request()]
+    connection = shared.connect()
+    connection.send(b"".join(sent))
+    replies = [connection.reply() for _ in sent]
+    expected = [found[1].decode() if (found := re.search(rb"x-request-id: (\w+)", one)) else None for one in sent]
+    for reply, name in zip(replies, expected, strict=True):
+        assert reply.status == (400 if name == "refused" else 200)
+        assert name is None or reply.header("x-request-id") == name
+    assert shared.ask(request()).status == 200  # without ids: from here on at once again
+    with shared.at_the_edge(0):
+        assert connection.ask(request()).status == 200
+
+
+def test_requests_cut_anywhere(shared: Service) -> None:
+    whole = request()
+    expected = shared.ask(whole).body
+    connection = shared.connect()
+    connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for i in range(len(whole)):
+        connection.send(whole[i : i + 1])
+    assert connection.reply().body == expected
+    for cut in range(1, len(whole), 7):  # the head is known by now
+        connection.send(whole + whole[:cut])
+        assert connection.reply().body == expected
+        connection.send(whole[cut:])
+        assert connection.reply().body == expected
+        connection.send(whole[:cut])
+        connection.send(whole[cut:] + whole)
+        assert [connection.reply().body, connection.reply().body] == [expected, expected]
+    assert shared.app.state.bodies.bytes == 0
+
+
+def test_a_body_that_is_longer_than_it_says(shared: Service) -> None:
+    for _ in range(2):
+        connection = shared.connect()
+        assert connection.ask(request() + b"more").status == 200
+        connection.send(b"\r\n\r\n")
+        assert connection._file.readline() == b"HTTP/1.1 400 Bad Request\r\n"
+
+
+def test_a_client_that_goes_away_before_its_body_is_whole(shared: Service) -> None:
+    gone = shared.answered(499)
+    for cut in (0, 10):
+        connection = shared.connect()
+        assert connection.ask(request()).status == 200
+        connection.send(request()[: -len(BODY) + cut])
+        connection.close()
+    until(lambda: shared.answered(499) == gone + 2)
+    until(lambda: shared.app.state.bodies.bytes == 0)
+    assert shared.app.state.engine.get("fraud").users == 0
+
+
+def flooded(headers: int) -> bytes:
+    """A request with so many headers of 1,000 bytes."""
+    flood = "".join(f"x-{i}: {'y' * 1000}\r\n" for i in range(headers)).encode()
+    return request().replace(b"host: localhost\r\n", b"host: localhost\r\n" + flood)
+
+
+def test_many_headers_are_answered_as_ever_and_not_kept(shared: Service) -> None:
+    connection = shared.connect()
+    for _ in range(2):
+        assert connection.ask(flooded(60)).status == 200
+    assert all(len(head) <= direct_module._LONGEST for head in shared.app.direct._heads)
+    assert connection.ask(request()).status == 200
+
+
+def test_a_flood_of_headers_ends_the_connection_and_no_other(shared: Service) -> None:
+    connection = shared.connect()
+    with suppress(ConnectionError):  # it may be cut off while it still sends: then nothing of the reply is read
+        connection.send(flooded(5000))
+        assert connection._file.readline() == b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+        assert connection._file.read().endswith(b"}")
+    assert shared.connect().ask(request()).status == 200
+
+
+def test_a_body_whose_length_is_told_twice_is_refused(shared: Service) -> None:
+    twice = request().replace(b"host: localhost\r\n", b"host: localhost\r\ntransfer-encoding: chunked\r\n")
+    other = request().replace(b"host: localhost\r\n", b"host: localhost\r\ncontent-length: 3\r\n")
+    for data in (twice, other):
+        connection = shared.connect()
+        connection.send(data)
+        assert connection._file.readline() == b"HTTP/1.1 400 Bad Request\r\n"
+
+
+# Heads that are known
+
+
+def test_heads_that_are_kept_are_bounded_and_are_those_of_one_request() -> None:
+    asking = Direct(None, None, None)  # type: ignore[arg-type]
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(BODY)).encode())]
+    asked = asking.asked(b"/v1/learners/fraud/predict", headers)
+    assert asked is not None
+    whole = request()
+    for piece in (whole + whole, whole + b"x", whole[:-1], whole.replace(b"host", b"X-Forwarded-For: 1.2.3.4\r\nhost")):
+        asking.know(piece, asked)
+        assert asking.known(piece) is None
+    asking.know(whole, asked)
+    assert asking.known(whole) == (asked, BODY)
+    assert asking.known(whole + b"x") is None
+    assert asking.known(whole[:-1]) is None
+    for i in range(3 * direct_module._HEADS):
+        asking.know(request(x=str(i)), asked)
+        assert asking.known(request(x=str(i))) == (asked, BODY)
+        assert len(asking._heads) <= direct_module._HEADS
+    brings = asking.asked(b"/v1/learners/fraud/predict", [*headers, (b"x-request-id", b"a")])
+    assert brings is not None
+    asking.know(request(x_request_id="a"), brings)
+    assert asking.known(request(x_request_id="a")) is None
+
+
+# What a learner or a node says
+
+
+def test_events_with_ids_are_remembered() -> None:
+    with served() as service:
+        connection = service.connect()
+        with service.at_the_edge(2):
+            for _ in range(2):
+                assert connection.ask(request(NAMED)).json["remembered"] == 1
+        with service.at_the_edge(1):  # after one with ids others are expected
+            assert connection.ask(request()).json["remembered"] == 0
+        with service.at_the_edge(0):
+            assert connection.ask(request()).json["remembered"] == 0
+
+
+def test_long_work_is_left_to_a_thread() -> None:
+    with served() as service, pytest.MonkeyPatch.context() as patched:
+        expected = service.ask(request()).body
+        patched.setattr(served_events, "_INLINE_WORK", 2)
+        with service.at_the_edge(1):
+            assert service.ask(request()).body == expected
+
+
+def test_a_learner_that_sleeps_is_woken() -> None:
+    with served(max_resident=1) as service:
+        expected = service.ask(request()).body
+        service.http("PUT", "/v1/learners/another", json=DENSE)
+        until(lambda: "fraud" in service.app.state.engine.evicted)
+        with service.at_the_edge(1):
+            assert service.ask(request()).body == expected
+
+
+def test_a_learner_that_is_asked_is_the_last_to_sleep(shared: Service) -> None:
+    learner = shared.app.state.engine.get("fraud")
+    connection = shared.connect()
+    connection.ask(request())
+    before = learner.last_used
+    connection.ask(request())
+    assert learner.last_used > before
+
+
+def test_a_store_that_is_away_is_told(shared: Service) -> None:
+    node = shared.app.state.engine.node
+    connection = shared.connect()
+    with pytest.MonkeyPatch.context() as patched, shared.at_the_edge(0):
+        patched.setattr(node, "_unreachable", "by the test")
+        for _ in range(2):
+            assert connection.ask(request()).json["stale_seconds"] > 0
+    assert connection.ask(request()).json["stale_seconds"] == 0
+
+
+def test_bodies_have_their_bounds() -> None:
+    with served(max_body_bytes=4096, max_buffered_bytes=8192) as service:
+        connection = service.connect()
+        assert connection.ask(request()).status == 200
+        large = BODY[:-1] + b" " * 4096 + b"}"
+        assert connection.ask(request(large)).json["code"] == "too-large"
+        service.app.state.bodies.hold(8192)  # another's
+        for _ in range(2):
+            assert connection.ask(request()).json["code"] == "queue-full"
+        service.app.state.bodies.let_go(8192)
+        with service.at_the_edge(0):
+            assert connection.ask(request()).status == 200
+        assert service.app.state.bodies.bytes == 0
+
+
+def test_a_fault_of_ours_is_answered_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    with served() as service, pytest.MonkeyPatch.context() as patched:
+        connection = service.connect()
+        assert connection.ask(request()).status == 200  # its head is known
+
+        def broken(*_: Any) -> Any:
+            raise RuntimeError("by the test")
+
+        patched.setattr(service.app.state.engine.get("fraud").served_events, "at_once", broken)
+        for i, one in enumerate((connection, service.connect())):
+            reply = one.ask(request())
+            assert (reply.status, reply.json["code"]) == (500, "internal")
+            until(lambda count=i + 1: caplog.text.count("RuntimeError: by the test") == count)
+            assert service.answered(500) == i + 1
+            assert one.ended()  # which is uvicorn's way
+
+
+def test_every_request_is_counted_and_has_its_line() -> None:
+    stream = io.BytesIO()
+    with served(LineWriter(stream, "json")) as service:
+        connection = service.connect()
+        replies = [connection.ask(request()) for _ in range(3)]
+        replies.append(connection.ask(request(b'{"events": [{"x": [1, 2, 3]}, {"x": [1, 2, 3]}]}', x_request_id="two")))
+        assert service.answered() == 4
+        assert service.server.server_state.total_requests == 6  # with those that made the learner
+        behind = connection.ask(request(x_forwarded_for="10.9.8.7", x_request_id="behind"))
+        assert behind.status == 200
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    told = [line for line in lines if line.get("route") == ROUTE[1]]
+    assert [line["request_id"] for line in told] == [one.header("x-request-id") for one in (*replies, behind)]
+    assert [line["events"] for line in told] == [1, 1, 1, 2, 1]
+    assert [line["client"] for line in told] == ["127.0.0.1"] * 4 + ["10.9.8.7"]
+    for line in told:
+        assert (line["status"], line["learner"], line["method"]) == (200, "fraud", "POST")
+        assert line["milliseconds"] >= 0
+    assert {line["bytes"] for line in told} == {len(BODY), len(BODY) + 18}
+
+
+def test_what_uvicorn_is_set_to_count_goes_its_way() -> None:
+    with served(uvicorn={"limit_concurrency": 2}) as service:
+        with service.at_the_edge(1):
+            assert service.ask(request()).status == 200
+        reply = service.ask(request())
+        assert (reply.status, reply.body) == (503, b"Service Unavailable")
+
+
+# Flow, and the end
+
+
+@pytest.mark.parametrize(
+    "asked", [request(), request(b"", URL, "GET")], ids=["answered at once", "answered by the application"]
+)
+def test_a_client_that_reads_nothing_is_not_read_or_written_to_without_end(
+    asked: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_protocol, "_STALL_SECONDS", 600.0)  # a machine that stands still meanwhile drops nobody
+    with served(uvicorn={"timeout_keep_alive": 600.0}) as service:
+        connection = service.connect()
+        for end in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+            connection.socket.setsockopt(socket.SOL_SOCKET, end, 2**16)
+        many = [asked] * 400
+        assert connection.ask(many[0]).status == 200
+        connection.socket.setblocking(False)
+        sent, data = 0, b"".join(many)
+
+        def paused() -> list[HttpProtocol]:
+            """The connection, once nothing more is read of it."""
+            found = [one for one in service.server.server_state.connections if isinstance(one, HttpProtocol)]
+            return [one for one in found if one.flow.write_paused and one.flow.read_paused]
+
+        while not paused():
+            try:
+                sent += connection.socket.send(data[sent % len(data) :])
+            except BlockingIOError:
+                threading.Event().wait(0.01)
+            assert sent < 2**27
+        (one,) = paused()
+        assert one._plain.get_write_buffer_size() < 2**18
+        assert len(one.pipeline) < 2**13  # at most what a read or two bring
+        assert service.ask(request()).status == 200  # others are served
+        connection.socket.settimeout(PATIENCE)
+        for _ in range(sent // len(many[0])):
+            assert connection.reply().status == 200
+        rest = sent % len(many[0])
+        assert connection.ask(many[0][rest:] if rest else many[0]).status == 200
+
+
+def test_a_connection_that_is_idle_is_closed_after_its_time() -> None:
+    with served(uvicorn={"timeout_keep_alive": 0.2}) as service:
+        connection = service.connect()
+        assert connection.ask(request()).status == 200
+        assert connection.ended()
+
+
+def test_the_end_of_the_service_closes_connections_and_answers_what_has_begun() -> None:
+    with served() as service:
+        idle, begun, never = service.connect(), service.connect(), service.connect()
+        for one in (idle, begun):
+            assert one.ask(request()).status == 200
+        begun.send(request()[:-5])
+        until(lambda: service.app.state.bodies.bytes == len(BODY) - 5)
+        stopping = threading.Thread(target=service.stop)
+        stopping.start()
+        assert idle.ended()
+        assert never.ended()
+        begun.send(request()[-5:])
+        reply = begun.reply()
+        assert (reply.status, reply.header("connection")) == (200, "close")
+        assert begun.ended()
+        stopping.join(PATIENCE)

@@ -1,0 +1,427 @@
+"""The live figures over HTTP: their history, curves, alarms, and the stream of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.requests import ClientDisconnect
+
+from service.api.sse import LEARNER_PACE, learner_news, parsed_id, stream
+from service.engine.replica.learner import LearnerReplica
+from service.storage.base import Store
+from service.storage.memory import MemoryStore
+from tests.harness.nodes import T0, app_over, node, over, posted, serving
+from tests.harness.process import Process
+from tests.service.engine.test_engine import until
+from tests.service.engine.test_served_events import SETUPS, event, labelled
+
+STEP = 64  # events between two rows of the history
+DENSE = SETUPS["dense"]
+
+
+async def history(http: httpx.AsyncClient, **query: Any) -> dict[str, Any]:
+    reply = await http.get("/learners/a/metrics/history", params=query)
+    assert reply.status_code == 200, reply.text
+    found: dict[str, Any] = reply.json()
+    return found
+
+
+DRIFTED = 21 * 512  # events that `drifted` serves
+
+
+async def drifted(http: httpx.AsyncClient, name: str = "a") -> None:
+    """Serve as many events as the detector wants, then others with much higher scores: an alarm."""
+    await posted(http, f"/learners/{name}/update", labelled("dense", 0, 50))
+    for start in range(0, DRIFTED, 512):
+        moved = 50.0 if start == DRIFTED - 512 else 0.0
+        asked = [
+            {"id": f"d{i}", "x": [i * 7 % 11 / 11 + moved, 0.5, 0.5], "time": T0 + i} for i in range(start, start + 512)
+        ]
+        await posted(http, f"/learners/{name}/predict", asked)
+
+
+# History
+
+
+async def test_the_history_has_a_row_at_every_stride_and_survives_a_crash(store: Store) -> None:
+    async with serving(store) as (http, _):
+        await http.put("/learners/a", json=DENSE)
+        for start in range(0, 400, 40):
+            await posted(http, "/learners/a/update", labelled("dense", start, start + 40))
+        whole = await history(http)
+    assert whole["by"] == "clock"
+    points = whole["points"]
+    assert [one["events"] for one in points] == [STEP * n for n in range(1, 7)]
+    assert [one["clock"] for one in points] == [T0 + 10 * (STEP * n - 1) for n in range(1, 7)]
+    assert all(set(one) == set(whole["columns"]) for one in points)
+    async with serving(store) as (http, _):
+        assert await history(http) == whole
+        middle = points[1:4]
+        assert (await history(http, by="events", **{"from": 128, "to": 256}))["points"] == middle
+        assert (await history(http, **{"from": T0 + 1270, "to": T0 + 2559}))["points"] == middle
+        assert (await history(http, by="events", step=128))["points"] == points[1::2]  # the last of each
+        assert (await history(http, by="events", **{"from": 1e6}))["points"] == []
+
+
+async def test_a_row_is_of_its_own_moment_however_events_came(store: Store) -> None:
+    async with serving(store) as (http, _):
+        for name, size in (("a", 400), ("b", 1)):
+            for setup in ("dense", "ordinal"):
+                await http.put(f"/learners/{setup}-{name}", json=SETUPS[setup])
+                met = labelled(setup, 0, 150)
+                for start in range(0, 150, size):
+                    await posted(http, f"/learners/{setup}-{name}/update", met[start : start + size])
+        for setup in ("dense", "ordinal"):
+            found = [(await http.get(f"/learners/{setup}-{name}/metrics/history")).json() for name in "ab"]
+            assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("query", "pointer"),
+    [
+        ({"step": 0}, "step"),
+        ({"step": -1}, "step"),
+        ({"by": "age"}, "by"),
+        ({"from": "now"}, "from"),
+        ({"step": "nan"}, "step"),
+    ],
+)
+async def test_a_bad_query_is_refused(query: dict[str, Any], pointer: str) -> None:
+    async with serving(MemoryStore()) as (http, _):
+        await http.put("/learners/a", json=DENSE)
+        await posted(http, "/learners/a/update", labelled("dense", 0, 130))
+        reply = await http.get("/learners/a/metrics/history", params=query)
+        assert reply.status_code == 422
+        assert [one["pointer"] for one in reply.json()["errors"]] == [f"/{pointer}"]
+
+
+async def test_without_times_the_axis_is_events() -> None:
+    async with serving(MemoryStore()) as (http, _):
+        await http.put("/learners/a", json=DENSE)
+        bare = [{name: value for name, value in one.items() if name != "time"} for one in labelled("dense", 0, 130)]
+        await posted(http, "/learners/a/update", bare)
+        found = await history(http)
+        assert found["by"] == "events"
+        assert [(one["events"], one["clock"]) for one in found["points"]] == [(64, None), (128, None)]
+        assert (await history(http, by="clock", **{"from": 0}))["points"] == []
+
+
+# Curves and alarms
+
+
+async def test_curves(store: Store) -> None:
+    async with serving(store) as (http, _):
+        await http.put("/learners/a", json=DENSE)
+        assert (await http.get("/learners/a/metrics/curves")).status_code == 200
+        await posted(http, "/learners/a/update", labelled("dense", 0, 300))
+        curves = (await http.get("/learners/a/metrics/curves", params={"points": 20})).json()
+        figures = (await http.get("/learners/a/metrics")).json()["window"]
+        roc = curves["roc"]
+        assert len(roc["fpr"]) == len(roc["tpr"]) <= 20
+        assert (roc["fpr"][0], roc["tpr"][0], roc["fpr"][-1], roc["tpr"][-1]) == (0, 0, 1, 1)
+        assert curves["confusion"] == figures["confusion"]
+        assert sum(curves["histogram"]["negative"]) == 240
+        assert sum(curves["histogram"]["positive"]) == 60
+        for bad in ("1", "2001", "x"):
+            assert (await http.get("/learners/a/metrics/curves", params={"points": bad})).status_code == 422
+        await http.put("/learners/ranks", json=SETUPS["ordinal"])
+        await posted(http, "/learners/ranks/update", labelled("ordinal", 0, 30))
+        curves = (await http.get("/learners/ranks/metrics/curves")).json()
+        assert sum(map(sum, curves["confusion"])) == 30
+
+
+async def test_alarms_are_listed_and_survive_a_crash(store: Store) -> None:
+    async with serving(store) as (http, engine):
+        await http.put("/learners/a", json=DENSE)
+        assert (await http.get("/learners/a/alarms")).json() == {"counts": {"auc": 0, "scores": 0}, "alarms": []}
+        await drifted(http)
+        await engine.get("a").catch_up()
+        found = (await http.get("/learners/a/alarms")).json()
+        assert found["counts"] == {"auc": 0, "scores": 1}
+        (alarm,) = found["alarms"]
+        assert (alarm["number"], alarm["kind"], alarm["events"], alarm["clock"]) == (0, "scores", 50, T0 + DRIFTED - 1)
+        assert (await http.get("/learners/a/alarms", params={"since": 1})).json()["alarms"] == []
+        assert (await http.get("/learners/a/alarms", params={"since": -1})).status_code == 422
+    async with serving(store) as (http, _):
+        assert (await http.get("/learners/a/alarms")).json() == found
+
+
+# The stream, from within
+
+
+def _parsed(text: bytes) -> tuple[str, str, Any]:
+    lines = dict(line.split(": ", 1) for line in text.decode().strip().splitlines())
+    return lines["event"], lines["id"], json.loads(lines["data"])
+
+
+class Reader:
+    """Reads one stream of a learner in this process."""
+
+    def __init__(self, learner: LearnerReplica, since: str | None = None) -> None:
+        self.closing = asyncio.Event()
+        self.last = since
+        news = learner_news(learner, parsed_id(since) if since else None)
+        self._events: AsyncIterator[bytes] = stream(news, LEARNER_PACE, self.closing)
+
+    async def next(self) -> tuple[str, Any]:
+        async with asyncio.timeout(60):
+            kind, self.last, data = _parsed(await anext(self._events))
+            return kind, data
+
+    async def until(self, kind: str) -> list[tuple[str, Any]]:
+        """Everything up to the next event of a kind."""
+        found = [await self.next()]
+        while found[-1][0] != kind:
+            found.append(await self.next())
+        return found
+
+
+async def test_who_reconnects_misses_nothing(store: Store) -> None:
+    async with serving(store) as (http, engine):
+        await http.put("/learners/a", json=DENSE)
+        await posted(http, "/learners/a/update", labelled("dense", 0, 100))
+        replica = engine.get("a")
+        first = Reader(replica)
+        kind, figures = await first.next()
+        assert (kind, figures["events"], figures["position"]) == ("figures", 100, replica.position)
+        assert figures == (await http.get("/learners/a/metrics")).json()
+        assert first.last == "0.1.0"
+        await posted(http, "/learners/a/update", labelled("dense", 100, 150))
+        assert [one for one, _ in await first.until("figures")] == ["point", "figures"]
+        assert first.last == "0.2.0"
+        await first._events.aclose()
+        await posted(http, "/learners/a/update", labelled("dense", 150, 400))
+        await drifted(http)
+        await replica.catch_up()
+        again = Reader(replica, first.last)
+        found = await again.until("figures")
+        rows = (400 + DRIFTED) // STEP  # events learnt, and served
+        assert again.last == f"0.{rows}.1"
+        points = (await history(http))["points"]  # all that stand: rows of long ago are thinned
+        missed = [point for point in points if point["events"] + point["served"] > 2 * STEP]
+        assert len(missed) > 64
+        assert [one for one, _ in found] == ["point"] * len(missed) + ["alarm", "figures"]
+        assert [data for kind, data in found if kind == "point"] == missed
+        assert [data for kind, data in found if kind == "alarm"] == (await http.get("/learners/a/alarms")).json()[
+            "alarms"
+        ]
+        from_the_start = await Reader(replica, "0.0.0").until("figures")
+        assert len(from_the_start) == len(points) + 1 + 1
+
+
+async def test_points_of_served_events_come_while_nothing_is_learnt(store: Store) -> None:
+    """Whoever reconnects after any of them gets the rest, and none twice, though no labelled event came between."""
+    async with serving(store) as (http, engine):
+        await http.put("/learners/a", json=DENSE)
+        await posted(http, "/learners/a/update", labelled("dense", 0, 50))
+        replica = engine.get("a")
+        first = Reader(replica)
+        assert (await first.next())[0] == "figures"
+        assert first.last == "0.0.0"
+        for start in (0, 90):  # a record with a row inside, and then one with several
+            asked = [event("dense", 100 + i) for i in range(start, 5 * start + 90)]
+            await posted(http, "/learners/a/predict", asked)
+            await replica.catch_up()
+            found = await first.until("figures")
+            assert {kind for kind, _ in found[:-1]} == {"point"}
+        points = (await history(http))["points"]
+        steps = [(50, STEP * i - 50) for i in range(1, (50 + 540) // STEP + 1)]
+        assert [(one["events"], one["served"]) for one in points] == steps
+        assert [one["clock"] for one in points] == [T0 + 10 * (100 + served - 1) for _, served in steps]
+        assert first.last == f"0.{len(steps)}.0"
+        for number in range(len(steps) + 1):
+            missed = await Reader(replica, f"0.{number}.0").until("figures")
+            assert [data for _, data in missed[:-1]] == points[number:]
+    async with serving(store) as (http, engine):  # the same after a crash
+        assert (await history(http))["points"] == points
+        again = await Reader(engine.get("a"), "0.3.0").until("figures")
+        assert [data for _, data in again[:-1]] == points[3:]
+
+
+async def test_a_roll_back_is_told_as_a_reset() -> None:
+    async with serving(MemoryStore()) as (http, engine):
+        await http.put("/learners/a", json=DENSE)
+        await posted(http, "/learners/a/update", labelled("dense", 0, 70))
+        position = (await http.post("/learners/a/snapshots")).json()["position"]
+        await posted(http, "/learners/a/update", labelled("dense", 70, 200))
+        reader = Reader(engine.get("a"), "0.0.0")
+        await reader.until("figures")
+        await http.post(f"/learners/a/snapshots/{position}/restore")
+        found = await reader.until("figures")
+        assert found[0] == ("reset", {})
+        assert [data["events"] for kind, data in found if kind == "point"] == [64]
+        assert (found[-1][0], found[-1][1]["events"], reader.last) == ("figures", 70, "1.1.0")
+        # who was away meanwhile is told as well, though as many events have come since
+        await posted(http, "/learners/a/update", labelled("dense", 70, 250))
+        late = await Reader(engine.get("a"), "0.3.0").until("figures")
+        assert [kind for kind, _ in late] == ["reset", "point", "point", "point", "figures"]
+
+
+async def test_the_stream_of_a_deleted_learner_ends() -> None:
+    async with serving(MemoryStore()) as (http, engine):
+        await http.put("/learners/a", json=DENSE)
+        reader = Reader(engine.get("a"))
+        await reader.next()
+        await http.delete("/learners/a")
+        assert (await reader.until("gone"))[-1][1]["detail"] == "a was deleted"
+        with pytest.raises(StopAsyncIteration):
+            await anext(reader._events)
+
+
+async def test_the_stream_of_a_learner_that_cannot_move_on_ends() -> None:
+    store = MemoryStore()
+    async with serving(store) as (http, engine):
+        await http.put("/learners/a", json=DENSE)
+        replica = engine.get("a")
+        reader = Reader(replica)
+        await reader.next()
+        await store.append("a", replica.birth, [(b"t" * 16, b"rubbish")], 1)
+        assert (await http.post("/learners/a/update", json={"events": labelled("dense", 0, 1)})).status_code == 500
+        assert "record 2 of a" in (await reader.until("gone"))[-1][1]["detail"]
+
+
+@pytest.mark.parametrize("bad", ["x", "1", "1.2", "1.2.3.4", "-1.0.0", "1.0.", "..", "1.0.x", "\u0661.0.0", "1e3.0.0"])
+async def test_an_id_that_is_none_of_ours_is_refused(bad: str) -> None:
+    async with serving(MemoryStore()) as (http, _):
+        await http.put("/learners/a", json=DENSE)
+        headers = {"last-event-id": bad.encode()}
+        reply = await http.get("/learners/a/metrics/stream", headers=headers)  # type: ignore[arg-type]
+        assert reply.status_code == 422
+        assert [one["pointer"] for one in reply.json()["errors"]] == ["/last-event-id"]
+        assert (await http.get("/learners/none/metrics/stream")).status_code == 404
+
+
+async def test_the_number_of_streams_is_bounded() -> None:
+    async with node(MemoryStore(), max_streams=2) as engine, over(engine) as setup:
+        await setup.put("/learners/a", json=DENSE)
+        app = app_over(engine)
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://rarestream/v1") as http:
+            path = "/learners/a/metrics/stream"
+            open_ = [asyncio.create_task(http.get(path)) for _ in range(2)]
+            await until(lambda: app.state.streams == 2)
+            refused = await http.get(path)
+            assert (refused.status_code, refused.json()["code"]) == (429, "too-many-streams")
+            assert int(refused.headers["retry-after"]) >= 1
+            open_[0].cancel()
+            await asyncio.wait([open_[0]])
+            assert app.state.streams == 1
+            app.state.closing.set()
+            reply = await open_[1]
+            assert reply.headers["content-type"].startswith("text/event-stream")
+            assert _parsed(reply.content)[0] == "figures"
+            assert app.state.streams == 0
+
+
+async def test_a_connection_that_was_gone_at_once_does_not_count() -> None:
+    async with node(MemoryStore()) as engine, over(engine) as http:
+        await http.put("/learners/a", json=DENSE)
+        app = app_over(engine)
+
+        async def gone(_: Any) -> None:
+            raise OSError("the connection is closed")
+
+        async def waiting() -> Any:
+            await asyncio.Event().wait()
+
+        path = "/v1/learners/a/metrics/stream"
+        scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b""}
+        scope |= {"headers": [], "asgi": {"version": "3.0", "spec_version": "2.4"}, "http_version": "1.1"}
+        with pytest.raises(ClientDisconnect):
+            await app({**scope, "scheme": "http", "server": ("rarestream", 80)}, waiting, gone)
+        assert app.state.streams == 0
+
+
+# The stream, of a server
+
+
+def test_a_server_that_stops_ends_its_streams(tmp_path: Path) -> None:
+    with Process(f"sqlite:///{tmp_path / 'log.db'}", tmp_path / "server.log") as service:
+        url = f"{service.url}/v1/learners/a"
+        with httpx.Client(timeout=120, trust_env=False) as http:
+            http.put(url, json=DENSE).raise_for_status()
+            http.post(f"{url}/update", json={"events": labelled("dense", 0, 100)}).raise_for_status()
+            lines: list[str] = []
+            whole = {"last-event-id": "0.0.0"}
+            shown, ended = threading.Event(), threading.Event()
+
+            def read() -> None:
+                with httpx.stream("GET", f"{url}/metrics/stream", headers=whole, timeout=120, trust_env=False) as reply:
+                    for line in reply.iter_lines():
+                        lines.append(line)
+                        if line.startswith("data") and lines[-2] == "event: figures":
+                            shown.set()
+                ended.set()
+
+            thread = threading.Thread(target=read)
+            thread.start()
+            assert shown.wait(60)
+            began = time.monotonic()
+            service.stop()
+            assert ended.wait(60)
+            thread.join()
+        assert time.monotonic() - began < 60
+        assert [line for line in lines if line.startswith("event")] == ["event: point", "event: figures"]
+        service.start()  # what it was stopped with is there, and a client goes on where it was
+        with httpx.Client(timeout=120, trust_env=False) as http:
+            http.post(f"{url}/update", json={"events": labelled("dense", 100, 200)}).raise_for_status()
+            last = next(line for line in reversed(lines) if line.startswith("id: "))[4:]
+            with http.stream("GET", f"{url}/metrics/stream", headers={"last-event-id": last}) as reply:
+                found = reply.iter_lines()
+                assert [next(found) for _ in range(2)] == ["id: 0.2.0", "event: point"]
+
+
+# Explanations
+
+
+@pytest.mark.parametrize("setup", ["dense", "table", "named", "sparse", "embedded"])
+async def test_an_explanation_adds_up_to_the_score_that_is_served(setup: str) -> None:
+    async with serving(MemoryStore()) as (http, engine):
+        await http.put("/learners/a", json=SETUPS[setup])
+        await posted(http, "/learners/a/update", labelled(setup, 0, 60))
+        asked = [event(setup, i) for i in range(60, 70)]
+        plain = await posted(http, "/learners/a/predict", asked)
+        for k in (1, 2, 1000):
+            said = await posted(http, f"/learners/a/predict?explain={k}", asked)
+            assert said["remembered"] == 10
+            for one, bare in zip(said["results"], plain["results"], strict=True):
+                why = one.pop("explanation")
+                assert one == bare
+                parts = [feature["contribution"] for feature in why["features"]]
+                assert why["intercept"] + sum(parts) + why["rest"] == pytest.approx(one["score"], abs=1e-9)
+                assert len(parts) <= k
+                assert sorted(map(abs, parts), reverse=True) == [abs(part) for part in parts]
+                assert k < 1000 or why["rest"] == 0.0
+        await engine.get("a").catch_up()
+        labels = [{"id": one["id"], "label": 0, "time": T0} for one in asked]
+        assert (await posted(http, "/learners/a/labels", labels))["applied"] == 10
+
+
+async def test_names_of_features_and_what_is_not_explained() -> None:
+    async with serving(MemoryStore()) as (http, engine):
+        for setup in ("named", "ordinal"):
+            await http.put(f"/learners/{setup}", json=SETUPS[setup])
+            await posted(http, f"/learners/{setup}/update", labelled(setup, 0, 60))
+        asked = {**event("named", 61), "features": {"amount": 0.5, "shop": "s1", "": 3.0, "new": 1.0}}
+        said = await posted(http, "/learners/named/predict?explain=10", [asked])
+        names = [feature["name"] for feature in said["results"][0]["explanation"]["features"]]
+        assert len(names) == len(set(names)) == 4
+        assert any("amount" in one for one in names)
+        assert any("shop" in one for one in names)
+        for query in ("0", "-1", "1001", "x", "1.5"):
+            reply = await http.post(f"/learners/named/predict?explain={query}", json={"events": [asked]})
+            assert (reply.status_code, [one["pointer"] for one in reply.json()["errors"]]) == (422, ["/explain"])
+        before = engine.get("ordinal").position
+        refused = await http.post("/learners/ordinal/predict?explain=1", json={"events": [event("ordinal", 70)]})
+        assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
+        assert "ranks" in refused.json()["errors"][0]["detail"]
+        await engine.get("ordinal").catch_up()
+        assert engine.get("ordinal").position == before  # nothing was served

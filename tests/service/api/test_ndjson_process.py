@@ -1,0 +1,44 @@
+"""Lines over a real connection: answered while they come, and told of a stop."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import httpx
+
+from tests.harness.apps import DENSE, events
+from tests.harness.process import Process
+
+HEAD = (
+    b"POST /v1/learners/a/update HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n"
+)
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def test_a_stop_of_the_service_ends_a_stream_of_lines_with_a_word(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with Process("memory:", log) as service:
+        assert httpx.put(f"{service.url}/v1/learners/a", json=DENSE, trust_env=False).status_code == 201
+        with (
+            socket.create_connection(("127.0.0.1", service.port), timeout=60) as connection,
+            connection.makefile("rb") as reply,
+        ):
+            connection.sendall(HEAD)
+            for i, event in enumerate(events(3)):
+                connection.sendall(_chunk(json.dumps(event).encode() + b"\n"))
+                while not (line := reply.readline()).startswith(b"{"):  # the head of the reply, and of its chunks
+                    assert line
+                assert json.loads(line)["lines"] == i + 1
+            service.stop()
+            told = [json.loads(line) for line in reply if line.startswith(b"{")]
+    (last,) = told
+    assert (last["code"], last["status"], last["lines"], last["done"]) == ("stopping", 503, 3, False)
+    said = log.read_text()
+    assert "Traceback" not in said
+    assert "timeout graceful shutdown exceeded" not in said

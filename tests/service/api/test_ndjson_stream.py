@@ -1,0 +1,522 @@
+"""Bodies of lines: chunk by chunk the same as JSON, in bounded memory; what stands where one breaks off."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from learners.config import Config
+from service.api.body import Bodies
+from service.api.fast_path import ndjson_stream
+from service.api.schemas import Prediction
+from service.api.schemas.bodies import LearntLines, RefusedLines, ScoredLines, Taken
+from service.engine.engine import Engine
+from service.engine.replica.learner import LearnerReplica
+from service.errors import Invalid, QueueFull, TooLarge, TooSlow
+from service.settings import Settings
+from service.storage.memory import MemoryStore
+from service.wire import ndjson
+from tests.harness.apps import DENSE, client, events
+from tests.service.api.test_msgpack_bodies import LEARNERS, bare, made
+
+HEADERS = {"content-type": "application/x-ndjson"}
+EVENTS = 50_000
+
+
+def lines_of(listed: Iterable[dict[str, Any]]) -> bytes:
+    return b"".join(json.dumps(one).encode() + b"\n" for one in listed)
+
+
+def read(reply: httpx.Response) -> list[dict[str, Any]]:
+    assert (reply.status_code, reply.headers["content-type"]) == (200, "application/x-ndjson"), reply.text
+    return [json.loads(line) for line in reply.text.splitlines()]
+
+
+@asynccontextmanager
+async def replica(**changed: Any) -> AsyncIterator[LearnerReplica]:
+    """A learner on a node of its own."""
+    engine = Engine(MemoryStore(), Settings(store="memory:", **changed))
+    await engine.start()
+    learner, _ = await engine.create("a", Config.of(DENSE))
+    yield learner
+    await engine.stop()
+
+
+async def pieces(data: bytes, size: int = 10_000) -> AsyncIterator[bytes]:
+    for start in range(0, len(data), size):
+        yield data[start : start + size]
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow this machine is, a chunk is cut where it is full."""
+    monkeypatch.setattr(ndjson_stream, "_LIVE", 3600.0)
+
+
+async def gathered(body: AsyncIterator[bytes], longest: int, **sizes: int) -> list[ndjson_stream.Chunk]:
+    """All chunks of a body."""
+    share = ndjson_stream.Share(Bodies(Settings()), 2**30)
+    found = ndjson_stream.Lines(body, share, longest, 60.0, asyncio.Event(), **sizes)
+    try:
+        return [one async for one in _each(found)]
+    finally:
+        await found.close()
+
+
+async def _each(found: ndjson_stream.Lines) -> AsyncIterator[ndjson_stream.Chunk]:
+    while (chunk := await found.next()) is not None:
+        yield chunk
+
+
+@pytest.mark.parametrize("kind", LEARNERS)
+async def test_lines_give_the_state_that_json_gives(kind):
+    sent = made(kind, 2300)
+    served = [{**one, "id": f"s{i}", "time": 1.7e9} for i, one in enumerate(bare(made(kind, 3, seed=1)))]
+    labels = [{"id": one, "label": 1, "time": 1.7e9 + 9} for one in ("s0", "s2", "never")]
+    async with client() as http:
+        for name in ("a", "b"):
+            await http.put(f"/v1/learners/{name}", json=LEARNERS[kind])
+        await http.post("/v1/learners/a/update", json={"events": sent})
+        *taken, last = read(await http.post("/v1/learners/b/update", content=lines_of(sent), headers=HEADERS))
+        assert [one["lines"] for one in taken] == [1000, 2000, 2300]
+        assert [one["applied"] for one in taken] == [1000, 1000, 300]
+        assert taken[-1]["bytes"] == len(lines_of(sent))
+        assert last == taken[-1] | {"done": True, "applied": 2300}
+        said = (await http.post("/v1/learners/a/predict", json={"events": served})).json()
+        *scored, end = read(await http.post("/v1/learners/b/predict", content=lines_of(served), headers=HEADERS))
+        assert scored == said.pop("results")
+        said["position"] = end["position"]  # lines make records of their own
+        assert end == {"done": True, "lines": 3, "bytes": len(lines_of(served)), **said}
+        await http.post("/v1/learners/a/labels", json={"events": labels})
+        late, _ = read(await http.post("/v1/learners/b/labels", content=lines_of(labels), headers=HEADERS))
+        assert (late["lines"], late["applied"], late["unknown"]) == (3, 2, 1)
+        digests = [(await http.get(f"/v1/learners/{name}/digest")).json() for name in ("a", "b")]
+        assert digests[0]["digest"] == digests[1]["digest"]
+        assert digests[1]["position"] == late["position"]
+
+
+async def test_blank_lines_a_missing_last_end_and_compression_are_fine():
+    body = b"\n  \r\n" + lines_of(events(3)).replace(b"\n", b"\r\n\n").rstrip()
+    async with client() as http:
+        await http.put("/v1/learners/a", json=DENSE)
+        headers = {**HEADERS, "content-encoding": "gzip"}
+        taken, _ = read(await http.post("/v1/learners/a/update", content=gzip.compress(body), headers=headers))
+        assert (taken["lines"], taken["bytes"], taken["applied"]) == (7, len(body), 3)
+        *said, _ = read(
+            await http.post("/v1/learners/a/predict?explain=1", content=lines_of(bare(events(2))), headers=HEADERS)
+        )
+        assert [len(one["explanation"]["features"]) for one in said] == [1, 1]
+
+
+@given(
+    texts=st.lists(
+        st.one_of(st.just(b""), st.binary(max_size=30).map(lambda one: one.replace(b"\n", b"-"))), max_size=30
+    ),
+    cuts=st.lists(st.integers(0, 500), max_size=8),
+    ended=st.booleans(),
+)
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_chunks_are_whole_lines_wherever_the_body_is_cut(texts, cuts, ended):
+    data = b"\n".join(texts) + (b"\n" if ended else b"")
+
+    async def chunks() -> list[Any]:
+        async def cut() -> AsyncIterator[bytes]:
+            ends = [*sorted(cuts), len(data)]
+            for start, stop in zip([0, *ends], ends, strict=False):
+                yield data[start:stop]
+
+        return await gathered(cut(), 30, lines=4, size=50)
+
+    found = asyncio.run(chunks())
+    assert b"".join(one.body for one in found) == data
+    assert [one.lines for one in found] == [len(one.body.splitlines()) or 1 for one in map(_plain, found)]
+    assert all(one.body.endswith(b"\n") for one in found[:-1])
+    assert all(one.lines == 4 or len(one.body) >= 50 for one in found[:-1])
+
+
+def _plain(chunk: Any) -> Any:
+    """With no other byte that bytes.splitlines takes for an end of a line."""
+    return chunk._replace(body=bytes(one if one == 10 else 45 for one in chunk.body))
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("operation", "body", "status", "pointers"),
+    [
+        ("update", b"", 422, ["/lines"]),
+        ("update", b"\n \n", 422, ["/lines"]),
+        ("update", b'{"x":[1,2],"label":1}\n', 422, ["/lines/1/x"]),
+        ("update", b'\n\n{"x":[1,2,3],"label":1}\n{"x":[1,2,"3"],"label":0}\n', 422, ["/lines/4/x/2"]),
+        ("update", b'{"x":[1,2,3],"label":2,"odd":1}\n[1]\n3', 422, ["/lines/1/odd", "/lines/2", "/lines/3"]),
+        ("update", b'{"x":[1,2,3],"label":1} {"x":[1,2,3],"label":1}\n', 400, ["/lines/1"]),
+        ("update", b'{"x":[1,2,3],"label":1},{"x":[1\n,2,3],"label":1}\n', 400, ["/lines/1"]),
+        ("update", b'{"x":[1,2,3],\n"label":1}\n', 400, ["/lines/1"]),
+        ("update", b'{"x":[1,2,3],"label":1}]}, {"events": [{"x":[1,2,3],"label":1}\n', 400, ["/lines/1"]),
+        ("update", b'{"x":[1,2,3],"label":1}\n{"x":[1,2,3],"id":"\xff","label":1}\n', 400, ["/lines/2"]),
+        ("update", b"[" * 5000 + b"]" * 5000, 400, ["/lines/1"]),
+        ("update", b'{"x":[1,2,3],"label":1}\n\n{"x":[1,NaN,3],"label":1}\n', 422, ["/lines/3/x/1"]),
+        (
+            "update",
+            b'{"x":[1,2,Infinity],"label":1}\n{"x":[1,2,3],"label":NaN}\n',
+            422,
+            ["/lines/1/x/2", "/lines/2/label"],
+        ),
+        ("update", b'{"x":[1,2,3],"label":1,"id":"\\ud800"}\n', 422, ["/lines/1/id"]),
+        ("update", b'{"x":[1,2,NaN],"label":1}\n{"x":[1\n', 400, ["/lines/2"]),
+        ("labels", b'{"id":"a","label":1}\n{"label":1}\n', 422, ["/lines/2/id"]),
+        ("predict", b'{"x":[1,2,3],"label":1}\n', 422, ["/lines/1/label"]),
+    ],
+)
+async def test_a_first_chunk_that_is_refused_refuses_the_request(operation, body, status, pointers):
+    async with client() as http:
+        await http.put("/v1/learners/a", json=DENSE)
+        before = (await http.get("/v1/learners/a/digest")).json()
+        reply = await http.post(f"/v1/learners/a/{operation}", content=body, headers=HEADERS)
+        assert (reply.status_code, reply.headers["content-type"]) == (status, "application/problem+json")
+        assert [one["pointer"] for one in reply.json()["errors"]] == pointers
+        assert (await http.get("/v1/learners/a/digest")).json() == before
+
+
+async def test_what_is_no_json_is_told_by_its_column():
+    async with client() as http:
+        await http.put("/v1/learners/a", json=DENSE)
+        text = lines_of(events(2)) + b'{"x": nothing}\n'
+        (problem,) = (await http.post("/v1/learners/a/update", content=text, headers=HEADERS)).json()["errors"]
+        assert problem == {"pointer": "/lines/3", "detail": "is not JSON: Expecting value at column 7"}
+
+
+async def test_a_refusal_of_no_line_points_where_it_does_for_json():
+    async with client() as http:
+        await http.put("/v1/learners/a", json=LEARNERS["ordinal"])
+        sent = bare(made("ordinal", 3))
+        refusal = await http.post("/v1/learners/a/predict?explain=1", content=lines_of(sent), headers=HEADERS)
+        document = await http.post("/v1/learners/a/predict?explain=1", json={"events": sent})
+        assert refusal.status_code == document.status_code == 422
+        assert refusal.json()["errors"] == document.json()["errors"] != []
+
+
+@pytest.mark.parametrize(
+    ("bad", "code", "pointers"),
+    [
+        (b'{"x":[1,2,3],"label":7}\n', "invalid", ["/lines/2003/label"]),
+        (b'{"x":[1,2,3]\n', "bad-body", ["/lines/2003"]),
+        (b'{"x":[1,2,3],"label":1,"id":"' + b"a" * 70_000 + b'"}\n', "too-large", ["/lines/2003"]),
+    ],
+)
+async def test_a_later_chunk_that_is_refused_is_the_last_line_and_what_stood_before_stays(bad, code, pointers):
+    good = events(2500)
+    async with client(max_body_bytes=2**16) as http:
+        for name in ("a", "b"):
+            await http.put(f"/v1/learners/{name}", json=DENSE)
+        sent = lines_of(good[:2002]) + bad + lines_of(good[2002:])
+        reply = await http.post("/v1/learners/a/update", content=sent, headers=HEADERS)
+        *taken, last = read(reply)
+        assert [one["lines"] for one in taken] == [1000, 2000]
+        assert (last["code"], last["lines"], last["bytes"]) == (code, 2000, len(lines_of(good[:2000])))
+        assert last["done"] is False
+        assert last["detail"].endswith("; nothing of this chunk was learnt; lines 1 to 2000 were")
+        assert "nothing was changed" not in last["detail"]
+        assert [one["pointer"] for one in last["errors"]] == pointers
+        assert last["request_id"] == reply.headers["x-request-id"]
+        await http.post("/v1/learners/b/update", content=lines_of(good[:2000]), headers=HEADERS)
+        digests = [(await http.get(f"/v1/learners/{name}/digest")).json() for name in ("a", "b")]
+        assert digests[0] == digests[1]
+
+
+async def test_a_body_that_stops_coming_is_given_up(monkeypatch):
+    monkeypatch.setattr(ndjson_stream, "_LIVE", 0.01)
+
+    async def stalling() -> AsyncIterator[bytes]:
+        yield lines_of(events(1001, ids=False))
+        await asyncio.Event().wait()
+
+    async with replica(body_seconds=0.05) as learner:
+        said = [
+            json.loads(line) async for line in ndjson_stream.replies(learner, "update", stalling(), Bodies(Settings()))
+        ]
+        assert [one["lines"] for one in said] == [1000, 1001, 1001]
+        assert said[2]["code"] == "too-slow"
+        assert said[2]["detail"] == "line 1002 did not come within 0.05 s; lines 1 to 1001 were learnt"
+        with pytest.raises(TooSlow, match="line 1 did not come"):
+            await anext(ndjson_stream.replies(learner, "update", _never(), Bodies(Settings())))
+
+
+async def test_a_line_that_has_begun_has_to_end_in_time(monkeypatch):
+    monkeypatch.setattr(ndjson_stream, "_LIVE", 0.01)
+
+    async def trickling() -> AsyncIterator[bytes]:
+        yield lines_of(events(1)) + b" "
+        while True:
+            await asyncio.sleep(0.005)
+            yield b" "
+
+    async with replica(body_seconds=0.1) as learner:
+        said = [
+            json.loads(line) async for line in ndjson_stream.replies(learner, "update", trickling(), Bodies(Settings()))
+        ]
+        assert [one["lines"] for one in said] == [1, 1]
+        assert said[1]["code"] == "too-slow"
+        assert said[1]["detail"] == "line 2 was not complete within 0.1 s; lines 1 to 1 were learnt"
+
+
+async def test_lines_that_drip_are_answered_while_they_come(monkeypatch):
+    monkeypatch.setattr(ndjson_stream, "_LIVE", 0.01)
+    coming: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def drips() -> AsyncIterator[bytes]:
+        while piece := await coming.get():
+            yield piece
+
+    sent = events(20)
+    each = lines_of(sent).splitlines(keepends=True)
+    async with replica() as learner, replica() as other:
+        held = Bodies(Settings())
+        reply = ndjson_stream.replies(learner, "update", drips(), held)
+        for i, line in enumerate(each):
+            following = each[i + 1][:5] if i + 1 < len(each) else b""
+            coming.put_nowait((line if i == 0 else line[5:]) + following)
+            taken = json.loads(await anext(reply))
+            assert (taken["lines"], taken["applied"]) == (i + 1, 1)
+            assert held.bytes == len(following)  # the beginning of the next line
+        coming.put_nowait(b"")
+        last = json.loads(await anext(reply))
+        assert (last["done"], last["lines"], last["applied"], last["bytes"]) == (True, 20, 20, len(lines_of(sent)))
+        assert await anext(reply, None) is None
+        assert held.bytes == 0
+        await _all(ndjson_stream.replies(other, "update", pieces(lines_of(sent)), held))
+        digests = [await one.digest() for one in (learner, other)]
+        assert digests[0][1] == digests[1][1]  # after as many records as there were chunks
+
+
+@pytest.mark.parametrize("waits", ["for a line", "for room"])
+async def test_a_stop_of_the_node_ends_a_body(waits):
+    closing = asyncio.Event()
+
+    async def stalling() -> AsyncIterator[bytes]:
+        yield lines_of(events(1001))
+        await asyncio.Event().wait()
+
+    async with replica(queue_bytes=2**16) as learner:
+        held = Bodies(Settings())
+        reply = ndjson_stream.replies(learner, "update", stalling(), held, closing=closing)
+        assert json.loads(await anext(reply))["lines"] == 1000
+        if waits == "for room":
+            learner.queued_bytes += 2**16
+        last = asyncio.ensure_future(anext(reply))
+        await asyncio.sleep(0)
+        closing.set()
+        told = json.loads(await last)
+        assert (told["status"], told["code"], told["done"], told["lines"]) == (503, "stopping", False, 1000)
+        assert told["retry_after"] == 1
+        assert told["detail"] == "this node stops; what follows was not taken; lines 1 to 1000 were learnt"
+        assert held.bytes == 0
+        assert await anext(reply, None) is None
+        learner.queued_bytes = 0
+
+
+async def _never() -> AsyncIterator[bytes]:
+    await asyncio.Event().wait()
+    yield b""
+
+
+# Long bodies
+
+
+async def test_a_long_body_is_read_no_faster_than_it_is_learnt():
+    text = lines_of(events(EVENTS, ids=False))
+    held, sent, most = Bodies(Settings()), 0, 0
+
+    async def counted() -> AsyncIterator[bytes]:
+        nonlocal sent
+        async for piece in pieces(text, 2**16):
+            sent += len(piece)
+            yield piece
+
+    async with replica() as learner:
+        taken: list[dict[str, Any]] = []
+        async for line in ndjson_stream.replies(learner, "update", counted(), held):
+            taken.append(json.loads(line))
+            most = max(most, sent - taken[-1]["bytes"])
+            assert held.bytes == sent - taken[-1]["bytes"]  # of what is answered nothing is kept
+        assert held.bytes == 0
+        assert taken.pop()["done"]
+        assert [one["lines"] for one in taken] == list(range(1000, EVENTS + 1, 1000))
+        assert sum(one["applied"] for one in taken) == learner.view.figures.counts.sum() == EVENTS
+        assert most <= 2**16  # read ahead of what is answered: a piece
+
+
+async def test_a_body_that_breaks_off_leaves_what_was_answered():
+    class HungUp(Exception):
+        pass
+
+    sent = events(5000)
+
+    async def breaking() -> AsyncIterator[bytes]:
+        async for piece in pieces(lines_of(sent[:3500])):
+            yield piece
+        raise HungUp
+
+    async with replica() as learner, replica() as other:
+        taken: list[dict[str, Any]] = []
+        held = Bodies(Settings())
+        with pytest.raises(HungUp):
+            await _into(taken, ndjson_stream.replies(learner, "update", breaking(), held))
+        assert [one["lines"] for one in taken] == [1000, 2000, 3000]
+        assert held.bytes == 0
+        async for _ in ndjson_stream.replies(other, "update", pieces(lines_of(sent[:3000])), Bodies(Settings())):
+            pass
+        assert await learner.digest() == await other.digest()
+        # sent once more, what was learnt is known by its ids
+        said = await _all(ndjson_stream.replies(learner, "update", pieces(lines_of(sent)), held))
+        assert [one["duplicate"] for one in said] == [1000, 1000, 1000, 0, 0]
+
+
+async def _into(taken: list[dict[str, Any]], reply: AsyncIterator[bytes]) -> None:
+    async for line in reply:
+        taken.append(json.loads(line))
+
+
+async def _all(reply: AsyncIterator[bytes]) -> list[dict[str, Any]]:
+    """The lines of a reply but the last, which says that it is whole."""
+    *said, last = [json.loads(line) async for text in reply for line in text.splitlines()]
+    assert last["done"]
+    return said
+
+
+async def test_reading_waits_while_the_queue_is_full():
+    async with replica(queue_bytes=2**12, body_seconds=60) as learner:
+        learner.queued_bytes += 2**12
+        reply = asyncio.ensure_future(
+            _all(ndjson_stream.replies(learner, "update", pieces(lines_of(events(5))), Bodies(Settings())))
+        )
+        await asyncio.wait([reply], timeout=0.05)
+        assert not reply.done()
+        learner.queued_bytes -= 2**12
+        assert [one["applied"] for one in await reply] == [5]
+
+
+@pytest.mark.parametrize("full", ["queue", "node"])
+async def test_there_is_an_end_to_waiting_for_room(full):
+    async with replica(queue_bytes=2**12, max_buffered_bytes=2**12, body_seconds=0.05) as learner:
+        held = Bodies(Settings())
+        held.bytes = 2**12 if full == "node" else 0
+        learner.queued_bytes += 2**12 if full == "queue" else 0
+        with pytest.raises(QueueFull):
+            await _all(ndjson_stream.replies(learner, "update", pieces(lines_of(events(5))), held))
+        if full == "queue":  # scoring does not stand in the queue
+            assert (
+                len(await _all(ndjson_stream.replies(learner, "predict", pieces(lines_of(bare(events(5)))), held))) == 5
+            )
+        learner.queued_bytes = 0
+
+
+async def test_lines_that_are_gathered_count_as_held_and_wait_for_room():
+    begun, gone, held = asyncio.Event(), asyncio.Event(), Bodies(Settings())
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield b" " * 3000
+        begun.set()  # asked for more, once these are counted
+        await gone.wait()
+        yield b"\n"
+
+    async with replica(max_buffered_bytes=2**12, body_seconds=60) as learner:
+        first = asyncio.ensure_future(_all(ndjson_stream.replies(learner, "update", slowly(), held)))
+        await begun.wait()
+        text = lines_of(events(20))
+        assert 3000 + len(text) > 2**12 > held.bytes == 3000
+        second = asyncio.ensure_future(_all(ndjson_stream.replies(learner, "update", pieces(text), held)))
+        await asyncio.wait([second], timeout=0.05)
+        assert not second.done()
+        assert held.bytes == 3000
+        gone.set()
+        with pytest.raises(Invalid, match="no lines"):
+            await first
+        assert [one["applied"] for one in await second] == [20]
+        assert held.bytes == 0
+
+
+async def test_lines_that_nobody_waits_for_any_more_are_not_held():
+    held = Bodies(Settings())
+    text = lines_of(events(1500, ids=False))
+    async with replica() as learner:
+        reply = ndjson_stream.replies(learner, "update", pieces(text, len(text)), held)
+        taken = json.loads(await anext(reply))
+        assert held.bytes == len(text) - taken["bytes"] > 0
+        await reply.aclose()
+        assert held.bytes == 0
+
+
+async def test_an_error_in_the_last_line_says_when_to_try_again():
+    held = Bodies(Settings())
+    async with replica(queue_bytes=2**16, body_seconds=0.05) as learner:
+        reply = ndjson_stream.replies(learner, "update", pieces(lines_of(events(1500, ids=False))), held)
+        assert json.loads(await anext(reply))["lines"] == 1000
+        learner.queued_bytes += 2**16
+        last = json.loads(await anext(reply))
+        learner.queued_bytes -= 2**16
+        assert (last["code"], last["retry_after"], last["lines"]) == ("queue-full", QueueFull.retry_after, 1000)
+        assert held.bytes == 0
+
+
+@pytest.mark.parametrize("before", [0, 1000])
+async def test_a_bomb_in_a_line_is_refused_where_the_line_is_too_long(before):
+    body = lines_of(events(before)) + b" " * 2**24
+    async with client(max_body_bytes=2**16) as http:
+        await http.put("/v1/learners/a", json=DENSE)
+        headers = {**HEADERS, "content-encoding": "gzip"}
+        reply = await http.post("/v1/learners/a/update", content=gzip.compress(body), headers=headers)
+        last = json.loads(reply.text.splitlines()[-1])
+        assert (last["code"], last["errors"][0]["pointer"]) == ("too-large", f"/lines/{before + 1}")
+        assert reply.status_code == (200 if before else 413)
+        assert (await http.get("/v1/learners/a")).json()["events"] == before
+
+
+def test_a_line_is_no_longer_than_a_body_may_be():
+    async def chunks(data: Sequence[bytes]) -> list[Any]:
+        async def each() -> AsyncIterator[bytes]:
+            for one in data:
+                yield one
+
+        return await gathered(each(), 10)
+
+    assert asyncio.run(chunks([b"123456789\n", b"12345", b"67890"]))[0].lines == 2
+    for data in ([b"1\n2\n12345", b"678901"], [b"1\n2\n12345678901\n"]):
+        with pytest.raises(TooLarge, match="line 3"):
+            asyncio.run(chunks(data))
+
+
+def test_the_coding_alone_reads_a_body_of_lines():
+    body = lines_of(events(3))
+    config = Config.of(DENSE)
+    assert ndjson.NDJSON.decode_update(body, config)[0].ids == ("e0", "e1", "e2")
+    with pytest.raises(Invalid):
+        ndjson.NDJSON.decode_update(b"\n", config)
+
+
+async def test_lines_of_a_reply_are_as_they_are_documented():
+    good = events(1500)
+    bad = b'{"x":[1,2,3],"label":7}\n'
+    async with client() as http:
+        await http.put("/v1/learners/a", json=DENSE)
+        for operation, listed, models in (
+            ("update", good, (Taken, LearntLines)),
+            ("predict", bare(good), (Prediction, ScoredLines)),
+        ):
+            text = lines_of(listed)
+            *each, last = read(await http.post(f"/v1/learners/a/{operation}", content=text, headers=HEADERS))
+            for line in each:
+                models[0].model_validate(line)
+            models[1].model_validate(last)
+            *_, last = read(await http.post(f"/v1/learners/a/{operation}", content=text + bad, headers=HEADERS))
+            RefusedLines.model_validate(last)

@@ -1,0 +1,147 @@
+"""`GET /v1/learners?figures=true`: the small figures of all learners at once, and the score at which alerts begin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from service.api import overview
+from service.engine.score_threshold import score_threshold
+from service.storage.memory import MemoryStore
+from tests.harness.nodes import posted, serving
+from tests.service.engine.test_engine import until
+from tests.service.engine.test_served_events import SETUPS, labelled
+
+DENSE = SETUPS["dense"]
+
+
+@pytest.fixture(autouse=True)
+def always_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are worked out whenever the log has moved, however short ago they were."""
+    monkeypatch.setattr(overview, "_LEAST", 0.0)
+
+
+async def listed(http: httpx.AsyncClient) -> dict[str, Any]:
+    reply = await http.get("/learners", params={"figures": "true"})
+    assert reply.status_code == 200, reply.text
+    found: dict[str, Any] = reply.json()
+    return found
+
+
+async def test_they_are_those_of_the_learners_own_metrics() -> None:
+    async with serving(MemoryStore()) as (http, _):
+        for name in ("b", "a"):
+            await http.put(f"/learners/{name}", json=DENSE)
+        await posted(http, "/learners/a/update", labelled("dense", 0, 300))
+        told = await listed(http)
+        assert [one["name"] for one in told["learners"]] == ["a", "b"]
+        assert (told["asleep"], told["unavailable"]) == ([], {})
+        found = told["learners"][0]
+        metrics = (await http.get("/learners/a/metrics")).json()
+        document = (await http.get("/learners/a")).json()
+        history = (await http.get("/learners/a/metrics/history")).json()
+        for name in ("position", "threshold", "events", "class_counts", "clock"):
+            assert found[name] == metrics[name], name
+        for name, value in found["window"].items():
+            assert value == metrics["window"][name], name
+        assert found["algorithm"] == document["config"]["algorithm"]
+        assert (found["ready"], found["not_ready"], found["failed"]) == (True, None, None)
+        assert found["trend"] == [round(point["auc"], 4) for point in history["points"]]
+        assert (found["alarms"], found["last_alarm"]) == ({"auc": 0, "scores": 0}, None)
+
+        new = told["learners"][1]
+        assert new["window"]["auc"] is None
+        assert new["undefined"]["/window/auc"] == "no labelled events in the window"
+        assert not new["ready"]
+        undefined = {f"/window/{name}" for name, value in new["window"].items() if value is None}
+        assert set(new["undefined"]) == undefined
+
+
+async def test_they_move_with_the_log_and_are_kept_while_it_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(MemoryStore()) as (http, engine):
+        await http.put("/learners/a", json=DENSE)
+        await posted(http, "/learners/a/update", labelled("dense", 0, 50))
+        assert (await listed(http))["learners"][0]["events"] == 50
+        await posted(http, "/learners/a/update", labelled("dense", 50, 60))
+        assert (await listed(http))["learners"][0]["events"] == 60
+
+        monkeypatch.setattr(overview, "_LEAST", 1e9)
+        await posted(http, "/learners/a/update", labelled("dense", 60, 70))
+        assert (await listed(http))["learners"][0]["events"] == 70  # what was kept before is of another time
+        await posted(http, "/learners/a/update", labelled("dense", 70, 80))
+        assert (await listed(http))["learners"][0]["events"] == 70  # not so soon again
+        assert engine.get("a").position == 5
+
+
+async def test_learners_that_sleep_are_named_and_not_woken() -> None:
+    async with serving(MemoryStore(), max_resident=1) as (http, engine):
+        for name in ("a", "b"):
+            await http.put(f"/learners/{name}", json=DENSE)
+        engine.residency.rest()  # as a moment later, when nobody asks for anything
+        await until(
+            lambda: bool(engine.evicted) and engine.residency.resting is not None and engine.residency.resting.done()
+        )
+        asleep = sorted(engine.evicted)
+        for _ in range(3):
+            told = await listed(http)
+            assert told["asleep"] == asleep
+            assert not {one["name"] for one in told["learners"]} & set(asleep)
+        assert sorted(engine.evicted) == asleep
+
+
+async def test_an_ordinal_learner_tells_of_ranks() -> None:
+    async with serving(MemoryStore()) as (http, _):
+        await http.put("/learners/ranks", json=SETUPS["ordinal"])
+        await posted(http, "/learners/ranks/update", labelled("ordinal", 0, 130))
+        (found,) = (await listed(http))["learners"]
+        metrics = (await http.get("/learners/ranks/metrics")).json()
+        assert found["window"]["mae"] == metrics["window"]["mae"]
+        assert "auc" not in found["window"]
+        assert (found["threshold"], found["served"], found["events"]) == (None, 0, 130)
+        assert len(found["trend"]) == 2
+        curves = (await http.get("/learners/ranks/metrics/curves")).json()
+        assert "score_threshold" not in curves
+
+
+async def test_large_windows_are_left_to_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overview, "LARGE_WINDOW", 10)
+    async with serving(MemoryStore()) as (http, _):
+        await http.put("/learners/a", json=DENSE)
+        await posted(http, "/learners/a/update", labelled("dense", 0, 100))
+        (found,) = (await listed(http))["learners"]
+        assert found["window"]["auc"] == (await http.get("/learners/a/metrics")).json()["window"]["auc"]
+
+
+async def test_without_figures_the_list_is_as_ever() -> None:
+    async with serving(MemoryStore()) as (http, _):
+        await http.put("/learners/a", json=DENSE)
+        whole = (await http.get("/learners")).json()
+        assert whole == (await http.get("/learners", params={"figures": "false"})).json()
+        assert "config" in whole["learners"][0]
+        reply = await http.get("/learners", params={"figures": "some"})
+        assert [one["pointer"] for one in reply.json()["errors"]] == ["/figures"]
+
+
+# The score at which alerts begin
+
+
+async def test_alerts_begin_at_the_score_threshold() -> None:
+    async with serving(MemoryStore()) as (http, engine):
+        await http.put("/learners/a", json=DENSE)
+        assert (await http.get("/learners/a/metrics/curves")).json()["score_threshold"] is None  # no events yet
+        await posted(http, "/learners/a/update", labelled("dense", 0, 300))
+        curves = (await http.get("/learners/a/metrics/curves")).json()
+        edges, found = curves["histogram"]["edges"], curves["score_threshold"]
+        assert edges[0] < found <= edges[-1]
+        scorer = engine.get("a").view.scorer
+        assert scorer.threshold is not None
+        step = 1e-6 * (edges[-1] - edges[0])
+        below, above = scorer.said(np.array([found - step, found])).probabilities  # type: ignore[misc]
+        assert below < scorer.threshold <= above
+
+        assert score_threshold(scorer, [found + step, found + 1]) is None  # all scores of the range are alerts
+        assert score_threshold(scorer, [found - 1, found - step]) is None  # none is
+        assert score_threshold(scorer, []) is None

@@ -1,0 +1,418 @@
+"""/metrics as Prometheus reads it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics.exposition import generate_latest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from starlette.datastructures import State
+
+from rarestream import __version__
+from service.api.app import create_app
+from service.api.prometheus import Exposition
+from service.api.prometheus_learners import Own
+from service.errors import StoreUnavailable
+from service.settings import Settings
+from service.storage.memory import MemoryStore
+from service.telemetry.histograms import BOUNDS, Histogram
+from tests.harness.nodes import T0, app_over, node, posted, serving
+from tests.harness.scrapes import Key, families, samples, scrape
+from tests.harness.websocket import websocket
+from tests.service.api.test_metrics_routes import drifted
+from tests.service.engine.test_served_events import SETUPS, labelled, late
+
+UPDATE = {"method": "POST", "route": "/v1/learners/{name}/update"}
+
+
+def key(name: str, **labels: str) -> Key:
+    return name, tuple(sorted(labels.items()))
+
+
+def of(learner: str, found: dict[Key, float]) -> dict[Any, float]:
+    """A learner's samples by name, or by name and the value of the label beside its own."""
+    out: dict[Any, float] = {}
+    for (name, labels), value in found.items():
+        given = dict(labels)
+        if given.pop("learner", None) == learner:
+            out[(name, *given.values()) if given else name] = value
+    return out
+
+
+async def test_a_learner_is_told_by_what_it_counts_and_by_its_live_figures() -> None:
+    async with serving(MemoryStore()) as (http, engine):
+        for setup in ("dense", "ordinal"):
+            await http.put(f"/learners/{setup}", json=SETUPS[setup])
+        await drifted(http, "dense")
+        await engine.get("dense").catch_up()
+        await posted(http, "/learners/dense/labels", [{"id": "d600", "label": 1, "time": T0 + 600 + 86_400}])
+        await posted(http, "/learners/dense/update", labelled("dense", 0, 2))
+        await http.post("/learners/dense/snapshots")
+        await posted(http, "/learners/ordinal/update", labelled("ordinal", 0, 20))
+        told = (await http.get("/learners/dense/metrics")).json()
+        ranks = (await http.get("/learners/ordinal/metrics")).json()
+        found = samples(await scrape(http))
+        window, dense, ordinal = told["window"], of("dense", found), of("ordinal", found)
+        for name, figure in {
+            "auc_ratio": "auc",
+            "average_precision_ratio": "average_precision",
+            "f1_ratio": "f1",
+            "precision_ratio": "precision",
+            "recall_ratio": "recall",
+            "alert_ratio": "alert_rate",
+            "calibration_error_ratio": "calibration_error",
+            "accuracy_ratio": "accuracy",
+            "label_delay_median_seconds": "label_delay_median",
+            "label_delay_p90_seconds": "label_delay_p90",
+            "label_coverage_ratio": "label_coverage",
+        }.items():
+            assert dense[f"rarestream_{name}"] == window[figure] is not None, name
+        assert [dense["rarestream_auc_lower_ratio"], dense["rarestream_auc_upper_ratio"]] == window["auc_interval"]
+        assert dense["rarestream_label_delay_median_seconds"] == 86_400
+        assert dense["rarestream_threshold_ratio"] == told["threshold"]
+        assert dense["rarestream_clock_timestamp_seconds"] == told["clock"] == T0 + 600 + 86_400
+        assert dense["rarestream_served_events_total"] == told["served"]["events"]
+        assert dense["rarestream_served_labelled_events_total"] == told["served"]["labelled"] == 1
+        share = dense["rarestream_served_alerts_total"] / dense["rarestream_served_events_total"]
+        assert share == told["served"]["alert_rate"]
+        assert dense["rarestream_duplicate_events_total"] == 2
+        assert {(one, dense["rarestream_events_total", one]) for one in ("negative", "positive")} == {
+            ("negative", 40),
+            ("positive", 11),
+        }
+        assert (dense["rarestream_drift_alarms_total", "auc"], dense["rarestream_drift_alarms_total", "scores"]) == (
+            0,
+            1,
+        )
+        assert dense["rarestream_position"] == engine.get("dense").position
+        assert (dense["rarestream_learner_ready"], dense["rarestream_learner_failed"]) == (1, 0)
+        assert (dense["rarestream_queued_events"], dense["rarestream_queued_bytes"]) == (0, 0)
+        assert 0 <= dense["rarestream_snapshot_age_seconds"] < 60
+        assert dense["rarestream_unsaved_events"] == 0
+        assert dense["rarestream_remembered_events"] > 0
+
+        assert {one: ordinal["rarestream_events_total", one] for one in "123"} == {"1": 16, "2": 0, "3": 4}
+        assert ordinal["rarestream_mean_absolute_error"] == ranks["window"]["mae"]
+        assert ordinal["rarestream_accuracy_ratio"] == ranks["window"]["accuracy"]
+        assert ordinal["rarestream_unsaved_events"] == 20
+        of_two_classes = ("auc", "f1", "alert", "threshold", "served_alert", "precision")
+        assert not any(f"rarestream_{one}_ratio" in ordinal for one in of_two_classes)
+
+        await http.delete("/learners/ordinal")
+        assert of("ordinal", samples(await scrape(http))) == {}
+
+
+async def test_what_is_undefined_has_no_sample() -> None:
+    async with serving(MemoryStore()) as (http, _):
+        await http.put("/learners/a", json=SETUPS["dense"])
+        new = of("a", samples(await scrape(http)))
+        assert new["rarestream_events_total", "positive"] == 0
+        assert new["rarestream_learner_ready"] == 0
+        negatives = [one for one in labelled("dense", 1, 40) if not one["label"]]
+        await posted(http, "/learners/a/update", negatives)
+        some = of("a", samples(await scrape(http)))
+        assert some["rarestream_events_total", "negative"] == len(negatives)
+        for name in (
+            "auc",
+            "auc_lower",
+            "recall",
+            "average_precision",
+            "f1",
+            "threshold",
+            "served_alert",
+            "label_coverage",
+        ):
+            assert f"rarestream_{name}_ratio" not in new
+            assert f"rarestream_{name}_ratio" not in some
+        assert "rarestream_snapshot_age_seconds" not in some
+        assert "rarestream_accuracy_ratio" in some.keys() - new.keys()
+
+
+async def test_a_learner_that_has_moved_is_told_anew() -> None:
+    async with serving(MemoryStore()) as (http, _):
+        await http.put("/learners/a", json=SETUPS["dense"])
+        for start in range(0, 60, 20):
+            await posted(http, "/learners/a/update", labelled("dense", start, start + 20))
+            expected = (await http.get("/learners/a/metrics")).json()["window"]["auc"]
+            for _ in range(2):
+                assert of("a", samples(await scrape(http)))["rarestream_auc_ratio"] == expected
+
+
+def test_of_several_processes_the_worst_queue_and_the_newest_snapshot_count() -> None:
+    here = Own(7, 3, 30, False, False, 100.0, 50, (5, 50, 1, 0))
+    there = Own(9, 1, 90, True, False, 200.0, 20, (4, 40, 1, 3))
+    fresh = Own(9, 0, 0, False, True, None, 70, None)
+    together = Own(9, 3, 90, True, True, 200.0, 20, (4, 40, 1, 3))
+    assert here.along([there, fresh]) == there.along([fresh, here]) == together
+    assert fresh.along([]) == fresh
+
+
+async def test_as_many_learners_as_may_be_are_told_of_and_the_same_ones_from_scrape_to_scrape() -> None:
+    async with serving(MemoryStore(), metrics_learners=2) as (http, engine):
+        for name in "abcd":
+            await http.put(f"/learners/{name}", json=SETUPS["dense"])
+        assert samples(await scrape(http))[key("rarestream_learners_left_out")] == 2
+        for name, used in {"a": 9000.0, "b": 5.0, "c": 7000.0, "d": 8.0}.items():
+            engine.get(name).last_used -= used
+
+        async def told() -> set[str]:
+            found = samples(await scrape(http), "rarestream_position")
+            return {dict(labels)["learner"] for _, labels in found}
+
+        assert await told() == {"b", "d"}
+        engine.get("a").last_used += 8999  # as long ago as they were, about: those that are told of stay
+        assert await told() == {"b", "d"}
+        engine.get("d").last_used -= 3000
+        assert await told() == {"a", "b"}
+        async with engine.use("c"):
+            engine.get("b").last_used -= 3000
+            assert await told() == {"a", "c"}
+
+
+async def test_no_learner_at_all_may_be_told_of() -> None:
+    async with serving(MemoryStore(), metrics_learners=0) as (http, _):
+        await http.put("/learners/a", json=SETUPS["dense"])
+        found = samples(await scrape(http))
+        assert found[key("rarestream_learners_left_out")] == 1
+        assert of("a", found) == {}
+
+
+async def test_a_scrape_wakes_nobody_and_counts_as_no_use() -> None:
+    async with serving(MemoryStore(), max_resident=1) as (http, engine):
+        for name in ("a", "b"):
+            await http.put(f"/learners/{name}", json=SETUPS["dense"])
+        engine.residency.rest()
+        assert engine.residency.resting is not None
+        await asyncio.wait([engine.residency.resting])
+        (awake,), (asleep,) = engine.replicas, engine.evicted
+        used = engine.get(awake).last_used
+        found = samples(await scrape(http))
+        assert (list(engine.replicas), list(engine.evicted), engine.get(awake).last_used) == ([awake], [asleep], used)
+        assert found[key("rarestream_learners", state="asleep")] == 1
+        assert (of(asleep, found), of(awake, found)["rarestream_position"]) == ({}, 1)
+
+
+async def test_requests_are_counted_by_the_template_of_their_route_and_their_status() -> None:
+    async with serving(MemoryStore()) as (http, _):
+        await http.put("/learners/a", json=SETUPS["dense"])
+        await http.put("/learners/a", json={})
+        for start in range(3):
+            await posted(http, "/learners/a/update", labelled("dense", start, start + 1))
+        await http.post("/learners/a/update", json={"events": [{"x": [1], "label": 1}]})
+        await http.post("/learners/nobody/update", json={"events": []})
+        await http.post("/learners/a/predict?card=4111", content=b"{}")
+        await http.get("/learners/a")
+        await http.get("/learners/a/secret-path")
+        await http.request("BREW", "/learners/a")
+        text = await scrape(http)
+        counted = {
+            tuple(value for _, value in labels): value  # method, route, status
+            for (_, labels), value in samples(text, "rarestream_request_seconds_count").items()
+        }
+        assert counted == {
+            ("PUT", "/v1/learners/{name}", "201"): 1,
+            ("PUT", "/v1/learners/{name}", "422"): 1,
+            ("POST", "/v1/learners/{name}/update", "200"): 3,
+            ("POST", "/v1/learners/{name}/update", "422"): 1,
+            ("POST", "/v1/learners/{name}/update", "404"): 1,
+            ("POST", "/v1/learners/{name}/predict", "422"): 1,
+            ("GET", "/v1/learners/{name}", "200"): 1,
+            ("GET", "other", "404"): 1,
+            ("other", "/v1/learners/{name}", "405"): 1,
+        }
+        assert not re.search("secret|4111|nobody|BREW", text)
+        again = samples(await scrape(http))
+        assert again[key("rarestream_request_seconds_count", method="GET", route="/metrics", status="200")] == 1
+
+
+async def test_a_bucket_holds_what_took_no_longer_than_its_bound() -> None:
+    one = Histogram()
+    for seconds in (0.0, BOUNDS[0], BOUNDS[0] * 1.001, 0.3, BOUNDS[-1], 11.0, 12.0):
+        one.observe(seconds)
+    buckets = dict(one.buckets())
+    assert list(buckets) == [*map(str, BOUNDS), "+Inf"]
+    assert list(buckets.values()) == sorted(buckets.values())
+    assert [buckets[at] for at in ("0.0001", "0.00025", "0.25", "0.5", "5.0", "10.0", "+Inf")] == [2, 3, 3, 4, 4, 5, 7]
+    assert one.count == 7
+    assert one.sum == pytest.approx(BOUNDS[0] * 2.001 + 33.3)
+
+
+async def test_messages_of_websockets_are_counted_by_operation_and_status() -> None:
+    async with node(MemoryStore()) as engine:
+        app = app_over(engine)
+        async with AsyncExitStack() as stack:
+            http, _ = await stack.enter_async_context(serving(engine.node.store))
+            await http.put("/learners/a", json=SETUPS["dense"])
+        await engine.sync.look_around()
+        async with websocket(app, "/v1/learners/a/ws") as ws:
+            ws.send(*({"seq": i, "op": "predict", "events": [{"x": [1, 2, 3]}]} for i in range(4)))
+            await ws.replies(4)
+            ws.send({"seq": 9, "op": "predict", "events": [{"x": [1]}]}, "nothing")
+            await ws.replies(2)
+        text = await app.state.exposition.text(app.state)
+        counted = samples(text.decode(), "rarestream_websocket_message_seconds_count")
+        assert counted == {
+            key("rarestream_websocket_message_seconds_count", operation="predict", status="200"): 4,
+            key("rarestream_websocket_message_seconds_count", operation="predict", status="422"): 1,
+            key("rarestream_websocket_message_seconds_count", operation="other", status="400"): 1,
+        }
+
+
+async def test_calls_of_the_store_are_timed_by_operation_and_those_it_fails_are_counted(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(store) as (http, engine):
+        await http.put("/learners/a", json=SETUPS["dense"])
+        await posted(http, "/learners/a/update", labelled("dense", 0, 40))
+        await posted(http, "/learners/a/predict", [{"id": "late", "x": [1, 2, 3], "time": T0}])
+        await posted(http, "/learners/a/labels", [{"id": "late", "label": 1, "time": T0}])
+        await http.post("/learners/a/snapshots")
+        found = samples(await scrape(http))
+        for operation, least in {"create": 1, "append": 2, "serve": 1, "recall": 1, "save": 1, "heads": 1}.items():
+            assert found[key("rarestream_store_seconds_count", operation=operation)] >= least, operation
+            assert found[key("rarestream_store_errors_total", operation=operation)] == 0
+        assert key("rarestream_store_seconds_count", operation="other") not in found
+        assert found[key("rarestream_apply_seconds_count")] == 3
+        assert found[key("rarestream_store_up")] == 1
+
+        async def append(*_: Any) -> Any:
+            raise StoreUnavailable("by the test")
+
+        monkeypatch.setattr(engine.node.store, "append", append)
+        assert (await http.post("/learners/a/update", json={"events": labelled("dense", 40, 41)})).status_code == 503
+        found = samples(await scrape(http))
+        assert found[key("rarestream_store_errors_total", operation="append")] == 1
+        assert (found[key("rarestream_store_up")], found[key("rarestream_node_ready")]) == (0, 0)
+        assert found[key("rarestream_store_stale_seconds")] > 0
+        assert found[key("rarestream_request_seconds_count", **UPDATE, status="503")] == 1
+
+
+async def test_the_node_and_its_process_tell_of_themselves() -> None:
+    async with serving(MemoryStore(), queue_bytes=4096, max_buffered_bytes=8192) as (http, _):
+        found = samples(await scrape(http))
+        (build,) = (labels for (name, labels) in found if name == "rarestream_build_info")
+        assert dict(build)["version"] == __version__
+        assert set(dict(build)) == {"version", "python", "implementation"}
+        for name, value in {
+            "websockets": 0,
+            "streams": 0,
+            "groups": 0,
+            "body_bytes": 0,
+            "body_limit_bytes": 8192,
+            "queue_limit_bytes": 4096,
+            "node_ready": 1,
+        }.items():
+            assert found[key(f"rarestream_{name}")] == value, name
+        assert found[key("process_resident_memory_bytes")] > 1e6
+        assert key("python_gc_collections_total", generation="0") in found
+
+
+async def test_two_applications_of_a_process_count_apart() -> None:
+    async with serving(MemoryStore()) as (one, _), serving(MemoryStore()) as (other, _):
+        await one.get("/learners")
+        name = "rarestream_request_seconds_count"
+        assert len(samples(await scrape(one), name)) == 1
+        assert samples(await scrape(other), name) == {}
+
+
+async def test_every_family_keeps_to_the_rules_of_names() -> None:
+    """Prefix, base units, `_total`; and what the library's strict parser of OpenMetrics asks for besides."""
+    async with node(MemoryStore()) as engine:
+        app = app_over(engine)
+        async with serving(engine.node.store) as (http, _):
+            await http.put("/learners/dense", json=SETUPS["dense"])
+            await http.put("/learners/ordinal", json=SETUPS["ordinal"])
+            await posted(http, "/learners/dense/update", labelled("dense", 0, 40))
+            await posted(http, "/learners/dense/predict", [{"id": "late", "x": [1, 2, 3], "time": T0}])
+            await posted(http, "/learners/dense/labels", late("dense", 50, 51))
+        await engine.sync.look_around()
+        found = await app.state.exposition.families(app.state)
+
+        class Whole:
+            def collect(self) -> Any:
+                return found
+
+        strict = list(text_string_to_metric_families(generate_latest(Whole()).decode()))
+        assert [one.name for one in strict] == [one.name for one in found]
+        plain = families((await app.state.exposition.text(app.state)).decode())
+        shown = {one.name.removesuffix("_total").removesuffix("_info") for one in plain}
+        assert shown == {one.name for one in found}
+        for family in found:
+            name = family.name
+            assert family.documentation.endswith(".") or not name.startswith("rarestream_")
+            assert name.startswith(("rarestream_", "process_", "python_gc_"))
+            assert not re.search(r"_(milli|micro|nano)|_(ms|kb|mb|percent|minutes|hours|days)\b|_total|_count$", name)
+            if family.type == "histogram":
+                assert name.endswith("_seconds")
+            for sample in family.samples:
+                assert (family.type == "counter") == sample.name.endswith("_total"), sample.name
+                if name.endswith("_ratio"):
+                    assert 0 <= sample.value <= 1, sample
+
+
+async def test_a_family_of_many_samples_has_one_heading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.prometheus._LINES", 3)
+    async with serving(MemoryStore()) as (http, _):
+        for name in "abcdefg":
+            await http.put(f"/learners/{name}", json=SETUPS["dense"])
+        text = await scrape(http)
+        assert len(samples(text, "rarestream_position")) == 7
+        lines = text.splitlines()
+        assert len(samples(text)) == len([line for line in lines if not line.startswith("#")])
+        headings = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+        assert len(headings) == len(set(headings)) == len([line for line in lines if line.startswith("# HELP")])
+
+
+async def test_others_have_their_turn_during_a_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with node(MemoryStore()) as engine:
+        app = app_over(engine)
+        async with serving(engine.node.store) as (http, _):
+            for i in range(20):
+                await http.put(f"/learners/l{i:03}", json=SETUPS["dense"])
+        await engine.sync.look_around()
+        monkeypatch.setattr("service.api.prometheus._SLICE", -1.0)  # it is always time
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        running = asyncio.create_task(other())
+        text = await app.state.exposition.text(app.state)
+        running.cancel()
+        assert turns >= 20 + len(families(text.decode()))
+
+
+async def test_a_learner_may_be_deleted_during_a_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with node(MemoryStore()) as engine:
+        app = app_over(engine)
+        async with serving(engine.node.store) as (http, _):
+            for name in "abc":
+                await http.put(f"/learners/{name}", json=SETUPS["dense"])
+        await engine.sync.look_around()
+        monkeypatch.setattr("service.api.prometheus._SLICE", -1.0)
+        scraping = asyncio.create_task(app.state.exposition.text(app.state))
+        await asyncio.sleep(0)
+        await engine.delete("b")
+        assert samples((await scraping).decode())
+        assert of("b", samples((await app.state.exposition.text(app.state)).decode())) == {}
+
+
+async def test_it_is_not_part_of_the_documented_interface() -> None:
+    async with serving(MemoryStore()) as (http, _):
+        document = (await http.get("http://rarestream/openapi.json")).json()
+        assert "/metrics" not in document["paths"]
+        assert (await http.post("http://rarestream/metrics")).status_code == 405
+
+
+def test_an_application_has_an_exposition_of_its_own() -> None:
+    states: list[State] = [create_app(Settings(store="memory:")).state for _ in range(2)]
+    assert isinstance(states[0].exposition, Exposition)
+    assert states[0].exposition is not states[1].exposition
+    assert states[0].access is not states[1].access

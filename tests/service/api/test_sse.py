@@ -1,0 +1,400 @@
+"""The streams of all learners, of the groups and of one: whole first, then what changes, and who is told of what."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+import msgspec
+import pytest
+from starlette.datastructures import State
+from starlette.types import Message
+
+from service.api import overview
+from service.api.overview import Overview, Shown
+from service.api.sse import News, all_news, opened, stream
+from service.auth.permissions import FREE, Grant
+from service.settings import Settings
+from service.storage.memory import MemoryStore
+from tests.harness.keyring import Keyring
+from tests.harness.nodes import posted, serving
+from tests.harness.process import Process
+from tests.service.engine.test_engine import until
+from tests.service.engine.test_served_events import SETUPS, labelled
+
+DENSE = SETUPS["dense"]
+STREAMS = 3
+
+
+class Live:
+    """A stream that is read, and the document of all learners as it tells it."""
+
+    def __init__(self, http: httpx.Client, path: str, headers: dict[str, str] | None = None) -> None:
+        self._opened = http.stream("GET", path, headers=headers)
+        self.learners: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        reply = self._opened.__enter__()
+        assert reply.status_code == 200, reply.read()
+        assert reply.headers["content-type"].startswith("text/event-stream")
+        self._lines = reply.iter_lines()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._opened.__exit__(kind, error, trace)
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        kind = ""
+        for line in self._lines:
+            if line.startswith("event: "):
+                kind = line[7:]
+            elif line.startswith("data: "):
+                data = json.loads(line[6:])
+                if kind == "learners":
+                    self.learners = data
+                elif kind == "changed":
+                    self.learners = merged(self.learners, data)
+                yield kind, data
+
+    def until(self, kind: str) -> list[tuple[str, Any]]:
+        """Everything up to the next event of a kind."""
+        found = []
+        for one in self:
+            found.append(one)
+            if one[0] == kind:
+                return found
+        raise AssertionError(f"it ended with {found}")
+
+
+def merged(told: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """The document with what has changed in it."""
+    rest = dict(change)
+    rows = {one["name"]: one for one in told["learners"]}
+    for name in rest.pop("gone"):
+        del rows[name]
+    rows |= {one["name"]: one for one in rest.pop("learners")}
+    return {**told, **rest, "learners": [rows[name] for name in sorted(rows)]}
+
+
+@pytest.fixture(scope="module")
+def ring(tmp_path_factory: pytest.TempPathFactory) -> Keyring:
+    found = Keyring(tmp_path_factory.mktemp("keys"))
+    found.make("root", "admin")
+    found.make("some", "read", pattern="b*")
+    return found
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory, ring: Keyring) -> Iterator[Process]:
+    folder = tmp_path_factory.mktemp("service")
+    store = f"sqlite:///{folder / 'log.db'}"
+    with Process(store, folder / "server.log", keys=ring.path, max_streams=STREAMS) as process:
+        yield process
+
+
+@pytest.fixture
+def http(service: Process, ring: Keyring) -> Iterator[httpx.Client]:
+    base = f"{service.url}/v1"
+    with httpx.Client(base_url=base, headers=ring["root"], timeout=120, trust_env=False) as client:
+        for name in ("a", "b1", "b2"):
+            client.put(f"/learners/{name}", json=DENSE).raise_for_status()
+        client.put("/groups/g", json={"learners": ["a", "b1"]}).raise_for_status()
+        client.put("/groups/bs", json={"learners": ["b1", "b2"]}).raise_for_status()
+        yield client
+        for path in (f"/{what}/{one['name']}" for what in ("groups", "learners") for one in listed(client, what)[what]):
+            client.delete(path).raise_for_status()
+
+
+def listed(http: httpx.Client, what: str) -> dict[str, Any]:
+    """What there is, as a poll tells it."""
+    reply = http.get(f"/{what}", params={"learners": {"figures": True}, "groups": {"tests": True}}[what])
+    reply.raise_for_status()
+    found: dict[str, Any] = reply.json()
+    return found
+
+
+def update(http: httpx.Client, path: str, start: int, stop: int) -> None:
+    http.post(f"/{path}/update", json={"events": labelled("dense", start, stop)}).raise_for_status()
+
+
+def test_everything_is_told_first_and_then_what_changes(http: httpx.Client) -> None:
+    with Live(http, "/stream") as live:
+        (kind, whole), groups = live.until("groups")
+        assert (kind, whole) == ("learners", listed(http, "learners"))
+        assert groups[1] == listed(http, "groups")
+
+        def told(names: set[str], **events: int) -> None:
+            """Until the stream has told what a poll tells: of these learners it speaks, and of no others."""
+            spoken_of: set[str] = set()
+            for kind, data in live:
+                assert kind == "changed"
+                assert data["learners"] or data["gone"] or len(data) > 2
+                spoken_of |= {one["name"] for one in data["learners"]} | set(data["gone"])
+                found = {one["name"]: one["events"] for one in live.learners["learners"]}
+                if found == events and live.learners == listed(http, "learners"):
+                    break
+            assert spoken_of == names
+
+        update(http, "learners/a", 0, 300)
+        told({"a"}, a=300, b1=0, b2=0)
+        update(http, "learners/b1", 0, 100)
+        update(http, "learners/a", 300, 400)
+        told({"a", "b1"}, a=400, b1=100, b2=0)
+        http.put("/learners/c", json=DENSE).raise_for_status()
+        http.delete("/learners/b2").raise_for_status()
+        told({"c", "b2"}, a=400, b1=100, c=0)
+
+        update(http, "groups/g", 400, 500)
+        assert {kind for kind, _ in live.until("groups")[:-1]} <= {"changed"}
+
+
+def test_the_groups_alone(http: httpx.Client) -> None:
+    with Live(http, "/stream?learners=false") as live:
+
+        def told() -> dict[str, int]:
+            """The events of each, once the stream has told what a poll tells; it tells nothing else."""
+            for kind, data in live:
+                assert kind == "groups"
+                if data == listed(http, "groups"):
+                    return {one["name"]: one["events"] for one in data["groups"]}
+            raise AssertionError("it ended")
+
+        assert told().keys() == {"bs", "g"}
+        update(http, "groups/g", 0, 20)
+        assert told() == {"bs": 0, "g": 20}
+        http.delete("/groups/g").raise_for_status()
+        assert told() == {"bs": 0}
+
+
+def test_a_comparison_is_told_whenever_it_has_changed(http: httpx.Client) -> None:
+    with Live(http, "/groups/g/compare/stream") as live:
+        for stop in (0, 100, 150):
+            if stop:
+                update(http, "groups/g", stop - 50, stop)
+            ((_, told),) = live.until("comparison")
+            assert told == http.get("/groups/g/compare").json()
+        assert told["events"] == 100
+        http.delete("/learners/b1").raise_for_status()
+        ((_, told),) = live.until("comparison")
+        assert told["gone"] == ["b1"]
+        http.delete("/groups/g").raise_for_status()
+        assert list(live) == [("gone", {"detail": "there is no group named g"})]  # and it ends
+    assert http.get("/groups/g/compare/stream").json()["code"] == "unknown-group"
+
+
+def test_a_key_is_told_of_its_learners_as_long_as_it_is_one(http: httpx.Client, ring: Keyring) -> None:
+    key = ring["some"]
+    assert http.get("/groups/g/compare/stream", headers=key).json()["code"] == "unknown-group"
+    with Live(http, "/stream", key) as live, Live(http, "/groups/bs/compare/stream", key) as group:
+        assert [kind for kind, _ in group.until("comparison")] == ["comparison"]
+        (_, whole), (_, groups) = live.until("groups")
+        assert [one["name"] for one in whole["learners"]] == ["b1", "b2"]
+        assert [one["name"] for one in groups["groups"]] == ["bs"]
+        for name in ("a", "b2"):
+            update(http, f"learners/{name}", 0, 50)
+        http.delete("/learners/a").raise_for_status()
+        while live.learners["learners"][1]["events"] < 50:
+            ((_, changed),) = live.until("changed")
+            assert ([one["name"] for one in changed["learners"]], changed["gone"]) == (["b2"], [])
+        ring.drop("some")
+        assert {kind for kind, _ in live} <= {"changed"}  # they end
+        assert list(group) == []
+
+
+def test_streams_of_every_kind_count_as_one(http: httpx.Client) -> None:
+    paths = ["/stream", "/groups/g/compare/stream", "/learners/a/metrics/stream"]
+    assert len(paths) == STREAMS
+    first, second, third = (Live(http, path) for path in paths)
+    with first, second:
+        with third:
+            assert all(next(iter(one)) for one in (first, second, third))
+            for path in paths:
+                refused = http.get(path)
+                assert (refused.status_code, refused.json()["code"]) == (429, "too-many-streams")
+                assert int(refused.headers["retry-after"]) >= 1
+        until_ = time.monotonic() + 60
+        while http.get("/learners").status_code == 200:  # one that was left makes room
+            with http.stream("GET", "/stream") as reply:
+                if reply.status_code == 200:
+                    break
+            assert time.monotonic() < until_
+            time.sleep(0.05)
+
+
+def test_a_learner_may_be_called_as_a_stream_is(http: httpx.Client) -> None:
+    http.put("/learners/stream", json=DENSE).raise_for_status()
+    http.put("/groups/stream", json={"learners": ["stream", "a"]}).raise_for_status()
+    assert http.get("/learners/stream").json()["name"] == "stream"
+    assert http.get("/groups/stream").json()["name"] == "stream"
+
+
+def test_a_node_that_stops_ends_them(tmp_path: Path) -> None:
+    with (
+        Process("memory:", tmp_path / "server.log") as service,
+        httpx.Client(base_url=f"{service.url}/v1", timeout=120, trust_env=False) as http,
+    ):
+        for name in ("a", "b"):
+            http.put(f"/learners/{name}", json=DENSE).raise_for_status()
+        http.put("/groups/g", json={"learners": ["a", "b"]}).raise_for_status()
+        with Live(http, "/stream") as live, Live(http, "/groups/g/compare/stream") as group:
+            assert len(live.until("groups")) == 2
+            assert len(group.until("comparison")) == 1
+            service.stop()
+            assert list(live) == list(group) == []  # as streams end, and not as connections break
+
+
+# From within
+
+
+async def told_of(events: AsyncIterator[bytes], kind: str) -> dict[str, Any]:
+    """The next event, which is of this kind."""
+    async with asyncio.timeout(60):
+        name, data = (await anext(events)).decode().strip().split("\n")
+    assert name == f"event: {kind}"
+    found: dict[str, Any] = json.loads(data.removeprefix("data: "))
+    return found
+
+
+async def test_who_reads_slowly_gets_fewer_events_with_all_that_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overview, "_LEAST", 0.0)
+    kept = Overview()
+    async with serving(MemoryStore()) as (http, engine):
+
+        async def shown() -> Shown:
+            return Shown(await kept.document(engine))
+
+        async def groups() -> bytes:
+            return b"{}"
+
+        for name in ("a", "b"):
+            await http.put(f"/learners/{name}", json=DENSE)
+        events = stream(all_news(shown, groups), 0.01, asyncio.Event())
+        whole = await told_of(events, "learners")
+        assert await told_of(events, "groups") == {}
+        for start in range(0, 100, 10):
+            await posted(http, "/learners/a/update", labelled("dense", start, start + 10))
+        await http.delete("/learners/b")
+        await http.put("/learners/c", json=DENSE)
+        changed = await told_of(events, "changed")
+        assert [one["name"] for one in changed["learners"]] == ["a", "c"]
+        assert changed["gone"] == ["b"]
+        assert changed["learners"][0]["events"] == 100
+        assert merged(whole, changed) == (await http.get("/learners?figures=true")).json()
+
+
+async def test_a_learner_that_falls_asleep_is_gone_to_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overview, "_LEAST", 0.0)
+    kept = Overview()
+    async with serving(MemoryStore(), max_resident=1) as (http, engine):
+        for name in ("a", "b"):
+            await http.put(f"/learners/{name}", json=DENSE)
+        before = Shown(await kept.document(engine))
+        assert before.since(before) is None
+        engine.residency.rest()  # as a moment later, when nobody asks for anything
+        await until(
+            lambda: bool(engine.evicted) and engine.residency.resting is not None and engine.residency.resting.done()
+        )
+        now = Shown(await kept.document(engine))
+        changed = json.loads(msgspec.json.encode(now.since(before)))
+        assert len(changed["gone"]) == 1
+        assert changed == {"learners": [], "gone": changed["gone"], "asleep": changed["gone"]}
+
+
+async def test_what_many_readers_are_shown_is_worked_out_once() -> None:
+    kept = Overview()
+    asked = 0
+
+    async def document() -> dict[str, Any]:
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(0)
+        return {"learners": [], "loaded": True}
+
+    found = await asyncio.gather(*(kept.shown(FREE, 1e9, document) for _ in range(10)))
+    assert asked == 1
+    assert all(one is found[0] for one in found)
+    another = Grant(None)
+    first = await kept.shown(another, 0.0, document)  # another may be told of others
+    assert asked == 2
+    second = await kept.shown(another, 0.0, document)
+    assert asked == 3
+    assert second is not first
+    assert second.since(first) is None
+
+
+def row(name: str, events: int) -> dict[str, Any]:
+    return {"name": name, "events": events}
+
+
+def test_the_difference_is_the_same_for_who_was_shown_the_last_one_and_for_who_was_not() -> None:
+    first = Shown({"learners": [row("a", 1), row("b", 1)], "loaded": False})
+    second = Shown({"learners": [row("a", 2), row("b", 1)], "loaded": True}, first)
+    third = Shown({"learners": [row("a", 2), row("c", 1)], "loaded": True}, second)
+    told = [json.loads(msgspec.json.encode(now.since(before))) for now, before in ((second, first), (third, second))]
+    assert told[0] == {"learners": [row("a", 2)], "gone": [], "loaded": True}
+    assert told[1] == {"learners": [row("c", 1)], "gone": ["b"]}
+    late = json.loads(msgspec.json.encode(third.since(first)))
+    assert late == {"learners": [row("a", 2), row("c", 1)], "gone": ["b"], "loaded": True}
+
+
+async def test_a_sign_of_life_comes_where_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.sse._PING", 0.05)
+
+    async def shown() -> Shown:
+        return Shown({"learners": []})
+
+    async def groups() -> bytes:
+        return b"{}"
+
+    events = stream(all_news(shown, groups), 0.01, asyncio.Event())
+    assert await told_of(events, "learners") == {"learners": []}
+    assert await told_of(events, "groups") == {}
+    async with asyncio.timeout(60):
+        assert [await anext(events) for _ in range(3)] == [b": still here\n\n"] * 3
+
+
+async def test_a_client_that_does_not_read_is_dropped() -> None:
+    state = State({"streams": 0, "settings": Settings(ws_stall_seconds=0.05), "closing": asyncio.Event()})
+
+    async def news() -> News:
+        while True:
+            yield None
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    reply = opened(state, news(), 0.01, FREE)
+    assert state.streams == 1
+    async with asyncio.timeout(60):
+        await reply({"type": "http", "asgi": {"spec_version": "2.3"}}, receive, send)
+    assert state.streams == 0
+
+
+async def test_what_a_stream_listens_to_is_let_go_when_it_ends() -> None:
+    ended = asyncio.Event()
+
+    async def news() -> News:
+        try:
+            while True:
+                yield b"data: {}\n\n"
+        finally:
+            ended.set()
+
+    events = stream(news(), 0.01, asyncio.Event())
+    for _ in range(3):
+        await anext(events)
+    await events.aclose()
+    assert ended.is_set()

@@ -1,0 +1,726 @@
+"""Websockets: what they answer is what HTTP answers, in order; and each way in which a connection ends."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import msgspec
+import numpy as np
+import pytest
+
+from service.api.websocket import connection, learner_queue
+from service.api.websocket.connection import NO_LEARNER
+from service.engine.engine import Engine
+from service.errors import StoreUnavailable
+from service.storage.base import Store
+from service.storage.memory import MemoryStore
+from tests.harness.apps import DENSE, events
+from tests.harness.nodes import app_over, digest, node
+from tests.harness.websocket import Gated, websocket
+from tests.service.engine.test_served_events import SETUPS, event, label_of
+
+ONE = "/v1/learners/a/ws"
+PLACES = "they are at /v1/learners/NAME/ws and /v1/ws"
+
+
+@asynccontextmanager
+async def serving(
+    store: Store | None = None, learners: str = "a", **settings: Any
+) -> AsyncIterator[tuple[Any, httpx.AsyncClient, Engine]]:
+    """An application with some learners of one configuration, and a client of it."""
+    async with node(store or MemoryStore(), **settings) as engine:
+        app = app_over(engine)
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://rarestream/v1", timeout=60) as http:
+            for name in learners:
+                await http.put(f"/learners/{name}", json=DENSE)
+            yield app, http, engine
+
+
+def updates(count: int, start: int = 0, **more: Any) -> Iterator[dict[str, Any]]:
+    """Messages of one labelled event each, whose seq is the event's number."""
+    for i, one in enumerate(events(count, start), start):
+        yield {"seq": i, "op": "update", "events": [one], **more}
+
+
+async def settled() -> None:
+    """Until what can go on without anything from outside has done so."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+# What is answered
+
+
+@pytest.mark.parametrize("setup", SETUPS)
+async def test_a_pipelined_course_is_answered_as_over_http_one_by_one(setup: str) -> None:
+    chosen = random.Random(7)
+    course: list[tuple[str, list[dict[str, Any]]]] = []
+    for i in range(0, 240, 3):
+        op = chosen.choice(["update", "update", "update", "predict", "served", "labels"]) if i > 60 else "update"
+        own = [event(setup, i + k) for k in range(chosen.choice([1, 1, 3]))]
+        if op == "update":
+            own = [{**one, "label": label_of(setup, i + k)} for k, one in enumerate(own)]
+        elif op == "predict":
+            own = [{key: value for key, value in one.items() if key != "id"} for one in own]
+        elif op == "labels":
+            own = [{"id": f"e{i - 3}", "label": label_of(setup, i - 3)}]
+        course.append(("predict" if op == "served" else op, own))
+    async with serving(learners="") as (app, http, _):
+        for name in ("a", "b"):
+            await http.put(f"/learners/{name}", json=SETUPS[setup])
+        expected = []
+        for op, own in course:
+            reply = await http.post(f"/learners/b/{op}", json={"events": own})
+            assert reply.status_code == 200, reply.text
+            expected.append(reply.json())
+        async with websocket(app, ONE) as client:
+            client.send(*({"seq": i, "op": op, "events": own} for i, (op, own) in enumerate(course)))
+            found = await client.replies(len(course))
+        assert [one["seq"] for one in found] == list(range(len(course)))
+        for got, wanted in zip(found, expected, strict=True):
+            assert got.keys() == wanted.keys() | {"seq", "status"}
+            # neighbours are one record: what is said of the moment is said of its end
+            moment = {"seq", "status", "position", "class_counts", "stale_seconds"}
+            assert {k: v for k, v in got.items() if k not in moment} == {
+                k: v for k, v in wanted.items() if k not in moment
+            }
+        assert (await digest(http, "a"))[1] == (await digest(http, "b"))[1]
+
+
+def array(values: Any, dtype: str) -> dict[str, Any]:
+    """Numbers as MessagePack has them."""
+    column = np.asarray(values, dtype=dtype)
+    return {"dtype": dtype, "shape": list(column.shape), "data": column.tobytes()}
+
+
+def columns(count: int, start: int, *, labels: bool = True) -> dict[str, Any]:
+    """The events as columns."""
+    made = events(count, start)
+    said = {"labels": array([one["label"] for one in made], "int8")} if labels else {}
+    return {"x": array([one["x"] for one in made], "float64"), "ids": [one["id"] for one in made], **said}
+
+
+async def test_text_and_binary_may_alternate_and_mean_the_same() -> None:
+    async with serving(learners="ab") as (app, http, _), websocket(app, ONE) as client:
+        for k in range(0, 40, 4):
+            if k % 8:
+                client.send({"seq": k, "op": "update", "events": events(4, k)})
+            else:
+                client.send({"seq": k, "op": "update", **columns(4, k)}, binary=True)
+        client.send({"seq": 40, "op": "predict", **columns(3, 40, labels=False), "ids": None}, binary=True)
+        client.send({"seq": 41, "op": "predict", "events": [{"x": one["x"]} for one in events(3, 40)]})
+        client.send({"seq": 42, "op": "labels", "ids": ["e0"], "labels": [0], "times": [9.0]}, binary=True)
+        client.send({"seq": 43, "op": "nothing"}, binary=True)
+        seqs = []
+        for _ in range(14):
+            reply = await client.reply()
+            seqs.append(reply["seq"])
+            assert client.binary == (reply["seq"] % 8 == 0 or reply["seq"] in (42, 43))
+            assert reply.get("code") == ("invalid" if reply["seq"] == 43 else None)
+            assert reply["seq"] not in (4, 41) or reply["status"] == 200
+            if reply["seq"] == 40:
+                scores = np.frombuffer(reply["scores"]["data"], "<f8").tolist()
+            elif reply["seq"] == 41:
+                assert [one["score"] for one in reply["results"]] == scores
+            elif reply["seq"] == 42:
+                assert reply["relabelled"] == 1
+                assert [reply["statuses"][one] for one in reply["status"]["data"]] == ["relabelled"]
+        assert seqs == [*range(0, 40, 4), 40, 41, 42, 43]
+        await http.post("/learners/b/update", json={"events": events(40)})
+        await http.post("/learners/b/labels", json={"events": [{"id": "e0", "label": 0, "time": 9.0}]})
+        assert (await digest(http, "a"))[1] == (await digest(http, "b"))[1]
+
+
+def course() -> list[dict[str, Any]]:
+    """Messages of every operation in columns, of makes that can be put together and of others."""
+    made: list[dict[str, Any]] = []
+    for i in range(0, 120, 2):
+        own = columns(2, i)
+        own["times"] = [1000.0 + i, 1001.0 + i]
+        if i % 20 == 4:
+            own["x"] = array(np.frombuffer(own["x"]["data"]).reshape(2, 3), "float32")
+        elif i % 20 == 6:
+            own |= {"labels": [bool(one) for one in own["labels"]["data"]], "weights": array([0.5, 2.0], "float32")}
+        elif i % 20 == 8:
+            own |= {"ids": array([i, i + 1], "uint64"), "times": array([1000.0 + i, np.nan], "float64")}
+        elif i % 20 == 10:
+            own["source"] = {"name": "s", "offset": i // 10}
+        elif i % 20 == 18:
+            own["ids"] = [None, f"e{i - 5}"]  # the second is a duplicate, or a correction
+        made.append({"op": "update", **own})
+    for i in range(60, 120, 10):
+        probe = {"op": "predict", "x": columns(2, i)["x"], "times": array([2000.0 + i, 2001.0 + i], "float64")}
+        made[i:i] = [
+            {**probe, "ids": [f"p{i}", f"q{i}"]},
+            {**probe, "ids": array([7, i], "uint64")},
+            {**probe, "ids": [None, f"p{i}"], "times": [None, 2002.0 + i]},
+            probe,
+            {**probe, "explain": 1},
+            {"op": "labels", "ids": [f"p{i}"], "labels": array([1], "int8"), "times": [2003.0 + i]},
+            {"op": "labels", "ids": [f"q{i}"], "labels": array([0], "int8"), "times": [2003.0 + i]},
+            {"op": "labels", "ids": ["nobody"], "labels": array([0], "int8"), "times": [2003.0 + i]},
+            {"op": "labels", "ids": array([i], "uint64"), "labels": [7]},
+            {"op": "update", "x": array([[1, 2]], "float64"), "labels": [1]},
+        ]
+    return made
+
+
+async def test_columns_that_are_at_hand_are_answered_as_those_that_wait_for_each_other() -> None:
+    messages = course()
+    async with serving(learners="ab", ws_credit=200) as (app, http, engine), websocket(app) as client:
+        for seq, one in enumerate(messages):
+            client.send({"seq": seq, "learner": "a", **one}, binary=True)
+        found = await client.replies(len(messages))
+        expected = []
+        for seq, one in enumerate(messages):
+            client.send({"seq": seq, "learner": "b", **one}, binary=True)
+            expected.append(await client.reply())
+        assert sum("code" in one for one in found) == 12
+        moment = {"position": None, "class_counts": None, "stale_seconds": None}
+        assert [{**one, **moment} for one in found] == [{**one, **moment} for one in expected]
+        assert (await digest(http, "a"))[1] == (await digest(http, "b"))[1]
+        assert engine.get("a").position < engine.get("b").position
+
+
+async def test_an_explanation_and_a_source_come_with_their_own_message() -> None:
+    async with serving() as (app, http, _), websocket(app) as client:
+        client.send(*updates(20, learner="a"))
+        probe = {"learner": "a", "op": "predict", "events": [{"x": [1, 0, 1]}]}
+        client.send({"seq": 20, **probe}, {"seq": 21, "explain": 2, **probe}, {"seq": 22, **probe})
+        source = {"name": "s", "offset": 0}
+        for seq in (23, 24):
+            client.send(
+                {"seq": seq, "learner": "a", "op": "update", "events": events(3, 30, ids=False), "source": source}
+            )
+        client.send(
+            {"seq": 25, "learner": "a", "op": "update", "events": events(1, 40), "source": {**source, "offset": 9}}
+        )
+        found = (await client.replies(26))[20:]
+        wanted = (await http.post("/learners/a/predict?explain=2", json={"events": [{"x": [1, 0, 1]}]})).json()
+        assert len(found[1]["results"][0]["explanation"]["features"]) == 2
+        assert found[1]["results"][0].keys() == wanted["results"][0].keys()
+        assert "explanation" not in found[0]["results"][0]
+        assert found[0]["results"] == found[2]["results"]
+        assert (found[3]["applied"], found[4]["duplicate"]) == (3, 3)
+        assert (found[5]["status"], found[5]["code"]) == (409, "source-gap")
+
+
+async def test_messages_that_are_at_hand_become_one_record() -> None:
+    store = Gated()
+    async with serving(store, ws_credit=100) as (app, _, engine), websocket(app, ONE) as client:
+        before = engine.get("a").position
+        gate = store.shut("a")
+        client.send(*updates(1))
+        await store.asked.wait()
+        for start in (1, 21, 41):  # while the first is being logged
+            client.send(*updates(20, start))
+            await settled()
+        assert client.quiet
+        gate.set()
+        found = await client.replies(61)
+        assert [one["seq"] for one in found] == list(range(61))
+        assert [one["results"][0]["id"] for one in found] == [f"e{i}" for i in range(61)]
+        assert {(one["applied"], one["duplicate"]) for one in found} == {(1, 0)}
+        assert engine.get("a").position == before + 2
+
+
+async def test_learners_do_not_wait_for_each_other_and_each_is_answered_in_order() -> None:
+    store = Gated()
+    async with serving(store, learners="ab") as (app, _, _), websocket(app) as client:
+        gate = store.shut("a")
+        client.send(*updates(3, learner="a"))
+        client.send({"seq": 3, "learner": "a", "op": "predict", "events": [{"x": [1, 1, 1]}]})
+        client.send({"seq": 4, "learner": "a", "op": "update", "events": []})  # refused at once, but not out of turn
+        client.send(*updates(3, 10, learner="b"))
+        assert [one["seq"] for one in await client.replies(3)] == [10, 11, 12]
+        await settled()
+        assert client.quiet
+        gate.set()
+        found = await client.replies(5)
+        assert [(one["seq"], one["status"]) for one in found] == [(0, 200), (1, 200), (2, 200), (3, 200), (4, 422)]
+
+
+async def test_a_predict_is_scored_by_what_the_updates_before_it_have_taught_and_by_no_later_one() -> None:
+    probe = {"events": [{"x": [1.0, 0.5, 1.0]}]}
+    async with serving(learners="ab") as (app, http, _), websocket(app, ONE) as client:
+        wanted = []
+        for i in range(0, 40, 10):
+            await http.post("/learners/b/update", json={"events": events(10, i)})
+            wanted.append((await http.post("/learners/b/predict", json=probe)).json()["results"])
+        for i in range(0, 40, 10):
+            client.send(*updates(10, i), {"seq": 100 + i, "op": "predict", **probe})
+        found = [one for one in await client.replies(44) if one["seq"] >= 100]
+        assert [one["results"] for one in found] == wanted
+
+
+async def test_served_events_are_remembered_and_counted_for_each_message() -> None:
+    setup = {**DENSE, "late": {"label_ttl": 100.0}}
+    x = {"x": [1.0, 0.0, 1.0]}
+    served: list[list[dict[str, Any]]] = [
+        [{"id": "p", "time": 1000.0, **x}],
+        [{"id": "p", "time": 1001.0, **x}, {"id": "q", "time": 1002.0, **x}, {**x}],
+        [{"id": "old", "time": 10.0, **x}, {"id": "new", "time": 1003.0, **x}],
+        [{**x}],
+    ]
+    async with serving(learners="") as (app, http, _):
+        for name in "ab":
+            await http.put(f"/learners/{name}", json=setup)
+            await http.post(f"/learners/{name}/update", json={"events": events(20)})
+        wanted = [(await http.post("/learners/b/predict", json={"events": own})).json() for own in served]
+        async with websocket(app, ONE) as client:
+            client.send(*({"seq": i, "op": "predict", "events": own} for i, own in enumerate(served)))
+            found = await client.replies(4)
+            client.send(
+                {
+                    "seq": 4,
+                    "op": "labels",
+                    "events": [{"id": one, "label": 1, "time": 1005.0} for one in ("p", "q", "old", "x")],
+                }
+            )
+            late = await client.reply()
+        assert [one["remembered"] for one in wanted] == [1, 2, 1, 0]
+        assert [one["remembered"] for one in found] == [1, 2, 1, 0]
+        assert [one["status"] for one in late["results"]] == ["applied", "applied", "expired", "unknown"]
+
+
+# What is refused, and the connection goes on
+
+
+async def test_one_bad_message_among_neighbours_is_refused_alone() -> None:
+    async with serving() as (app, _, engine), websocket(app, ONE) as client:
+        good = list(updates(6))
+        good[2]["events"][0]["label"] = "maybe"
+        good[4]["events"].append({"x": [1, 2], "label": 1})
+        good[5]["surplus"] = 1
+        client.send(*good)
+        found = await client.replies(6)
+        assert [one["status"] for one in found] == [200, 200, 422, 200, 422, 422]
+        assert found[2]["errors"][0]["pointer"] == "/events/0/label"
+        assert found[4]["errors"][0]["pointer"] == "/events/1/x"
+        assert found[5]["errors"][0]["pointer"] == "/surplus"
+        assert {"code", "title", "detail", "errors", "seq", "status"} == found[2].keys()
+        assert sum(engine.get("a").view.class_counts.values()) == 3
+
+
+MALFORMED: list[tuple[str | bytes, int, int | None, str]] = [
+    ("", 400, None, ""),
+    ("nonsense", 400, None, ""),
+    ("[1, 2]", 400, None, ""),
+    ('{"seq": 5, "op": "update", "events": [NaN]}', 422, 5, "/events/0"),
+    ('{"seq": 5, "op": "update", "events": [{"x": [1, 2 3], "label": 1}]}', 400, 5, ""),
+    ('{"seq": 5, "op": "update", "events": [{"x": [1, 2, 3], "label": 1},]}', 400, 5, ""),
+    ('{"seq": 5, "op": "update", "events": [,{"x": [1, 2, 3], "label": 1}]}', 400, 5, ""),
+    ('{"seq": 5, "op": "update", "events": [{"x": [1, 2, 3}, "label": 1]]}', 400, None, ""),
+    ('{"seq": 5, "op": "update", "events": [{"x": [1, NaN, 3], "label": 1}]}', 422, 5, "/events/0/x/1"),
+    ('{"seq": 5, "op": "predict", "events": [{"x": [1, 2, -Infinity]}]}', 422, 5, "/events/0/x/2"),
+    ('{"seq": 5, "op": "predict", "events": [{"x": [1, 2, 3], "id": "\\ud800"}]}', 422, 5, "/events/0/id"),
+    ('{"seq": NaN, "op": "predict", "events": [{}]}', 422, None, "/seq"),
+    ("NaN", 400, None, ""),
+    ('{"seq": %s, "op": "predict", "events": [{}]}' % ([0] * 1000), 422, None, "/seq"),
+    ("{}", 422, None, "/seq"),
+    ('{"seq": "1", "op": "update", "events": [{}]}', 422, None, "/seq"),
+    ('{"seq": -1, "op": "update", "events": [{}]}', 422, None, "/seq"),
+    ('{"seq": true, "op": "update", "events": [{}]}', 422, None, "/seq"),
+    ('{"seq": 9007199254740993, "op": "update", "events": [{}]}', 422, None, "/seq"),
+    ('{"op": "predict", "events": [{"x": [1, 2, 3]}]}', 422, None, "/seq"),
+    ('{"seq": 5, "events": [{}]}', 422, 5, "/op"),
+    ('{"seq": 5, "op": "delete"}', 422, 5, "/op"),
+    ('{"seq": 5, "op": ["update"]}', 422, 5, "/op"),
+    ('{"seq": 5, "op": "predict"}', 422, 5, "/events"),
+    ('{"seq": 5, "op": "predict", "events": []}', 422, 5, "/events"),
+    ('{"seq": 5, "op": "predict", "events": {}}', 422, 5, "/events"),
+    ('{"seq": 5, "op": "predict", "events": [{"x": [1, 2, 3]}], "explain": 0}', 422, 5, "/explain"),
+    ('{"seq": 5, "op": "labels", "events": [{"id": "a", "label": 1}], "explain": 1}', 422, 5, "/explain"),
+    ('{"seq": 5, "op": "update", "learner": "a", "events": [{}]}', 422, 5, "/learner"),
+    ('{"seq": 5, "op": "update", "learner": 7, "events": [{}]}', 422, 5, "/learner"),
+    ('{"seq": 5, "op": "predict", "events": [{"x": [1, 2, 3]}], "a/b": 0}', 422, 5, "/a~1b"),
+    ('{"seq": 5, "op": "update", "events": ' + "[" * 100_000, 400, None, ""),
+    ('{"seq": 5, "op": "update", "events": [' + "[" * 100_000 + "]" * 100_000 + "]}", 400, None, ""),
+    ('{"seq": 5, "op": "update", "learner": "\\ud800", "events": [{}]}', 422, 5, "/learner"),
+    (b"\x91" * 100_000, 400, None, ""),
+    (b"\x82\xa3seq\x05\xa6source" + b"\x91" * 100_000 + b"\xc0", 400, None, ""),
+    (b"", 400, None, ""),
+    (b"\xc1", 400, None, ""),
+    (b"\x93\x01\x02\x03", 400, None, ""),
+    (b"\x82\xa3seq\x05\xa2op\xa7predict\x00", 400, None, ""),
+    (b"\x82\xa3seq\x05\xa2op\xa7predict", 422, 5, "/x"),
+    (b"\x82\xa3seq\xa15\xa2op\xa7predict", 422, None, "/seq"),
+    (b"\x82\xa3seq\xdc\x10\x00" + b"\x90" * 4096 + b"\xa2op\xa7predict", 422, None, "/seq"),
+    (msgspec.msgpack.encode({"seq": 5, "op": "predict", **{str(i): i for i in range(100)}}), 400, None, ""),
+    (msgspec.msgpack.encode({"seq": 5, "op": "labels", "ids": ["a", []], "labels": [1, 1]}), 422, 5, "/ids/1"),
+    (msgspec.msgpack.encode({"seq": 5, "op": "labels", "ids": [[]] * 200_000}), 422, 5, "/ids"),
+]
+
+
+async def test_what_waits_counts_with_what_was_made_of_it() -> None:
+    store = Gated()
+    async with serving(store) as (app, _, _), websocket(app, ONE) as client:
+        gate = store.shut("a")
+        client.send(*updates(1))
+        await store.asked.wait()
+        ids = [""] * 1000
+        client.send({"seq": 7, "op": "labels", "ids": ids, "labels": array([1] * 1000, "int8")}, binary=True)
+        client.send({"seq": 8, "op": "predict", "events": [0] * 1000})
+        await settled()
+        assert app.state.bodies.bytes > 2 * 1000 * sys.getsizeof("")
+        gate.set()
+        assert [one["status"] for one in await client.replies(3)] == [200, 422, 422]
+        assert app.state.bodies.bytes == 0
+
+
+ROWS: list[tuple[dict[str, Any], str]] = [
+    ({"shape": [-2, -3]}, "/x/shape"),
+    ({"shape": [0, 3]}, "/x/data"),
+    ({"shape": []}, "/x/shape"),
+    ({"shape": [2, 4]}, "/x/data"),
+    ({"shape": [3, 2]}, "/x/shape"),
+    ({"dtype": "int32"}, "/x/dtype"),
+    ({"data": b""}, "/x/data"),
+]
+for other, where in ROWS:
+    x = {"dtype": "float64", "shape": [2, 3], "data": bytes(48), **other}
+    MALFORMED.append((msgspec.msgpack.encode({"seq": 5, "op": "predict", "x": x}), 422, 5, where))
+
+
+@pytest.mark.parametrize(("message", "status", "seq", "where"), MALFORMED, ids=[str(one[0])[:50] for one in MALFORMED])
+async def test_a_malformed_message_is_refused_and_the_next_one_is_not(
+    message: str | bytes, status: int, seq: int | None, where: str
+) -> None:
+    async with serving() as (app, _, engine), websocket(app, ONE) as client:
+        client.send(message, *updates(1))
+        refused, good = await client.replies(2)
+        assert (refused["status"], refused["seq"]) == (status, seq)
+        assert refused["code"] == {400: "bad-body", 422: "invalid"}[status]
+        assert where in [one["pointer"] for one in refused["errors"]] or not where
+        assert (good["status"], good["seq"]) == (200, 0)
+        assert engine.get("a").position == 2
+
+
+async def test_a_message_that_is_not_explained_says_so() -> None:
+    async with serving() as (app, _, _), websocket(app, ONE) as client:
+        client.send({"seq": 5, "op": "labels", "events": [{"id": "a", "label": 1}], "explain": 2})
+        (problem,) = (await client.reply())["errors"]
+        assert problem["detail"] == "is 2; expected none: it is a member of predict, not of labels"
+
+
+async def test_a_connection_to_all_learners_needs_a_name_in_each_message() -> None:
+    async with serving(learners="ab") as (app, _, _), websocket(app) as client:
+        client.send(*updates(1), *updates(1, 1, learner="nobody"), *updates(1, 2, learner="b"))
+        missing, unknown, good = await client.replies(3)
+        assert (missing["status"], missing["errors"][0]["pointer"]) == (422, "/learner")
+        assert (unknown["status"], unknown["code"]) == (404, "unknown-learner")
+        assert (good["status"], good["seq"]) == (200, 2)
+
+
+@pytest.mark.parametrize("name", ["", "no body", "a/b", "../a", "x" * 101, "x" * 100_000], ids=lambda name: name[:9])
+async def test_a_name_that_no_learner_may_have_is_told_at_its_member_and_in_short(name: str) -> None:
+    async with serving() as (app, _, _), websocket(app) as client:
+        client.send(*updates(1, learner=name), *updates(1, 1, learner="a"))
+        refused, good = await client.replies(2)
+        assert (refused["seq"], refused["status"], refused["code"]) == (0, 422, "invalid")
+        assert [one["pointer"] for one in refused["errors"]] == ["/learner"]
+        assert refused["errors"][0]["detail"].startswith("is ")
+        assert len(str(refused)) < 600
+        assert (good["status"], good["seq"]) == (200, 1)
+
+
+async def test_what_has_no_room_is_refused_with_a_time_to_try_again() -> None:
+    store = Gated()
+    async with serving(store, queue_bytes=1024, max_buffered_bytes=2048) as (app, _, _), websocket(app, ONE) as client:
+        gate = store.shut("a")
+        client.send(*updates(1))
+        await store.asked.wait()
+        for i in (1, 2, 3):  # each a batch of its own
+            client.send(*updates(1, i))
+            await settled()
+        client.send({"seq": 4, "op": "update", "events": events(40, 100)})  # beyond the node's bound of what it holds
+        gate.set()
+        found = await client.replies(5)
+        assert [(one["seq"], one["status"]) for one in found] == [(0, 200), (1, 200), (2, 429), (3, 429), (4, 429)]
+        assert {one["retry_after"] for one in found[2:]} == {1}
+        client.send({"seq": 5, "op": "update", "events": events(40, 100)})  # nothing else is held any more
+        assert (await client.reply())["applied"] == 40
+
+
+async def test_without_a_store_scoring_goes_on_and_learning_says_that_it_cannot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving() as (app, _, engine), websocket(app, ONE) as client:
+
+        async def away(*_: object) -> None:
+            raise StoreUnavailable("the store is away")
+
+        client.send(*updates(3))
+        await client.replies(3)
+        with monkeypatch.context() as patch:
+            patch.setattr(engine.node.store, "append", away)
+            client.send(*updates(2, 3), {"seq": 5, "op": "predict", "events": [{"x": [1, 1, 1]}]})
+            found = await client.replies(3)
+        assert [one["status"] for one in found] == [503, 503, 200]
+        assert found[0]["retry_after"] == 1
+        client.send(*updates(2, 3))
+        assert [one["applied"] for one in await client.replies(2)] == [1, 1]
+
+
+# How a connection begins and ends
+
+
+async def test_it_begins_with_the_window_and_the_bound() -> None:
+    async with serving(ws_credit=5, ws_message_bytes=4096) as (app, _, _), websocket(app, greeted=False) as client:
+        assert (await client.event())["type"] == "websocket.accept"
+        assert await client.reply() == {"type": "hello", "credit": 5, "max_bytes": 4096}
+
+
+async def test_more_unanswered_messages_than_granted_end_it_and_those_granted_are_learnt() -> None:
+    store = Gated()
+    async with serving(store, ws_credit=4) as (app, _, engine), websocket(app, ONE) as client:
+        for i in range(0, 8, 4):  # a full window is no more than granted
+            client.send(*updates(4, i))
+            await client.replies(4)
+        gate = store.shut("a")
+        client.send(*updates(5, 8))
+        assert await client.closed() == (1008, "more than 4 messages are unanswered")
+        gate.set()
+        learner = engine.get("a")
+        with learner.watch() as changed:
+            while sum(learner.view.class_counts.values()) < 12:
+                await asyncio.wait_for(changed.wait(), 60)
+                changed.clear()
+        await settled()
+        assert client.quiet
+        assert sum(learner.view.class_counts.values()) == 12
+        assert app.state.bodies.bytes == 0
+
+
+async def test_a_seq_may_be_used_again_once_it_has_been_answered() -> None:
+    store = Gated()
+    async with serving(store) as (app, _, _), websocket(app, ONE) as client:
+        for i in range(3):
+            client.send({"seq": 0, "op": "update", "events": events(1, i)})
+            assert (await client.reply())["applied"] == 1
+        gate = store.shut("a")
+        client.send(*updates(2, 3), *updates(1, 3))
+        assert await client.closed() == (1008, "seq 3 is that of a message that is not answered yet")
+        gate.set()
+
+
+async def test_what_was_received_is_learnt_though_the_client_leaves() -> None:
+    async with serving() as (app, http, _):
+        async with websocket(app, ONE) as client:
+            client.send(*updates(30), {"seq": 30, "op": "predict", "events": [{"id": "p", "x": [1, 1, 1]}]})
+            client.leave()
+        assert client.quiet
+        document = (await http.get("/learners/a")).json()
+        assert document["events"] == 30
+
+
+@pytest.mark.parametrize("path", ["/v1/learners/nobody/ws", "/v1/learners/no%20body/ws", "/v1/learners/@a/ws"])
+async def test_a_connection_to_a_learner_that_is_not_there_is_closed(path: str) -> None:
+    async with serving() as (app, _, _), websocket(app, path, greeted=False) as client:
+        assert (await client.event())["type"] == "websocket.accept"
+        code, reason = await client.closed()
+        assert code == NO_LEARNER
+        assert reason.startswith("there is no learner named")
+        assert len(reason.encode()) <= 123
+
+
+async def test_a_learner_that_is_deleted_meanwhile() -> None:
+    store = Gated()
+    async with serving(store, learners="ab") as (app, http, _), websocket(app) as every, websocket(app, ONE) as client:
+        gate = store.shut("a")
+        client.send(*updates(2))
+        await store.asked.wait()
+        await settled()
+        deleting = asyncio.create_task(http.delete("/learners/a"))
+        await settled()
+        gate.set()
+        await deleting
+        first, second = await client.replies(2)
+        assert (first["status"], second["status"]) == (404, 404)
+        assert (await client.closed())[0] == NO_LEARNER
+        every.send(*updates(1, learner="a"), *updates(1, 1, learner="b"))
+        found = await every.replies(2)
+        assert [(one["seq"], one["status"]) for one in found] == [(0, 404), (1, 200)]
+
+
+async def test_a_node_that_has_not_loaded_its_learners_says_to_come_back() -> None:
+    async with serving(learners="") as (app, _, engine):
+        engine.registry.ready = False
+        async with websocket(app, ONE, greeted=False) as client:
+            assert (await client.event())["type"] == "websocket.accept"
+            assert await client.closed() == (1013, "this node has not loaded its learners yet")
+
+
+async def test_connections_are_counted_and_bounded() -> None:
+    async with serving(ws_connections=2) as (app, http, _):
+
+        async def counted() -> str:
+            text = (await http.get("http://rarestream/metrics")).text
+            return next(line for line in text.splitlines() if line.startswith("rarestream_websockets "))
+
+        assert await counted() == "rarestream_websockets 0.0"
+        async with websocket(app, ONE), websocket(app):
+            assert await counted() == "rarestream_websockets 2.0"
+            async with websocket(app, greeted=False) as client:
+                assert (await client.event())["type"] == "websocket.accept"
+                assert await client.closed() == (1013, "2 websockets are open, this node's limit")
+        assert await counted() == "rarestream_websockets 0.0"
+        async with websocket(app):
+            assert await counted() == "rarestream_websockets 1.0"
+
+
+@pytest.mark.parametrize(
+    ("origin", "accepted"),
+    [
+        (b"http://rarestream:8000", True),
+        (b"http://elsewhere", False),
+        (b"null", False),
+        (b"http://[x", False),  # no URL
+        (b"http://rarestream:8000\xe2\x84\x80", False),
+    ],
+)
+async def test_pages_of_other_origins_are_refused(origin: bytes, accepted: bool) -> None:
+    headers = [(b"host", b"rarestream:8000"), (b"origin", origin)]
+    async with serving() as (app, _, _), websocket(app, ONE, headers, greeted=False) as client:
+        assert (await client.event())["type"] == ("websocket.accept" if accepted else "websocket.close")
+
+
+async def test_a_stop_answers_what_is_here_and_says_good_bye() -> None:
+    store = Gated()
+    async with serving(store) as (app, _, engine), websocket(app, ONE) as client, websocket(app) as idle:
+        gate = store.shut("a")
+        client.send(*updates(3))
+        await store.asked.wait()
+        stopping = asyncio.create_task(app.state.websockets.close(60))
+        await settled()
+        client.send(*updates(1, 3))  # too late
+        assert await idle.closed() == (1001, "this node stops")
+        async with websocket(app, greeted=False) as late:
+            assert (await late.event())["type"] == "websocket.accept"
+            assert await late.closed() == (1001, "this node stops")
+        gate.set()
+        await stopping
+        assert [one["applied"] for one in await client.replies(3)] == [1, 1, 1]
+        assert await client.closed() == (1001, "this node stops")
+        assert sum(engine.get("a").view.class_counts.values()) == 3
+
+
+async def test_a_stop_does_not_wait_for_good(caplog: pytest.LogCaptureFixture) -> None:
+    store = Gated()
+    async with serving(store) as (app, _, _), websocket(app, ONE) as client:
+        gate = store.shut("a")
+        client.send(*updates(3))
+        await store.asked.wait()
+        await app.state.websockets.close(0.01)
+        assert "left with 3 messages unanswered" in caplog.text
+        gate.set()
+
+
+async def test_a_fault_of_our_own_closes_it(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("broken on purpose")
+
+    monkeypatch.setattr(learner_queue, "joint", broken)
+    async with serving() as (app, _, _):
+        async with websocket(app, ONE) as client:
+            client.send(*updates(2))
+            code, reason = await client.closed()
+            assert (code, "logged" in reason) == (1011, True)
+            assert "broken on purpose" in caplog.text
+        assert app.state.bodies.bytes == 0
+
+
+async def test_what_is_held_is_let_go_of_once_though_the_connection_ends_by_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = Gated()
+    async with serving(store) as (app, _, engine):
+        gate = store.shut("a")
+
+        async def broken() -> None:
+            async with websocket(app, ONE) as client:
+                client.send(*updates(3))
+                await store.asked.wait()
+                await settled()
+                assert app.state.bodies.bytes > 0
+                monkeypatch.delattr(connection, "read")
+                client.send(*updates(1, 3))
+
+        with pytest.raises(NameError):
+            await broken()
+        assert app.state.bodies.bytes == 0
+        learner = engine.get("a")
+        with learner.watch() as changed:
+            gate.set()
+            while sum(learner.view.class_counts.values()) < 3:
+                await asyncio.wait_for(changed.wait(), 60)
+                changed.clear()
+        await settled()
+        assert not learner.users  # each message has had its answer
+        assert app.state.bodies.bytes == 0
+
+
+@pytest.mark.parametrize("path", ["/v1/ws", ONE])
+async def test_it_stands_under_the_root_path_of_the_application(path: str) -> None:
+    async with serving() as (app, _, _), websocket(app, f"/under/here{path}", root="/under/here") as client:
+        client.send(*updates(1, **({} if path == ONE else {"learner": "a"})))
+        assert (await client.reply())["applied"] == 1
+
+
+@pytest.mark.parametrize("path", ["/v1/ws", ONE, "/v1/learners/nobody/ws"])
+@pytest.mark.parametrize(
+    ("query", "said"), [(b"b/c=1", "/b~1c is no parameter here; this request takes none"), (b"%C3%A9", "/\u00e9 is no")]
+)
+async def test_a_query_parameter_is_refused_and_named(path: str, query: bytes, said: str) -> None:
+    async with serving() as (app, _, _), websocket(app, path, query=query, greeted=False) as client:
+        assert (await client.event())["type"] == "websocket.accept"
+        code, reason = await client.closed()
+        assert (code, reason.startswith(said)) == (1008, True)
+        assert not app.state.websockets.open
+
+
+async def test_other_paths_are_no_websockets() -> None:
+    path = "/v1/learners/a/other"
+    async with serving() as (app, _, _), websocket(app, path, greeted=False) as client:
+        assert await client.closed() == (1008, f"there is no websocket at {path}; {PLACES}")
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status", "code", "detail"),
+    [
+        ("/v1/learners/a/other", [], 404, "not-found", f"there is no websocket at /v1/learners/a/other; {PLACES}"),
+        (ONE, [(b"origin", b"http://elsewhere")], 403, "foreign-origin", "a page may open websockets only of the site"),
+    ],
+)
+async def test_a_server_that_can_refuses_a_websocket_with_a_reason(
+    path: str, headers: list[tuple[bytes, bytes]], status: int, code: str, detail: str
+) -> None:
+    asked = [*headers, (b"x-request-id", b"mine")]
+    async with (
+        serving() as (app, _, _),
+        websocket(app, path, asked, extensions=["websocket.http.response"], greeted=False) as client,
+    ):
+        start, body = await client.event(), await client.event()
+        assert (start["type"], start["status"]) == ("websocket.http.response.start", status)
+        assert dict(start["headers"])[b"content-type"] == b"application/problem+json"
+        document = msgspec.json.decode(body["body"])
+        assert (document["code"], document["status"], document["request_id"]) == (code, status, "mine")
+        assert document["detail"].startswith(detail)
+
+
+@pytest.mark.parametrize("path", ["/v1/ws", ONE])
+async def test_a_request_without_an_upgrade_is_told_what_is_there(path: str) -> None:
+    async with serving() as (_, http, _):
+        reply = await http.get(path.removeprefix("/v1"))
+        assert (reply.status_code, reply.headers["content-type"]) == (426, "application/problem+json")
+        assert reply.headers["upgrade"] == "websocket"
+        assert reply.json()["code"] == "upgrade-required"
+        assert reply.json()["request_id"] == reply.headers["x-request-id"]
+        assert (await http.post(path.removeprefix("/v1"))).status_code == 404

@@ -1,0 +1,117 @@
+"""Websockets whose server hands over all that one read has brought: the same as message by message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.harness.apps import events
+from tests.harness.nodes import digest
+from tests.harness.websocket import Gated, websocket
+from tests.service.api.test_websocket import ONE, array, columns, serving, settled, updates
+
+
+def mixed(binary: bool) -> list[dict[str, Any]]:
+    """Messages that can be put together, those that cannot, and those that are refused among them."""
+    made: list[dict[str, Any]] = []
+    for seq in range(60):
+        count = 1 + (seq % 7 == 3)
+        own: dict[str, Any] = columns(count, seq) if binary else {"events": events(count, seq)}
+        if seq % 10 == 4 and binary:
+            own["labels"] = array([7] * count, "int8")
+        elif seq % 10 == 4:
+            own["events"][0]["label"] = "maybe"
+        elif seq % 10 == 7:
+            own = {"x": own["x"]} if binary else {"events": [{"x": one["x"]} for one in own["events"]]}
+        elif seq % 20 == 9:
+            own["surplus"] = 1
+        made.append({"seq": seq, "op": "predict" if seq % 10 == 7 else "update", **own})
+    return made
+
+
+@pytest.mark.parametrize("binary", [False, True])
+async def test_one_read_is_answered_as_its_messages_one_by_one(binary: bool) -> None:
+    messages = mixed(binary)
+    async with serving(learners="ab", ws_credit=200) as (app, http, engine):
+        async with websocket(app, ONE, whole=True) as client:
+            client.send(*messages, binary=binary)
+            found = await client.replies(len(messages))
+        async with websocket(app, "/v1/learners/b/ws") as client:
+            expected = []
+            for one in messages:
+                client.send(one, binary=binary)
+                expected.append(await client.reply())
+        moment = {"position": None, "class_counts": None, "stale_seconds": None}
+        assert [{**one, **moment} for one in found] == [{**one, **moment} for one in expected]
+        assert {one.get("status") for one in found if "code" in one} == {422}
+        assert (await digest(http, "a"))[1] == (await digest(http, "b"))[1]
+        assert engine.get("a").position < engine.get("b").position
+        counted = {key: one.count for key, one in app.state.access.messages.items()}
+        assert counted[("update", 200)] == 2 * sum(
+            one["op"] == "update" and "code" not in said for one, said in zip(messages, found, strict=True)
+        )
+        assert app.state.bodies.bytes == 0
+
+
+async def test_a_read_for_several_learners_is_answered_in_the_order_of_each() -> None:
+    async with serving(learners="ab") as (app, _, engine), websocket(app, whole=True) as client:
+        made = [{**one, "learner": "abbaa"[i % 5]} for i, one in enumerate(updates(40))]
+        made[7]["learner"] = "nobody"
+        client.send(*made)
+        found = await client.replies(40)
+        for name in "ab":
+            own = [one["seq"] for one in made if one["learner"] == name]
+            assert [one["seq"] for one in found if one["seq"] in own] == own
+        assert [one["code"] for one in found if "code" in one] == ["unknown-learner"]
+        assert sum(sum(engine.get(name).view.class_counts.values()) for name in "ab") == 39
+
+
+@pytest.mark.parametrize(
+    ("repeated", "said", "learnt"),
+    [
+        (None, "more than 10 messages are unanswered", 10),
+        (6, "seq 6 is that of a message that is not answered yet", 8),
+        (10, "more than 10 messages are unanswered", 10),
+    ],
+)
+async def test_what_a_read_has_beyond_what_may_be_sent_is_not_taken(
+    repeated: int | None, said: str, learnt: int
+) -> None:
+    store = Gated()
+    async with serving(store, ws_credit=10) as (app, _, engine), websocket(app, ONE, whole=True) as client:
+        gate = store.shut("a")
+        client.send(*updates(2))
+        await store.asked.wait()
+        made = list(updates(12, 2))
+        if repeated is not None:
+            made[8 if repeated == 10 else 6]["seq"] = repeated  # the first beyond the window, or one within it
+        client.send(*made)
+        assert await client.closed() == (1008, said)
+        gate.set()
+        learner = engine.get("a")
+        with learner.watch() as changed:
+            while sum(learner.view.class_counts.values()) < learnt:
+                await changed.wait()
+                changed.clear()
+        await settled()
+        assert sum(learner.view.class_counts.values()) == learnt
+        assert app.state.bodies.bytes == 0
+
+
+async def test_of_a_read_that_has_no_room_those_messages_are_taken_that_have() -> None:
+    store = Gated()
+    async with serving(store, max_buffered_bytes=2048) as (app, _, _), websocket(app, ONE, whole=True) as client:
+        gate = store.shut("a")
+        client.send(*updates(1))
+        await store.asked.wait()
+        client.send(*updates(30, 1))
+        await settled()
+        assert app.state.bodies.bytes <= 2048
+        gate.set()
+        status = [one["status"] for one in await client.replies(31)]
+        assert status == sorted(status)
+        assert set(status) == {200, 429}
+        client.send(*updates(5, 100))
+        assert [one["status"] for one in await client.replies(5)] == [200] * 5
+        assert app.state.bodies.bytes == 0

@@ -1,0 +1,400 @@
+"""Who may do what: every route and operation with every kind of key, limits, and what a stranger is told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import APIRouter
+
+from service.api.app import create_app
+from service.api.routes.dependencies import Guarded
+from service.auth.guard import Exposed, Guard
+from service.auth.keys import SCOPES
+from service.auth.permissions import FREE
+from service.errors import ForeignHost, ForeignOrigin, Unauthorized
+from service.settings import Settings
+from tests.harness.apps import client, events
+from tests.harness.keyring import Keyring, authorization, bearer, keyed, made
+from tests.harness.websocket import websocket
+
+OPEN = {"GET /v1/health/live", "GET /v1/health/ready"}
+ANY = {"GET /v1/key"}
+ADMIN = {
+    "PUT /v1/learners/{name}",
+    "PATCH /v1/learners/{name}",
+    "DELETE /v1/learners/{name}",
+    "POST /v1/learners/{name}/clone",
+    "GET /v1/learners/{name}/export",
+    "POST /v1/learners/{name}/import",
+    "POST /v1/learners/{name}/snapshots",
+    "POST /v1/learners/{name}/snapshots/{position}/restore",
+    "PUT /v1/groups/{name}",
+    "DELETE /v1/groups/{name}",
+}
+PREDICT = {"POST /v1/learners/{name}/predict", "POST /v1/groups/{name}/predict"}
+UPDATE = {f"POST /v1/{kind}/{{name}}/{what}" for kind in ("learners", "groups") for what in ("update", "labels")}
+
+
+def routes() -> Iterator[str]:
+    for path, operations in create_app(Settings(store="memory:")).openapi()["paths"].items():
+        for method in operations:
+            yield f"{method.upper()} {path}"
+
+
+ROUTES = sorted(routes())
+
+
+def scope_of(route: str) -> str:
+    """What the documents say that a route needs."""
+    for scope, found in (("open", OPEN), ("any", ANY), ("admin", ADMIN), ("predict", PREDICT), ("update", UPDATE)):
+        if route in found:
+            return scope
+    assert route.startswith("GET "), f"{route} is new: say here and in docs/security.md which scope it needs"
+    return "read"
+
+
+async def asked(http: httpx.AsyncClient, route: str, key: dict[str, str], name: str = "fraud-a") -> httpx.Response:
+    method, path = route.split(" ")
+    path = path.replace("{name}", name).replace("{position}", "1").removeprefix("/v1")
+    return await http.request(method, path, headers=key, json={} if method != "GET" else None)
+
+
+@pytest.fixture
+def ring(tmp_path: Path) -> Keyring:
+    return Keyring(tmp_path)
+
+
+# Every route
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_the_description_says_which_routes_want_a_key(route: str) -> None:
+    method, path = route.split(" ")
+    document = create_app(Settings(store="memory:")).openapi()
+    operation = document["paths"][path][method.lower()]
+    assert document["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
+    assert operation.get("security") == (None if scope_of(route) == "open" else [{"key": []}])
+    if scope_of(route) != "open":
+        assert {"401", "403", "421", "429"} <= operation["responses"].keys()
+
+
+async def test_every_route_is_closed_to_those_without_a_key_that_has_its_scope(ring: Keyring) -> None:
+    for scope in SCOPES:
+        ring.make(scope, scope)
+    async with keyed(ring, max_streams=0) as (_, http):  # a stream of all that there is would have no end
+        # nothing is there, so that what is let in is refused for that, and the next finds all as it was
+        for route in [*ROUTES, "GET /metrics"]:
+            needed = scope_of(route)
+            url = "http://rarestream/metrics" if route == "GET /metrics" else route.split(" ")[1]
+            reply = await (http.get(url) if route == "GET /metrics" else asked(http, route, {}))
+            if needed == "open":
+                assert reply.status_code == 200, route
+                continue
+            assert reply.status_code == 401, route
+            assert reply.headers["www-authenticate"].startswith("Bearer"), route
+            assert reply.headers["content-type"] == "application/problem+json"
+            assert reply.json()["code"] == "unauthorized"
+            for scope in SCOPES:
+                key = ring[scope]
+                reply = await (http.get(url, headers=key) if route == "GET /metrics" else asked(http, route, key))
+                if needed in ("any", scope) or scope == "admin":
+                    if route == "GET /v1/stream":
+                        assert (reply.status_code, reply.json()["code"]) == (429, "too-many-streams")
+                        continue
+                    assert reply.status_code in (200, 404, 415, 422), (route, scope, reply.text)
+                else:
+                    assert (reply.status_code, reply.json()["code"]) == (403, "forbidden"), (route, scope)
+                    assert reply.json()["detail"] == f"this needs the scope {needed}; the key has {scope}"
+
+
+async def test_pages_and_the_description_are_open(ring: Keyring) -> None:
+    ring.make("one", "read")
+    async with keyed(ring) as (_, http):
+        for path in ("/", "/static/app.js", "/docs", "/openapi.json", "/v1/health/live", "/v1/health/ready"):
+            assert (await http.get(f"http://rarestream{path}")).status_code == 200, path
+
+
+def test_a_route_that_does_not_say_who_may_call_it_is_none() -> None:
+    router = APIRouter(route_class=Guarded)
+    with pytest.raises(RuntimeError, match="the route /new does not say who may call it"):
+        router.get("/new")(lambda: None)
+
+
+async def test_a_route_of_another_method_needs_no_key_to_be_refused(ring: Keyring) -> None:
+    ring.make("one", "read")
+    async with keyed(ring) as (_, http):
+        assert (await http.delete("/learners")).status_code == 405
+        assert (await http.get("/nowhere")).status_code == 404
+
+
+# Learners by name
+
+
+async def test_a_key_for_some_learners_finds_no_others_anywhere(ring: Keyring) -> None:
+    root = ring.make("root", "admin")
+    some = ring.make("some", "admin", pattern="fraud-*")
+    async with keyed(ring) as (_, http):
+        await made(http, root, "fraud-a", "fraud-b", "spam")
+        assert (await http.post("/learners/spam/snapshots", headers=root)).status_code == 201
+        groups = {
+            "fraud-g": ["fraud-a", "fraud-b"],
+            "fraud-mixed": ["fraud-a", "spam"],
+            "other": ["fraud-a", "fraud-b"],
+        }
+        for name, learners in groups.items():
+            reply = await http.put(f"/groups/{name}", json={"learners": learners}, headers=root)
+            assert reply.status_code == 201, reply.text
+
+        listed = (await http.get("/learners", headers=some)).json()["learners"]
+        assert [one["name"] for one in listed] == ["fraud-a", "fraud-b"]
+        shown = (await http.get("/learners?figures=true", headers=some)).json()["learners"]
+        assert [one["name"] for one in shown] == ["fraud-a", "fraud-b"]
+        assert [one["name"] for one in (await http.get("/groups", headers=some)).json()["groups"]] == ["fraud-g"]
+        scraped = (await http.get("http://rarestream/metrics", headers=some)).text
+        assert 'learner="fraud-a"' in scraped
+        assert "spam" not in scraped
+        assert 'learner="spam"' in (await http.get("http://rarestream/metrics", headers=root)).text
+
+        before = (await http.get("/learners/spam/digest", headers=root)).json()
+        for route in ROUTES:
+            if "{name}" not in route:
+                continue
+            hidden = ("spam", "nobody") if "/learners/" in route else ("other", "fraud-mixed", "nobody")
+            replies = [await asked(http, route, some, name) for name in hidden]
+            # what is there and what is not get the same answer
+            creates = route.startswith("PUT") or route.endswith("/import")
+            for name, reply in zip(hidden, replies, strict=True):
+                if name == "fraud-mixed" and creates:
+                    continue  # its name is one that the key may give; see below
+                assert reply.status_code == (403 if creates else 404), (route, name, reply.text)
+            said = [re.sub("spam|other|nobody", "NAME", one.json()["detail"]) for one in (replies[0], replies[-1])]
+            assert said[0] == said[1], route
+        assert (await http.get("/learners/spam/digest", headers=root)).json() == before
+
+        body = {"learners": ["fraud-a", "fraud-b"]}
+        taken = await http.put("/groups/fraud-mixed", json=body, headers=some)
+        assert (taken.status_code, taken.json()["errors"]) == (409, [])  # nothing of what it is
+        mixed = await http.put("/groups/fraud-new", json={"learners": ["fraud-a", "spam"]}, headers=some)
+        assert mixed.json()["errors"] == [
+            {"pointer": "/learners/1", "detail": "is spam; there is no learner of this name"}
+        ]
+        copy = await http.post("/learners/fraud-a/clone", json={"to": "spam-2"}, headers=some)
+        assert (copy.status_code, copy.json()["code"]) == (403, "forbidden")
+        assert "fraud-*" in copy.json()["detail"]
+        assert (await http.post("/learners/fraud-a/clone", json={"to": "fraud-c"}, headers=some)).status_code == 201
+        assert (await http.post("/groups/fraud-g/update", json={"events": events(3)}, headers=some)).status_code == 200
+        assert (await http.delete("/groups/fraud-mixed", headers=some)).status_code == 404
+        assert (await http.delete("/groups/fraud-g", headers=some)).status_code == 204
+        assert (await http.delete("/learners/fraud-b", headers=some)).status_code == 204
+
+
+@pytest.mark.parametrize(("pattern", "name", "sees"), [
+    ("fraud-*", "fraud-a", True), ("fraud-*", "Fraud-a", False), ("fraud-*", "my-fraud-a", False),
+    ("fraud", "fraud", True), ("fraud", "fraud2", False), ("f?", "fa", True), ("f[ab]", "fb", True),
+    ("f[!ab]", "fb", False), ("a.c", "abc", False), ("*", "anything", True),
+])  # fmt: skip
+def test_patterns_are_of_whole_names(ring: Keyring, pattern: str, name: str, sees: bool) -> None:
+    key = ring.make("one", "read", pattern=pattern)
+    guard = Guard(Settings(store="memory:", keys=str(ring.path)))
+    grant = guard.admit([(b"authorization", key["Authorization"].encode())], "read")
+    assert grant.sees(name) == sees
+
+
+# The key itself
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "Bearer",
+        "Bearer ",
+        "Bearer rs_",
+        "Bearer rs_{id}_",
+        "Bearer rs_{id}",
+        "Bearer rs_{id}_{other}",
+        "Bearer rs_{unknown}_{secret}",
+        "Bearer xx_{id}_{secret}",
+        "Bearer {id}_{secret}",
+        "Bearer rs_{id}_{secret}0",
+        "Bearer rs_{id}_{upper}",
+        "Bearer rs_{id}_{secret}" + "0" * 100_000,
+        "Bearer rs_\xff_{secret}",
+        "Basic rs_{id}_{secret}",
+        "rs_{id}_{secret}",
+    ],
+)
+async def test_what_is_no_key_of_the_service_is_refused_and_never_repeated(ring: Keyring, header: str) -> None:
+    key = ring.make("one", "admin")["Authorization"].removeprefix("Bearer ")
+    secret = key.split("_")[2]
+    parts = {"id": ring.id_of("one"), "unknown": "a" * 12, "secret": secret, "upper": secret.upper() + "X"}
+    given = header.format(**parts, other=ring.make("two", "read")["Authorization"].split("_")[2])
+    async with keyed(ring) as (_, http):
+        reply = await http.get("/key", headers={"Authorization": given.encode("latin-1")} if given else {})
+        assert (reply.status_code, reply.json()["code"]) == (401, "unauthorized")
+        assert secret not in reply.text
+        assert secret not in str(reply.headers)
+        assert (await http.get("/key", headers=bearer(key))).status_code == 200
+
+
+async def test_a_key_tells_what_it_may_do(ring: Keyring) -> None:
+    end = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
+    key = ring.make("team", "update", "predict", pattern="fraud-*", expires=end, requests_per_second=50.0)
+    nothing = dict.fromkeys(
+        ("requests_per_second", "events_per_second", "body_bytes", "learners", "dimensions", "remembered_events")
+    )
+    async with keyed(ring) as (_, http):
+        assert (await http.get("/key", headers=key)).json() == {
+            "name": "team",
+            "id": ring.id_of("team"),
+            "scopes": ["predict", "update"],
+            "learners": "fraud-*",
+            "limits": {**nothing, "requests_per_second": 50.0},
+            "expires": end.timestamp(),
+        }
+        assert (
+            await http.get("/key", headers={**key, "authorization": key["Authorization"].lower()})
+        ).status_code == 401
+    async with client() as http:  # which asks for no keys
+        assert (await http.get("/v1/key")).json() == {
+            "name": None, "id": None, "scopes": list(SCOPES), "learners": None, "limits": nothing, "expires": None,
+        }  # fmt: skip
+
+
+async def test_an_expired_key_is_over(ring: Keyring) -> None:
+    key = ring.make("old", "admin", expires=datetime.now(UTC) - timedelta(seconds=1))
+    async with keyed(ring) as (_, http):
+        assert (await http.get("/key", headers=key)).status_code == 401
+
+
+@pytest.mark.parametrize("parameter", ["key", "access_token", "api_key", "Authorization", "token"])
+async def test_a_key_in_a_url_is_refused_with_what_to_do(ring: Keyring, parameter: str) -> None:
+    key = ring.make("one", "admin")
+    async with keyed(ring) as (app, http):
+        for path in ("/learners", "http://rarestream/metrics"):
+            reply = await http.get(path, headers=key, params={parameter: ring.secret("one")})
+            assert reply.status_code == 422, path
+            assert "Authorization: Bearer" in reply.json()["errors"][0]["detail"]
+            assert ring.secret("one") not in reply.text
+            assert (await http.get(path, params={parameter: ring.secret("one")})).status_code == 401
+        for path in ("/", "/static/app.js"):  # open to whoever asks
+            assert (await http.get(f"http://rarestream{path}?whatever=1")).status_code == 200
+            reply = await http.get(f"http://rarestream{path}", params={parameter: ring.secret("one")})
+            assert (reply.status_code, ring.secret("one") in reply.text) == (422, False)
+        assert (await http.get("http://rarestream/metrics?whatever=1", headers=key)).status_code == 200
+        await made(http, key, "fraud-a")
+        reply = await http.post(
+            f"/learners/fraud-a/predict?{parameter}=x", json={"events": [{"x": [1, 2, 3]}]}, headers=key
+        )
+        assert (reply.status_code, reply.json()["errors"][0]["pointer"]) == (422, f"/{parameter}")
+        headers = [(b"authorization", key["Authorization"].encode())]
+        async with websocket(app, headers=headers, query=f"{parameter}=x".encode(), greeted=False) as socket:
+            assert (await socket.event())["type"] == "websocket.accept"
+            code, reason = await socket.closed()
+            assert (code, "URL" in reason) == (1008, True)
+
+
+async def test_two_authorization_headers_are_none(ring: Keyring) -> None:
+    ring.make("one", "read")
+    guard = Guard(Settings(store="memory:", keys=str(ring.path)))
+    header = (b"authorization", ring["one"]["Authorization"].encode())
+    assert guard.admit([header], "read").id == ring.id_of("one")
+    with pytest.raises(Unauthorized, match="not that of one bearer key"):
+        guard.admit([header, header], "read")
+
+
+# Without keys
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "2001:db8::1", "::ffff:192.0.2.1", "fe80::1%eth0"])
+def test_other_machines_are_not_served_without_keys(ring: Keyring, address: str) -> None:
+    with pytest.raises(Exposed, match=r"rarestream keys create.*--insecure"):
+        Guard(Settings(store="memory:")).listens(address)
+    told = Guard(Settings(store="memory:", insecure=True)).listens(address)
+    assert told is not None
+    assert told.startswith(f"insecure: whoever reaches {address} may do everything")
+    ring.make("one", "read")
+    assert Guard(Settings(store="memory:", keys=str(ring.path))).listens(address) is None
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1"])
+def test_this_machine_is(address: str) -> None:
+    guard = Guard(Settings(store="memory:"))
+    assert guard.listens(address) is None
+    assert guard.admit([(b"host", b"localhost:8000")], "admin") is FREE
+
+
+HOSTS = {
+    "127.0.0.1:8000": True, "localhost": True, "LocalHost:8000": True, "a.localhost:1": True, "[::1]:8000": True,
+    "192.0.2.7": True, "": True, "evil.example": False, "evil.example:8000": False, "127.0.0.1.evil.example": False,
+    "localhost.evil.example": False, "1.2.3": False, "good.example": False, "x.wild.example": False,
+}  # fmt: skip
+
+
+ALSO = ("good.example", "x.wild.example", "node-7.nodes.example:8000")
+
+
+@pytest.mark.parametrize("host", [*HOSTS, ALSO[-1]])
+def test_on_loopback_no_foreign_name_leads_here(host: str) -> None:
+    guard = Guard(Settings(store="memory:"))
+    guard.listens("127.0.0.1")
+    named = Guard(
+        Settings(
+            store="memory:",
+            insecure=True,
+            hosts="good.example, *.wild.example",
+            advertise="http://Node-7.nodes.example:8000",
+        )
+    )
+    named.listens("0.0.0.0")
+    for one, taken in ((guard, HOSTS.get(host, False)), (named, HOSTS.get(host) or host in ALSO)):
+        headers = [(b"host", host.encode())] if host else []
+        for _ in range(2):  # what was found good is remembered
+            if taken:
+                assert one.admit(headers, "read", changes=False) is FREE
+            else:
+                with pytest.raises(ForeignHost, match="RARESTREAM_HOSTS"):
+                    one.admit(headers, "read", changes=False)
+
+
+ORIGINS = [
+    ({"origin": "http://rarestream:8000"}, True),
+    ({"origin": "https://rarestream:8000"}, True),  # behind a proxy that speaks TLS
+    ({"origin": "http://rarestream"}, False),
+    ({"origin": "http://evil.example"}, False),
+    ({"origin": "null"}, False),
+    ({"origin": "http://[bad"}, False),
+    ({"origin": "https://ours.example"}, True),
+    ({"origin": "http://public.example", "sec-fetch-site": "same-origin"}, True),  # a proxy has changed the Host
+    ({"origin": "http://evil.example", "sec-fetch-site": "cross-site"}, False),
+    ({"origin": "http://other.rarestream:8000", "sec-fetch-site": "same-site"}, False),
+    ({}, True),
+]
+
+
+@pytest.mark.parametrize(("headers", "taken"), ORIGINS, ids=lambda one: str(one))
+def test_pages_of_other_sites_change_nothing_where_no_key_is_asked_for(headers: dict[str, str], taken: bool) -> None:
+    guard = Guard(Settings(store="memory:", insecure=True, cors_origins="https://ours.example/"))
+    guard.listens("0.0.0.0")
+    sent = [(b"host", b"rarestream:8000"), *((name.encode(), value.encode()) for name, value in headers.items())]
+    assert guard.admit(sent, "read", changes=False) is FREE  # what it is told, it cannot read
+    if taken:
+        assert guard.admit(sent, "update") is FREE
+    else:
+        with pytest.raises(ForeignOrigin):
+            guard.admit(sent, "update")
+
+
+def test_with_keys_the_site_makes_no_difference(ring: Keyring) -> None:
+    ring.make("one", "update")
+    guard = Guard(Settings(store="memory:", keys=str(ring.path)))
+    guard.listens("127.0.0.1")
+    sent = [(b"host", b"evil.example"), (b"origin", b"http://evil.example"), *authorization(ring["one"])]
+    assert guard.admit(sent, "update").id == ring.id_of("one")
+    with pytest.raises(Unauthorized):
+        guard.admit(sent[:2], "update")

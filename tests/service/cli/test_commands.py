@@ -1,0 +1,764 @@
+"""The commands that call a service: what they print, on a terminal and elsewhere, and what they return."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import httpx
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from learners.decisions.threshold import Threshold
+from service.cli.commands.bench import measured
+from service.cli.commands.states import size
+from service.cli.main import app
+from service.cli.options import objective_names
+from service.server.listen import listen
+from tests.harness.apps import DENSE, events
+from tests.harness.process import Process
+from tests.harness.redis_server import RedisServer
+from tests.harness.terminal import in_terminal
+
+NAMED: dict[str, Any] = {"algorithm": "cbr-diag", "features": {"kind": "named", "bits": 12, "log": ["amount"]}}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    folder = tmp_path_factory.mktemp("server")
+    with Process(f"sqlite:///{folder / 'store.db'}", folder / "log") as process:
+        put(process, "fraud", DENSE)
+        with api(process) as http:
+            http.post("/fraud/update", json={"events": events(600)}).raise_for_status()
+        yield process
+
+
+def api(server: Process) -> httpx.Client:
+    return httpx.Client(base_url=f"{server.url}/v1/learners", trust_env=False, timeout=60)
+
+
+def put(server: Process, name: str, config: dict[str, Any] = DENSE) -> None:
+    with api(server) as http:
+        http.put(f"/{name}", json=config).raise_for_status()
+
+
+def digest(server: Process, name: str) -> str:
+    with api(server) as http:
+        found: str = http.get(f"/{name}/digest").raise_for_status().json()["digest"]
+        return found
+
+
+def run(server: Process | str, *arguments: object, status: int = 0, stdin: str | bytes | None = None) -> Result:
+    url = server if isinstance(server, str) else server.url
+    result = CliRunner().invoke(app, list(map(str, arguments)), input=stdin, env={"RARESTREAM_URL": url})
+    assert result.exit_code == status, result.output
+    if arguments[-1] != "-":  # which writes bytes
+        assert "\x1b" not in result.output  # no terminal, no escape codes
+    return result
+
+
+def document(result: Result) -> Any:
+    assert result.stdout.count("\n") == 1  # one document, in one line
+    return json.loads(result.stdout)
+
+
+# list and show
+
+
+def test_list_sorts_and_filters(server: Process) -> None:
+    for name, count in [("list-a", 10), ("list-b", 30), ("list-c", 20)]:
+        put(server, name)
+        with api(server) as http:
+            http.post(f"/{name}/update", json={"events": events(count)}).raise_for_status()
+    names = [line.split()[0] for line in run(server, "list", "list-").stdout.splitlines()]
+    assert names == ["learner", "list-a", "list-b", "list-c"]
+    found = document(run(server, "list", "list-", "--sort", "events", "--json"))
+    assert [one["name"] for one in found["learners"]] == ["list-b", "list-c", "list-a"]
+    assert found["learners"][0]["window"]["events"] == 30
+    found = document(run(server, "list", "list-", "--reverse", "--sizes", "--json"))
+    assert [one["name"] for one in found["learners"]] == ["list-c", "list-b", "list-a"]
+    assert found["learners"][0]["state_bytes"] > 0
+    assert document(run(server, "list", "list-", "--sort", "size", "--json"))["learners"][0]["state_bytes"] > 0
+    assert "remembered" in run(server, "list", "--sizes").stdout.splitlines()[0].split()
+    assert "there is no learner whose name begins with x" in run(server, "list", "x").stdout
+    nothing = {"learners": [], "asleep": [], "creating": [], "unavailable": {}}
+    assert document(run(server, "list", "x", "--json")) == nothing
+
+
+def test_list_of_those_that_sleep(tmp_path: Path) -> None:
+    with Process(f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log", max_resident=1) as process:
+        assert run(process, "list").stdout.startswith("there is no learner yet; ")
+        for name in "abc":
+            put(process, name)
+        process.stop()
+        process.start()
+        lines = run(process, "list").stdout.splitlines()
+        assert sum(line.split()[1:] == ["asleep"] for line in lines) == 2
+        run(process, "show", lines[-1].split()[0])
+
+
+def test_show_says_everything(server: Process) -> None:
+    text = run(server, "show", "fraud", "--weights", 2).stdout
+    for said in (
+        "loam-ada",
+        "dense dim=3",
+        "f1-window",
+        "600 learnt (480 negative, 120 positive)",
+        "AUC, 95 % interval",
+    ):
+        assert said in text
+    assert re.search(r"feature \(2 of 3\)\s+weight, as scaled\nx\[\d\]", text)
+    found = document(run(server, "show", "fraud", "--weights", 2, "--json"))
+    assert found["learner"]["events"] == found["metrics"]["events"] == 600
+    assert (len(found["weights"]["weights"]), found["weights"]["total"]) == (2, 3)
+    assert "alarms" in found
+
+
+def test_weights_are_named_once_events_have_come(server: Process) -> None:
+    put(server, "hashed", {"algorithm": "fofo", "features": {"kind": "named"}})
+    event = json.dumps({"features": {"amount": 3.0, "country": "XX"}, "label": 1})
+    run(server, "update", "hashed", event)
+    text = run(server, "show", "hashed", "--weights", 5).stdout
+    assert len(re.findall(r"^column \d+ ", text, re.MULTILINE)) == 2
+    assert "2 without a name yet: it comes with the next event that has the feature" in text
+    run(server, "update", "hashed", event)
+    text = run(server, "show", "hashed", "--weights", 5).stdout
+    assert re.search(r"^country=XX ", text, re.MULTILINE)
+    assert re.search(r"^amount ", text, re.MULTILINE)
+    assert "without a name" not in text
+
+
+def test_the_configuration_that_is_shown_makes_a_learner(server: Process, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(run(server, "show", "fraud", "--config").stdout)
+    found = document(run(server, "create", "again", "--config", tmp_path / "config.json", "--json"))
+    assert found["created"] is True
+    assert found["config"] == document(run(server, "show", "fraud", "--config", "--json"))
+    assert (tmp_path / "config.json").read_text().startswith('{\n  "algorithm": ')  # for people, too
+
+
+def test_show_an_ordinal_one_and_one_behind_an_embedding(server: Process) -> None:
+    put(server, "grades", {**DENSE, "algorithm": "npsvor", "params": {"ranks": 3}})
+    text = run(server, "show", "grades", "--weights", 5).stdout
+    assert "0 of rank 1, 0 of rank 2" in text
+    assert "no weights: npsvor tells ranks by" in text
+    assert "grades" in run(server, "list").stdout
+    assert "MAE" in run(server, "watch", "grades", "--once").stdout
+
+
+# Errors
+
+
+@pytest.mark.parametrize("command", [["show"], ["watch"], ["export", "-"], ["update", "[]"]], ids=" ".join)
+def test_a_name_that_is_nearly_one_of_a_learner(server: Process, command: list[str]) -> None:
+    put(server, "misspelt", NAMED)
+    for name in ("mispelt", "MISSPELT"):
+        error = run(server, command[0], name, *command[1:], status=4).stderr
+        assert error.splitlines() == [
+            f"error: there is no learner named {name}",
+            "Did you mean misspelt? `rarestream list` shows all.",
+        ]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["show", "nobody"],
+        ["watch", "nobody"],
+        ["update", "nobody", "[]"],
+        ["predict", "nobody", "[]"],
+        ["labels", "nobody", "a=1"],
+        ["snapshot", "nobody"],
+        ["snapshots", "nobody"],
+        ["restore", "nobody", "1", "--yes"],
+        ["clone", "nobody", "b"],
+        ["export", "nobody", "-"],
+        ["delete", "nobody", "--yes"],
+    ],
+)
+def test_a_learner_that_is_not_there_or_a_service(server: Process, command: list[str]) -> None:
+    error = run(server, *command, status=4).stderr
+    assert error.splitlines() == ["error: there is no learner named nobody", "`rarestream list` shows the learners."]
+    listener = listen("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    listener.close()
+    retries = ["--retry-seconds", "0"] if command[0] in ("update", "predict", "labels") else []
+    error = run(url, *command, *retries, status=3).stderr
+    assert error.startswith(f"error: cannot reach {url}: ")
+    assert error.splitlines()[-1].startswith("Is it running? ")
+
+
+def test_names_that_are_taken_or_none(server: Process) -> None:
+    assert "delete it first" in run(server, "clone", "fraud", "fraud", status=5).stderr
+    assert "  TO: is 'no good'" in run(server, "clone", "fraud", "no good", status=5).stderr
+    assert "`rarestream snapshots NAME`" in run(server, "restore", "fraud", 999, "--yes", status=4).stderr
+    run(server, "restore", "fraud", 0, "--yes", status=2)
+    run(server, "show", status=2)
+
+
+class _Elsewhere(http.server.BaseHTTPRequestHandler):
+    """Answers everything with a status, and keeps what was sent."""
+
+    status = 401
+    seen: list[Any] = []  # noqa: RUF012 (one server at a time)
+
+    def do_GET(self) -> None:
+        self.seen.append(self.headers)
+        body = b'{"detail": "the key is not right", "code": "unauthorized"}' if self.status == 401 else b"hello"
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[str]:
+    _Elsewhere.seen.clear()
+    with http.server.HTTPServer(("127.0.0.1", 0), _Elsewhere) as listening:
+        thread = threading.Thread(target=listening.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.server_address[1]}"
+        listening.shutdown()
+        thread.join()
+
+
+def test_the_key_is_sent_and_never_shown(elsewhere: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _Elsewhere.status = 401
+    result = run(elsewhere, "list", "--key", "s3cret", status=5)
+    assert "RARESTREAM_KEY or --key" in result.stderr
+    monkeypatch.setenv("RARESTREAM_KEY", "s3cret")
+    more = run(elsewhere, "show", "a", status=5)
+    shown = run(elsewhere, "show", "--help")
+    assert [one["authorization"] for one in _Elsewhere.seen] == ["Bearer s3cret"] * 2
+    monkeypatch.setenv("RARESTREAM_KEY", "s3cret\n")
+    wrong = run(elsewhere, "list", status=2)
+    assert "--key or RARESTREAM_KEY has characters" in wrong.stderr
+    assert "s3cret" not in "".join(one.output for one in (result, more, shown, wrong))
+
+
+def test_what_is_no_service_of_ours(elsewhere: str) -> None:
+    _Elsewhere.status = 404
+    assert "no rarestream service answers" in run(elsewhere, "list", status=3).stderr
+    _Elsewhere.status = 200
+    assert "does not answer like rarestream" in run(elsewhere, "list", status=3).stderr
+
+
+# Events
+
+
+def test_events_learnt_scored_and_labelled(server: Process, tmp_path: Path) -> None:
+    put(server, "events", NAMED)
+    event = '{"id": "tx-%d", "features": {"amount": %d, "country": "DE"}, "label": %d}'
+    text = run(server, "update", "events", event % (1, 5, 0), event % (2, 900, 1)).stdout
+    assert re.search(r"tx-1 +applied .*\ntx-2 +applied .*\n2 events: 2 learnt\n$", text)
+    lines = "".join(event % (k, 5, 0) + "\n" for k in range(2, 32))
+    found = document(run(server, "update", "events", "--json", "--batch", 7, stdin=lines))
+    assert (found["events"], found["applied"], found["duplicate"], found["relabelled"]) == (30, 29, 0, 1)
+    path = tmp_path / "new.csv"
+    path.write_text("tx,amount,country\nn-1,700,XX\nn-2,1,DE\n")
+    lines = run(server, "predict", "events", path, "--id", "tx").stdout.splitlines()
+    assert lines[0].split() == ["event", "score", "probability", "threshold", "decision"]
+    assert [line.split()[0] for line in lines[1:]] == ["n-1", "n-2"]
+    told = [
+        json.loads(line) for line in run(server, "predict", "events", path, "--id", "tx", "--json").stdout.splitlines()
+    ]
+    assert [one["id"] for one in told] == ["n-1", "n-2"]
+    rows = run(server, "predict", "events", path, "--id", "tx", "--csv").stdout.splitlines()
+    assert rows[0] == "id,score,probability,threshold,label"
+    assert rows[1].startswith(f"n-1,{told[0]['score']},")
+    why = run(server, "predict", "events", path, "--id", "tx", "--explain", 2).stdout
+    assert re.search(r"n-1 .* (amount|country=XX) [+-]", why)
+    said = run(server, "predict", "events", path, "--csv", "--at-least", found["position"]).stdout.splitlines()
+    assert len(said) == 3
+    beyond = run(server, "predict", "events", path, "--at-least", found["position"] + 1000, status=5)
+    assert "not in its log" in beyond.stderr
+    (tmp_path / "labels.csv").write_text("n-1,1\nn-2,0\nn-3,0\n")
+    text = run(server, "labels", "events", tmp_path / "labels.csv").stdout
+    assert text.endswith("3 labels: 2 learnt, 1 unknown\n")
+    assert run(server, "labels", "events", "n-1=1").stdout.endswith("1 label: 1 known before\n")
+
+
+@pytest.mark.parametrize("command", ["update", "predict", "labels"])
+def test_a_list_of_no_events(server: Process, command: str) -> None:
+    found = run(server, command, "fraud", "[]")
+    assert (found.stdout, found.stderr) == ("", "there are no events: nothing was sent\n")
+
+
+def test_what_is_scored_and_not_remembered_is_told(server: Process, tmp_path: Path) -> None:
+    put(server, "forgetful", NAMED)
+    run(server, "update", "forgetful", '{"time": 1767225600, "features": {"amount": 5}, "label": 0}')
+    old = '{"id": "o", "time": 1000, "features": {"amount": 5}}'
+    new = '{"id": "n", "time": 1767225601, "features": {"amount": 5}}'
+    assert run(server, "predict", "forgetful", new, new, '{"features": {"amount": 5}}').stderr == ""
+    warning = "warning: 1 event with an id, not remembered for a label: "
+    assert run(server, "predict", "forgetful", old, new).stderr == f"{warning}their time is too long ago\n"
+    with RedisServer() as redis, Process(redis.url, tmp_path / "log") as process:
+        put(process, "a", NAMED)
+        redis.kill()
+        found = run(process, "predict", "a", "--json", new)
+        assert json.loads(found.stdout)["id"] == "n"
+        assert found.stderr == f"{warning}the service's store is away\n"
+        error = run(process, "update", "a", '{"features": {"amount": 5}, "label": 0}', "--retry-seconds", 0, status=1)
+        assert error.stderr.endswith("Look after that one, then give the command again.\n")
+
+
+def test_scores_of_many_come_in_order(server: Process) -> None:
+    rows = [{"x": [k / 100, 0, 0]} for k in range(250)]
+    text = run(server, "predict", "fraud", "--json", "--batch", 20, stdin=json.dumps(rows)).stdout
+    scores = [json.loads(line)["score"] for line in text.splitlines()]
+    assert len(scores) == 250
+    assert len(set(scores)) == 250
+    assert sorted(scores) in (scores, scores[::-1])
+    lines = run(server, "predict", "fraud", "--batch", 20, stdin=json.dumps(rows)).stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == [str(k) for k in range(250)]  # those without ids have a number
+
+
+def test_ranks_are_scored_and_learnt(server: Process) -> None:
+    put(server, "ranks", {**DENSE, "algorithm": "npsvor", "params": {"ranks": 3}})
+    rows = [{"x": [k, 0, 0], "label": k % 3 + 1} for k in range(6)]
+    assert "rank before" in run(server, "update", "ranks", json.dumps(rows)).stdout
+    assert run(server, "predict", "ranks", json.dumps(rows), "--csv").stdout.startswith("id,score,rank\n")
+    assert "rank" in run(server, "predict", "ranks", json.dumps(rows)).stdout.splitlines()[0]
+
+
+def test_events_that_are_refused_are_named_by_their_number(server: Process) -> None:
+    good, bad = {"x": [1, 2, 3], "label": 1}, {"x": [1, 2], "label": 1}
+    put(server, "refusing")
+    error = run(server, "update", "refusing", json.dumps([good] * 3 + [bad]), status=5).stderr
+    assert "  event 3 /x: has 2 numbers; expected 3" in error
+    before = digest(server, "refusing")
+    error = run(server, "update", "refusing", json.dumps([good] * 3 + [bad]), "--batch", 2, status=6).stderr
+    assert "  event 3 /x: " in error
+    assert error.endswith("2 events before were learnt\n")
+    assert digest(server, "refusing") != before
+    lines = json.dumps(good) + "\nnonsense\n"
+    error = run(server, "update", "refusing", "--batch", 1, status=6, stdin=lines).stderr
+    assert "standard input, line 2: not JSON" in error
+    assert run(server, "update", "refusing", "nowhere.csv", status=2).stderr.startswith("error: nowhere.csv: ")
+    assert "--csv" in run(server, "predict", "fraud", "[]", "--csv", "--json", status=2).stderr
+
+
+def test_an_update_without_ids_is_not_sent_twice() -> None:
+    from service.cli.api import Api, ApiError
+    from service.exits import ExitStatus
+
+    sent = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        raise httpx.ReadError("broken")
+
+    waits: list[float] = []
+    patient = {"patience": 1.0, "wait": lambda seconds: bool(waits.append(seconds)), "clock": lambda: sum(waits)}
+    with Api("http://service", transport=httpx.MockTransport(answer), **patient) as client:  # type: ignore[arg-type]
+        with pytest.raises(ApiError, match="is not known, and it was not sent again") as error:
+            client.update("a", b"{}", repeatable=False)
+        assert (len(sent), error.value.exit_status) == (1, ExitStatus.FAILED)
+        with pytest.raises(ApiError, match="cannot reach"):
+            client.update("a", b"{}")
+        assert len(sent) > 2
+
+
+# States
+
+
+def test_a_snapshot_and_back(server: Process) -> None:
+    put(server, "states")
+    assert "has no snapshot yet" in run(server, "snapshots", "states").stdout
+    assert document(run(server, "snapshots", "states", "--json")) == {"snapshots": []}
+    with api(server) as http:
+        http.post("/states/update", json={"events": events(10)}).raise_for_status()
+    before = digest(server, "states")
+    position = document(run(server, "snapshot", "states", "--json"))["position"]
+    with api(server) as http:
+        http.post("/states/update", json={"events": events(10, 10)}).raise_for_status()
+    assert digest(server, "states") != before
+    assert run(server, "snapshots", "states").stdout.splitlines()[1].split()[0] == str(position)
+    assert f"snapshot at position {position}" in run(server, "restore", "states", position, "--yes").stdout
+    assert digest(server, "states") == before
+    assert "states has a snapshot at position" in run(server, "snapshot", "states").stdout
+    run(server, "clone", "states", "states-2")
+    assert digest(server, "states-2") == before
+
+
+def test_a_file_there_and_back(server: Process, tmp_path: Path) -> None:
+    path = tmp_path / "fraud.state"
+    found = document(run(server, "export", "fraud", path, "--json"))
+    assert found == {"learner": "fraud", "file": str(path), "bytes": path.stat().st_size}
+    assert list(tmp_path.iterdir()) == [path]  # nothing is left beside it
+    assert path.stat().st_mode & 0o777 == 0o666 & ~_umask()
+    assert "600 events learnt" in run(server, "import", path, "imported").stdout
+    assert digest(server, "imported") == digest(server, "fraud")
+    assert "--force replaces it" in run(server, "export", "fraud", path, status=2).stderr
+    path.write_bytes(b"x")
+    run(server, "export", "fraud", path, "--force")
+    assert path.stat().st_size == found["bytes"]
+    run(server, "export", "fraud", tmp_path)  # a folder
+    assert (tmp_path / "fraud.rarestream").read_bytes() == path.read_bytes()
+    piped = run(server, "export", "fraud", "-").stdout_bytes
+    assert piped == path.read_bytes()
+    run(server, "import", "-", "piped", stdin=piped)
+    assert digest(server, "piped") == digest(server, "fraud")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_files_that_are_none(server: Process, tmp_path: Path) -> None:
+    path = tmp_path / "bad"
+    for data in (b"nothing of ours", b""):
+        path.write_bytes(data)
+        said = "not what `rarestream export` writes; nothing was sent"
+        assert run(server, "import", path, "bad", status=2).stderr == f"error: {path}: {said}\n"
+        assert run(server, "import", "-", "bad", status=2, stdin=data).stderr == f"error: standard input: {said}\n"
+    run(server, "export", "fraud", path, "--force")
+    path.write_bytes(path.read_bytes()[:-1])  # one of ours, which was cut
+    assert "nothing was created" in run(server, "import", path, "bad", status=5).stderr
+    assert run(server, "import", tmp_path / "none", "bad", status=2).stderr.endswith("No such file or directory\n")
+    run(server, "export", "nobody", tmp_path / "nobody", status=4)
+    run(server, "export", "fraud", tmp_path / "no" / "folder", status=2)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_export_that_breaks_off_leaves_no_file(tmp_path: Path) -> None:
+    class Breaking(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b"rare")
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Breaking) as listening:
+        thread = threading.Thread(target=listening.handle_request)
+        thread.start()
+        run(f"http://127.0.0.1:{listening.server_address[1]}", "export", "a", tmp_path / "a", status=3)
+        thread.join()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_delete_asks(server: Process) -> None:
+    put(server, "gone")
+    assert "--yes" in run(server, "delete", "gone", status=2).stderr
+    assert document(run(server, "delete", "gone", "--yes", "--json")) == {"deleted": "gone"}
+    run(server, "delete", "gone", "--yes", status=4)
+    put(server, "gone")
+    environment = {"RARESTREAM_URL": server.url}
+    shown = in_terminal("delete", "gone", answer=("[y/N]", "n\n"), environment=environment)
+    assert (shown.status, "nothing was deleted" in shown.text) == (1, True)
+    shown = in_terminal("delete", "gone", answer=("[y/N]", "y\n"), environment=environment)
+    assert (shown.status, "gone is deleted" in shown.text) == (0, True)
+
+
+# Terminals
+
+
+@pytest.mark.parametrize("columns", [60, 80, 160])
+@pytest.mark.parametrize("command", [["list"], ["show", "fraud"], ["watch", "fraud", "--once"]])
+def test_on_a_terminal_nothing_is_wider_than_it(server: Process, command: list[str], columns: int) -> None:
+    put(server, "a-learner-with-a-name-that-is-longer-than-most-but-allowed")
+    shown = in_terminal(*command, columns=columns, environment={"RARESTREAM_URL": server.url})
+    assert shown.status == 0
+    assert shown.escapes
+    assert max(map(len, shown.text.splitlines())) <= columns
+    assert "fraud" in shown.text
+    plain = in_terminal(*command, columns=columns, environment={"RARESTREAM_URL": server.url, "NO_COLOR": "1"})
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", plain.raw)
+
+
+def test_an_encoding_that_lacks_the_characters(server: Process) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "RARESTREAM_URL": server.url}
+    for command in (["show", "fraud"], ["watch", "fraud", "--once"], ["--help"]):
+        found = subprocess.run(
+            [sys.executable, "-m", "service", *command], capture_output=True, env=environment, check=True
+        )
+        assert found.stdout.isascii()
+
+
+def test_watch_on_a_terminal_ends_cleanly(server: Process) -> None:
+    shown = in_terminal("watch", "fraud", answer=("events", "\x03"), environment={"RARESTREAM_URL": server.url})
+    assert shown.status == 0
+    assert "600 learnt" in shown.text
+    assert shown.raw.rindex("\x1b[?25h") > shown.raw.rindex("\x1b[?25l")  # the cursor is there again
+    assert "Traceback" not in shown.text
+
+
+def test_progress_is_for_terminals(server: Process, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps({"id": f"p{k}", "x": [k, 1, 2], "label": k % 2}) + "\n" for k in range(3000)))
+    put(server, "progress")
+    shown = in_terminal("update", "progress", str(path), "--batch", "10", environment={"RARESTREAM_URL": server.url})
+    assert shown.status == 0
+    assert shown.text.splitlines()[-1].endswith("3,000 events: 3,000 learnt")
+    assert run(server, "update", "progress", path).stderr == ""
+
+
+# watch
+
+
+@contextmanager
+def running(server: Process, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A command as a process of its own, which does not outlive its test."""
+    command = [sys.executable, "-m", "service", *arguments, "--url", server.url]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_watch_prints_a_line_per_change(server: Process) -> None:
+    put(server, "watched")
+    with running(server, "watch", "watched") as process:
+        assert process.stdout is not None
+        assert " 0 events  AUC -" in process.stdout.readline()
+        with api(server) as http:
+            http.post("/watched/update", json={"events": events(500)}).raise_for_status()
+        line = process.stdout.readline()
+        assert re.match(r"\d\d:\d\d:\d\d  500 events  AUC 0\.\d{4}  F1 0\.\d{4}  precision ", line)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+        assert (process.returncode, err) == (0, "")
+
+
+def test_watch_for_programs_until_the_learner_is_gone(server: Process) -> None:
+    put(server, "short")
+    with running(server, "watch", "short", "--json") as process:
+        assert process.stdout is not None
+        first = json.loads(process.stdout.readline())
+        assert (first["event"], first["name"], first["events"]) == ("figures", "short", 0)
+        run(server, "delete", "short", "--yes")
+        _, err = process.communicate(timeout=30)
+        assert process.returncode == 4
+        assert err.startswith("error: short was deleted")
+    assert document(run(server, "watch", "fraud", "--once", "--json"))["events"] == 600
+    assert "600 learnt, 120 positive" in run(server, "watch", "fraud", "--once").stdout
+
+
+def test_watch_waits_for_a_service_that_goes_away(tmp_path: Path) -> None:
+    with Process(f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log") as service:
+        put(service, "a")
+        with running(service, "watch", "a", "--json") as watch:
+            assert watch.stdout is not None
+            assert json.loads(watch.stdout.readline())["event"] == "figures"
+            service.kill()
+            assert json.loads(watch.stdout.readline())["event"] == "trouble"
+            service.start()
+            with api(service) as http:
+                http.post("/a/update", json={"events": events(50)}).raise_for_status()
+            while (told := json.loads(watch.stdout.readline())).get("events") != 50:
+                assert told["event"] in ("trouble", "figures")
+            watch.send_signal(signal.SIGTERM)
+            watch.communicate(timeout=30)
+            assert watch.returncode == 143
+
+
+# Interrupted
+
+
+def test_an_interrupted_update_says_how_far_it_came(server: Process) -> None:
+    put(server, "stopped")
+    with running(server, "update", "stopped", "--batch", "1") as process:
+        assert process.stdin is not None
+        for one in events(3):
+            process.stdin.write(json.dumps(one) + "\n")
+        process.stdin.flush()
+        until = time.monotonic() + 60
+        with api(server) as http:
+            while http.get("/stopped").json()["events"] < 2 and time.monotonic() < until:
+                time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+        assert process.returncode == 130
+        assert re.fullmatch(r"[23] events were learnt\nstopped\n", err)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_bench_deletes_its_learner_also_when_interrupted(server: Process, number: signal.Signals) -> None:
+    def learners() -> list[str]:
+        with api(server) as http:
+            names = [one["name"] for one in http.get(f"{server.url}/v1/learners").json()["learners"]]
+            return [name for name in names if name.startswith("bench-")]
+
+    with running(server, "bench", "--requests", "200000") as process:
+        until = time.monotonic() + 60
+        while not learners() and time.monotonic() < until:
+            time.sleep(0.02)
+        process.send_signal(number)
+        process.communicate(timeout=60)
+        assert process.returncode == 128 + number
+    assert learners() == []
+
+
+# bench
+
+
+def test_bench_measures(server: Process) -> None:
+    found = document(run(server, "bench", "--updates", 3, "--batch", 20, "--requests", 30, "--dim", 4, "--json"))
+    assert (found["update"]["events"], found["predict"]["events"]) == (60, 30)
+    assert 0 < found["predict"]["p50_ms"] <= found["predict"]["p99_ms"]
+    text = run(server, "bench", "--updates", 2, "--batch", 5, "--requests", 5).stdout
+    assert re.search(r"update +2 +10 .* ms", text)
+    assert text.endswith("not counted: 20 updates (100 events), 20 predicts (20 events)\n")
+    assert "bench-" not in run(server, "list").stdout
+    assert "  --algorithm: is 'none'; expected one of " in run(server, "bench", "--algorithm", "none", status=5).stderr
+    assert "bench-" not in run(server, "list").stdout
+
+
+def test_bench_sends_ranks_to_an_ordinal_learner(server: Process) -> None:
+    bench = ("bench", "--updates", 2, "--batch", 20, "--requests", 5, "--dim", 3, "--json", "--algorithm")
+    for algorithm in ("npsvor", "svr"):
+        found = document(run(server, *bench, algorithm))
+        assert (found["update"]["events"], found["predict"]["events"]) == (40, 5)
+
+
+def test_a_bench_on_a_server_of_its_own() -> None:
+    found = document(run("http://127.0.0.1:1", "bench", "--start", "--updates", 2, "--requests", 5, "--json"))
+    assert not found["url"].endswith(":1")
+    assert not httpx.codes.is_success(_status(found["url"]))
+
+
+def _status(url: str) -> int:
+    try:
+        return httpx.get(f"{url}/v1/health/live", trust_env=False).status_code
+    except httpx.TransportError:  # it is gone
+        return 0
+
+
+def test_what_is_measured() -> None:
+    sent: list[bytes] = []
+    found = measured("update", [bytes([k]) for k in range(50)], 10, sent.append)
+    assert len(sent) == 50  # the first 20 are not counted
+    assert (found.requests, found.events) == (30, 300)
+    told = found.to_json()
+    assert (told["warm_up_requests"], told["warm_up_events"]) == (20, 200)
+
+
+# Completion
+
+
+def completed(words: str, **environment: str) -> list[str]:
+    settings = {"_RARESTREAM_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    command = [sys.executable, "-m", "service"]
+    found = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **settings, **environment})
+    assert (found.returncode, found.stderr) == (0, "")
+    return found.stdout.split()
+
+
+def test_the_objectives_that_the_shell_is_told_are_those_of_the_library() -> None:
+    """The command line does not import the library, which takes a second."""
+    assert tuple(objective_names("")) == get_args(get_type_hints(Threshold)["objective"])
+
+
+def test_commands_and_names_are_completed(server: Process) -> None:
+    assert completed("rarestream sn") == ["snapshot", "snapshots"]
+    put(server, "complete-me")
+    assert completed("rarestream show complete", RARESTREAM_URL=server.url) == ["complete-me"]
+    assert completed("rarestream replay f.csv --learner comp", RARESTREAM_URL=server.url) == ["complete-me"]
+    assert completed("rarestream create new --algorithm cbr", RARESTREAM_URL=server.url) == ["cbr", "cbr-diag"]
+    put(server, "complete-me-too")
+    group = {"learners": ["complete-me", "complete-me-too"]}
+    httpx.put(f"{server.url}/v1/groups/completed", json=group, trust_env=False).raise_for_status()
+    assert completed("rarestream compare comp", RARESTREAM_URL=server.url) == ["completed"]
+    httpx.delete(f"{server.url}/v1/groups/completed", trust_env=False).raise_for_status()
+    assert completed("rarestream threshold complete-me f1-") == ["f1-window", "f1-ofo"]
+    assert completed("rarestream keys create --scope ") == ["read", "predict", "update", "admin"]
+    assert completed("rarestream keys create --scope p") == ["predict"]
+    assert run(server, "snapshot", "complete-me")
+    assert completed("rarestream restore complete-me 1", RARESTREAM_URL=server.url) == ["1"]
+    began = time.monotonic()
+    assert completed("rarestream show f", RARESTREAM_URL="http://127.0.0.1:1") == []
+    assert completed("rarestream show f", RARESTREAM_URL="nonsense") == []
+    assert time.monotonic() - began < 30
+
+
+def test_completion_is_installed_for_the_shell(tmp_path: Path) -> None:
+    bash = shutil.which("bash")
+    assert bash is not None
+    command = [bash, "-c", f"{sys.executable} -m service --install-completion; true"]
+    subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "HOME": str(tmp_path)})
+    script = (tmp_path / ".bash_completions" / "rarestream.sh").read_text()
+    assert "_RARESTREAM_COMPLETE=complete_bash" in script
+    shown = subprocess.run(
+        [bash, "-c", f"{sys.executable} -m service --show-completion; true"], capture_output=True, text=True, check=True
+    )
+    assert "complete -o default -F _rarestream_completion rarestream" in shown.stdout
+
+
+# The help
+
+
+def test_every_command_that_calls_the_service_has_the_same_options() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert {
+        "serve",
+        "demo",
+        "create",
+        "list",
+        "show",
+        "replay",
+        "update",
+        "predict",
+        "labels",
+        "watch",
+        "snapshot",
+    } <= set(commands)
+    assert {"restore", "clone", "delete", "export", "import", "bench", "threshold", "snapshots", "warm"} <= set(
+        commands
+    )
+    for name, command in commands.items():
+        options = {option for one in command.params for option in one.opts}
+        if name not in ("serve", "demo", "warm", "keys"):  # which call no service
+            assert {"--url", "--key", "--json"} <= options, name
+
+
+def helps(command: Any, *path: str) -> Iterator[tuple[str, str]]:
+    """What the shell shows beside each command and option, by its name."""
+    for option in command.params:
+        if option.param_type_name == "option":
+            yield " ".join([*path, option.opts[0]]), option.help
+    for name, one in getattr(command, "commands", {}).items():
+        yield " ".join([*path, name]), one.get_short_help_str(1000)
+        yield from helps(one, *path, name)
+
+
+def test_no_help_has_a_mark_that_is_lost_in_zsh() -> None:
+    """It writes a list of them in single quotes, each help in double ones."""
+    found = dict(helps(typer.main.get_command(app)))
+    assert {"snapshot", "keys create", "keys create --scope"} <= set(found)
+    assert [name for name, said in found.items() if set(said) & {"'", '"'}] == []
+
+
+def test_the_help_tells_the_statuses() -> None:
+    text = " ".join(CliRunner().invoke(app, ["-h"]).stdout.split())
+    for said in ("3 no service answers", "4 no such learner", "5 refused", "6 partly done", "--install-completion"):
+        assert said in text
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (20 * 2**20, "20 MiB"), (5 * 2**42, "20480 GiB")],
+)
+def test_sizes_for_people(count: int, said: str) -> None:
+    assert size(count) == said

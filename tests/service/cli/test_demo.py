@@ -1,0 +1,217 @@
+"""The demo: it streams, shows, stops cleanly and goes on where it was."""
+
+from __future__ import annotations
+
+import io
+import re
+import resource
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from rich.console import Console
+
+from service.cli.commands.demo import GROUP, LEARNERS, SOURCE, Standstill
+from service.cli.display import LearnersDisplay
+from service.datasets.card_fraud import CardFraud
+from tests.harness.process import Commands
+from tests.service.cli.test_api import Time
+
+Demo = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def demo(start: Commands) -> Demo:
+    """Starts the demo on a store with options."""
+
+    def started(store: str, *options: object) -> subprocess.Popen[str]:
+        return start("demo", "--store", store, "--port", 0, *options, PYTHONUNBUFFERED="1")
+
+    return started
+
+
+def until(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
+    """Read what it prints up to a line with the pattern."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if found := re.search(pattern, line):
+            return found
+    raise AssertionError(f"it ended without {pattern}: {process.communicate()}")
+
+
+def learners(url: str) -> dict[str, dict[str, Any]]:
+    found = httpx.get(f"{url}/v1/learners", trust_env=False, timeout=60).raise_for_status().json()["learners"]
+    return {one["name"]: one for one in found}
+
+
+def compared(url: str) -> dict[str, Any]:
+    """What the group says of the four."""
+    told = httpx.get(f"{url}/v1/groups/{GROUP}/compare", trust_env=False, timeout=60).raise_for_status().json()
+    assert told["learners"] == list(LEARNERS)
+    return dict(told)
+
+
+def test_the_demo_streams_stops_and_goes_on(demo: Demo, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'demo.db'}"
+    process = demo(store, "--events", 3000, "--rate", 100)
+    url = until(process, r"dashboard +(http://\S+)/$")[1]
+    until(process, r"API docs +http://\S+/docs$")
+    until(process, r"fraud pattern changes at event 1,500")
+    for name in LEARNERS:
+        until(process, rf"{name} +[\d,]+ events +AUC \S+ +F1 \S+ +positives [\d,]+$")
+    assert learners(url).keys() == LEARNERS.keys()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert (process.returncode, err) == (0, "")
+    assert "Stopped cleanly. The same command goes on from here." in out
+
+    process = demo(store, "--events", 3000, "--rate", 0)
+    url = until(process, r"dashboard +(http://\S+)/$")[1]
+    at = int(until(process, r"Going on at event ([\d,]+) of 3,000")[1].replace(",", ""))
+    assert 0 < at < 3000
+    until(process, r"All 3,000 events are streamed\.$")
+    until(process, r"Still serving; Ctrl-C stops\.$")
+    found = learners(url)
+    assert {one["events"] for one in found.values()} == {3000}
+    assert {one["sources"][SOURCE] for one in found.values()} == {3000}
+    assert compared(url)["events"] == 3000  # over the stop
+    assert {one["class_counts"]["positive"] for one in found.values()} == {
+        next(iter(found.values()))["class_counts"]["positive"]
+    }
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    assert process.returncode == 0
+
+    for asked in (3000, 1000):
+        process = demo(store, "--events", asked)
+        until(process, r"The learners have learnt 3,000 events of the stream before\. --events N makes it longer\.$")
+        rest = ""
+        assert process.stdout is not None
+        while "Still serving" not in rest:
+            rest += process.stdout.readline()
+        assert "are streamed" not in rest
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        assert process.returncode == 0
+
+
+def test_the_demo_on_a_full_disk(demo: Demo, tmp_path: Path) -> None:
+    """The store's files may grow no more: as on a full disk, every append fails."""
+    process = demo(f"sqlite:///{tmp_path / 'demo.db'}", "--events", 100_000, "--rate", 1000)
+    until(process, r"demo-fofo +[\d,]+ events")
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+    until(process, r"^SQLite: .+; trying again in ")
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate()
+    assert process.returncode == 0
+    complaint = r"  no snapshot of (?:the group demo|demo-\S+) at shutdown: SQLite: .+\n"
+    assert re.search(rf"^Stopped, but not cleanly:\n({complaint}){{5}}What was learnt", out, re.M)
+    assert "Stopped cleanly" not in out
+
+
+def test_why_a_stream_stands_still_is_said_late_and_once() -> None:
+    time, said = Time(), list[str]()
+    told = ["full; trying again in 0 s", "gone; trying again in 1 s"]
+    standstill = Standstill(said.append, time.clock)
+    standstill.note("full", "trying again in 1 s")
+    time.now += 2
+    standstill.note("full", "trying again in 1 s")
+    assert said == []
+    time.now += 2
+    for reason in ("full", "full", "gone", "full", "gone"):
+        standstill.note(reason, f"trying again in {len(said)} s")
+    assert said == told
+    standstill.over()
+    standstill.note("full", "trying again in 1 s")
+    assert said == told
+    time.now += 4
+    standstill.note("full", "trying again in 1 s")
+    assert said == [*told, "full; trying again in 1 s"]
+
+
+def test_a_learner_that_is_ahead_of_the_others_learns_nothing_twice(demo: Demo, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'demo.db'}"
+    process = demo(store, "--events", 1000, "--rate", 0)
+    url = until(process, r"dashboard +(http://\S+)/$")[1]
+    until(process, r"Still serving")
+    body = {"events": CardFraud(change=1000).events(1000, 1010), "source": {"name": SOURCE, "offset": 1000}}
+    path = f"{url}/v1/learners/demo-cbr-diag"
+    assert httpx.post(f"{path}/update", json=body, trust_env=False).raise_for_status().json()["applied"] == 10
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+
+    process = demo(store, "--events", 2000, "--rate", 0)
+    url = until(process, r"dashboard +(http://\S+)/$")[1]
+    until(process, r"Still serving")
+    figures = httpx.get(f"{url}/v1/learners/demo-cbr-diag/metrics", trust_env=False).raise_for_status().json()
+    assert (figures["events"], figures["duplicates"]) == (2000, 10)
+    assert {one["events"] for one in learners(url).values()} == {2000}
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+
+
+def test_a_stream_of_which_no_event_is_of_a_time_to_come(demo: Demo, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'demo.db'}"
+    process = demo(store, "--events", 20_000_000, "--rate", 40)  # 5,000 days
+    url = until(process, r"dashboard +(http://\S+)/$")[1]
+    until(process, r"demo-fofo +[\d,]+ events")
+    began = httpx.get(f"{url}/v1/learners/demo-fofo/metrics", trust_env=False).json()["clock"]
+    assert time.time() // 86_400 - began // 86_400 in (5000, 5001)  # it may be past midnight meanwhile
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+
+    process = demo(store, "--events", 40_000_000)
+    _, err = process.communicate()
+    assert process.returncode == 2
+    assert "--events: 20,00" in err
+    assert " at most; the times of those after them are still to come" in err
+
+
+def test_a_learner_that_somebody_else_teaches_does_not_stop_the_stream(demo: Demo, tmp_path: Path) -> None:
+    """What it has learnt is a duplicate to it, of which it is known what it said: all are level, and compared."""
+    process = demo(f"sqlite:///{tmp_path / 'demo.db'}", "--events", 400, "--rate", 40)
+    url = until(process, r"dashboard +(http://\S+)/$")[1]
+    until(process, r"demo-fofo +[\d,]+ events")
+    at = learners(url)["demo-fofo"]["sources"][SOURCE]
+    assert at < 300
+    body = {"events": CardFraud(change=200).events(at, at + 50), "source": {"name": SOURCE, "offset": at}}
+    httpx.post(f"{url}/v1/learners/demo-fofo/update", json=body, trust_env=False).raise_for_status()
+    until(process, r"Still serving")
+    assert {one["events"] for one in learners(url).values()} == {400}
+    assert compared(url)["events"] == 400
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 0
+
+
+def test_the_demo_where_it_cannot(start: Commands, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = start("demo", "--port", port, "--store", f"sqlite:///{tmp_path / 'a.db'}")
+        assert f"cannot listen on 127.0.0.1:{port}" in process.communicate()[1]
+    assert process.returncode == 1
+    process = start("demo", "--port", 0, "--store", f"sqlite:///{tmp_path}/no/a.db")
+    assert "error: the service cannot start: the directory" in process.communicate()[1]
+    assert process.returncode == 2
+
+
+def test_the_demo_on_a_terminal() -> None:
+    out = io.StringIO()
+    metrics = {
+        "name": "demo-cbr",
+        "events": 12_000,
+        "class_counts": {"negative": 11_880, "positive": 120},
+        "window": {"auc": 0.91, "f1": None},
+    }
+    with LearnersDisplay(Console(file=out, force_terminal=True, width=120)) as display:
+        display.show([metrics], None)  # nothing is known of the speed: the kernels were compiled
+        assert "events/s" not in out.getvalue()
+        display.show([metrics], 1000.0)
+    for text in ("demo-cbr", "12,000", "0.9100", "120", "1,000 events/s"):
+        assert text in out.getvalue()

@@ -1,0 +1,244 @@
+"""The status that each command ends with: wrong usage is 2, whatever the command, and nothing was done then."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from service.cli.main import app
+from service.exits import ExitStatus
+from tests.harness.apps import DENSE
+from tests.harness.process import Process
+
+EVENT = '{"x": [1, 2, 3], "label": 1}'
+
+# every command that calls a service, with arguments that are right
+CALLS = {
+    "bench": [],
+    "create": ["a", "--algorithm", "cbr", "--features", "dense", "--dim", "3"],
+    "list": [],
+    "show": ["a"],
+    "watch": ["a"],
+    "threshold": ["a", "f1"],
+    "delete": ["a", "--yes"],
+    "update": ["a", EVENT],
+    "predict": ["a", EVENT],
+    "labels": ["a", "x=1"],
+    "replay": ["rows.csv", "--learner", "a"],
+    "snapshot": ["a"],
+    "snapshots": ["a"],
+    "restore": ["a", "1", "--yes"],
+    "clone": ["a", "b"],
+    "export": ["a", "state"],
+    "import": ["exported", "b"],
+    "groups": [],
+    "compare": ["g"],
+    "consume": ["redis://localhost:1/0", "--stream", "s", "--learner", "a"],
+}
+LOCAL = ("serve", "demo", "warm", "keys")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files that the commands name."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.csv").write_text("p,q,r,label\n" + "1,2,3,0\n4,5,6,1\n" * 3)
+    (tmp_path / "exported").write_bytes(b"rare, and cut off")
+    (tmp_path / "folder").mkdir()
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    folder = tmp_path_factory.mktemp("server")
+    with Process(f"sqlite:///{folder / 'store.db'}", folder / "log") as process:
+        put(process, "a")
+        yield process
+
+
+def put(server: Process, name: str) -> None:
+    httpx.put(f"{server.url}/v1/learners/{name}", json=DENSE, timeout=60, trust_env=False).raise_for_status()
+
+
+def run(*arguments: str, url: str | None = None, key: str | None = None) -> tuple[int, str]:
+    """The status of a command, and what it said on standard error."""
+    result = CliRunner().invoke(app, arguments, env={"RARESTREAM_URL": url, "RARESTREAM_KEY": key})
+    return result.exit_code, re.sub(r"[\s│]+", " ", result.stderr)  # without typer's frame and its line ends
+
+
+def test_every_command_is_looked_at() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert set(commands) == {*CALLS, *LOCAL}
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("command", CALLS)
+@pytest.mark.parametrize("url", ["ftp://x", "localhost:8000", "http://x:port", "http://x:83637"])
+def test_a_url_that_is_none(command: str, url: str) -> None:
+    status, said = run(command, *CALLS[command], "--url", url)
+    assert (status, said.startswith(f"error: --url or RARESTREAM_URL: {url} ")) == (ExitStatus.USAGE, True), said
+    assert run(command, *CALLS[command], url=url)[0] == ExitStatus.USAGE
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("command", CALLS)
+def test_a_key_that_is_none(command: str, server: Process) -> None:
+    status, said = run(command, *CALLS[command], url=server.url, key="two words")
+    assert (status, said) == (
+        ExitStatus.USAGE,
+        "error: --key or RARESTREAM_KEY has characters that no key has: spaces, line ends, or others beyond ASCII ",
+    )
+
+
+@pytest.mark.parametrize("command", [*CALLS, *LOCAL])
+def test_options_that_do_not_exist(command: str) -> None:
+    assert run(command, "--nonsense")[0] == ExitStatus.USAGE
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("list --sort size --sizes extra more", "unexpected extra argument"),
+        ("list --sort nonsense", "'nonsense' is not one of 'name',"),
+        ("list --sizes --sort auc", "does not go with --sizes"),
+        ("show a --weights 0", "--weights"),
+        ("create a --param C", "is not NAME=VALUE"),
+        ("create a --label-ttl soon", "expected a number with s, m, h or d"),
+        ("create a --config none.json", "none.json: No such file or directory"),
+        ("create a --config rows.csv", "rows.csv is not JSON in UTF-8"),
+        ("threshold a", "Missing argument"),
+        ("delete a", "is needed where nobody can be asked"),
+        ("restore a 1", "is needed where nobody can be asked"),
+        ("restore a first --yes", "position"),
+        ("update a none.csv", "none.csv: No such file or directory; expected JSON, a file, or -"),
+        ("update a folder", "folder: "),
+        ("update a rows.csv --label fraud", "there is no column 'fraud'"),
+        ("update a rows.csv --format xml", "'xml' is not a format"),
+        ("update a rows.csv --label p", "'1', '4'"),
+        ("update a rows.csv --batch 0", "--batch"),
+        ("update a - -", "standard input can be read once only"),
+        ("update a nonsense", "nonsense: No such file"),
+        ("predict a none.json", "none.json: No such file"),
+        ("predict a [] --json --csv", "does not go with --json"),
+        ("labels a x=maybe", "the argument 'x=maybe': "),
+        ("labels a none.csv", "expected JSON, ID=LABEL, a file, or -"),
+        ("labels a x=1 --ranks low,high", "--ranks is for ordinal learners"),
+        ("replay none.csv --learner a", "none.csv: No such file"),
+        ("replay rows.csv", "--learner"),
+        ("replay rows.csv --learner a --id key", "there is no column 'key'"),
+        ("replay rows.csv --learner a --drop r", "the learner takes 3 numbers; the file has 2"),
+        ("replay rows.csv --learner a --label-delay 1d", "needs --id"),
+        ("import none b", "none: No such file"),
+        ("import rows.csv b", "rows.csv: not what `rarestream export` writes"),
+        ("export a rows.csv", "rows.csv is there already; --force replaces it"),
+        ("export a no/folder/state", "No such file"),
+        ("export a - --json", "does not go with -, by which the state itself goes to standard output: name a file"),
+        ("bench --requests 0", "--requests"),
+        ("serve --port high", "--port"),
+        ("serve --acks foo", "--acks: is 'foo'; expected memory, aof or replicas:n"),
+        ("serve --workers 2 --store memory:", "several workers need a store that is a Redis"),
+        ("serve --host 0.0.0.0 --port 0 --store memory:", "other machines can reach it, and ask nobody for a key"),
+        ("serve --keys none.json --port 0 --store memory:", "the keys file none.json cannot be read: No such file"),
+        ("serve --store postgres://x --port 0", "a store's URL is sqlite:///relative.db"),
+        ("demo --store postgres://x --port 0", "a store's URL is sqlite:///relative.db"),
+        ("serve --store sqlite:///none/a.db --port 0", "the directory none of the store does not exist"),
+        ("serve --store sqlite:///rows.csv --port 0", "the store rows.csv cannot be opened: file is not a database"),
+        ("create a --features table --field :numeric", "':numeric'; expected NAME:numeric"),
+        ("consume kafk://h/t --learner a", "expected kafka://HOST:PORT/TOPIC or redis://HOST:PORT/DB"),
+        ("consume redis://h:1/payments --stream s --learner a", "has no database 'payments'"),
+        ("consume redis://h:1/0 --stream s --learner a --from soon", "expected earliest, latest, an offset"),
+        ("consume redis://h:1/0 --stream s --learner a --what learn", "'learn' is not one of 'auto', 'update',"),
+        ("serve --log-level loud", "'loud' is not one of 'error', 'warning', 'info', 'debug'"),
+        ("demo --events 1", "--events"),
+        ("nonsense", "No such command"),
+    ],
+)
+def test_wrong_usage(server: Process, command: str, said: str) -> None:
+    status, error = run(*command.split(), url=server.url)
+    assert status == ExitStatus.USAGE, error
+    assert said in error
+    assert "Value error" not in error  # pydantic's words
+    learner = httpx.get(f"{server.url}/v1/learners/a", timeout=60, trust_env=False).raise_for_status().json()
+    assert learner["events"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("LOG_FORMAT", "yaml", "is 'yaml'; expected text or json"),
+        ("ELSEWHERE", "prox", "is 'prox'; expected proxy or redirect"),
+        ("WORKERS", "two", "is 'two'; expected a whole number"),
+        ("MAX_LEARNERS", "0", "is '0'; expected at least 1"),
+        ("BODY_SECONDS", "soon", "is 'soon'; expected a number"),
+        ("TRIM_LOG", "maybe", "is 'maybe'; expected true or false"),
+        ("ACKS", "all", "is 'all'; expected memory, aof or replicas:n, n from 1 to 99"),
+        (
+            "ADVERTISE",
+            "node-1",
+            "is 'node-1'; expected an address such as http://10.0.0.7:8000 or http://[fd00::7]:8000, without a path",
+        ),
+        ("CORS_ORIGINS", "https://a.example/b", "has 'https://a.example/b'; expected origins such as"),
+        ("WEBHOOK", "hooks.example/secret", "is no address to post to; expected http://... or https://... "),
+    ],
+)
+def test_a_variable_that_is_wrong(monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str) -> None:
+    monkeypatch.setenv(f"RARESTREAM_{name}", value)
+    for command in ("serve", "demo"):
+        status, error = run(command)
+        assert status == ExitStatus.USAGE
+        assert error.startswith(f"error: some settings are wrong: RARESTREAM_{name}: {said}"), error
+        assert "secret" not in error
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_other_ends(server: Process) -> None:
+    """Refused, partly done, not there, no service."""
+    assert run("create", "a", "--algorithm", "cbr", "--features", "dense", url=server.url)[0] == ExitStatus.REFUSED
+    assert run("import", "exported", "b", url=server.url)[0] == ExitStatus.REFUSED
+    put(server, "partly")
+    lines = Path("lines.jsonl")
+    lines.write_text(f"{EVENT}\n" * 2 + "nonsense\n")
+    assert run("update", "partly", "lines.jsonl", "--batch", "1", url=server.url)[0] == ExitStatus.PARTLY
+    assert run("show", "nobody", url=server.url)[0] == ExitStatus.NOT_FOUND
+    assert run("restore", "a", "999", "--yes", url=server.url)[0] == ExitStatus.NOT_FOUND
+    assert run("list", url=f"{server.url}/elsewhere")[0] == ExitStatus.UNREACHABLE
+
+
+@pytest.mark.parametrize("buffered", ["", "1"])
+def test_an_output_that_cannot_be_written(tmp_path: Path, buffered: str) -> None:
+    keys = tmp_path / "keys.json"
+    command = [sys.executable, "-m", "service", "keys"]
+    subprocess.run([*command, "create", "--keys", keys, "--name", "a", "--scope", "read"], check=True)
+    command += ["list", "--keys", str(keys)]
+    environment = {**os.environ, "PYTHONUNBUFFERED": buffered}
+    with open("/dev/full", "w") as full:
+        found = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
+    assert found.returncode == ExitStatus.FAILED
+    assert found.stderr == "error: the output cannot be written: No space left on device\n"
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as pipe:
+        found = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True, env=environment)
+    assert (found.returncode, found.stderr) == (ExitStatus.FAILED, "")
+    for closed in (shlex.join(command), shlex.join([*command, "--json"])):  # by whoever wants none
+        found = subprocess.run(["sh", "-c", f"{closed} >&-"], capture_output=True, text=True, env=environment)
+        assert (found.returncode, found.stderr) == (ExitStatus.DONE, "")
+
+
+def test_every_status_is_documented() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text()
+    told = [int(number) for row in re.findall(r"^\| ([\d, ]+) \|", text, re.MULTILINE) for number in row.split(",")]
+    assert told == [*ExitStatus, 130, 143]
+    epilog = re.sub(r"\s+", " ", CliRunner().invoke(app, ["--help"]).stdout)
+    assert all(f" {number:d} " in epilog for number in ExitStatus)

@@ -1,0 +1,134 @@
+"""`--json`: every command takes it, and what runs on tells a script where it is, and how it goes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import typer
+
+from learners import algorithms
+from learners.numerics.jit import cache_directory
+from service.cli.commands.demo import LEARNERS
+from service.cli.main import app
+from tests.harness.process import Commands
+from tests.harness.redis_server import RedisServer
+
+
+def leaves(command: Any, *path: str) -> Iterator[tuple[str, Any]]:
+    """Every command that does something, by its whole name."""
+    if not hasattr(command, "commands"):
+        yield " ".join(path), command
+        return
+    for name, one in command.commands.items():
+        yield from leaves(one, *path, name)
+
+
+COMMANDS = dict(leaves(typer.main.get_command(app)))
+
+
+def line(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """The next document that it prints."""
+    assert process.stdout is not None
+    found: dict[str, Any] = json.loads(process.stdout.readline())
+    return found
+
+
+def ended(process: subprocess.Popen[str], number: signal.Signals = signal.SIGINT) -> tuple[list[Any], list[str]]:
+    """Stopped by a signal: what it printed since then as documents, and the lines that it said on standard error."""
+    process.send_signal(number)
+    out, err = process.communicate(timeout=120)
+    return [json.loads(one) for one in out.splitlines()], err.splitlines()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_takes_it(command: str) -> None:
+    (option,) = [one for one in COMMANDS[command].params if "--json" in one.opts]
+    assert option.is_flag
+    assert "JSON" in option.help
+
+
+def test_there_are_the_commands_within_groups_too() -> None:
+    assert {"serve", "demo", "warm", "watch", "keys create", "keys list", "keys revoke"} <= set(COMMANDS)
+
+
+def test_warm_tells_what_it_compiled_in_one_document(start: Commands) -> None:
+    process = start("warm", "--json")
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    told = json.loads(out)
+    seconds = told.pop("seconds")
+    assert told == {"kernels": list(algorithms()), "cache": str(cache_directory())}
+    assert seconds > 0
+    assert err.splitlines() == [f"compiled {name}" for name in algorithms()]
+
+
+def test_serve_tells_where_it_listens_once_it_does(start: Commands, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'a.db'}"
+    process = start("serve", "--json", "--port", 0, "--store", store)
+    told = line(process)
+    assert httpx.get(f"{told['url']}/v1/health/ready", trust_env=False).status_code == 200
+    assert told == {"url": told["url"], "pid": process.pid, "store": store, "workers": 1}
+    more, err = ended(process)
+    assert (process.returncode, more) == (0, [])
+    log = [json.loads(one) for one in err]
+    assert [one["level"] for one in log] == ["info"] * len(log)
+    assert log[0]["message"].startswith("rarestream is ready in ")
+    assert log[-1]["message"] == "stopped"
+
+
+@pytest.mark.parametrize("by", ["option", "variable"])
+def test_the_form_of_the_log_may_be_another(start: Commands, by: str) -> None:
+    options, environment = (("--log-format", "text"), {}) if by == "option" else ((), {"RARESTREAM_LOG_FORMAT": "text"})
+    process = start("serve", "--json", "--port", 0, "--store", "memory:", *options, **environment)
+    assert set(line(process)) == {"url", "pid", "store", "workers"}
+    more, err = ended(process)
+    assert more == []
+    assert err[-1].endswith("rarestream.server: stopped")
+
+
+def test_several_workers_are_told_of_once(start: Commands) -> None:
+    with RedisServer() as redis:
+        process = start("serve", "--json", "--port", 0, "--store", redis.url, "--workers", 2)
+        told = line(process)
+        assert told == {"url": told["url"], "pid": process.pid, "store": redis.url, "workers": 2}
+        assert httpx.get(f"{told['url']}/v1/health/ready", trust_env=False).status_code == 200
+        more, err = ended(process)
+    assert more == []
+    assert {1, 2} <= {json.loads(one).get("worker") for one in err}
+
+
+def test_what_cannot_start_prints_no_document(start: Commands, tmp_path: Path) -> None:
+    process = start("serve", "--json", "--port", 0, "--store", f"sqlite:///{tmp_path}/no/a.db")
+    out, err = process.communicate()
+    assert (process.returncode, out) == (2, "")
+    assert err == f"error: the service cannot start: the directory {tmp_path}/no of the store does not exist\n"
+
+
+def test_the_demo_is_lines_of_figures_behind_its_address(start: Commands, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'demo.db'}"
+    process = start("demo", "--json", "--store", store, "--port", 0, "--events", 2000, "--rate", 0)
+    told = line(process)
+    assert told == {
+        "event": "ready",
+        "url": told["url"],
+        "pid": process.pid,
+        "store": store,
+        "learners": list(LEARNERS),
+    }
+    figures: dict[str, dict[str, Any]] = {}
+    while figures.keys() != LEARNERS.keys() or any(one["events"] < 2000 for one in figures.values()):
+        one = line(process)
+        assert one.pop("event") == "figures"
+        figures[one["name"]] = one
+    shown = httpx.get(f"{told['url']}/v1/learners/demo-cbr/metrics", trust_env=False).raise_for_status().json()
+    assert figures["demo-cbr"] == shown
+    _, err = ended(process)
+    assert process.returncode == 0
+    assert err[-1] == "Stopped cleanly. The same command goes on from here."

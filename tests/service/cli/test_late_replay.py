@@ -1,0 +1,374 @@
+"""Replays whose labels come late: what goes out when, what is learnt, how they go on, what they refuse."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.cli.api import Api, ApiError
+from service.cli.late_replay import Delay, late_source, schedule
+from service.datasets.batches import Batch
+from tests.harness.process import Commands, Process
+from tests.service.cli.test_main import run
+
+ROWS = 600
+START = 1.5e9
+Step = tuple[str, int]  # "score" or "label", and the row
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    folder = tmp_path_factory.mktemp("server")
+    with Process(f"sqlite:///{folder / 'store.db'}", folder / "log") as process:
+        yield process
+
+
+def rows() -> list[dict[str, Any]]:
+    """Events that differ, about one a minute, one in five positive."""
+    rng = np.random.default_rng(0)
+    labels = (rng.random(ROWS) < 0.2).astype(int).tolist()
+    times = (START + np.cumsum(rng.exponential(60, ROWS))).round(3).tolist()
+    x = rng.normal(size=ROWS).round(4).tolist()
+    return [
+        {"id": f"e{i}", "time": times[i], "a": x[i] + 2 * labels[i], "country": "abcd"[i % 4], "label": labels[i]}
+        for i in range(ROWS)
+    ]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows()))
+    return path
+
+
+FLAT = ["--id", "id", "--time", "time"]
+LATE = [*FLAT, "--label-delay", "1h"]
+
+
+def create(server: Process, name: str, *options: object) -> None:
+    run(server, "create", name, "--algorithm", "loam-ada", "--features", "named", "--bits", 6, *options)
+
+
+def get(server: Process, path: str) -> Any:
+    return httpx.get(f"{server.url}/v1/learners/{path}", trust_env=False, timeout=60).raise_for_status().json()
+
+
+def figures(server: Process, name: str) -> dict[str, Any]:
+    """The live figures, but for what tells how requests were cut."""
+    own = ("name", "position", "duplicates")
+    return {key: value for key, value in get(server, f"{name}/metrics").items() if key not in own}
+
+
+@pytest.fixture(scope="module")
+def whole(server: Process, file: Path) -> str:
+    """A learner after an uninterrupted replay, with labels one hour late."""
+    create(server, "whole")
+    run(server, "replay", file, "--learner", "whole", *LATE)
+    return "whole"
+
+
+# The order of requests
+
+
+def steps(batches: list[Batch]) -> list[Step]:
+    """The events of all requests, one by one."""
+    kinds = {"unlabelled": "score", "labels": "label"}
+    return [(kinds[batch.kind], batch.offset + i) for batch in batches for i in range(batch.count)]
+
+
+def made(times: list[float], delay: Delay, **options: Any) -> list[Batch]:
+    events = [{"id": str(i), "time": at, "label": i % 2, "x": [i]} for i, at in enumerate(times)]
+    return list(schedule(iter(events), delay, "file#1", **{"learnt": 0, "size": 5, **options}))
+
+
+def naive(times: list[float], delay: Delay, limit: int | None = None) -> list[Step]:
+    """One by one: before each event the labels, in the order of rows, that are known at the largest time so far."""
+    order: list[Step] = []
+    known: list[float] = []
+    clock = -np.inf
+    labelled = 0
+    for row, at in enumerate(times):
+        if row == limit:
+            return order
+        clock = max(clock, at)
+        while labelled < row and max(known[: labelled + 1]) <= clock:
+            order.append(("label", labelled))
+            labelled += 1
+        order.append(("score", row))
+        known.append(delay.known(at))
+    if limit != len(times):
+        order += [("label", row) for row in range(labelled, len(times))]
+    return order
+
+
+TIMES = st.lists(st.integers(0, 12), max_size=30).flatmap(
+    lambda steps: st.permutations(range(-2, 3)).map(
+        lambda wobble: [float(at + wobble[i % 5]) for i, at in enumerate(np.cumsum(steps).tolist())]
+    )
+)
+DELAYS = st.builds(Delay, st.integers(1, 40).map(float), st.sampled_from([0.0, 0.0, 7.0, 30.0]))
+
+
+@given(TIMES, DELAYS, st.integers(1, 8), st.one_of(st.none(), st.integers(1, 35)))
+def test_labels_and_events_alternate_as_their_times_say(
+    times: list[float], delay: Delay, size: int, limit: int | None
+) -> None:
+    batches = made(times, delay, size=size, limit=limit)
+    assert steps(batches) == naive(times, delay, limit)
+    assert all(0 < batch.count <= size for batch in batches)
+
+
+@given(TIMES, DELAYS, st.integers(1, 8), st.data())
+def test_a_schedule_goes_on_where_it_was_cut(times: list[float], delay: Delay, size: int, data: st.DataObject) -> None:
+    batches = made(times, delay, size=size)
+    cut = data.draw(st.integers(0, len(batches)))
+    before = steps(batches[:cut])
+    learnt = sum(kind == "label" for kind, _ in before)
+    after = steps(made(times, delay, size=size, learnt=learnt))
+    again = [step for step in after if step in before]
+    assert [step for step in after if step not in before] == steps(batches[cut:])
+    assert before[len(before) - len(again) :] == again  # only what was scored after the last label
+    assert all(kind == "score" and row >= learnt for kind, row in again)
+
+
+def test_what_requests_carry() -> None:
+    events = [
+        {"id": "a", "time": 10.0, "label": 1, "weight": 2.5, "x": [1.0]},
+        {"id": "b", "time": 25.0, "label": 0, "x": [2.0]},
+    ]
+    first, label, second, last = schedule(iter(events), Delay(12.0), "f#1", 0, 9)
+    assert [msgspec.json.decode(one.body) for one in (first, second)] == [
+        {"events": [{"id": "a", "time": 10.0, "x": [1.0]}]},
+        {"events": [{"id": "b", "time": 25.0, "x": [2.0]}]},
+    ]
+    assert [msgspec.json.decode(one.body) for one in (label, last)] == [
+        {
+            "source": {"name": "f#1", "offset": 0},
+            "events": [{"id": "a", "label": 1, "time": 22.0, "weight": 2.5}],
+        },
+        {"source": {"name": "f#1", "offset": 1}, "events": [{"id": "b", "label": 0, "time": 37.0}]},
+    ]
+
+
+def test_labels_that_are_not_known_yet_stay_away() -> None:
+    assert steps(made([0.0, 10.0, 20.0], Delay(100.0), now=111.0)) == [
+        *(("score", row) for row in range(3)),
+        *(("label", row) for row in range(2)),
+    ]
+
+
+def test_requests_are_bounded_in_bytes() -> None:
+    events = [{"id": str(i), "time": 0.0, "label": 0, "features": {"text": "x" * 1_500_000}} for i in range(7)]
+    counts = [batch.count for batch in schedule(iter(events), Delay(1.0), "s", 0, 1000) if batch.kind == "unlabelled"]
+    assert counts == [3, 3, 1]
+
+
+def test_rounds_of_labels() -> None:
+    assert Delay(100.0, 60.0).known(25.0) == 180.0
+    assert Delay(95.0, 60.0).known(25.0) == 120.0
+    assert late_source("a#1", Delay(604_800.0)) == "a#1+604800"
+    assert late_source("a#1", Delay(604_800.0, 3600.0)) == "a#1+604800/3600"
+
+
+# What is learnt
+
+
+def test_it_goes_as_if_each_event_were_sent_at_its_time(server: Process, whole: str) -> None:
+    """Against single events, and labels at `/labels`, sent one by one in the order of time."""
+    create(server, "by-hand")
+    events = rows()
+    url = f"{server.url}/v1/learners/by-hand/"
+    alerts = 0
+    with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
+        for kind, row in naive([event["time"] for event in events], Delay(3600.0)):
+            event = events[row]
+            if kind == "score":
+                features = {"a": event["a"], "country": event["country"]}
+                body = {"id": event["id"], "time": event["time"], "features": features}
+            else:
+                body = {"id": event["id"], "label": event["label"], "time": event["time"] + 3600.0}
+            path = "predict" if kind == "score" else "labels"
+            reply = http.post(path, json={"events": [body]}).raise_for_status().json()
+            alerts += kind == "score" and reply["results"][0]["label"] == 1
+    expected, found = figures(server, "by-hand"), figures(server, whole)
+    assert found == expected
+    assert found["since_start"]["confusion"]["tp"] + found["since_start"]["confusion"]["fp"] == alerts > 0
+    assert found["window"]["label_delay_median"] == found["window"]["label_delay_p90"] == pytest.approx(3600.0)
+    assert found["since_start"]["label_coverage"] == 1.0
+    assert found["window"]["auc"] > 0.7
+
+
+def test_the_size_of_requests_changes_nothing(server: Process, file: Path, whole: str) -> None:
+    create(server, "small")
+    run(server, "replay", file, "--learner", "small", *LATE, "--batch", 1)
+    assert get(server, "small/digest")["digest"] == get(server, f"{whole}/digest")["digest"]
+
+
+def test_the_table_tells_of_labels(server: Process, file: Path) -> None:
+    create(server, "table")
+    result = run(server, "replay", file, "--learner", "table", *LATE, "--label-every", "1h")
+    assert "600 rows scored\nrows 0 to 600: 600 learnt, 0 duplicates\n" in result.stderr
+    lines = {line.split("│")[1].strip(): line.split("│")[2:4] for line in result.stdout.splitlines() if "│" in line}
+    assert [cell.strip() for cell in lines["label coverage"]] == ["100 %", "100 %"]
+    median = float(lines["label delay, median"][0].split()[0])
+    assert 1.3 < median < 1.7  # hours: half a round more than the delay
+    for name in ("alerts", "AUC, 95 % interval", "average precision", "alert rate", "log loss", "calibration error"):
+        assert name in lines
+
+
+def test_ranks_may_come_late(server: Process, tmp_path: Path) -> None:
+    path = tmp_path / "grades.jsonl"
+    path.write_text(
+        "".join(
+            json.dumps({"id": i, "time": START + 60 * i, "a": i % 3 + i % 2 / 5, "label": i % 3 + 1}) + "\n"
+            for i in range(90)
+        )
+    )
+    options = ["--features", "named", "--bits", 4, "--param", "ranks=3"]
+    run(server, "create", "grades", "--algorithm", "npsvor", *options)
+    result = run(server, "replay", path, "--learner", "grades", *FLAT, "--label-delay", "10m", "--json")
+    found = json.loads(result.stdout)
+    assert (found["applied"], found["scored"]) == (90, 90)
+    assert found["metrics"]["window"]["label_delay_median"] == 600.0
+    assert "label coverage" in run(server, "replay", path, "--learner", "grades", *FLAT, "--label-delay", "10m").stdout
+
+
+# Going on
+
+
+def test_a_limit_leaves_labels_for_later(server: Process, file: Path, whole: str) -> None:
+    create(server, "limited")
+    result = run(server, "replay", file, "--learner", "limited", *LATE, "--limit", 200)
+    learnt = get(server, "limited")["events"]
+    assert 0 < learnt < 200
+    assert f"the labels of {200 - learnt} rows are not known yet" in result.stderr
+    result = run(server, "replay", file, "--learner", "limited", *LATE, "--json")
+    found = json.loads(result.stdout)
+    assert f"resuming at row {learnt}" in result.stderr
+    assert (found["start"], found["next"], found["applied"]) == (learnt, ROWS, ROWS - learnt)
+    assert ROWS - 200 <= found["scored"] <= ROWS - 200 + 5  # those between two labels may come again
+    assert figures(server, "limited") == figures(server, whole)
+    result = run(server, "replay", file, "--learner", "limited", *LATE)
+    assert "no row is left: all were learnt before" in result.stderr
+    assert figures(server, "limited") == figures(server, whole)
+
+
+def test_stopped_and_killed_in_between(start: Commands, server: Process, file: Path, whole: str) -> None:
+    create(server, "killed")
+    learnt = 0
+    for number, status in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
+        command = ("replay", file, "--learner", "killed", "--url", server.url, *LATE, "--rate", "200", "--batch", "20")
+        process = start(*command)
+        while get(server, "killed")["events"] <= learnt:
+            time.sleep(0.01)
+        process.send_signal(number)
+        process.communicate()
+        assert process.returncode == status
+        learnt = get(server, "killed")["events"]
+    assert get(server, "killed")["events"] < ROWS
+    run(server, "replay", file, "--learner", "killed", *LATE)
+    assert figures(server, "killed") == figures(server, whole)
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--time", "time", "--label-delay", "1h"], "--label-delay: needs --id"),
+        (["--id", "id", "--label-delay", "1h"], "--label-delay: needs --time"),
+        ([*LATE, "--wait"], "--wait: does not go with --label-delay"),
+        ([*FLAT, "--label-delay", "0d"], "--label-delay: is 0"),
+        ([*FLAT, "--label-delay", "soon"], "'--label-delay': 'soon'; expected a number with s, m, h or d"),
+        ([*FLAT, "--label-every", "1h"], "--label-every: is for a replay with --label-delay"),
+    ],
+)
+def test_options_that_make_no_sense(server: Process, file: Path, options: list[str], said: str) -> None:
+    text = run(server, "replay", file, "--learner", "none", *options, status=2).stderr
+    assert said in " ".join(text.replace("│", " ").split())
+
+
+def test_a_delay_beyond_what_is_remembered(server: Process, file: Path) -> None:
+    create(server, "forgetful", "--label-ttl", "30m")
+    text = run(server, "replay", file, "--learner", "forgetful", *LATE, status=2).stderr
+    assert text == (
+        "error: forgetful forgets an event after its label_ttl of 30 min: "
+        "with a label delay of 1 h, no label would be learnt\n"
+    )
+
+
+@pytest.mark.parametrize("before", [["--label-delay", "2h", "--label-every", "1h"], []])
+def test_a_file_that_was_replayed_otherwise(server: Process, file: Path, before: list[str]) -> None:
+    name = f"otherwise{len(before)}"
+    create(server, name)
+    run(server, "replay", file, "--learner", name, *FLAT, *before)
+    known = figures(server, name)
+    text = run(server, "replay", file, "--learner", name, *LATE, status=2).stderr
+    assert f"error: {name} has learnt 600 rows of this file by a replay with another label delay, or none" in text
+    assert figures(server, name) == known
+
+
+@pytest.mark.parametrize("member", ["id", "time"])
+def test_a_row_without_id_or_time(server: Process, tmp_path: Path, member: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    first, second = rows()[:2]
+    path.write_text(json.dumps(first) + "\n" + json.dumps({**second, member: None}) + "\n")
+    create(server, f"without-{member}")
+    text = run(server, "replay", path, "--learner", f"without-{member}", *LATE, status=2).stderr
+    assert f"error: {path}, line 2: has no {member}; with --label-delay each row needs one" in text
+
+
+def test_labels_from_the_future_are_left_for_later(server: Process, tmp_path: Path) -> None:
+    path = tmp_path / "recent.jsonl"
+    now = time.time()
+    path.write_text(
+        "".join(json.dumps({**row, "time": now - 3600 * 24 + i}) + "\n" for i, row in enumerate(rows()[:20]))
+    )
+    create(server, "recent")
+    result = run(server, "replay", path, "--learner", "recent", *FLAT, "--label-delay", "7d")
+    assert "the labels of 20 rows are not known yet" in result.stderr
+
+
+def test_labels_that_come_too_late_are_told_of(server: Process, tmp_path: Path) -> None:
+    """There is room for one event, so that the others are forgotten before their labels come."""
+    path = tmp_path / "crowd.jsonl"
+    path.write_text("".join(json.dumps({**row, "time": START + i}) + "\n" for i, row in enumerate(rows()[:4])))
+    config = {"algorithm": "fofo", "features": {"kind": "named"}, "late": {"max_events": 1}}
+    httpx.put(f"{server.url}/v1/learners/crowd", json=config).raise_for_status()
+    result = run(server, "replay", path, "--learner", "crowd", "--batch", "1", *LATE)
+    assert "3 labels came too late: their events are not remembered any more" in result.stderr
+
+
+def test_what_is_not_remembered_is_scored_again() -> None:
+    """The service answers without its store, but labels could not come by id then."""
+    remembered = [0, 0, 2]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert request.url.path.endswith("/predict")
+        return httpx.Response(200, json={"remembered": remembered.pop(0), "stale_seconds": 0.1, "results": []})
+
+    told: list[str] = []
+    transport = httpx.MockTransport(answer)
+
+    def note(why: str, _: str) -> None:
+        told.append(why)
+
+    with Api("http://service", patience=60, wait=lambda _: False, notice=note, transport=transport) as api:
+        api.predict("a", b"{}", 2)
+    assert told == ["the service cannot remember what it scores: its store is away"] * 2
+    remembered = [1]
+    with Api("http://service", transport=transport) as api, pytest.raises(ApiError, match="its store is away"):
+        api.predict("a", b"{}", 2)

@@ -1,0 +1,114 @@
+"""`rarestream list` where there are hundreds of learners, and `restore`, which asks."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from io import StringIO
+
+import httpx
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from service.cli.commands.show import _figure_columns, _listed
+from service.cli.main import app
+from tests.harness.apps import DENSE, events
+from tests.harness.process import Process
+from tests.harness.terminal import in_terminal
+
+LEARNERS = 300
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    folder = tmp_path_factory.mktemp("server")
+    with Process(f"sqlite:///{folder / 'store.db'}", folder / "log") as process:
+        with httpx.Client(base_url=f"{process.url}/v1/learners", trust_env=False, timeout=60) as http:
+            for number in range(LEARNERS):
+                http.put(f"/of-many-{number:03}", json=DENSE).raise_for_status()
+                body = {"events": events(20 + number % 7)}
+                http.post(f"/of-many-{number:03}/update", json=body).raise_for_status()
+        yield process
+
+
+def list_of(server: Process, *options: str) -> str:
+    result = CliRunner().invoke(app, ["list", *options], env={"RARESTREAM_URL": server.url})
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout
+
+
+def requests(server: Process) -> int:
+    """That were answered below /v1 so far."""
+    text = httpx.get(f"{server.url}/metrics", trust_env=False, timeout=60).text
+    counts = re.findall(r'^rarestream_request_seconds_count\{.*route="/v1/.*\} (\S+)$', text, re.MULTILINE)
+    return round(sum(map(float, counts)))
+
+
+def test_every_learner_has_its_figures_by_one_request(server: Process) -> None:
+    before = requests(server)
+    lines = list_of(server).splitlines()
+    assert requests(server) == before + 1
+    assert lines[0].split()[:6] == ["learner", "algorithm", "events", "positives", "AUC", "95"]
+    assert len(lines) == 1 + LEARNERS
+    assert all(re.search(r"^of-many-\d{3}  loam-ada +2\d +\d+  [01]\.\d{4}  ", line) for line in lines[1:])
+    rows = json.loads(list_of(server, "--json", "--sort", "auc"))["learners"]
+    figures = [row["window"]["auc"] for row in rows]
+    assert len(figures) == LEARNERS
+    assert figures == sorted(figures, reverse=True)
+    assert list_of(server, "--sort", "auc").splitlines()[1].split()[0] == rows[0]["name"]
+
+
+def test_what_each_takes_is_one_request_too(server: Process) -> None:
+    before = requests(server)
+    rows = json.loads(list_of(server, "--json", "--sizes"))["learners"]
+    assert requests(server) == before + 1
+    assert all(row["state_bytes"] > 0 for row in rows)
+
+
+def test_what_is_being_created_has_its_line() -> None:
+    out = Console(width=80, file=StringIO())
+    out.print(_listed([], ["tired"], ["cards"], {}, {}, out.width))
+    assert isinstance(out.file, StringIO)
+    assert [line.split() for line in out.file.getvalue().splitlines()[1:]] == [
+        ["tired", "asleep"],
+        ["cards", "being", "created"],
+    ]
+
+
+def test_what_there_is_no_room_for_is_told() -> None:
+    told = {}
+    for width in (80, 100, 200):
+        out = Console(width=width, file=StringIO())
+        out.print(_listed([], ["tired"], [], {}, _figure_columns([]), out.width))
+        assert isinstance(out.file, StringIO)
+        told[width] = " ".join(out.file.getvalue().partition("asleep")[2].split())
+    assert told[80] == "no room here for positives, 95 %, alerts, threshold, label delay, alarms; --json has all"
+    assert told[100] == "no room here for positives, 95 %, label delay; --json has all"
+    assert told[200] == ""
+
+
+def test_restore_asks(server: Process) -> None:
+    environment = {"RARESTREAM_URL": server.url}
+    url = f"{server.url}/v1/learners/of-many-000"
+    with httpx.Client(trust_env=False, timeout=60) as http:
+        position = http.post(f"{url}/snapshots").raise_for_status().json()["position"]
+        http.post(f"{url}/update", json={"events": events(5, 500)}).raise_for_status()
+
+        def learnt() -> int:
+            count: int = http.get(url).json()["events"]
+            return count
+
+        assert learnt() == 25
+        asked = CliRunner().invoke(app, ["restore", "of-many-000", str(position)], env=environment)
+        assert (asked.exit_code, "--yes" in asked.stderr) == (2, True)
+        shown = in_terminal(
+            "restore", "of-many-000", str(position), answer=("[y/N]", "n\n"), environment=environment, columns=200
+        )
+        assert (shown.status, "nothing was rolled back" in shown.text) == (1, True)
+        assert f"Roll of-many-000 back from position {position + 1} to {position}? " in shown.text
+        assert learnt() == 25
+        shown = in_terminal("restore", "of-many-000", str(position), answer=("[y/N]", "y\n"), environment=environment)
+        assert shown.status == 0
+        assert learnt() == 20

@@ -1,0 +1,575 @@
+"""The command line: what it prints, what it returns, what it imports."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from learners import algorithms
+from learners.decisions.calibration import Calibration
+from learners.decisions.threshold import Threshold
+from learners.features.kernel_approximation import Embedding
+from learners.features.scaling import Scaling
+from learners.numerics.jit import cache_directory
+from learners.settings import Parameters
+from rarestream import __version__
+from service.cli.main import app
+from service.server.listen import CannotListen, listen, process_age, shown
+from tests.harness.process import Commands, Process
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    folder = tmp_path_factory.mktemp("server")
+    with Process(f"sqlite:///{folder / 'store.db'}", folder / "log") as process:
+        yield process
+
+
+def run(server: Process, *arguments: object, status: int = 0) -> Result:
+    result = CliRunner().invoke(app, list(map(str, arguments)), env={"RARESTREAM_URL": server.url})
+    assert result.exit_code == status, result.output
+    return result
+
+
+def config(server: Process, name: str) -> dict[str, Any]:
+    document = httpx.get(f"{server.url}/v1/learners/{name}", trust_env=False).raise_for_status().json()
+    found: dict[str, Any] = document["config"]
+    return found
+
+
+def served_threshold(server: Process, name: str) -> float | None:
+    document = httpx.get(f"{server.url}/v1/learners/{name}", trust_env=False).raise_for_status().json()
+    found: float | None = document["threshold"]
+    return found
+
+
+# create
+
+
+def test_create_a_table_learner(server: Process) -> None:
+    options = [
+        *("create", "table", "--algorithm", "cbr", "--features", "table", "--extra", "ignore"),
+        *("--field", "amount:numeric:log", "--field", "age:numeric"),
+        *("--field", "country:categorical:8", "--field", "channel:categorical"),
+        *("--param", "C=0.125", "--param", "buffer=reservoir", "--window", 500, "--seed", 3),
+        *("--scaling", "maxabs", "--calibration", "platt", "--threshold", "f1"),
+    ]
+    assert run(server, *options).stdout.splitlines() == [
+        "table is created",
+        "  algorithm  cbr C=0.125 eta=0.7 capacity=10 buffer=reservoir",
+        "  features   table extra=ignore amount (numeric), age (numeric), country (categorical), channel (categorical)",
+        "  threshold  f1",
+        "  position   1 in its log, 0 events learnt",
+        "`rarestream update table` or `replay` teaches it, `rarestream show table` tells all of its settings",
+    ]
+    found = config(server, "table")
+    assert found["algorithm"] == "cbr"
+    assert (found["params"]["C"], found["params"]["buffer"]) == (0.125, "reservoir")
+    assert found["features"] == {
+        "kind": "table",
+        "fields": [
+            {"name": "amount", "kind": "numeric", "log": True, "categories": 16},
+            {"name": "age", "kind": "numeric", "log": False, "categories": 16},
+            {"name": "country", "kind": "categorical", "log": False, "categories": 8},
+            {"name": "channel", "kind": "categorical", "log": False, "categories": 16},
+        ],
+        "extra": "ignore",
+    }
+    kinds = (found["scaling"]["kind"], found["calibration"]["kind"], found["threshold"]["objective"])
+    assert kinds == ("maxabs", "platt", "f1")
+    assert (found["window"], found["seed"]) == (500, 3)
+    assert run(server, *options).stdout.startswith("table exists already, with this configuration\n")
+    assert "error: " in run(server, *options[:-2], "--threshold", "fixed", status=5).stderr
+
+
+def test_create_a_named_learner(server: Process) -> None:
+    options = ["--bits", 12, "--text", "body", "--text", "title", "--categorical", "customer", "--log", "amount"]
+    run(server, "create", "named", "--algorithm", "cbr-diag", "--features", "named", *options)
+    assert config(server, "named")["features"] == {
+        "kind": "named",
+        "bits": 12,
+        "text": ["body", "title"],
+        "categorical": ["customer"],
+        "log": ["amount"],
+    }
+
+
+def test_create_from_a_file(server: Process, tmp_path: Path) -> None:
+    path = tmp_path / "learner.json"
+    path.write_text(json.dumps({"algorithm": "fofo", "features": {"kind": "dense", "dim": 3}, "window": 7}))
+    run(server, "create", "from-file", "--config", path, "--window", 9)
+    found = config(server, "from-file")
+    assert (found["algorithm"], found["features"]["dim"], found["window"]) == ("fofo", 3, 9)
+    path.write_text("[")
+    assert str(path) in run(server, "create", "x", "--config", path, status=2).stderr
+    path.write_text("[]")
+    assert "not a JSON object" in run(server, "create", "x", "--config", path, status=2).stderr
+
+
+def test_create_a_learner_that_is_fitted_now_and_then(server: Process) -> None:
+    fits = ["--refit-every", 700, "--refit-window", 900]
+    space = ["--embedding", "fourier", "--components", 12]
+    run(server, "create", "fitted", "--algorithm", "nbauc", "--features", "dense", "--dim", 3, *fits, *space)
+    found = config(server, "fitted")
+    assert (found["refit_every"], found["refit_window"]) == (700, 900)
+    assert (found["embedding"]["kind"], found["embedding"]["components"]) == ("fourier", 12)
+    space = ["--components", 12, "--warmup", 30, "--width", 0.5]
+    run(server, "create", "usual", "--algorithm", "nsauc", "--features", "dense", "--dim", 3, *space)
+    assert config(server, "usual")["embedding"] == {"kind": "nystroem", "components": 12, "warmup": 30, "width": 0.5}
+
+
+def test_what_the_service_refuses_is_readable(server: Process) -> None:
+    options = ["--algorithm", "cbr", "--features", "dense", "--dim", 0, "--param", "C=-1", "--param", "eta=high"]
+    lines = run(server, "create", "wrong", *options, status=5).stderr.splitlines()
+    assert lines[0].startswith("error: ")
+    assert [line.split(":")[0] for line in lines[1:]] == ["  --dim", "  --param C", "  --param eta"]
+
+
+def test_an_embedding_that_is_refused_is_readable(server: Process) -> None:
+    space = ["--embedding", "fourier", "--components", 0, "--warmup", 1, "--width", -1]
+    options = ["--algorithm", "loam-ada", "--features", "dense", "--dim", 3, *space]
+    lines = run(server, "create", "wrong", *options, status=5).stderr.splitlines()
+    assert lines[1:] == [
+        "  --components: is 0; expected at least 1",
+        "  --warmup: is 1; expected at least 2",
+        "  --width: is -1; expected more than 0",
+    ]
+
+
+def test_a_parameter_that_belongs_elsewhere_comes_with_its_place(server: Process) -> None:
+    options = ["--algorithm", "nsauc", "--features", "dense", "--dim", 3, "--param", "warmup=30", "--param", "C=-1"]
+    lines = run(server, "create", "wrong", *options, status=5).stderr.splitlines()
+    assert lines[1].startswith("  --param warmup: is not a setting here; ")
+    assert lines[-1] == "warmup is a setting of the embedding: use --warmup 30"
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "kind"),
+    [
+        ("create", "--scaling", Scaling),
+        ("create", "--embedding", Embedding),
+        ("create", "--calibration", Calibration),
+        ("create", "--threshold", Threshold),
+        ("threshold", "objective", Threshold),
+    ],
+)
+def test_the_help_names_every_kind_of_a_part(command: str, option: str, kind: type[Parameters]) -> None:
+    """By hand there: the library would have to be loaded for them, and the compiler with it."""
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    shown = next(one for one in commands[command].params if option in one.opts)
+    choices = kind.schema()["properties"]["objective" if kind is Threshold else "kind"]["enum"]
+    assert set(re.findall(r"[a-z0-9-]+", shown.help)) >= set(choices)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--bits", 4, "--log", "a"], "missing beside --bits; one of"),
+        (["--field", "a:numeric"], "missing beside --field; one of"),
+    ],
+)
+def test_features_that_are_described_but_not_named(server: Process, options: list[object], said: str) -> None:
+    text = run(server, "create", "x", "--algorithm", "cbr", *options, status=2).stderr
+    assert "--features" in text
+    assert said in text
+
+
+def test_columns_by_themselves_are_dense(server: Process, tmp_path: Path) -> None:
+    """As `dim=4` is in the library; but what a file says of features is not guessed away."""
+    made = json.loads(run(server, "create", "by-dim", "--algorithm", "cbr", "--dim", 4, "--json").stdout)
+    assert made["config"]["features"] == {"kind": "dense", "dim": 4}
+    config = tmp_path / "config.json"
+    config.write_text('{"algorithm": "cbr"}')
+    run(server, "create", "by-dim-and-file", "--config", config, "--dim", 4)
+    config.write_text('{"algorithm": "cbr-diag", "features": {"kind": "sparse", "dim": 9}}')
+    said = run(server, "create", "x", "--config", config, "--dim", 4, status=2).stderr
+    assert "missing beside --dim; it is dense or sparse" in said
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--param", "C"],
+        ["--param", "=1"],
+        ["--field", "a"],
+        ["--field", "a:number"],
+        ["--window", "wide"],
+        ["--unit", "day"],
+        ["--label-ttl", "-1d"],
+    ],
+)
+def test_options_that_cannot_be_read(server: Process, options: list[str]) -> None:
+    assert options[0] in run(server, "create", "x", *options, status=2).stderr
+
+
+def test_a_misspelt_name_is_told_with_the_one_that_may_be_meant(server: Process, tmp_path: Path) -> None:
+    options = ["--features", "named", "--param", "capcity=3", "--threshold", "budjet"]
+    said = run(server, "create", "x", "--algorithm", "cbr-diag", *options, status=5).stderr.splitlines()
+    assert set(said[-2:]) == {"Did you mean --threshold budget?", "Did you mean --param capacity?"}
+    said = run(server, "create", "x", "--algorithm", "cbr-dig", "--features", "named", status=5).stderr.splitlines()
+    assert said[-1] == "Did you mean --algorithm cbr-diag?"
+    path = tmp_path / "misspelt.json"
+    path.write_text('{"algoritm": "cbr-diag", "features": {"kind": "named"}}')
+    assert "Did you mean algorithm?" in run(server, "create", "x", "--config", path, status=5).stderr
+
+
+def test_a_service_that_is_not_there() -> None:
+    listener = listen("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    listener.close()
+    result = CliRunner().invoke(app, ["create", "x", "--algorithm", "cbr", "--url", url])
+    assert result.exit_code == 3
+    assert f"error: cannot reach {url}: " in result.stderr
+    assert "`rarestream serve` starts one" in result.stderr
+
+
+# threshold
+
+
+def test_create_with_a_threshold_and_late_labels(server: Process) -> None:
+    options = [
+        *("create", "budget", "--algorithm", "cbr-diag", "--features", "named", "--calibration", "isotonic"),
+        *("--threshold", "budget", "--alerts", 100, "--unit", "8h"),
+        *("--label-ttl", "90d", "--unlabelled", "negative", "--window-seconds", 86400),
+    ]
+    run(server, *options)
+    found = config(server, "budget")
+    threshold = found["threshold"]
+    assert [threshold[name] for name in ("objective", "alerts", "unit_seconds", "rate")] == [
+        "budget",
+        100,
+        28_800,
+        None,
+    ]
+    assert (found["late"]["label_ttl"], found["late"]["unlabelled"]) == (7_776_000, "negative")
+    assert (found["window_seconds"], found["calibration"]["kind"]) == (86_400, "isotonic")
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        (["cost", "--false-positive", 2, "--false-negative", 30, "--cost-field", "amount"],
+         {"false_positive": 2, "false_negative": 30, "field": "amount"}),
+        (["fbeta", "--beta", 0.5], {"beta": 0.5}),
+        (["recall", "--target", 0.9], {"target": 0.9}),
+        (["fixed", "--value", 0.25], {"value": 0.25}),
+        (["budget", "--rate", 0.01], {"rate": 0.01, "alerts": None}),
+    ],
+)  # fmt: skip
+def test_a_threshold_may_change(server: Process, options: list[object], settings: dict[str, Any]) -> None:
+    name = f"changes-{options[0]}"
+    named = ["--algorithm", "loam-ada", "--features", "named"]
+    run(server, "create", name, *named)
+    run(server, "update", name, *(json.dumps({"features": {"amount": y}, "label": y}) for y in (0, 1)))
+    before = served_threshold(server, name)
+    result = run(server, "threshold", name, *options)
+    told, moved = result.stdout.splitlines()
+    found = config(server, name)["threshold"]
+    assert found["objective"] == options[0]
+    shown = [f"{one}={value:g}" for one, value in settings.items() if isinstance(value, float)]
+    assert told.startswith(f"{name} has the threshold of {options[0]}")
+    assert all(one in told for one in shown)
+    costing = " (where amount is 1)" if "--cost-field" in options else ""
+    assert moved == f"it was {before:.4g} and is {served_threshold(server, name):.4g} now{costing}"
+    assert {key: found[key] for key in settings} == settings
+    run(server, "create", f"{name}-new", *named, "--threshold", *options)
+    assert config(server, f"{name}-new")["threshold"] == found
+
+
+def test_a_learner_that_is_not_ready_has_no_threshold_yet(server: Process) -> None:
+    run(server, "create", "none-yet", "--algorithm", "cbr-diag", "--dim", 1)
+    run(server, "update", "none-yet", '{"x": [1], "label": 1}')
+    moved = run(server, "threshold", "none-yet", "recall", "--target", 0.9).stdout.splitlines()[1]
+    assert moved == "there is none yet: no labelled negative has been learnt yet"
+    assert re.search("threshold +none yet", run(server, "show", "none-yet").stdout)
+    moved = run(server, "threshold", "none-yet", "fixed", "--value", 0.25).stdout.splitlines()[1]
+    assert moved == "it is 0.25 now"
+    assert re.search("threshold +0.2500 of the probability", run(server, "show", "none-yet").stdout)
+
+
+def test_a_budget_may_change_its_kind(server: Process) -> None:
+    run(server, "create", "kinds", "--algorithm", "loam-ada", "--features", "dense", "--dim", 2)
+    for options, expected in [
+        (["--alerts", 5, "--unit", "2h"], [5, 7200, None]),
+        (["--alerts", 6], [6, 7200, None]),  # what is not given stays
+        (["--rate", 0.01], [None, 86_400, 0.01]),
+        (["--alerts", 7], [7, 86_400, None]),
+    ]:
+        run(server, "threshold", "kinds", "budget", *options)
+        found = config(server, "kinds")["threshold"]
+        assert [found[name] for name in ("alerts", "unit_seconds", "rate")] == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["recall"], "--target: is missing; recall needs a share"),
+        (["f1", "--alerts", 5], "--alerts: is for budget; the objective is f1"),
+        (["budget", "--alerts", 5, "--rate", 0.1], "--alerts: is given, and rate too"),
+        (["budget", "--rate", 0.1, "--unit", "1h"], "--unit: is for alerts"),
+        (["nonsense"], "OBJECTIVE: is 'nonsense'; expected one of f1, f1-window"),
+    ],
+)
+def test_a_threshold_that_is_refused_is_readable(server: Process, options: list[object], said: str) -> None:
+    run(server, "create", "refuses", "--algorithm", "loam-ada", "--features", "dense", "--dim", 2)
+    text = run(server, "threshold", "refuses", *options, status=5).stderr
+    assert text.startswith("error: ")
+    assert f"  {said}" in text
+    dense = ["--algorithm", "loam-ada", "--features", "dense", "--dim", 2]
+    text = run(server, "create", "wrong", *dense, "--threshold", *options, status=5).stderr
+    assert f"  {said.replace('OBJECTIVE', '--threshold')}" in text
+
+
+def test_a_threshold_of_a_learner_that_is_not_there(server: Process) -> None:
+    assert run(server, "threshold", "nobody", "f1", status=4).stderr == (
+        "error: there is no learner named nobody\n`rarestream list` shows the learners.\n"
+    )
+
+
+# replay
+
+
+@pytest.fixture
+def arrays(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.npz"
+    rng = np.random.default_rng(0)
+    y = rng.random(2500) < 0.2
+    np.savez(path, X=rng.normal(size=(2500, 3)) + y[:, None], y=y.astype(int))
+    return path
+
+
+def test_replay_ends_with_the_figures(server: Process, arrays: Path) -> None:
+    run(server, "create", "figures", "--algorithm", "loam-ada", "--features", "dense", "--dim", 3, "--window", 1000)
+    result = run(server, "replay", arrays, "--learner", "figures", "--limit", 1500)
+    assert "rows 0 to 1,500: 1,500 learnt, 0 duplicates" in result.stderr
+    assert "figures: 1,500 events" in result.stdout
+    for word in ("positives", "alerts", "AUC", "\N{PLUS-MINUS SIGN}", "average precision", "F1", "precision", "recall"):
+        assert word in result.stdout
+    for word in ("alert rate", "log loss", "calibration error", "threshold", "events/s"):
+        assert word in result.stdout
+    assert "label" not in result.stdout  # none came late
+    assert re.search(r"95 % interval\W+0\.\d{4} to 0\.\d{4}\W+0\.\d{4} to 0\.\d{4} ", result.stdout)
+    exact = json.loads(run(server, "show", "figures", "--json").stdout)["metrics"]["since_start"]
+    for name, key in (("AUC", "auc"), ("average precision", "average_precision")):
+        bound = re.search(rf"{name} .* 0\.\d{{4}} \N{{PLUS-MINUS SIGN}} (0\.\d{{4}}) ", result.stdout)
+        assert bound is not None
+        assert exact[f"{key}_error"] <= float(bound[1]) < exact[f"{key}_error"] + 1.01e-4
+    auc = float(re.search(r"AUC\W+(0\.\d+)", result.stdout)[1])  # type: ignore[index]
+    assert 0.8 < auc < 1.0
+
+
+def test_replay_for_programs(server: Process, arrays: Path) -> None:
+    run(server, "create", "json", "--algorithm", "loam-ada", "--features", "dense", "--dim", 3)
+    run(server, "replay", arrays, "--learner", "json", "--limit", 1200)
+    result = run(server, "replay", arrays, "--learner", "json", "--json")
+    found = json.loads(result.stdout)
+    assert "resuming at row 1,200" in result.stderr
+    assert {key: found[key] for key in ("start", "next", "applied", "duplicate", "complete")} == {
+        "start": 1200,
+        "next": 2500,
+        "applied": 1300,
+        "duplicate": 0,
+        "complete": True,
+    }
+    assert (found["learner"], found["file"]) == ("json", str(arrays))
+    assert found["events_per_second"] > 0
+    assert found["metrics"]["events"] == 2500
+
+
+def test_rows_read_otherwise_are_another_source(server: Process, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b,label\n" + "1,2,0\n" * 20)
+    run(server, "create", "otherwise", "--algorithm", "cbr-diag", "--features", "named")
+    run(server, "replay", path, "--learner", "otherwise")
+    result = run(server, "replay", path, "--learner", "otherwise", "--drop", "b")
+    assert "has learnt 20 rows of a file of this name before" in result.stderr
+    assert "20 learnt" in result.stderr
+
+
+def test_replay_to_a_learner_that_is_not_there(server: Process, arrays: Path) -> None:
+    text = run(server, "replay", arrays, "--learner", "nobody", status=4).stderr
+    assert "there is no learner named nobody" in text
+    assert "rarestream create nobody --algorithm ALGORITHM --features dense --dim 3" in text
+
+
+def test_replay_to_a_url_at_which_there_is_no_service(server: Process, arrays: Path) -> None:
+    url = f"{server.url}/path"
+    text = run(server, "replay", arrays, "--learner", "nobody", "--url", url, status=3).stderr
+    assert text.startswith(f"error: no rarestream service answers at {url}: ")
+    assert "create it first" not in text
+
+
+def test_replay_of_a_pipe(server: Process, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rows")
+    text = run(server, "replay", tmp_path / "rows", "--learner", "piped", status=2).stderr
+    assert text.startswith(f"error: {tmp_path / 'rows'} is a pipe or a device, not a file; ")
+    text = run(server, "replay", "-", "--learner", "piped", "--format", "csv", status=2).stderr
+    assert text.startswith("error: standard input is not read; ")
+
+
+def test_replay_of_rows_that_do_not_fit(server: Process, arrays: Path) -> None:
+    run(server, "create", "wider", "--algorithm", "loam-ada", "--features", "dense", "--dim", 8)
+    text = run(server, "replay", arrays, "--learner", "wider", status=2).stderr
+    assert text == "error: the file has dense rows of 3 columns; the learner takes dense features of 8 columns\n"
+
+
+def test_replay_of_a_file_that_is_not_there(server: Process, tmp_path: Path) -> None:
+    run(server, "create", "fileless", "--algorithm", "cbr-diag", "--features", "named")
+    path = tmp_path / "none.csv"
+    assert run(server, "replay", path, "--learner", "fileless", status=2).stderr == (
+        f"error: {path}: No such file or directory\n"
+    )
+
+
+# serve
+
+
+def test_serve_says_when_it_is_ready_and_where(start: Commands, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'here.db'}"
+    process = start(
+        "serve", "--port", 0, "--store", store, "--log-level", "warning", RARESTREAM_STORE="sqlite:///elsewhere.db"
+    )
+    assert process.stdout is not None
+    found = re.fullmatch(
+        r"rarestream is ready in (\d+\.\d) s: (http://127\.0\.0\.1:\d+) \(dashboard\), \2/docs, store (.*)\n",
+        process.stdout.readline(),
+    )
+    assert found is not None
+    assert found[3] == store
+    assert httpx.get(f"{found[2]}/v1/health/ready", trust_env=False).status_code == 200
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_serve_tells_of_variables_that_are_no_settings(start: Commands, tmp_path: Path) -> None:
+    unknown = {"RARESTREAM_STOER": "sqlite:///a.db", "RARESTREAM_PROT": "0"}
+    known = {
+        "RARESTREAM_URL": "http://127.0.0.1:1",
+        "RARESTREAM_KEY": "k",
+        "RARESTREAM_LOG_LEVEL": "warning",
+        "rarestream_max_learners": "7",
+    }
+    process = start("serve", "--port", 0, "--store", f"sqlite:///{tmp_path / 'a.db'}", **unknown, **known)
+    assert process.stdout is not None
+    assert "is ready" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    assert process.communicate()[1].splitlines() == [
+        "warning: RARESTREAM_PROT is not a setting; it is ignored (is it RARESTREAM_PORT?)",
+        "warning: RARESTREAM_STOER is not a setting; it is ignored (is it RARESTREAM_STORE?)",
+    ]
+
+
+def test_serve_where_it_cannot(start: Commands, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = start("serve", "--port", port, "--store", f"sqlite:///{tmp_path / 'a.db'}")
+        _, err = process.communicate()
+    assert process.returncode == 1
+    reason = "another program is listening there; choose a free port with --port"
+    assert err == f"error: cannot listen on 127.0.0.1:{port}: {reason}\n"
+
+
+@pytest.mark.parametrize(
+    ("store", "message", "status"),
+    [
+        ("sqlite:///nowhere/at/all.db", "the directory nowhere/at of the store does not exist", 2),
+        ("mysql://user:secret@host", "a store's URL is sqlite:///", 2),
+    ],
+)
+def test_serve_without_a_store(start: Commands, store: str, message: str, status: int) -> None:
+    process = start("serve", "--port", 0, "--store", store)
+    _, err = process.communicate()
+    assert process.returncode == status
+    assert err.startswith(f"error: the service cannot start: {message}")
+    assert "secret" not in err
+
+
+def test_settings_that_are_wrong(start: Commands) -> None:
+    process = start("serve", RARESTREAM_PORT="high")
+    _, err = process.communicate()
+    assert process.returncode == 2
+    assert "  RARESTREAM_PORT: is 'high'; expected a whole number" in err
+
+
+def test_a_password_is_not_shown() -> None:
+    assert shown("redis://user:secret@host:6379/0") == "redis://user:***@host:6379/0"
+    assert shown("redis://host:6379/0") == "redis://host:6379/0"
+    assert shown("redis://host/0?db=1&password=secret&p=2") == "redis://host/0?db=1&password=***&p=2"
+    assert shown("redis://host?pass%77ord=secret") == "redis://host?pass%77ord=***"
+    assert shown("rediss://:a@host?ssl_password=secret") == "rediss://:***@host?ssl_password=***"
+    assert shown("sqlite:///here.db") == "sqlite:///here.db"
+
+
+def test_addresses_that_are_not_ours() -> None:
+    with pytest.raises(CannotListen, match=r"cannot listen on 192\.0\.2\.1:0: "):
+        listen("192.0.2.1", 0)
+
+
+def test_the_age_of_a_process() -> None:
+    assert 0 < process_age() < 86_400
+
+
+# warm
+
+
+def test_warm_compiles_every_algorithm() -> None:
+    result = CliRunner().invoke(app, ["warm"])
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        *(f"compiled {name}" for name in algorithms()),
+        f"the kernels are in {cache_directory()}",
+    ]
+
+
+# What it is
+
+
+def test_the_version() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"rarestream {__version__}\n")
+
+
+def test_the_help_says_what_it_is_for() -> None:
+    result = CliRunner().invoke(app, ["--help"])
+    assert "Online learning for imbalanced streams" in result.stdout
+    assert "--version" in result.stdout
+    result = CliRunner().invoke(app, ["replay", "--help"])
+    assert "Resuming holds for the unchanged file with the same --label," in result.stdout
+
+
+# What is imported
+
+
+def test_help_is_quick() -> None:
+    """`--help` must not wait for the compiler, the web framework or the charts."""
+    heavy = "{'numba', 'numpy', 'fastapi', 'plotly', 'httpx', 'msgspec', 'uvicorn', 'redis'}"
+    code = f"""
+import sys
+import typer
+from typer.testing import CliRunner
+from service.cli.main import app
+for command in typer.main.get_command(app).commands:
+    if command in ("serve", "demo", "warm"):
+        continue
+    result = CliRunner().invoke(app, [command, "--help"])
+    calls = command != "keys"  # which changes a file
+    assert result.exit_code == 0 and calls == ("--url" in result.output), result.output
+print(sorted({heavy} & set(sys.modules)))
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"

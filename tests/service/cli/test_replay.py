@@ -1,0 +1,363 @@
+"""Replays against a running service: everything once, in order, whatever is killed when."""
+
+from __future__ import annotations
+
+import io
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from rich.console import Console
+
+from service.cli.api import Api, ApiError
+from service.cli.replay_engine import Plan, ahead, replay_file
+from service.datasets.batches import batches, earlier_rows, source_name
+from service.datasets.pacing import Interruption
+from service.datasets.values import Columns
+from tests.harness.process import Commands, Process
+
+ROWS = 3000
+CONFIG = {"algorithm": "cbr-diag", "features": {"kind": "named", "bits": 10}, "params": {"buffer": "reservoir"}}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    folder = tmp_path_factory.mktemp("server")
+    with Process(f"sqlite:///{folder / 'store.db'}", folder / "log") as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows that differ, with an id each, one in seven positive."""
+    path = tmp_path_factory.mktemp("data") / "rows.csv"
+    lines = [f"r{i},{i * 37 % 101 / 10 + i % 7},{'abcde'[i * i % 5]},{int(i % 7 == 0)}\n" for i in range(ROWS)]
+    path.write_text("id,amount,country,label\n" + "".join(lines))
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(server: Process, file: Path) -> str:
+    """The digest after an uninterrupted replay."""
+    create(server, "whole")
+    replayed(server, file, "whole")
+    return digest(server, "whole")
+
+
+def get(server: Process, path: str) -> Any:
+    reply = httpx.get(f"{server.url}/v1/learners/{path}", trust_env=False, timeout=60)
+    return reply.raise_for_status().json()
+
+
+def create(server: Process, name: str) -> None:
+    with Api(server.url) as api:
+        assert api.create(name, CONFIG)[1]
+
+
+def figures(server: Process, name: str) -> dict[str, Any]:
+    """All that a learner says of itself and of some events, but its name, its place in the log and the duplicates."""
+    found = get(server, f"{name}/metrics")
+    events = [{"features": {"amount": i / 3, "country": "abcdef"[i % 6]}} for i in range(50)]
+    predict = f"{server.url}/v1/learners/{name}/predict"
+    scores = httpx.post(predict, json={"events": events}, trust_env=False).raise_for_status().json()["results"]
+    own = ("name", "position", "duplicates")
+    return {"scores": scores, **{key: value for key, value in found.items() if key not in own}}
+
+
+def digest(server: Process, name: str) -> str:
+    return str(get(server, f"{name}/digest")["digest"])
+
+
+def replay(start: Commands, server: Process, file: Path, name: str, *options: str) -> subprocess.Popen[str]:
+    """One that runs on."""
+    command = ("replay", file, "--learner", name, "--url", server.url, *options)
+    return start(*command, stderr=subprocess.STDOUT)
+
+
+def finish(process: subprocess.Popen[str], status: int = 0) -> str:
+    """What it printed, after it has ended with this status."""
+    text = process.communicate()[0]
+    assert process.returncode == status, text
+    return text
+
+
+def replayed(server: Process, file: Path, name: str, *options: str, status: int = 0) -> str:
+    """What one printed, from its start to its end."""
+    with Commands() as start:
+        return finish(replay(start, server, file, name, *options), status)
+
+
+def some_are_learnt(server: Process, name: str, more_than: int = 0) -> int:
+    """Wait until the learner has learnt events."""
+    while (events := int(get(server, name)["events"])) <= more_than:
+        time.sleep(0.01)
+    return events
+
+
+# What a replay is made of
+
+
+def test_batches_carry_source_and_offset() -> None:
+    events = ({"x": [i], "label": 0} for i in range(5))
+    made = list(batches(events, "rows.csv#1", 10, 2, lambda: 0.5))
+    assert [(batch.offset, batch.count, batch.fraction) for batch in made] == [(10, 2, 0.5), (12, 2, 0.5), (14, 1, 0.5)]
+    assert msgspec.json.decode(made[1].body) == {
+        "source": {"name": "rows.csv#1", "offset": 12},
+        "events": [{"x": [2], "label": 0}, {"x": [3], "label": 0}],
+    }
+    assert list(batches([], "s", 0, 2)) == []
+
+
+def test_batches_are_bounded_in_bytes() -> None:
+    events = [{"features": {"text": "x" * 1_500_000}, "label": 0}] * 7
+    assert [batch.count for batch in batches(events, "s", 0, 1000)] == [3, 3, 1]
+
+
+def test_the_next_batch_is_made_meanwhile_and_no_more_than_that() -> None:
+    made: list[int] = []
+    third = threading.Event()
+
+    def items() -> Iterator[int]:
+        for i in range(10):
+            made.append(i)
+            if i == 2:
+                third.set()
+            yield i
+
+    pipeline = ahead(items())
+    assert [next(pipeline), next(pipeline)] == [0, 1]
+    assert third.wait(60)
+    assert made == [0, 1, 2]
+    assert list(pipeline) == list(range(2, 10))
+
+
+def test_what_goes_wrong_ahead_comes_after_what_was_made_before() -> None:
+    def items() -> Iterator[int]:
+        yield 0
+        raise ApiError("no more")
+
+    pipeline = ahead(items())
+    assert next(pipeline) == 0
+    with pytest.raises(ApiError, match="no more"):
+        next(pipeline)
+
+
+def test_a_source_is_the_file_and_what_shapes_its_rows(file: Path, tmp_path: Path) -> None:
+    name = source_name(file, Columns(drop=("a", "b")), "csv")
+    assert name.startswith("rows.csv#")
+    assert source_name(file, Columns(drop=("b", "a", "b")), "csv") == name
+    copy = tmp_path / file.name
+    copy.write_bytes(file.read_bytes())
+    assert source_name(copy, Columns(drop=("a", "b")), "csv") == name
+    others = {
+        source_name(file, Columns(), "csv"),
+        source_name(file, Columns(drop=("a", "b")), "tsv"),
+        source_name(file, Columns(drop=("a", "b"), id="id"), "csv"),
+        source_name(file, Columns(drop=("a", "b"), positive=("1",)), "csv"),
+        source_name(file, Columns(drop=("a", "b"), ranks=("0", "1")), "csv"),
+        source_name(file, Columns(drop=("a", "b"), ranks=("1", "0")), "csv"),
+    }
+    copy.write_bytes(file.read_bytes() + b"\n")
+    others.add(source_name(copy, Columns(drop=("a", "b")), "csv"))
+    copy.write_bytes(b"#" + file.read_bytes()[1:])
+    others.add(source_name(copy, Columns(drop=("a", "b")), "csv"))
+    assert len(others - {name}) == 8
+
+
+def test_a_source_name_stays_what_it_was(tmp_path: Path) -> None:
+    """Replays that an earlier version began are to go on."""
+    path = tmp_path / "a.csv"
+    path.write_text("x,label\n1,0\n")
+    assert source_name(path, Columns(positive=("1",), drop=("b",)), "csv") == "a.csv#8e2ba90d3ac37f71"
+
+
+def test_a_source_name_has_room_for_its_hash(tmp_path: Path) -> None:
+    path = tmp_path / ("ä" * 100 + ".csv")
+    path.write_text("x,label\n1,0\n")
+    name = source_name(path, Columns(), "csv")
+    assert len(name.encode()) <= 200
+    assert name.startswith("ä" * 75 + "#")
+
+
+def test_rows_of_the_same_file_read_otherwise_are_noticed() -> None:
+    learner = {"sources": {"a.csv#1": 5, "a.csv#2": 9, "b.csv#3": 100}}
+    assert earlier_rows(learner, "a.csv#1") == 9
+    assert earlier_rows(learner, "c.csv#1") == 0
+
+
+# Against a service
+
+
+def test_all_rows_are_learnt_in_order(server: Process, file: Path, whole: str) -> None:
+    document = get(server, "whole")
+    assert document["events"] == ROWS
+    assert document["class_counts"]["positive"] == (ROWS + 6) // 7
+    assert list(document["sources"].values()) == [ROWS]
+    create(server, "small-batches")
+    replayed(server, file, "small-batches", "--batch", "17")
+    assert digest(server, "small-batches") == whole
+
+
+def test_a_second_replay_finds_nothing_left(server: Process, file: Path, whole: str) -> None:
+    text = replayed(server, file, "whole")
+    assert f"resuming at row {ROWS:,}" in text
+    assert "no row is left" in text
+    assert digest(server, "whole") == whole
+
+
+def test_ctrl_c_stops_after_the_batch_in_flight(start: Commands, server: Process, file: Path, whole: str) -> None:
+    create(server, "interrupted")
+    process = replay(start, server, file, "interrupted", "--rate", "100", "--batch", "10")
+    some_are_learnt(server, "interrupted")
+    process.send_signal(signal.SIGINT)
+    text = finish(process, status=130)
+    assert "stopped; the same command goes on from there" in text
+    learnt = get(server, "interrupted")["events"]
+    assert 0 < learnt < ROWS
+    assert f"rows 0 to {learnt:,}: {learnt:,} learnt" in text
+
+    text = replayed(server, file, "interrupted")
+    assert f"resuming at row {learnt:,}" in text
+    assert f"rows {learnt:,} to {ROWS:,}: {ROWS - learnt:,} learnt, 0 duplicates" in text
+    assert digest(server, "interrupted") == whole
+
+
+def test_killed_again_and_again(start: Commands, server: Process, file: Path, whole: str) -> None:
+    create(server, "killed")
+    learnt = 0
+    for _ in range(3):
+        process = replay(start, server, file, "killed", "--rate", "100", "--batch", "7")
+        learnt = some_are_learnt(server, "killed", more_than=learnt)
+        process.kill()
+        finish(process, status=-signal.SIGKILL)
+    replayed(server, file, "killed")
+    assert digest(server, "killed") == whole
+
+
+@pytest.mark.usefixtures("whole")
+def test_the_service_may_be_killed_as_well(start: Commands, server: Process, file: Path, tmp_path: Path) -> None:
+    expected = figures(server, "whole")
+    with Process(f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log") as other:
+        create(other, "survivor")
+        process = replay(start, other, file, "survivor", "--rate", "100", "--batch", "20", "--retry-seconds", "300")
+        learnt = 0
+        for _ in range(3):
+            learnt = some_are_learnt(other, "survivor", more_than=learnt)
+            other.kill()
+            other.start()
+            assert get(other, "survivor")["events"] >= learnt
+        some_are_learnt(other, "survivor", more_than=learnt)
+        process.send_signal(signal.SIGTERM)
+        assert "trying again in" in finish(process, status=143)
+        replayed(other, file, "survivor")
+        # no digest: a batch whose answer got lost was sent again, and the state counts such duplicates
+        assert figures(other, "survivor") == expected
+
+
+def test_a_bad_row_stops_the_replay_after_those_before_it(server: Process, tmp_path: Path) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_text("x,label\n" + "1,0\n" * 250 + "1\n" + "1,0\n" * 250)
+    create(server, "bad")
+    text = replayed(server, path, "bad", "--batch", "100", status=6)
+    assert f"error: {path}, line 252: has 1 cell; the header names 2 columns" in text
+    assert get(server, "bad")["events"] == 200
+    assert "rows 0 to 200 are learnt; a repaired file counts as a new one and is learnt from its first row: " in text
+
+
+def test_after_a_bad_row_ids_keep_a_repaired_file_from_being_learnt_twice(server: Process, tmp_path: Path) -> None:
+    path = tmp_path / "ids.csv"
+    rows = [f"k{i},1,{i % 2}\n" for i in range(300)]
+    path.write_text("key,x,label\n" + "".join(rows[:250]) + "k250,1\n")
+    create(server, "ids")
+    text = replayed(server, path, "ids", "--id", "key", "--batch", "100", status=6)
+    assert "rows 0 to 200 are learnt; " in text
+    assert "learnt from its first row, but for the rows whose id the learner has met" in text
+    path.write_text("key,x,label\n" + "".join(rows))
+    text = replayed(server, path, "ids", "--id", "key", "--batch", "100")
+    assert "rows 0 to 300: 100 learnt, 200 duplicates" in text
+
+
+def test_the_first_row_may_be_the_bad_one(server: Process, tmp_path: Path) -> None:
+    path = tmp_path / "first.csv"
+    path.write_text("x,label\n1\n")
+    create(server, "first")
+    path.write_text("x,label\n1\n1,0\n")
+    assert replayed(server, path, "first", status=2).endswith("none of the file's rows is learnt\n")
+
+
+def test_a_positive_label_spelt_otherwise_is_refused_before_anything_is_sent(server: Process, tmp_path: Path) -> None:
+    path = tmp_path / "spelling.csv"
+    path.write_text("x,label\n" + "1,ok\n" * 2000 + "2,fraud\n")
+    create(server, "spelling")
+    text = replayed(server, path, "spelling", "--positive", "Fraud", "--batch", "100", status=2)
+    assert "the file has the label 'fraud', --positive says 'Fraud'" in text
+    assert get(server, "spelling")["events"] == 0
+
+
+def test_a_file_without_one_positive_row_is_refused_before_anything_is_sent(server: Process, tmp_path: Path) -> None:
+    path = tmp_path / "negative.csv"
+    rows = "x,label\n" + "1,ok\n2,suspect\n" * 5000
+    path.write_text(rows)
+    create(server, "negative")
+    for options in ((), ("--limit", "150")):
+        text = replayed(server, path, "negative", "--positive", "fraud", *options, status=2)
+        assert "no row had the label 'fraud'; labels seen: 'ok', 'suspect'; nothing was sent" in text
+    assert get(server, "negative")["events"] == 0
+    path.write_text(f"{rows}3,fraud\n")  # the last one
+    assert "warning" not in replayed(server, path, "negative", "--positive", "fraud", "--limit", "150")
+    assert "warning" not in replayed(server, path, "negative", "--positive", "fraud")
+    assert get(server, "negative")["class_counts"] == {"negative": 10_000, "positive": 1}
+
+
+def test_a_file_of_this_name_that_was_learnt_before_is_told_of_before_the_first_batch(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("x,label\n" + "1,0\n" * 20)
+    document = {
+        "name": "a",
+        "config": {"features": {"kind": "named"}},
+        "class_counts": {"negative": 3000, "positive": 0},
+        "ready": False,
+        "not_ready": "no labelled positive has been learnt yet",
+        "sources": {"rows.csv#0123456789abcdef": 3000},
+    }
+    out = io.StringIO()
+    told: list[str] = []  # what had been printed when an update came
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            told.append(out.getvalue())
+            return httpx.Response(200, json={"applied": 10, "duplicate": 0, "position": 1})
+        return httpx.Response(200, json={} if request.url.path.endswith("/metrics") else document)
+
+    with Interruption() as interruption, Api("http://service", transport=httpx.MockTransport(answer)) as api:
+        replay_file(Plan(path, "a", Columns(), batch=10), api, interruption, Console(file=out, soft_wrap=True))
+    assert len(told) == 2
+    assert told[0].startswith("warning: the learner has learnt 3,000 rows of a file of this name before, but of other ")
+
+
+def test_events_beyond_a_source_are_refused_for_good(server: Process) -> None:
+    create(server, "gap")
+    bodies = [next(batches([{"features": {"x": 1}, "label": 0}] * 5, "rows#1", at, 5)).body for at in (0, 6)]
+    tries: list[tuple[str, str]] = []
+    with Api(server.url, patience=60.0, notice=lambda why, what: tries.append((why, what))) as api:
+        assert api.update("gap", bodies[0]).applied == 5
+        with pytest.raises(ApiError, match="the source 'rows#1' goes on at 5, not at 6") as caught:
+            api.update("gap", bodies[1])
+    assert (caught.value.status, caught.value.code, tries) == (409, "source-gap", [])
+    assert get(server, "gap")["sources"] == {"rows#1": 5}
+
+
+def test_a_value_that_the_service_refuses_is_named_by_its_row(server: Process, tmp_path: Path) -> None:
+    path = tmp_path / "large.csv"
+    path.write_text("x,label\n" + "1,0\n" * 250 + "1e300,0\n")
+    create(server, "large")
+    text = replayed(server, path, "large", "--batch", "100", status=6)
+    assert "  row 250 /features/x: is 1e+300" in text
+    assert "rows 0 to 200 are learnt; a repaired file counts as a new one" in text

@@ -1,0 +1,146 @@
+"""Replays to ordinal learners, and to those that are fitted now and then: labels, figures, what is waited for."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from learners import create
+from tests.harness.process import Process
+from tests.service.cli.test_main import run
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    folder = tmp_path_factory.mktemp("server")
+    with Process(f"sqlite:///{folder / 'store.db'}", folder / "log") as process:
+        yield process
+
+
+@pytest.fixture
+def arrays(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.npz"
+    rng = np.random.default_rng(0)
+    y = rng.random(2500) < 0.2
+    np.savez(path, X=rng.normal(size=(2500, 3)) + y[:, None], y=y.astype(int))
+    return path
+
+
+@pytest.fixture
+def grades(tmp_path: Path) -> Path:
+    """Rows of three grades in words, that a line through the features tells apart."""
+    path = tmp_path / "grades.csv"
+    rng = np.random.default_rng(0)
+    grade = rng.integers(0, 3, 900)
+    X = rng.normal(scale=0.3, size=(900, 2)) + grade[:, None]
+    words = np.array(["poor", "fair", "good"])[grade]
+    path.write_text("a,b,label\n" + "".join(f"{a},{b},{word}\n" for (a, b), word in zip(X, words, strict=True)))
+    return path
+
+
+def ordinal(server: Process, name: str, algorithm: str, *options: object) -> None:
+    features = ["--features", "dense", "--dim", 2, "--param", "ranks=3"]
+    run(server, "create", name, "--algorithm", algorithm, *features, *options)
+
+
+def test_replay_to_an_ordinal_learner(server: Process, grades: Path) -> None:
+    ordinal(server, "grades", "npsvor")
+    text = run(server, "replay", grades, "--learner", "grades", status=2).stderr
+    assert all(repr(word) in text for word in ("poor", "fair", "good"))
+    assert text.endswith(
+        "expected the learner's 3 ranks as '1', '2', '3': name the file's with --ranks LOWEST,...,HIGHEST\n"
+    )
+    order = ["--ranks", "poor, fair, good"]
+    result = run(server, "replay", grades, "--learner", "grades", *order, "--limit", 500)
+    assert "rows 0 to 500: 500 learnt" in result.stderr
+    assert "features: a, b; --drop COLUMN leaves one out\n" in result.stderr
+    assert not re.search("AUC|F1|threshold|positives", result.stdout)
+    assert re.search(r"MAE\W+0\.\d{4}\W+0\.\d{4}", result.stdout)
+    assert re.search(r"MSE\W+0\.\d{4}\W+0\.\d{4}", result.stdout)
+    assert re.search(r"accuracy\W+0\.\d{4}\W+0\.\d{4}", result.stdout)
+    result = run(server, "replay", grades, "--learner", "grades", *order, "--json")
+    found = json.loads(result.stdout)
+    assert "resuming at row 500" in result.stderr
+    assert "features:" not in result.stderr  # they were told
+    assert (found["applied"], found["ready"], found["not_ready"], found["fit"]) == (400, True, None, None)
+    assert found["metrics"]["since_start"]["accuracy"] > 0.6
+    assert list(found["metrics"]["class_counts"]) == ["1", "2", "3"]
+
+
+def test_ranks_for_a_learner_of_two_classes(server: Process, arrays: Path) -> None:
+    run(server, "create", "classes", "--algorithm", "loam-ada", "--features", "dense", "--dim", 3)
+    text = run(server, "replay", arrays, "--learner", "classes", "--ranks", "0,1", status=2).stderr
+    assert text == "error: --ranks is for ordinal learners; classes tells two classes: use --positive\n"
+
+
+@pytest.mark.parametrize("order", ["", "low", "low,,high", "low,"])
+def test_ranks_that_are_no_list(server: Process, arrays: Path, order: str) -> None:
+    text = run(server, "replay", arrays, "--learner", "any", "--ranks", order, status=2).stderr
+    assert "expected two or more labels" in text
+
+
+def test_a_rank_whose_label_has_a_comma(server: Process, tmp_path: Path) -> None:
+    path = tmp_path / "comma.jsonl"
+    labels = ["no", "yes, a little", "yes"]
+    path.write_text("".join(json.dumps({"x": [i, 1], "label": labels[i % 3]}) + "\n" for i in range(30)))
+    ordinal(server, "comma", "npsvor")
+    result = run(server, "replay", path, "--learner", "comma", "--ranks", 'no,"yes, a little",yes', "--json")
+    assert json.loads(result.stdout)["metrics"]["class_counts"] == {"1": 10, "2": 10, "3": 10}
+
+
+def test_replay_says_what_a_learner_waits_for_and_when_it_was_fitted(server: Process, grades: Path) -> None:
+    ordinal(server, "batch", "svc", "--refit-every", 600)
+    replay = ["replay", grades, "--learner", "batch", "--ranks", "poor,fair,good"]
+    text = run(server, *replay, "--limit", 500).stderr
+    assert text.endswith(
+        "last fit: none yet\n"
+        "no event was scored by a fitted model yet: the figures say nothing of the algorithm\n"
+        "batch is not ready: the first fit comes after 600 labelled events\n"
+    )
+    run(server, *replay)
+    while not (found := json.loads(run(server, *replay, "--json").stdout))["fit"]["events"]:
+        assert found["fit"]["failed"] is None
+    assert found["ready"]
+    text = run(server, *replay).stderr
+    assert "last fit: after 900 events\nthe model of the last fit has scored no event yet: " in text
+    assert "not ready" not in text
+
+
+def test_replay_that_waits_for_fits_can_be_repeated(server: Process, arrays: Path) -> None:
+    """As the library, which makes each fit when it is due."""
+    config: dict[str, Any] = {"refit_every": 300, "refit_window": 500}
+    learner = create("ranksvm", dim=3, **config)
+    with np.load(arrays) as rows:
+        X, y = rows["X"], rows["y"]
+    for start in range(0, len(y), 150):
+        learner.learn(X[start : start + 150], y[start : start + 150])
+    local = learner.figures()
+    assert local["since_start"]["auc"] > 0.7
+    for name in ("waits", "again"):
+        fits = ["--refit-every", 300, "--refit-window", 500]
+        run(server, "create", name, "--algorithm", "ranksvm", "--features", "dense", "--dim", 3, *fits)
+        part = ["replay", arrays, "--learner", name, "--batch", 150, "--wait", "--json"]
+        run(server, *part, "--limit", 900)
+        found = json.loads(run(server, *part).stdout)
+        assert (found["start"], found["next"]) == (900, 2500)
+        assert (found["fit"]["events"], found["fit"]["running"]) == (2400, False)
+        assert {key: found["metrics"][key] for key in local} == local
+
+
+def test_replay_says_that_an_embedding_is_waited_for(server: Process, arrays: Path) -> None:
+    run(server, "create", "warming", "--algorithm", "nsauc", "--features", "dense", "--dim", 3)
+    text = run(server, "replay", arrays, "--learner", "warming", "--limit", 200).stderr
+    assert "warming is not ready: the embedding is fitted after 1,000 labelled events" in text
+
+
+def test_replay_of_ranks_to_a_learner_that_is_not_there(server: Process, grades: Path) -> None:
+    text = run(server, "replay", grades, "--learner", "nobody", status=4).stderr
+    assert "rarestream create nobody --algorithm ALGORITHM --features named" in text
+    text = run(server, "replay", grades, "--learner", "nobody", "--ranks", "poor,fair,good", status=4).stderr
+    assert "rarestream create nobody --algorithm ALGORITHM --features named --param ranks=3" in text

@@ -1,0 +1,70 @@
+"""Figures as people read them: a rate is in per cent wherever one is shown."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from learners import Refused, create
+from learners.comparison import GroupConfig
+from service.cli.commands.show import _figure_columns, alarm_of
+from service.cli.commands.watch import Watched
+from service.cli.display import figures_table
+from service.datasets.text import counted, figure, share
+from tests.service.cli.test_watch import Service, figures
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0106, "1.06 %"), (0.5, "50 %"), (1.0, "100 %"), (0.0, "0 %"), (0.99999, "100 %"), (1 / 3e5, "0.000333 %")],
+)
+def test_shares(value: float, text: str) -> None:
+    assert share(value) == text
+
+
+@pytest.mark.parametrize(("n", "text"), [(0, "0 events"), (1, "1 event"), (2, "2 events"), (1234, "1,234 events")])
+def test_counts(n: int, text: str) -> None:
+    assert counted(n, "event") == text
+
+
+def test_one_event_is_one_wherever_events_are_counted() -> None:
+    alarm = {"kind": "auc", "events": 1, "before": 0.9, "after": 0.7}
+    assert alarm_of(alarm) == "after 1 event: the AUC fell from 0.9000 to 0.7000"
+    learner = create("loam-ada", dim=1)
+    learner.learn(np.ones((1, 1)), np.ones(1))
+    assert figures_table({**learner.figures(), "name": "cards", "threshold": 0.0}).title == "cards: 1 event"
+    with pytest.raises(Refused, match="has 1 name; expected 2 to 8"):
+        GroupConfig(learners=("a",))
+
+
+def test_what_is_not_known() -> None:
+    assert (figure(None), share(None)) == ("-", "-")
+    assert figure(0.93124) == "0.9312"
+
+
+def test_the_alert_rate_reads_the_same_in_show_watch_and_list() -> None:
+    learner = create("loam-ada", dim=1, threshold={"objective": "fixed", "value": 0.5})
+    learner.learn(np.linspace(-1.0, 1.0, 300)[:, None], np.arange(300) % 3 == 0)
+    metrics = learner.figures()
+    rate = metrics["window"]["alert_rate"]
+    assert 0.0 < rate < 1.0
+    out = Console(file=StringIO(), width=120)
+    out.print(figures_table({**metrics, "name": "cards", "threshold": 0.0}))
+    assert isinstance(out.file, StringIO)
+    row = next(line for line in out.file.getvalue().splitlines() if "alert rate" in line)
+    assert [cell.strip() for cell in row.split("│")[2:4]] == [share(rate), share(rate)]
+    watched = Watched(Service(), "a")  # type: ignore[arg-type]
+    watched.take("figures", figures(50, alert_rate=rate))
+    assert ("alert rate", share(rate)) in watched.words()
+    assert _figure_columns([])["alerts"].told({"window": {"alert_rate": rate}}) == share(rate)
+
+
+def test_alarms() -> None:
+    fell = {"kind": "auc", "events": 4000, "before": 0.9, "after": 0.7}
+    assert alarm_of(fell) == "after 4,000 events: the AUC fell from 0.9000 to 0.7000"
+    changed = {"kind": "scores", "events": 4000, "before": 0.05, "after": 0.41}
+    said = "after 4,000 events: the served scores changed: 41 % are above one that 5 % were"
+    assert alarm_of(changed) == said

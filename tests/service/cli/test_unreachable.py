@@ -1,0 +1,184 @@
+"""What is said where a service cannot be reached, or a source: by real connections, in plain words."""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+import socketserver
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+import trustme
+import typer
+
+from service.cli.api import Api, ApiError
+from service.cli.options_service import connected, reporting
+from service.connectors.connection_errors import quiet, reason_of
+from service.exits import ExitStatus
+from tests.harness.process import free_port
+from tests.harness.terminal import in_terminal
+
+
+@contextmanager
+def answering(reply: bytes, context: ssl.SSLContext | None = None, pause: float = 0.0) -> Iterator[int]:
+    """A server that answers each connection with these bytes, on the port that is given.
+
+    `context`: by TLS. `pause`: after so many seconds.
+    """
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):  # a handshake that is none, a client that has gone
+                own = self.request if context is None else context.wrap_socket(self.request, server_side=True)
+                with own as connection:
+                    connection.recv(65536)
+                    time.sleep(pause)
+                    connection.sendall(reply)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
+def no_pause(seconds: float) -> bool:
+    pytest.fail(f"another attempt was to come in {seconds} s")
+
+
+def test_a_server_of_tls_that_is_called_without_it() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    with (
+        answering(b"", context) as port,
+        Api(f"http://127.0.0.1:{port}", patience=60, wait=no_pause) as client,
+        pytest.raises(ApiError, match=rf"\nTLS answers there: use https://127\.0\.0\.1:{port}$") as caught,
+    ):
+        client.learners()
+    assert caught.value.exit_status == ExitStatus.UNREACHABLE
+
+
+def test_a_server_without_tls_that_is_called_by_it() -> None:
+    with (
+        answering(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n") as port,
+        Api(f"https://127.0.0.1:{port}", patience=60, wait=no_pause) as client,
+        pytest.raises(ApiError, match=rf"does not speak TLS, as https takes: use http://127\.0\.0\.1:{port}$"),
+    ):
+        client.learners()
+
+
+def test_who_is_told_of_the_scheme_is_not_asked_whether_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    refusal = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n"
+    with answering(b"", context) as tls, answering(refusal) as plain:
+        for url, use in [(f"http://127.0.0.1:{tls}", "https"), (f"https://127.0.0.1:{plain}", "http")]:
+            with pytest.raises(typer.Exit) as caught, reporting(), connected(url, None) as client:
+                client.learners()
+            assert caught.value.exit_code == ExitStatus.UNREACHABLE
+            said = capsys.readouterr().err.splitlines()
+            assert len(said) == 2
+            assert said[1].endswith(f": use {use}://{url.partition('://')[2]}")
+
+
+def test_a_certificate_that_is_refused_is_told_by_what_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    for name, ca, helps in [
+        ("rarestream.example", tmp_path / "ca.pem", "--url or RARESTREAM_URL has to have one that it is for."),
+        ("127.0.0.1", "", "RARESTREAM_CA names a file of certificates to trust besides those of the system."),
+    ]:
+        monkeypatch.setenv("RARESTREAM_CA", str(ca))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert(name).configure_cert(context)
+        with (
+            answering(b"", context) as port,
+            pytest.raises(typer.Exit) as caught,
+            reporting(),
+            connected(f"https://127.0.0.1:{port}", None) as client,
+        ):
+            client.learners()
+        assert caught.value.exit_code == ExitStatus.UNREACHABLE
+        assert capsys.readouterr().err.rstrip("\n").endswith(helps)
+
+
+def test_a_connection_that_is_cut_off_is_no_sign_of_tls() -> None:
+    with (
+        answering(b"") as port,
+        Api(f"http://127.0.0.1:{port}") as client,
+        pytest.raises(ApiError, match=r"^cannot reach http://127\.0\.0\.1:\d+: [^\n]+$"),
+    ):
+        client.learners()
+
+
+def test_attempts_that_fail_for_one_reason_are_told_once_in_a_while() -> None:
+    said: list[str] = []
+    url = f"http://127.0.0.1:{free_port()}"
+    with (
+        connected(url, None, patience=0.5, wait=lambda _: False, notice=said.append) as client,
+        pytest.raises(ApiError, match=r"\nGiven up after \d s of trying$"),
+    ):
+        client.learners()
+    assert len(said) == 1  # of many attempts
+    assert re.fullmatch(rf"cannot reach {url}: .*; trying again in 0\.25 s, for \d s more \(--retry-seconds\)", said[0])
+
+
+def test_a_first_answer_that_takes_long_is_told_on_a_terminal_alone() -> None:
+    reply = b'{"name":"a","config":{"algorithm":"x","params":{},"features":{"kind":"dense","dim":2},"scaling":null,'
+    reply += b'"embedding":null,"calibration":null,"threshold":null,"late":{"label_ttl":1,"unlabelled":"nothing"},'
+    reply += b'"refit_every":null},"position":1,"events":0}'
+    head = b"HTTP/1.1 201 Created\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(reply)
+    with answering(head + reply, pause=8.0) as port:
+        url = f"http://127.0.0.1:{port}"
+        shown = in_terminal("create", "a", "--algorithm", "x", "--url", url)
+        assert shown.status == 0, shown.text
+        assert re.match(r"waiting for the service: .*compiles the kernels.*a is created", shown.text, re.DOTALL)
+        piped = subprocess.run(
+            [sys.executable, "-m", "service", "create", "a", "--algorithm", "x", "--url", url],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert piped.stdout.startswith("a is created\n")
+    assert piped.stderr == ""
+
+
+def test_errors_of_the_system_in_plain_words() -> None:
+    port = free_port()
+    with pytest.raises(ConnectionRefusedError) as refused:
+        socket.create_connection(("127.0.0.1", port))
+    with pytest.raises(socket.gaierror) as nameless:
+        socket.getaddrinfo("nobody.invalid", port)
+    wrapped = RuntimeError("Error 111 connecting to it.")
+    wrapped.__context__ = refused.value
+    said = "nothing listens there (connection refused)"
+    assert [reason_of(one) for one in (refused.value, wrapped)] == [said, said]
+    assert reason_of(nameless.value) == "the name of its host is not known"
+    assert reason_of(TimeoutError()) == "it does not answer in time"
+    assert reason_of(RuntimeError("RuntimeError: closed.")) == "closed"
+    assert reason_of(RuntimeError()) == "RuntimeError"
+
+
+def test_what_a_library_logs_is_told_once_and_in_plain_words(caplog: pytest.LogCaptureFixture) -> None:
+    said: list[str] = []
+    log = logging.getLogger("aiokafka.client")
+    with quiet("Kafka", "aiokafka", said.append):
+        for _ in range(3):
+            log.error('Unable connect to "%s:%s": %s', "broker", 9092, ConnectionRefusedError(111, "refused"))
+        log.warning("Heartbeat failed\nand more")
+        log.info("nothing")
+    assert said == ["Kafka: no connection: nothing listens there (connection refused)", "Kafka: Heartbeat failed"]
+    assert not caplog.records
+    log.warning("again")
+    assert [one.message for one in caplog.records] == ["again"]

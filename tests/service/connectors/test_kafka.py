@@ -1,0 +1,407 @@
+"""`rarestream consume` of Kafka topics: a real broker (Tansu), a real service, processes that are killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from aiokafka.errors import OffsetOutOfRangeError
+
+from service.cli.options_service import connected
+from service.connectors.base import Bounds, FeedError, Message
+from service.connectors.kafka import KafkaFeed, KafkaPartition, Security
+from service.connectors.messages import Reading
+from service.connectors.partition import Consumption, Plan
+from service.connectors.progress import Counts
+from service.connectors.run import consume
+from service.datasets.values import Labels
+from service.exits import CommandFailed
+from tests.harness.consumer import Consumer, Target, event, until
+from tests.harness.kafka_broker import KafkaBroker
+from tests.harness.process import Process
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[KafkaBroker]:
+    with KafkaBroker() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    folder = tmp_path_factory.mktemp("service")
+    with Process(f"sqlite:///{folder / 'log.db'}", folder / "service.log", snapshot_events=100) as process:
+        yield process
+
+
+@pytest.fixture
+def target(service: Process, request: pytest.FixtureRequest) -> Iterator[Target]:
+    name = re.sub(r"[^\w-]+", "-", request.node.name.removeprefix("test_"))
+    with Target(service.url, name[:80]) as learner:
+        yield learner
+
+
+def consumer(broker: KafkaBroker, target: Target, folder: Path, *options: str) -> Consumer:
+    """Of the topic that is named as the learner is."""
+    return Consumer(target, f"kafka://{broker.address}/{target.name}", folder, *options)
+
+
+def test_labelled_messages_are_learnt_and_the_others_scored(
+    broker: KafkaBroker, target: Target, tmp_path: Path
+) -> None:
+    scores, alerts = f"{target.name}-scores", f"{target.name}-alerts"
+    broker.create(**{target.name: 2, scores: 1, alerts: 1})
+    values = [event(i, labelled=i % 3 != 0, id=f"e{i}") for i in range(60)]
+    broker.produce(target.name, [(i % 2, value) for i, value in enumerate(values)])
+    broker.produce(target.name, [(0, None), (1, None)])
+    options = ("--scores", scores, "--alerts", alerts, "--batch", "10")
+    reading = consumer(broker, target, tmp_path, *options)
+    did = reading.run()
+    assert {name: did[name] for name in ("read", "applied", "scored", "passed", "skipped", "empty")} == {
+        "read": 62, "applied": 40, "scored": 20, "passed": 0, "skipped": 0, "empty": 2
+    }  # fmt: skip
+    sources = {f"kafka:{target.name}/{partition}": 31 for partition in (0, 1)}
+    assert did["positions"] == sources
+    assert target.get()["sources"] == dict.fromkeys(sources, 30)
+    assert target.learnt == 40
+    assert [broker.committed(f"rarestream-{target.name}", target.name, one) for one in (0, 1)] == [31, 31]
+    written = broker.messages(scores, 20)
+    found = [json.loads(value) for _, value in written]
+    assert sorted((one["id"], one["source"]["partition"], one["source"]["offset"]) for one in found) == sorted(
+        (f"e{i}", i % 2, i // 2) for i in range(0, 60, 3)
+    )
+    assert {one["source"]["topic"] for one in found} == {target.name}
+    assert [key for key, _ in written] == [one["id"].encode() for one in found]
+    expected = [one for one in found if one["label"] == 1]
+    assert expected
+    assert [json.loads(value) for _, value in broker.messages(alerts, len(expected))] == expected
+    # Once more: nothing is learnt, scored or written twice
+    broker.produce(target.name, [(1, event(60, id="e60"))])
+    did = reading.run()
+    assert (did["applied"], did["duplicate"], did["scored"]) == (1, 0, 0)
+    assert len(broker.messages(scores, 20)) == 20
+
+
+def test_nothing_is_learnt_twice_or_lost_whatever_is_killed(
+    broker: KafkaBroker, target: Target, service: Process, tmp_path: Path
+) -> None:
+    rng = random.Random(6)
+    total, kills = 1200, 6
+    broker.create(**{target.name: 2})
+    reading = consumer(broker, target, tmp_path, "--batch", "7", "--linger", "0")
+    reading.start()
+    for kill in range(kills):
+        numbers = range(kill * total // kills, (kill + 1) * total // kills)
+        before = target.learnt
+        broker.produce(target.name, [(i % 2, event(i)) for i in numbers])
+        until(lambda before=before: target.learnt > before)  # type: ignore[misc]
+        time.sleep(rng.uniform(0, 0.2))
+        if kill % 2:
+            service.kill()
+            service.start()
+        else:
+            reading.kill()
+            reading.start()
+    until(lambda: target.learnt >= total)
+    assert reading.stop() == 0
+    assert target.learnt == total
+    assert target.get()["sources"] == {f"kafka:{target.name}/{partition}": total // 2 for partition in (0, 1)}
+
+
+def test_the_learner_says_where_to_go_on_and_not_the_group(broker: KafkaBroker, target: Target, tmp_path: Path) -> None:
+    broker.create(**{target.name: 1})
+    broker.produce(target.name, [(0, event(i)) for i in range(20)])
+    broker.commit(f"rarestream-{target.name}", target.name, 0, 15)
+    assert consumer(broker, target, tmp_path).run()["applied"] == 20
+    broker.commit(f"rarestream-{target.name}", target.name, 0, 3)
+    broker.produce(target.name, [(0, event(i)) for i in range(20, 25)])
+    did = consumer(broker, target, tmp_path, "--what", "update").run()
+    assert (did["applied"], did["duplicate"]) == (5, 0)
+    assert target.learnt == 25
+
+
+def test_what_a_roll_back_took_away_is_read_again(broker: KafkaBroker, target: Target, tmp_path: Path) -> None:
+    broker.create(**{target.name: 1})
+    values = [event(i) for i in range(30)]
+    broker.produce(target.name, [(0, value) for value in values[:10]])
+    reading = consumer(broker, target, tmp_path)
+    reading.start()
+    until(lambda: target.learnt == 10)
+    snapshot = target.post("/snapshots")["position"]
+    broker.produce(target.name, [(0, value) for value in values[10:20]])
+    until(lambda: target.learnt == 20)
+    target.post(f"/snapshots/{snapshot}/restore")
+    assert target.learnt == 10
+    broker.produce(target.name, [(0, value) for value in values[20:]])
+    until(lambda: target.learnt == 30)
+    assert reading.stop() == 0
+    source = f"kafka:{target.name}/0"
+    assert "the learner went back to 10, so it is read again from there" in reading.said()
+    assert target.get()["sources"] == {source: 30}
+
+
+def test_another_consumer_of_the_same_messages_changes_nothing(
+    broker: KafkaBroker, target: Target, tmp_path: Path
+) -> None:
+    broker.create(**{target.name: 1})
+    readers = []
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        folder.mkdir()
+        reader = consumer(broker, target, folder, "--group", name, "--batch", "5")
+        reader.start()
+        readers.append(reader)
+    broker.produce(target.name, [(0, event(i)) for i in range(200)])
+    until(lambda: target.learnt >= 200)
+    assert [reader.stop() for reader in readers] == [0, 0]
+    assert target.learnt == 200
+
+
+def test_only_the_partitions_that_are_asked_for(broker: KafkaBroker, target: Target, tmp_path: Path) -> None:
+    broker.create(**{target.name: 3})
+    broker.produce(target.name, [(i % 3, event(i)) for i in range(30)])
+    reading = consumer(broker, target, tmp_path)
+    did = reading.run("--partition", "2", "--partition", "0")
+    assert did["positions"] == {f"kafka:{target.name}/0": 10, f"kafka:{target.name}/2": 10}
+    status, told = reading.fail("--partition", "3")
+    assert status == 1
+    assert f"topic {target.name} has the partitions 0, 1, 2, not 3" in told
+
+
+@pytest.mark.parametrize("wanted", [[], [0]], ids=["all", "some"])
+def test_a_partition_that_comes_is_told(
+    broker: KafkaBroker, target: Target, wanted: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.connectors.kafka._LOOK_SECONDS", 0.2)
+    monkeypatch.setattr("service.connectors.run._LOOK_EVERY", 0.05)
+    broker.create(**{target.name: 1})
+    notes: list[str] = []
+
+    def note(text: str) -> None:
+        notes.append(text)
+        if "awaiting its first message" in text:
+            later.start()
+
+    def change_and_stop() -> None:
+        broker.enlarge(target.name, 3)
+        time.sleep(3.0)  # several looks
+        signal.raise_signal(signal.SIGINT)
+
+    later = threading.Thread(target=change_and_stop)
+    feed = KafkaFeed(broker.address, target.name, wanted, target.name, "kafka:", Security())
+    did = consume(Plan(target.name), feed, lambda wait: connected(target.url, None, wait=wait), note)
+    later.join()
+    assert did["positions"] == {f"kafka:{target.name}/0": 0}
+    said = [f"kafka:{target.name}/{i} is new and is not read: start again to read it, too" for i in (1, 2)]
+    assert [text for text in notes if "is new" in text] == (said if not wanted else [])  # once
+
+
+def test_a_malformed_message_stops_it_or_is_skipped(broker: KafkaBroker, target: Target, tmp_path: Path) -> None:
+    broker.create(**{target.name: 1})
+    broker.produce(target.name, [(0, event(1)), (0, b"{}"), (0, b"?"), (0, event(3, x=["much"])), (0, event(2))])
+    reading = consumer(broker, target, tmp_path, "--what", "update")
+    status, told = reading.fail()
+    assert status == 1
+    assert f"topic {target.name}, partition 0, offset 1: it has no label" in told
+    assert "--on-bad skip goes on without such messages" in told
+    did = reading.run("--on-bad", "skip")
+    assert (did["skipped"], did["applied"]) == (3, 1)
+    for offset in (1, 2, 3):
+        assert f"skipped: topic {target.name}, partition 0, offset {offset}: " in reading.said()
+    assert target.get()["sources"] == {f"kafka:{target.name}/0": 5}
+
+
+class Shortened(KafkaPartition):
+    """A partition whose first messages were removed, as it tells; the broker of the tests cannot do that."""
+
+    async def bounds(self) -> Bounds:
+        return (await super().bounds())._replace(first=12)
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_messages_that_were_removed_before_they_were_read(
+    ahead: bool, broker: KafkaBroker, target: Target, tmp_path: Path
+) -> None:
+    """`ahead`: the group has gone further than the learner, as after a roll-back."""
+    broker.create(**{target.name: 1})
+    broker.produce(target.name, [(0, event(i)) for i in range(5)])
+    assert consumer(broker, target, tmp_path).run()["applied"] == 5
+    broker.produce(target.name, [(0, event(i)) for i in range(5, 20)])
+    if ahead:
+        assert consumer(broker, target, tmp_path, "--group", target.name).run("--what", "predict")["scored"] == 20
+    notes: list[str] = []
+
+    async def run(skip: bool) -> None:
+        plan = Plan(target.name, skip_lost=skip, once=True)
+        with connected(target.url, None) as api, ThreadPoolExecutor(1) as threads:
+            async with KafkaFeed(broker.address, target.name, [], target.name, "kafka:", Security()) as feed:
+                (whole,) = feed.partitions
+                partition = Shortened(whole._consumer, whole._partition, "kafka:")
+                reading, stop = Reading("auto", Labels()), threading.Event()
+                await Consumption(plan, feed, partition, reading, api, threads, stop, Counts(), notes.append).run()
+
+    said = f"kafka:{target.name}/0: 7 messages from 5 on were removed before they were read"
+    with pytest.raises(CommandFailed, match=f"{said}; --on-lost skip goes on without them"):
+        asyncio.run(run(False))
+    assert target.learnt == 5
+    asyncio.run(run(True))
+    assert notes == [said]
+    assert target.learnt == 13
+    assert target.get()["sources"] == {f"kafka:{target.name}/0": 20}
+
+
+class Overtaken(KafkaPartition):
+    """A partition whose messages up to 12 are removed when 5 were read, as it tells: the broker of the tests cannot.
+
+    aiokafka has the error from where it puts what brokers answer.
+    """
+
+    gone = False
+    ends: int | None = None  # where it ends then, if elsewhere
+
+    async def bounds(self) -> Bounds:
+        found = await super().bounds()
+        end = self.ends or found.end
+        return Bounds(12, end, end) if self.gone else found
+
+    async def read(self, most: int, seconds: float) -> list[Message]:
+        if not self.gone and (position := await self.position()) == 5:
+            self.gone = True
+            fetcher = self._consumer._fetcher
+            fetcher._records.pop(self._partition, None)
+            fetcher._set_error(self._partition, OffsetOutOfRangeError({self._partition: position}))
+        return await super().read(most, seconds)
+
+
+@pytest.mark.parametrize("course", ["stop", "skip", "anew"])
+def test_messages_that_are_removed_while_it_runs(
+    broker: KafkaBroker, target: Target, course: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.create(**{target.name: 1})
+    broker.produce(target.name, [(0, event(i)) for i in range(20)])
+    notes: list[str] = []
+    counts = Counts()
+
+    async def run() -> None:
+        plan = Plan(target.name, skip_lost=course != "stop", once=True, batch=5, linger=0.0)
+        with connected(target.url, None) as api, ThreadPoolExecutor(1) as threads:
+            async with KafkaFeed(broker.address, target.name, [], target.name, "kafka:", Security()) as feed:
+                (whole,) = feed.partitions
+                partition = Overtaken(whole._consumer, whole._partition, "kafka:")
+                partition.ends = 3 if course == "anew" else None
+                reading, stop = Reading("auto", Labels()), threading.Event()
+                await Consumption(plan, feed, partition, reading, api, threads, stop, counts, notes.append).run()
+
+    source = f"kafka:{target.name}/0"
+    said = f"{source}: 7 messages from 5 on were removed before they were read"
+    match course:
+        case "skip":
+            asyncio.run(run())
+            assert notes == [said]
+            assert (target.learnt, target.get()["sources"]) == (13, {source: 20})
+            assert (counts.read, counts.learnt["applied"]) == (13, 13)
+        case "stop":
+            with pytest.raises(CommandFailed, match=f"^{said}; --on-lost skip goes on without them$"):
+                asyncio.run(run())
+            assert (target.learnt, target.get()["sources"]) == (5, {source: 5})
+        case _:
+            with pytest.raises(
+                CommandFailed, match=f"{source} was read up to 5 and ends at 3: the topic was made anew"
+            ):
+                asyncio.run(run())
+            assert target.learnt == 5
+    assert "Traceback" not in caplog.text
+
+
+def test_a_topic_made_anew_is_not_taken_for_the_old_one(broker: KafkaBroker, target: Target, tmp_path: Path) -> None:
+    broker.create(**{target.name: 1})
+    broker.produce(target.name, [(0, event(i)) for i in range(3)])
+    source = {"name": f"kafka:{target.name}/0", "offset": 100}
+    target.post("/update", {"source": source, "events": [json.loads(event(0))]})
+    status, told = consumer(broker, target, tmp_path).fail()
+    assert status == 1
+    assert f"kafka:{target.name}/0 was read up to 101 and ends at 3: the topic was made anew" in told
+
+
+def test_what_cannot_be_reached_is_named(broker: KafkaBroker, target: Target, tmp_path: Path) -> None:
+    broker.create(other=1)
+    status, told = consumer(broker, target, tmp_path).fail()
+    assert (status, f"kafka://{broker.address} has no topic {target.name}" in told) == (1, True)
+    assert Consumer(target, "kafka://127.0.0.1:1/other", tmp_path).fail()[0] == 1
+    status, told = Consumer(target, f"kafka://{broker.address}/other", tmp_path).fail("--learner", "nobody")
+    assert (status, "nobody" in told) == (4, True)
+    status, told = Consumer(target, f"kafka://me:secret@{broker.address}/other", tmp_path).fail()
+    assert status == 2
+    assert "secret" not in told
+
+
+@pytest.mark.parametrize(
+    ("options", "mechanism", "said"),
+    [
+        ((), "SCRAM-SHA-512", "it takes no such login (--sasl, KAFKA_USERNAME)"),
+        (("--authentication",), "SCRAM-SHA-256", "it refuses the login (KAFKA_USERNAME, KAFKA_PASSWORD, --sasl)"),
+        (("--authentication",), "SCRAM-SHA-512", "it refuses the login (KAFKA_USERNAME, KAFKA_PASSWORD, --sasl)"),
+        (("--authentication",), "PLAIN", "no broker can be reached"),  # it closes the connection without a word
+    ],
+)
+def test_a_login_that_is_refused_is_named(
+    options: tuple[str, ...], mechanism: str, said: str, target: Target, tmp_path: Path
+) -> None:
+    with KafkaBroker(*options) as refusing:
+        until(refusing.listens)
+        login = {"KAFKA_USERNAME": "me", "KAFKA_PASSWORD": "tell-nobody"}
+        reading = Consumer(target, f"kafka://{refusing.address}/t", tmp_path, "--sasl", mechanism, **login)
+        status, told = reading.fail()
+        assert status == 1
+        assert said in told
+        assert "tell-nobody" not in told
+        assert "Traceback" not in told
+        feed = KafkaFeed(
+            refusing.address, "t", [], "g", "kafka:", Security(False, None, None, None, "me", "x", mechanism)
+        )
+
+        async def entered() -> None:
+            async with feed:
+                pytest.fail("it let us in")
+
+        with pytest.raises(FeedError):
+            asyncio.run(entered())
+        client = feed._consumer._client
+        reached = [getattr(client, f"_{name}") for name in ("security_protocol", "sasl_mechanism")]
+        assert reached == ["SASL_PLAINTEXT", mechanism]
+        assert (client._sasl_plain_username, client._sasl_plain_password) == ("me", "x")
+
+
+def test_without_the_extra_it_is_named(target: Target) -> None:
+    program = "import sys; sys.modules['aiokafka'] = None; from service.cli.main import main; main()"
+    arguments = ["consume", "kafka://127.0.0.1:1/topic", "--learner", target.name, "--url", target.url]
+    found = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
+    assert found.returncode == 1
+    assert found.stderr.strip().endswith("pip install '.[kafka]' in the clone")
+    assert "Traceback" not in found.stderr
+
+
+def test_security_is_as_aiokafka_takes_it(tmp_path: Path) -> None:
+    assert Security().options() == {"security_protocol": "PLAINTEXT"}
+    found = Security(tls=True, username="me", password="secret", mechanism="PLAIN").options()
+    assert found.pop("ssl_context").check_hostname
+    assert found == {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "me",
+        "sasl_plain_password": "secret",
+    }
+    assert "secret" not in repr(Security(password="secret"))
+    with pytest.raises(FeedError, match=r"gone\.pem: No such file"):
+        Security(tls=True, ca=tmp_path / "gone.pem").options()

@@ -1,0 +1,355 @@
+"""`rarestream consume` of a Redis stream: a real server, a real service, processes that are killed."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from service.connectors.base import FeedError, Partition
+from service.connectors.redis_streams import RedisFeed, id_of, number_of
+from tests.harness.consumer import CONFIG, Consumer, Target, event, until
+from tests.harness.process import Process
+from tests.harness.redis_server import REDIS, VALKEY, RedisServer
+
+
+@pytest.fixture(scope="module")
+def streams() -> Iterator[RedisServer]:
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    folder = tmp_path_factory.mktemp("service")
+    with Process(f"sqlite:///{folder / 'log.db'}", folder / "service.log", snapshot_events=100) as process:
+        yield process
+
+
+@pytest.fixture
+def target(service: Process, request: pytest.FixtureRequest) -> Iterator[Target]:
+    with Target(service.url, request.node.name.removeprefix("test_")[:80]) as learner:
+        yield learner
+
+
+def add(server: RedisServer, stream: str, *values: bytes) -> list[int]:
+    """Entries of an event each; their numbers."""
+    with redis.Redis(port=server.port) as client, client.pipeline(transaction=False) as pipe:
+        for value in values:
+            pipe.xadd(stream, {"event": value})
+        return [number_of(id.decode()) for id in pipe.execute()]
+
+
+def entries(server: RedisServer, stream: str) -> list[dict[str, Any]]:
+    """The events of a stream."""
+    with redis.Redis(port=server.port) as client:
+        return [json.loads(fields[b"event"]) for _, fields in client.xrange(stream)]
+
+
+def consumer(streams: RedisServer, target: Target, folder: Path, *options: str) -> Consumer:
+    return Consumer(target, streams.url, folder, "--stream", target.name, *options)
+
+
+def test_labelled_entries_are_learnt_and_the_others_scored(
+    streams: RedisServer, target: Target, tmp_path: Path
+) -> None:
+    ids = [f"e{i}" for i in range(60)]
+    numbers = add(streams, target.name, *(event(i, labelled=i % 3 != 0, id=ids[i]) for i in range(60)))
+    add(
+        streams, target.name, json.dumps({"id": "e0", "label": 1}).encode()
+    )  # by id alone, of one that is scored before
+    reading = consumer(
+        streams, target, tmp_path, "--scores", f"{target.name}-scores", "--alerts", f"{target.name}-alerts"
+    )
+    did = reading.run("--batch", "10")
+    assert {name: did[name] for name in ("read", "applied", "scored", "passed", "skipped", "unknown")} == {
+        "read": 61, "applied": 41, "scored": 20, "passed": 0, "skipped": 0, "unknown": 0
+    }  # fmt: skip
+    assert target.learnt == 41
+    scores, alerts = (entries(streams, f"{target.name}-{what}") for what in ("scores", "alerts"))
+    assert [one["id"] for one in scores] == ids[::3]
+    assert [one["source"] for one in scores] == [
+        {"stream": target.name, "entry": id_of(number)} for number in numbers[::3]
+    ]
+    assert alerts == [one for one in scores if one["label"] == 1]
+    assert alerts
+    assert all(0 <= one["probability"] <= 1 and one["position"] >= 1 for one in scores)
+    # Once more: nothing is learnt, scored or written twice; what comes now is
+    add(streams, target.name, event(60, labelled=False, id="e60"), event(61))
+    did = reading.run()
+    assert (did["applied"], did["duplicate"], did["scored"]) == (1, 0, 1)
+    assert [one["id"] for one in entries(streams, f"{target.name}-scores")] == [*ids[::3], "e60"]
+
+
+def test_a_stream_that_is_not_there_is_named_and_awaited(streams: RedisServer, target: Target, tmp_path: Path) -> None:
+    reading = consumer(streams, target, tmp_path)
+    assert reading.run()["read"] == 0
+    assert f"redis:{target.name} is empty or does not exist yet: awaiting its first message" in reading.said()
+
+
+def test_nothing_is_learnt_twice_or_lost_whatever_is_killed(
+    streams: RedisServer, target: Target, service: Process, tmp_path: Path
+) -> None:
+    rng = random.Random(5)
+    total, kills = 3000, 8
+    reading = consumer(streams, target, tmp_path, "--batch", "7", "--linger", "0")
+    reading.start()
+    sent: list[tuple[int, bytes]] = []
+    for kill in range(kills):
+        values = [event(i) for i in range(kill * total // kills, (kill + 1) * total // kills)]
+        sent += zip(add(streams, target.name, *values), values, strict=True)
+        before = target.learnt
+        until(lambda before=before: target.learnt > before)  # type: ignore[misc]
+        time.sleep(rng.uniform(0, 0.2))
+        match kill % 3:
+            case 0:
+                reading.kill()
+                reading.start()
+            case 1:
+                service.kill()
+                service.start()
+            case 2:
+                streams.restart()
+    until(lambda: target.learnt >= total)
+    assert reading.stop() == 0
+    source = f"redis:{target.name}"
+    assert target.learnt == total
+    assert target.get()["sources"] == {source: sent[-1][0] + 1}
+    probes = range(total, total + 50)  # digests differ where a request had to be repeated: repeats are counted
+    assert target.said_of(probes) == target.sent_at_once(source, sent).said_of(probes)
+
+
+def test_a_signal_ends_it_in_good_order(streams: RedisServer, target: Target, tmp_path: Path) -> None:
+    reading = consumer(streams, target, tmp_path)
+    for number, ending in enumerate((signal.SIGTERM, signal.SIGINT), 1):
+        reading.start()
+        (last,) = add(streams, target.name, event(number))
+        until(lambda number=number: target.learnt == number)  # type: ignore[misc]
+        assert reading.stop(ending) == 0
+        assert reading.did()["applied"] == 1
+        assert reading.did()["positions"] == {f"redis:{target.name}": last + 1}
+        with redis.Redis(port=streams.port) as client:
+            (group,) = client.xinfo_groups(target.name)
+        assert group["name"] == f"rarestream-{target.name}".encode()
+        assert group["last-delivered-id"] == id_of(last).encode()
+
+
+def test_a_signal_ends_it_while_redis_is_away(target: Target, tmp_path: Path) -> None:
+    with RedisServer() as gone:
+        reading = consumer(gone, target, tmp_path)
+        reading.start()
+        add(gone, target.name, event(1))
+        until(lambda: target.learnt == 1)
+        gone.kill()
+        time.sleep(1)
+        assert reading.stop() == 0
+        assert reading.did()["applied"] == 1
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (b"{", "it is not JSON"),
+        (b"\xff", "it is not JSON"),
+        (b'{"x": [1, 2], "label": 1, "id": "\xff"}', "not"),
+        (b"[1]", "it is not an event"),
+        (b"", "it has no event"),
+        (event(0, x=[1.0]), "x"),  # refused by the service, which points at it
+        (event(0, labelled=False, x=[1.0, "2"]), "x"),
+        (event(0, surplus=1), "surplus"),
+    ],
+)
+def test_a_malformed_entry_stops_it_or_is_skipped(
+    streams: RedisServer, service: Process, tmp_path: Path, bad: bytes, said: str
+) -> None:
+    target = Target(service.url, f"malformed-{hashlib.sha1(bad).hexdigest()}")
+    before = add(streams, target.name, event(1), event(2, labelled=False))
+    (number,) = add(streams, target.name, bad)
+    last = add(streams, target.name, event(3), event(4, labelled=False))[-1]
+    reading = consumer(streams, target, tmp_path)
+    for learnt in (1, 1):
+        status, told = reading.fail()
+        assert status == 1
+        assert f"stream {target.name}, entry {id_of(number)}: " in told
+        assert said in told.partition(id_of(number))[2]
+        assert target.learnt == learnt
+    assert target.get()["sources"] == {f"redis:{target.name}": before[0] + 1}
+    did = reading.run("--on-bad", "skip")
+    assert (did["skipped"], did["applied"], did["scored"], did["passed"]) == (1, 1, 1, 1)
+    assert did["positions"] == {f"redis:{target.name}": last + 1}
+    assert target.learnt == 2
+    did = reading.run()  # it is not met once more
+    assert (did["skipped"], did["applied"], did["scored"]) == (0, 0, 0)
+
+
+def test_what_is_too_large_for_one_request_goes_in_several(streams: RedisServer, tmp_path: Path) -> None:
+    with Process("memory:", tmp_path / "service.log", max_body_bytes=4000) as small:
+        target = Target(small.url, "too-large")
+        add(streams, target.name, *(event(i, labelled=i % 2 == 0) for i in range(200)))
+        (number,) = add(streams, target.name, event(200, id="x" * 5000))
+        add(streams, target.name, event(201))
+        reading = consumer(streams, target, tmp_path, "--batch", "300")
+        did = reading.run("--on-bad", "skip")
+        assert (did["applied"], did["scored"], did["skipped"]) == (101, 100, 1)
+        assert f"skipped: stream {target.name}, entry {id_of(number)}: " in reading.said()
+        assert target.learnt == 101
+
+
+def test_flat_entries_are_events(streams: RedisServer, service: Process, target: Target, tmp_path: Path) -> None:
+    del target
+    named = Target(
+        service.url, "flat", CONFIG | {"algorithm": "cbr-diag", "features": {"kind": "named", "categorical": ["shop"]}}
+    )
+    fields = {"id": "tx-1", "time": "2026-01-05T10:00:00Z", "amount": "12.5", "shop": "0881", "country": "DE"}
+    for more in ({"label": "1"}, {"id": "tx-2", "weight": "2", "label": "0"}, {"id": "tx-3", "label": ""}):
+        streams.command("XADD", "flat", "*", *(text for pair in (fields | more).items() for text in pair))
+    did = consumer(streams, named, tmp_path, "--entry", "flat").run()
+    assert (did["applied"], did["scored"]) == (2, 1)
+    same = Target(
+        service.url,
+        "not-flat",
+        CONFIG | {"algorithm": "cbr-diag", "features": {"kind": "named", "categorical": ["shop"]}},
+    )
+    features = {"amount": 12.5, "shop": "0881", "country": "DE"}
+    time = 1767607200
+    found = [
+        {"id": "tx-1", "time": time, "features": features, "label": 1},
+        {"id": "tx-2", "time": time, "weight": 2, "features": features, "label": 0},
+    ]
+    same.post("/update", {"events": found})
+    probe = {"events": [{"features": {**features, "amount": 3}}]}
+    assert named.post("/predict", probe)["results"] == same.post("/predict", probe)["results"]
+    assert streams.command("XADD", "flat", "*", "amount", "1", "label", "maybe")
+    status, told = consumer(streams, named, tmp_path, "--entry", "flat").fail()
+    assert status == 1
+    assert "maybe" in told
+
+
+def test_reading_begins_where_it_is_told_once(streams: RedisServer, target: Target, tmp_path: Path) -> None:
+    numbers = add(streams, target.name, *(event(i) for i in range(6)))
+    reading = consumer(streams, target, tmp_path)
+    assert reading.run("--from", id_of(numbers[4]))["applied"] == 2
+    assert reading.run("--from", "earliest")["read"] == 0  # the learner knows better
+    other = consumer(streams, target, tmp_path, "--prefix", "another:")
+    assert other.run("--from", "latest", "--group", "another")["read"] == 0
+    assert other.run("--what", "predict", "--group", "third")["scored"] == 6  # labels are left out
+    assert target.learnt == 2
+
+
+def test_what_a_stream_was_trimmed_of_is_warned_of(streams: RedisServer, target: Target, tmp_path: Path) -> None:
+    add(streams, target.name, *(event(i) for i in range(5)))
+    reading = consumer(streams, target, tmp_path)
+    assert reading.run()["applied"] == 5
+    streams.command("XTRIM", target.name, "MAXLEN", 1)
+    assert reading.run()["read"] == 0
+    assert "was trimmed" not in reading.said()  # the last that was read is still there
+    kept = add(streams, target.name, *(event(i) for i in range(5, 10)))[-2:]
+    streams.command("XTRIM", target.name, "MAXLEN", 2)
+    assert reading.run()["applied"] == 2
+    assert f"and stream {target.name}, entry {id_of(kept[0])} was trimmed, if there was anything" in reading.said()
+
+
+@pytest.mark.parametrize("binary", [VALKEY, REDIS], ids=["counts its entries", "does not"])
+async def test_what_is_trimmed_past_one_that_runs_is_warned_of(binary: str) -> None:
+    """A Redis before 7 shows that entries are gone which it had shown before; a newer one counts them."""
+    counts, stream, notes = binary is VALKEY, "s", list[str]()
+    with RedisServer(binary) as streams:
+        async with RedisFeed(streams.url, stream, "group", "redis:", note=notes.append) as feed:
+            await trimmed(streams, feed.partitions[0], stream, notes, counts=counts)
+
+
+async def trimmed(streams: RedisServer, partition: Partition, stream: str, notes: list[str], *, counts: bool) -> None:
+    partition.seek(0)
+    add(streams, stream, *(event(i) for i in range(5)))
+    assert len(await partition.read(10, 0.1)) == 5
+    assert await partition.read(10, 0.1) == []
+    streams.command("XTRIM", stream, "MAXLEN", 0)  # of what has been read
+    assert await partition.read(10, 0.1) == []
+    add(streams, stream, event(5))
+    assert len(await partition.read(10, 0.1)) == 1
+    assert notes == []
+    add(streams, stream, *(event(i) for i in range(6, 16)))
+    assert len(await partition.read(3, 0.1)) == 3
+    assert len(await partition.read(3, 0.1)) == 3
+    kept = add(streams, stream, event(16), event(17))[0]
+    streams.command("XTRIM", stream, "MAXLEN", 2)  # four are gone that were there at the last look
+    assert [one.offset for one in await partition.read(10, 0.1)][:1] == [kept]
+    assert await partition.read(10, 0.1) == []
+    last = "4 entries were trimmed" if counts else f"entries before {id_of(kept)} were trimmed"
+    assert notes == [f"redis:{stream}: {last} before being read"]
+    add(streams, stream, event(18))
+    streams.command("XTRIM", stream, "MAXLEN", 0)
+    assert await partition.read(10, 0.1) == []
+    assert notes[1:] == [f"redis:{stream}: 1 entry was trimmed before being read"] * counts
+
+
+def test_a_stream_made_anew_is_not_taken_for_the_old_one(streams: RedisServer, target: Target, tmp_path: Path) -> None:
+    """Its new entries come before those that were read: they would be passed over."""
+    add(streams, target.name, event(0), event(1))
+    reading = consumer(streams, target, tmp_path)
+    assert reading.run()["applied"] == 2
+    streams.command("DEL", target.name)
+    assert reading.run()["read"] == 0  # there is none at the moment
+    streams.command("DEL", target.name)  # with the group that it left
+    reading.start()
+    until(lambda: reading.said().count("awaiting its first message") == 2)
+    streams.command("XADD", target.name, "5-0", "event", event(2))
+    time.sleep(2)  # that is seen first
+    streams.command("XADD", target.name, "6-0", "event", event(3))
+    assert reading.wait() == 1
+    said = f"stream {target.name} was made anew, it seems: its entry 6-0 came when"
+    assert said in reading.said()
+    status, told = reading.fail()
+    assert status == 1
+    assert "the stream was made anew, it seems, or has lost its last messages" in told
+    assert target.learnt == 2
+    add(streams, target.name, event(4))  # by the clock
+    assert reading.run()["applied"] == 1
+
+
+def test_an_id_beyond_what_a_number_holds_is_refused(streams: RedisServer, target: Target, tmp_path: Path) -> None:
+    streams.command("XADD", target.name, "7-4096", "event", event(1))
+    status, told = consumer(streams, target, tmp_path).fail()
+    assert status == 1
+    assert "the entry 7-4096 is one of more than 4096 in its millisecond" in told
+
+
+@pytest.mark.parametrize("id", ["0-1", "1-0", "1-4095", "1767607200000-17"])
+def test_ids_and_numbers_are_the_same(id: str) -> None:
+    assert id_of(number_of(id)) == id
+    assert number_of(id) < 2**53
+
+
+async def test_a_password_that_the_server_repeats_is_in_no_message() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(b"-ERR unknown command `AUTH`, with args beginning with: `a b/c`\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        at = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        for url, given in ((f"redis://:a%20b%2Fc@{at}", None), (f"redis://{at}", "a b/c")):
+            async with RedisFeed(url, "s", "group", "redis:", password=given, patience=0.0, note=print) as feed:
+                with pytest.raises(FeedError, match=r"unknown command `AUTH`.*\*\*\*") as caught:
+                    await feed.partitions[0].bounds()
+            assert "a b/c" not in str(caught.value)
+
+
+def test_a_password_is_in_no_message(target: Target, tmp_path: Path) -> None:
+    with RedisServer() as locked:
+        locked.command("CONFIG", "SET", "requirepass", "tell-nobody")
+        source = locked.url.replace("redis://", "redis://:wrong-one@")
+        status, told = Consumer(target, source, tmp_path, "--stream", "s").fail()
+        assert status == 1
+        assert "wrong-one" not in told
+        assert str(locked.port) in told
+        assert Consumer(target, locked.url, tmp_path, "--stream", "s", REDIS_PASSWORD="tell-nobody").run()["read"] == 0

@@ -1,0 +1,117 @@
+"""`rarestream consume` of a Redis stream where there are several servers: a fail-over by a Sentinel, a Cluster."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from service.connectors.redis_streams import number_of
+from tests.harness.consumer import Consumer, Target, event, until
+from tests.harness.process import Process
+from tests.harness.redis_fleet import cluster, soon, watched
+
+EVENTS = 300  # before a server ends, and after
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    folder = tmp_path_factory.mktemp("service")
+    with Process(f"sqlite:///{folder / 'log.db'}", folder / "service.log") as process:
+        yield process
+
+
+@pytest.fixture
+def target(service: Process, request: pytest.FixtureRequest) -> Iterator[Target]:
+    name = re.sub(r"[^\w-]+", "-", request.node.name.removeprefix("test_"))
+    with Target(service.url, name[:80]) as learner:
+        yield learner
+
+
+def fed(target: Target, reading: Consumer, client: redis.Redis, numbers: range) -> None:
+    """Labelled events, and one that is scored, into the stream `s`, up to when they are learnt."""
+    before = target.learnt
+    for i in numbers:
+        client.xadd("s", {"event": event(i, id=f"e{i}")})
+    client.xadd("s", {"event": event(numbers.stop, labelled=False, id=f"e{numbers.stop}")})
+    until(lambda: target.learnt == before + len(numbers))
+    until(lambda: "\n".join(scores(client)).count(f"e{numbers.stop}") > 0)
+    assert reading.said().count("Traceback") == 0
+
+
+def scores(client: redis.Redis) -> list[str]:
+    return [json.loads(fields[b"event"])["id"] for _, fields in client.xrange("t")]
+
+
+def test_it_follows_the_sentinels_to_the_next_master(target: Target, tmp_path: Path) -> None:
+    with watched(password="hidden-one", sentinel_password="hidden-two") as fleet:
+        reading = Consumer(target, fleet.url, tmp_path, "--stream", "s", "--scores", "t", "--batch", "20")
+        reading.start()
+        old = fleet.master
+        with redis.Redis(port=old.port, password="hidden-one") as client:
+            fed(target, reading, client, range(EVENTS))
+            last = client.xrevrange("s", count=1)[0][0].decode()
+            soon(lambda: committed(client) == last, "a position that is committed")
+            assert client.wait(1, 60_000) == 1  # the replica has everything
+        old.kill()
+        fleet.failed_over(old)
+        with redis.Redis(port=fleet.master.port, password="hidden-one") as client:
+            fed(target, reading, client, range(1000, 1000 + EVENTS))
+            assert target.learnt == 2 * EVENTS
+            assert scores(client) == [f"e{EVENTS}", f"e{1000 + EVENTS}"]
+            end = number_of(client.xrevrange("s", count=1)[0][0].decode())
+        assert reading.stop() == 0
+        assert reading.did()["positions"] == {"redis:s": end + 1}
+        said = reading.said()
+        assert f"redis+sentinel://127.0.0.1:1,127.0.0.1:{fleet.sentinel.port} cannot be reached" in said
+        assert "hidden" not in said
+
+
+def committed(client: redis.Redis) -> str:
+    """The id that the group of the stream stands at."""
+    return str(client.xinfo_groups("s")[0]["last-delivered-id"].decode())
+
+
+def test_it_reads_from_a_cluster_whose_master_ends(target: Target, tmp_path: Path) -> None:
+    with cluster() as fleet:
+        reading = Consumer(target, fleet.url, tmp_path, "--stream", "s", "--scores", "t", "--batch", "20")
+        reading.start()
+        startup = [redis.cluster.ClusterNode("127.0.0.1", one.port) for one in fleet.servers]
+        with redis.RedisCluster(startup_nodes=startup) as client:
+            fed(target, reading, client, range(EVENTS))
+            for name in ("s", "t"):
+                client.set(f"{{{name}}}-of-the-slot", b"")
+            home = fleet.masters[fleet.home("s")]
+            home.restart()  # which has it all in its append-only file
+            fed(target, reading, client, range(1000, 1000 + EVENTS))
+            assert target.learnt == 2 * EVENTS
+            assert {*scores(client)} == {f"e{EVENTS}", f"e{1000 + EVENTS}"}
+        assert reading.stop() == 0
+        assert "Traceback" not in reading.said()
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("redis+sentinel://me:hidden@h:1/0", "redis+sentinel://h:1 cannot be read, or one of its options; expected"),
+        ("redis+cluster://me:hidden@h:1/2", "redis+cluster://h:1 cannot be read, or one of its options; expected"),
+        ("redis+sentinel://h:1/0?master=m&nonsense=1", "redis+sentinel://HOST:PORT,HOST:PORT/DB?master=NAME or"),
+    ],
+    ids=["no-master", "database-of-a-cluster", "no-option"],
+)
+def test_what_is_no_address_of_several_servers(source: str, said: str, target: Target, tmp_path: Path) -> None:
+    status, told = Consumer(target, source, tmp_path, "--stream", "s").fail()
+    assert status == 2
+    assert said in told.replace("\n", " ")
+    assert "hidden" not in told
+
+
+def test_sentinels_that_are_away_are_told_of(target: Target, tmp_path: Path) -> None:
+    source = "redis+sentinel://127.0.0.1:1/0?master=main"
+    status, told = Consumer(target, source, tmp_path, "--stream", "s", "--retry-seconds", "1").fail()
+    assert status == 1
+    assert "redis+sentinel://127.0.0.1:1 cannot be reached: " in told.replace("\n", " ")

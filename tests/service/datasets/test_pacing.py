@@ -1,0 +1,99 @@
+"""Rates kept, speeds told, signals noted."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from service.datasets.pacing import Interruption, Meter, Pace
+from tests.service.cli.test_api import Time
+
+
+def test_a_pace_spreads_events_over_time() -> None:
+    time = Time()
+    pace = Pace(100.0, time.wait, time.clock)
+    sent = []
+    for _ in range(5):
+        assert not pace(50)
+        sent.append(time.now)
+    assert sent == [100.0, 100.5, 101.0, 101.5, 102.0]
+
+
+def test_a_pace_makes_up_for_a_second_and_no_more() -> None:
+    time = Time()
+    pace = Pace(10.0, time.wait, time.clock)
+    time.now += 60
+    free = 0
+    while not time.waits or time.waits[-1] == 0:
+        pace(1)
+        free += 1
+    assert free == 12  # 10 for the second behind, one now, and the one that had to wait
+
+
+def test_without_a_rate_nothing_waits_but_a_stop_is_seen() -> None:
+    waits: list[float] = []
+
+    def wait(seconds: float) -> bool:
+        waits.append(seconds)
+        return True
+
+    assert Pace(None, wait)(1000)
+    assert waits == [0]
+
+
+def test_a_meter_forgets_what_is_long_ago() -> None:
+    time = Time()
+    meter = Meter(seconds=5.0, clock=time.clock)
+    for _ in range(10):
+        time.now += 1
+        meter.add(1000)
+    assert meter.speed() == pytest.approx(1000)
+    for _ in range(7):
+        time.now += 1
+        meter.add(10)
+    assert meter.speed() == pytest.approx(10)
+    assert meter.events == 10_070
+    time.now += 0.1
+    meter.add(1000)
+    time.now += 5
+    assert meter.speed() == 0
+
+
+def test_a_meter_begins_with_the_first_events() -> None:
+    time = Time()
+    meter = Meter(seconds=5.0, clock=time.clock)
+    assert meter.speed() is None
+    time.now += 40  # of compiling
+    meter.add(250)
+    assert meter.speed() is None
+    for _ in range(3):
+        time.now += 0.25
+        meter.add(250)
+        assert meter.speed() == pytest.approx(1000)
+    assert meter.events == 1000
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_noted_once_and_the_old_way_comes_back(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with Interruption() as interruption:
+        assert not interruption
+        assert not interruption.wait(0)
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)  # at once: a wrapper that signals the process and its group
+        assert interruption.wait(60)
+        assert interruption.signal == number
+    assert signal.getsignal(number) is before
+
+
+def test_who_insists_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    time = Time()
+    monkeypatch.setattr("service.datasets.pacing.time.monotonic", time.clock)
+    with Interruption() as interruption:
+        signal.raise_signal(signal.SIGINT)
+        time.now += 2
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert interruption.signal == signal.SIGINT

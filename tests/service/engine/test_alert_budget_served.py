@@ -1,0 +1,219 @@
+"""A budget of alerts over HTTP: never more decisions 1 in a unit than it has, however requests come."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from service.engine.records.codec import unpack_record
+from service.errors import StoreUnavailable
+from service.storage.base import Bounds, Pending, Store, open_store
+from service.storage.memory import MemoryStore
+from tests.harness.nodes import T0, digest, posted, replayed, serving
+from tests.harness.redis_server import RedisServer
+from tests.harness.store_records import whole_log
+from tests.service.engine.test_engine import until
+from tests.service.engine.test_served_events import SETUPS, labelled
+
+ALERTS = 7
+DAY = 86_400.0
+START = (T0 // DAY + 2) * DAY  # a unit's first second
+BUDGET = {**SETUPS["dense"], "threshold": {"objective": "budget", "alerts": ALERTS}}
+
+
+def asked(i: int, day: int = 0) -> dict[str, Any]:
+    """An event that scores high, in the last second of a day: little is to come, so alerts are given freely."""
+    return {"id": f"q{day}-{i}", "x": [1.0 + (i * 7 % 11) / 11, 0.5, 0.0], "time": START + (day + 1) * DAY - 1.0}
+
+
+def alerts(replies: list[dict[str, Any]]) -> int:
+    return sum(one["label"] for reply in replies for one in reply["results"])
+
+
+async def trained(http: httpx.AsyncClient) -> None:
+    await http.put("/learners/a", json=BUDGET)
+    await posted(http, "/learners/a/update", labelled("dense", 0, 100))
+
+
+async def spent(engine: Any) -> list[int]:
+    """Events decided and alerts of the present unit, once all that was served is applied."""
+    await engine.get("a").catch_up()
+    found: list[int] = engine.get("a").learner.state()["threshold.spent"].tolist()
+    return found[:2]
+
+
+@pytest.mark.parametrize(("size", "work"), [(1, 2**23), (3, 2**23), (3, 0), (200, 2**23)])
+async def test_never_more_alerts_than_the_unit_has(
+    store: Store, monkeypatch: pytest.MonkeyPatch, size: int, work: int
+) -> None:
+    monkeypatch.setattr(
+        "service.engine.replica.served_events._INLINE_WORK", work
+    )  # with 0 threads score, and requests pass each other
+    async with serving(store) as (http, engine):
+        await trained(http)
+        for day in range(3):
+            events = [asked(i, day) for i in range(200)]
+            requests = [events[start : start + size] for start in range(0, 200, size)]
+            replies = await asyncio.gather(*(posted(http, "/learners/a/predict", one) for one in requests))
+            assert 0 < alerts(replies) <= ALERTS
+            assert await spent(engine) == [200, alerts(replies)]
+        assert await digest(http) == await replayed(store)
+
+
+async def test_what_is_logged_is_what_was_answered(store: Store) -> None:
+    async with serving(store) as (http, engine):
+        await trained(http)
+        events = [asked(i) for i in range(60)]
+        mixed = [one if i % 3 else {**one, "id": None} for i, one in enumerate(events)]
+        replies = await asyncio.gather(
+            *(posted(http, "/learners/a/predict", mixed[i : i + 6]) for i in range(0, 60, 6))
+        )
+        answered = {one["id"]: one["label"] for reply in replies for one in reply["results"] if one["id"]}
+        birth = engine.get("a").birth
+        known = await posted(http, "/learners/a/labels", [{"id": one, "label": 0, "time": START} for one in answered])
+        assert {one["id"]: one["decision"] for one in known["results"]} == answered
+        served = [unpack_record(entry.data, "") for entry in await whole_log(store, "a", birth)][2:-1]
+        assert sum(int(record.decisions.sum()) for record in served) == sum(answered.values())  # type: ignore[union-attr]
+
+
+async def test_without_an_id_nothing_is_counted(store: Store) -> None:
+    async with serving(store) as (http, engine):
+        await trained(http)
+        before = await digest(http)
+        reply = await posted(http, "/learners/a/predict", [{**asked(i), "id": None} for i in range(50)])
+        assert reply["remembered"] == 0
+        await engine.get("a").catch_up()
+        assert await digest(http) == before
+
+
+async def test_updates_and_labels_among_them_keep_the_bound(store: Store) -> None:
+    async with serving(store, record_events=3) as (http, engine):
+        await trained(http)
+        calls = []
+        for i in range(60):
+            calls.append(posted(http, "/learners/a/predict", [asked(i)]))
+            calls.append(
+                posted(
+                    http, "/learners/a/update", [{**one, "time": START} for one in labelled("dense", 200 + i, 201 + i)]
+                )
+            )
+            calls.append(posted(http, "/learners/a/labels", [{"id": f"q0-{i - 5}", "label": 1, "time": START}]))
+        replies = await asyncio.gather(*calls)
+        said = alerts(replies[::3])
+        decided = sum(one["decision"] or 0 for reply in replies[1::3] for one in reply["results"])
+        assert 0 < said + decided <= ALERTS
+        assert (await spent(engine))[1] == said + decided
+        assert await digest(http) == await replayed(store)
+
+
+async def test_the_account_is_kept_over_a_crash_and_over_a_change(store: Store) -> None:
+    async with serving(store) as (http, engine):
+        await trained(http)
+        first = await posted(http, "/learners/a/predict", [asked(i) for i in range(40)])
+        had = await spent(engine)
+    async with serving(store) as (http, engine):
+        assert await spent(engine) == had == [40, alerts([first])]
+        more = await posted(http, "/learners/a/predict", [asked(i) for i in range(40, 300)])
+        total = alerts([first, more])
+        assert total <= ALERTS
+        assert await spent(engine) == [300, total]
+        wider = {"threshold": {"objective": "budget", "alerts": ALERTS + 5}}
+        assert (await http.patch("/learners/a", json=wider)).status_code == 200
+        last = await posted(http, "/learners/a/predict", [asked(i) for i in range(300, 600)])
+        assert total < alerts([first, more, last]) <= ALERTS + 5
+
+
+async def test_before_both_classes_were_met_nothing_is_spent() -> None:
+    async with serving(MemoryStore()) as (http, engine):
+        await http.put("/learners/a", json=BUDGET)
+        reply = await posted(http, "/learners/a/predict", [asked(i) for i in range(50)])
+        assert {one["label"] for one in reply["results"]} == {None}
+        assert await spent(engine) == [0, 0]  # nor do such probabilities count as traffic
+
+
+class Away(MemoryStore):
+    """A store that is away on demand: before what is served is written, or after it was."""
+
+    before = after = False
+
+    async def serve(
+        self, learner: str, birth: bytes, record: tuple[bytes, bytes], after: int, remembered: Any, bounds: Bounds
+    ) -> Pending:
+        if self.before:
+            raise StoreUnavailable("away")
+        found = await super().serve(learner, birth, record, after, remembered, bounds)
+        if self.after:
+            raise StoreUnavailable("the answer was lost")
+        return found
+
+
+@pytest.mark.parametrize("config", [BUDGET, SETUPS["dense"]], ids=["budget", "f1"])
+async def test_without_the_store_predict_answers_and_says_that_nothing_is_remembered(config: Any) -> None:
+    store = Away()
+    async with serving(store) as (http, engine):
+        await http.put("/learners/a", json=config)
+        await posted(http, "/learners/a/update", labelled("dense", 0, 100))
+        before = await digest(http)
+        store.before = True
+        for _ in range(2):  # the second knows already
+            reply = await posted(http, "/learners/a/predict", [asked(i) for i in range(5)])
+            assert (reply["remembered"], len(reply["results"])) == (0, 5)
+            assert reply["stale_seconds"] > 0
+        store.before = False
+        await engine.get("a").catch_up()
+        assert await digest(http) == before
+        store.after = True
+        reply = await posted(http, "/learners/a/predict", [asked(i) for i in range(5)])
+        assert reply["remembered"] == 0
+        store.after = False
+        await engine.get("a").catch_up()  # it was written after all
+        assert (await store.pending("a", engine.get("a").birth)).events == 5
+        reply = await posted(http, "/learners/a/predict", [asked(i) for i in range(5, 300)])
+        assert reply["remembered"] == 295
+        assert await digest(http) == await replayed(store)
+        if config is BUDGET:
+            assert (await spent(engine))[1] <= ALERTS
+        assert not engine.get("a").served_events._under_way
+
+
+async def test_a_caller_that_hangs_up_leaves_nothing_on_the_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(*_: Any) -> Pending:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    store = MemoryStore()
+    monkeypatch.setattr(store, "serve", never)
+    async with serving(store) as (http, engine):
+        await trained(http)
+        call = asyncio.create_task(posted(http, "/learners/a/predict", [asked(i) for i in range(50)]))
+        replica = engine.get("a")
+        await until(lambda: len(replica.served_events._under_way) == 1)
+        call.cancel()
+        await asyncio.wait([call])
+        assert not replica.served_events._under_way
+        assert not replica.served_events._own
+
+
+async def test_redis_away(redis_server: RedisServer) -> None:
+    store = await open_store(redis_server.url)
+    try:
+        async with serving(store, follow_seconds=0.05) as (http, _):
+            await trained(http)
+            redis_server.kill()
+            reply = await posted(http, "/learners/a/predict", [asked(0)])
+            assert (reply["remembered"], reply["results"][0]["id"]) == (0, "q0-0")
+            refused = await http.post("/learners/a/labels", json={"events": [{"id": "q0-0", "label": 1}]})
+            assert (refused.status_code, refused.json()["code"]) == (503, "store-unavailable")
+            redis_server.start()
+
+            async def remembered() -> bool:
+                return bool((await posted(http, "/learners/a/predict", [asked(1)]))["remembered"])
+
+            await until(remembered)
+            known = await posted(http, "/learners/a/labels", [{"id": "q0-1", "label": 1, "time": START + DAY}])
+            assert known["applied"] == 1
+    finally:
+        await store.close()

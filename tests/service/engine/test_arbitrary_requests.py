@@ -1,0 +1,141 @@
+"""Any course of requests, side by side: the state is what the log says, a sound one, and is there after a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable
+from typing import Any
+
+import httpx
+import pytest
+
+from learners.learner import check_state
+from service.engine.engine import Engine
+from service.storage.memory import MemoryStore
+from tests.harness.nodes import digest, posted, replayed, serving
+from tests.service.engine.test_engine import until
+from tests.service.engine.test_served_events import SETUPS, event, labelled, late
+
+REQUESTS = 40
+
+
+def config(rng: random.Random) -> tuple[str, dict[str, Any]]:
+    """A learner whose windows, ids and memory are small enough to overflow."""
+    setup = rng.choice(list(SETUPS))
+    two = setup != "ordinal"
+    assumed = two and rng.random() < 0.5  # which asks for many ids
+    found = {
+        **SETUPS[setup],
+        "window": rng.choice([1, 5, 50]),
+        "window_seconds": rng.choice([None, 100.0]),
+        "remembered_ids": 2**17 if assumed else rng.choice([3, 1000]),
+        "late": {
+            "label_ttl": rng.choice([50.0, 1e4]),
+            "max_events": rng.choice([2, 1000]),
+            "unlabelled": "negative" if assumed else "nothing",
+        },
+    }
+    if two and rng.random() < 0.5:
+        found["threshold"] = {"objective": "budget", "alerts": 3, "unit_seconds": 100}
+    return setup, found
+
+
+async def rolled_back(http: httpx.AsyncClient) -> None:
+    position = (await http.post("/learners/a/snapshots")).json()["position"]
+    reply = await http.post(f"/learners/a/snapshots/{position}/restore")
+    assert reply.status_code in (200, 404)  # later ones may have taken its place
+
+
+async def changed(http: httpx.AsyncClient, values: dict[str, Any]) -> None:
+    assert (await http.patch("/learners/a", json=values)).status_code == 200
+
+
+def some(rng: random.Random, http: httpx.AsyncClient, setup: str, start: int) -> Awaitable[Any]:
+    """One request about events from `start` on."""
+    stop = start + rng.randrange(1, 8)
+    kind = rng.choice(["update", "predict", "labels", "mixed", "change", "roll back"])
+    if kind == "update":
+        return posted(http, "/learners/a/update", labelled(setup, start, stop))
+    if kind == "predict":
+        return posted(http, "/learners/a/predict", [event(setup, i) for i in range(start, stop)])
+    if kind == "change":
+        values = {"late": {"label_ttl": rng.choice([50.0, 1e4])}, "figures": {"k": rng.randrange(1, 5)}}
+        return changed(http, values)
+    if kind == "roll back":
+        return rolled_back(http)
+    known = late(setup, start, stop, rng.choice([0.0, 10.0, 1000.0]))
+    known = [{**one, "label": rng.choice([one["label"], 1])} for one in known]
+    if kind == "labels":
+        return posted(http, "/learners/a/labels", known)
+    mixed = known + labelled(setup, start + 2, stop + 2)
+    rng.shuffle(mixed)
+    return posted(http, "/learners/a/update", mixed)
+
+
+async def at_rest(engine: Engine) -> None:
+    """From here on the node looks for nothing, and assumes nothing that it has not assumed yet."""
+    replica = engine.get("a")
+    assert engine.sync.task is not None
+    engine.sync.task.cancel()
+    await until(lambda: replica.label_expiry._assuming is None or replica.label_expiry._assuming.done())
+    await replica.catch_up()
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_the_state_is_what_the_log_says(seed: int) -> None:
+    rng = random.Random(seed)
+    setup, settings = config(rng)
+    store = MemoryStore()
+    options = {"snapshot_events": rng.choice([5, 100_000]), "trim_log": False, "follow_seconds": 0.01}
+    async with serving(store, **options) as (http, engine):
+        assert (await http.put("/learners/a", json=settings)).status_code == 201
+        replica = engine.get("a")
+        start = 0
+        under_way: list[asyncio.Future[Any]] = []
+        for _ in range(REQUESTS):
+            start += rng.randrange(3)
+            request = some(rng, http, setup, start + rng.randrange(60))
+            under_way.append(asyncio.ensure_future(request))
+            if rng.random() < 0.5:
+                await asyncio.gather(*under_way)
+                under_way.clear()
+        await asyncio.gather(*under_way)
+        await at_rest(engine)
+        assert replica.failed is None
+        assert not replica.served_events._under_way
+        check_state(replica.learner.config, {name: array.copy() for name, array in replica.learner.state().items()})
+        assert await digest(http) == await replayed(store)
+    expected = await replayed(store)
+    async with serving(store) as (http, _):  # from a snapshot, where one was taken
+        assert await digest(http) == expected
+
+
+@pytest.mark.parametrize("seed", range(100, 108))
+async def test_two_nodes_agree(seed: int) -> None:
+    rng = random.Random(seed)
+    setup, settings = config(rng)
+    store = MemoryStore()
+    options = {"snapshot_events": rng.choice([5, 100_000]), "trim_log": False, "follow_seconds": 0.01}
+    async with (
+        serving(store, **options) as (here, one),
+        serving(MemoryStore(like=store), **options) as (there, two),
+    ):
+        for http in (here, there):
+            assert (await http.put("/learners/a", json=settings)).status_code in (200, 201)
+        start = 0
+        under_way: list[asyncio.Future[Any]] = []
+        for _ in range(REQUESTS):
+            start += rng.randrange(3)
+            request = some(rng, rng.choice([here, there]), setup, start + rng.randrange(60))
+            under_way.append(asyncio.ensure_future(request))
+            if rng.random() < 0.4:
+                await asyncio.gather(*under_way)
+                under_way.clear()
+        await asyncio.gather(*under_way)
+        await at_rest(one)
+        await at_rest(two)
+        await one.get("a").catch_up()  # what the other has assumed since
+        assert await digest(here) == await digest(there) == await replayed(store)
+        assert not one.get("a").served_events._under_way
+        assert not two.get("a").served_events._under_way

@@ -1,0 +1,536 @@
+"""Fits in the service: in the background, logged, the same on every node, in nobody's way; and ordinal learners."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import numpy as np
+import pytest
+
+from learners import Learner, algorithms, create
+from learners.config import Config
+from learners.fitting import Fitting
+from learners.records import Fitted
+from learners.scorer import Scorer
+from service.engine.records.codec import Created, unpack_record
+from service.engine.replica.background_fits import BackgroundFits
+from service.errors import StoreUnavailable
+from service.storage.base import Entry, Store
+from service.storage.memory import MemoryStore
+from service.wire.json_decode import decode_update
+from tests.harness.apps import client, events
+from tests.harness.process import Process
+from tests.harness.store_records import whole_log
+from tests.service.engine.test_engine import engine, until
+
+FEATURES = {"kind": "dense", "dim": 3}
+SETUPS: dict[str, dict[str, Any]] = {
+    "nsauc": {"algorithm": "nsauc", "features": FEATURES, "embedding": {"components": 10, "warmup": 40}},
+    "cbr, fourier": {
+        "algorithm": "cbr",
+        "features": FEATURES,
+        "embedding": {"kind": "fourier", "components": 10, "warmup": 40},
+    },
+    "ranksvm": {"algorithm": "ranksvm", "features": FEATURES, "refit_every": 50, "refit_window": 80},
+    "nbauc": {
+        "algorithm": "nbauc",
+        "features": FEATURES,
+        "embedding": {"components": 10},
+        "refit_every": 50,
+        "refit_window": 80,
+    },
+    "svr": {
+        "algorithm": "svr",
+        "features": FEATURES,
+        "params": {"ranks": 3},
+        "refit_every": 50,
+        "refit_window": 80,
+    },
+}
+EACH = pytest.mark.parametrize("name", SETUPS)
+
+
+def labelled(name: str, count: int, start: int = 0) -> list[dict[str, Any]]:
+    """Events with labels as the learner takes them."""
+    made = events(count, start)
+    if name == "svr":
+        for event in made:
+            event["label"] = 1 + 2 * event["label"]
+    return made
+
+
+def batch_of(name: str, count: int, start: int = 0) -> Any:
+    return decode_update(msgspec.json.encode({"events": labelled(name, count, start)}), Config.of(SETUPS[name]))[0]
+
+
+async def replayed(store: Store, birth: bytes, position: int) -> tuple[Learner, int]:
+    """The library over the log's records up to a position, and how many fits were among them."""
+    learner, fits = None, 0
+    for entry in await whole_log(store, "a", birth):
+        record = unpack_record(entry.data, "a record")
+        if entry.position > position:
+            break
+        if isinstance(record, Created):
+            learner = Learner(Config.of(record.config))
+        else:
+            assert learner is not None
+            learner.apply(record)
+            fits += isinstance(record, Fitted)
+    assert learner is not None
+    return learner, fits
+
+
+@EACH
+async def test_fits_are_records_of_the_log(name: str, store: Store) -> None:
+    async with engine(store, trim_log=False) as node:
+        replica, _ = await node.create("a", Config.of(SETUPS[name]))
+        for start in range(0, 200, 10):
+            await replica.label(batch_of(name, 10, start))
+        await until(lambda: not replica.fits.running and not replica.learner.due and replica.view.not_ready is None)
+        assert replica.fits.failed is None
+        position, digest = await replica.digest()
+        learner, fits = await replayed(store, replica.birth, position)
+        assert fits >= 1
+        assert learner.digest() == digest
+        assert learner.view().fitted_events == replica.view.fitted_events
+        scores = replica.view.scorer.score(batch_of(name, 50).rows).scores
+        assert len(np.unique(scores)) > 10
+    async with engine(store) as other:  # after a crash, from the log
+        assert await other.get("a").digest() == (position, digest)
+        await other.get("a").save()
+    async with engine(store) as third:  # and from a snapshot
+        assert await third.get("a").digest() == (position, digest)
+
+
+@EACH
+async def test_two_nodes_agree_whoever_fits(name: str, store: Store, open_again: Any) -> None:
+    second = await open_again()
+    async with engine(store, follow_seconds=0.02) as one, engine(second, follow_seconds=0.02) as two:
+        here, _ = await one.create("a", Config.of(SETUPS[name]))
+        there, _ = await two.create("a", Config.of(SETUPS[name]))
+        for start in range(0, 240, 20):
+            await asyncio.gather(here.label(batch_of(name, 10, start)), there.label(batch_of(name, 10, start + 10)))
+        await until(lambda: not here.fits.running and not there.fits.running and here.view.not_ready is None)
+
+        async def settled() -> bool:
+            await here.catch_up()
+            await there.catch_up()
+            return await here.digest() == await there.digest() and not here.learner.due
+
+        await until(settled)
+
+
+@EACH
+async def test_one_node_makes_a_fit_and_the_others_wait_for_its_record(
+    name: str, store: Store, open_again: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+    run = BackgroundFits._run
+
+    def counted(self: BackgroundFits, fitting: Any) -> Any:
+        made.append(self)
+        return run(self, fitting)
+
+    monkeypatch.setattr(BackgroundFits, "_run", counted)
+    second = await open_again()
+    settings = {"follow_seconds": 0.02, "trim_log": False}
+    async with engine(store, **settings) as one, engine(second, **settings) as two:
+        here, _ = await one.create("a", Config.of(SETUPS[name]))
+        there, _ = await two.create("a", Config.of(SETUPS[name]))
+        for start in range(0, 240, 20):
+            await asyncio.gather(here.label(batch_of(name, 10, start)), there.label(batch_of(name, 10, start + 10)))
+
+        async def settled() -> bool:
+            await here.catch_up()
+            await there.catch_up()
+            return await here.digest() == await there.digest() and not here.learner.due and not there.learner.due
+
+        await until(settled)
+        await until(lambda: not here.fits.running and not there.fits.running)
+        _, fits = await replayed(store, here.birth, here.position)
+        assert len(made) == fits >= 1
+
+
+@EACH
+@pytest.mark.parametrize("way", ["is gone", "goes on claiming"])
+async def test_where_the_node_that_has_the_claim_makes_no_fit_another_does(
+    name: str, way: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way == "is gone":
+        monkeypatch.setattr("service.engine.replica.lease._SECONDS", 0.5)
+    else:
+        monkeypatch.setattr("service.engine.replica.background_fits._PATIENCE", 0.5)
+        monkeypatch.setattr("service.engine.replica.background_fits._URGENT_PATIENCE", 0.5)
+        monkeypatch.setattr("service.engine.replica.lease._SECONDS", 0.2)
+    async with engine(store) as node:
+        replica, _ = await node.create("a", Config.of(SETUPS[name]))
+        assert await store.claim("a", replica.birth, b"another node, 16", 0.5 if way == "is gone" else 3600.0)
+        for start in range(0, 200, 10):
+            await replica.label(batch_of(name, 10, start))
+        await until(lambda: not replica.fits.running and not replica.learner.due and replica.view.not_ready is None)
+        assert replica.fits.failed is None
+
+
+class Held:
+    """A fit that waits until it is let go."""
+
+    def __init__(self, fit: Any) -> None:
+        self._fit = fit
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.begun.set()
+        assert self.go.wait(60)
+        return self._fit(*arguments)
+
+
+async def test_events_are_learnt_and_scored_while_a_fit_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = "/v1/learners/a"
+    async with client() as http:
+        await http.put(url, json=SETUPS["ranksvm"])
+        await http.post(f"{url}/update", json={"events": events(50)})
+
+        async def fitted() -> bool:
+            shown: dict[str, Any] = (await http.get(url)).json()
+            return bool(shown["ready"] and shown["fit"]["events"] == 50 and not shown["fit"]["running"])
+
+        await until(fitted)
+        held = Held(algorithms()["ranksvm"].fit)  # type: ignore[attr-defined]
+        monkeypatch.setattr(algorithms()["ranksvm"], "fit", held)
+        await http.post(f"{url}/update", json={"events": events(60, 50)})
+        await until(held.begun.is_set)
+        fit = {"events": 50, "running": True, "waiting": False, "failed": None}
+        assert (await http.get(url)).json()["fit"] == fit
+        reply = (await http.post(f"{url}/update", json={"events": events(30, 110)})).json()
+        assert reply["applied"] == 30
+        said = (await http.post(f"{url}/predict", json={"events": [{"x": [1.5, 0.1, 0]}]})).json()
+        assert said["ready"]
+        assert said["results"][0]["score"] != 0
+        held.go.set()
+
+        async def fitted_again() -> bool:
+            return bool((await http.get(url)).json()["fit"]["events"] == 110)
+
+        await until(fitted_again)
+        assert (await http.get(f"{url}/metrics")).json()["events"] == 140
+
+
+async def test_a_stop_does_not_wait_for_a_fit(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fit = algorithms()["ranksvm"].fit  # type: ignore[attr-defined]
+    for name, setup in (("a", SETUPS["ranksvm"]), ("b", SETUPS["nsauc"])):
+        held = Held(fit)
+        monkeypatch.setattr(algorithms()["ranksvm"], "fit", held)
+        monkeypatch.setattr("learners.features.kernel_approximation.fit", held)
+        async with asyncio.timeout(30), client(f"sqlite:///{tmp_path / name}.db") as http:
+            await http.put("/v1/learners/a", json=setup)
+            update = asyncio.create_task(http.post("/v1/learners/a/update", json={"events": events(60)}))
+            await until(held.begun.is_set)
+            if name == "a":
+                assert (await update).status_code == 200
+        held.go.set()
+        assert (await update).status_code == 200
+        monkeypatch.undo()
+        async with client(f"sqlite:///{tmp_path / name}.db") as http:  # is fitted by the next start
+
+            async def fitted(http: Any = http) -> bool:
+                return bool((await http.get("/v1/learners/a")).json()["fit"]["events"] == 60)
+
+            await until(fitted)
+            assert (await http.get("/v1/learners/a")).json()["ready"]
+    assert "error" not in caplog.text.lower()
+
+
+@pytest.mark.parametrize("way", ["stop", "interrupt", "kill"])
+def test_a_process_that_ends_in_the_middle_of_a_fit(way: str, tmp_path: Path) -> None:
+    """The exit is clean, no event is lost, and the next start makes the fit."""
+    long = {"embedding": {"components": 400}, "refit_every": 2000, "refit_window": 2000}
+    X = np.random.default_rng(0).normal(size=(2000, 8)).tolist()
+    log, sent = tmp_path / "log", 0
+    with Process(f"sqlite:///{tmp_path / 'store.db'}", log) as server:
+        url = f"{server.url}/v1/learners/a"
+        with httpx.Client(timeout=60, trust_env=False) as http:
+            http.put(url, json={"algorithm": "nbauc", "features": {"kind": "dense", "dim": 8}, **long})
+            while not http.get(url).json()["fit"]["running"]:  # again, where a fit was over before we looked
+                made = [{"x": x, "label": int(i % 3 == 0), "id": f"{sent + i}"} for i, x in enumerate(X)]
+                assert http.post(f"{url}/update", json={"events": made}).status_code == 200
+                sent += len(made)
+        ended = getattr(server, way)()
+        assert ended == {"stop": -signal.SIGTERM, "interrupt": 0, "kill": None}[way]
+        assert not re.search(r"error|exception|corruption", log.read_text(), re.IGNORECASE)
+        server.start()
+        with httpx.Client(timeout=60, trust_env=False) as http:
+            while (shown := http.get(url).json())["fit"]["events"] < sent:
+                assert shown["fit"]["failed"] is None
+            assert (shown["events"], shown["ready"]) == (sent, True)
+            assert http.post(f"{url}/update", json={"events": made[:5]}).json()["duplicate"] == 5
+
+
+class Away(MemoryStore):
+    """A store that can be away for fits alone."""
+
+    away = False
+    refused = 0
+
+    async def append(self, learner: str, birth: bytes, records: Any, after: int, known: bytes = b"") -> list[Entry]:
+        fits = [one for one in records if isinstance(unpack_record(one[1], "it"), Fitted)]
+        if self.away and fits:
+            self.refused += 1
+            raise StoreUnavailable("away")
+        return await super().append(learner, birth, records, after, known)
+
+
+@pytest.mark.parametrize("name", ["nsauc", "ranksvm"])
+async def test_a_fit_that_cannot_be_logged_is_kept_and_holds_nobody_up(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.engine.replica.background_fits._PAUSE", 0.05)
+    made = []
+    run = Fitting.run
+    monkeypatch.setattr(Fitting, "run", lambda self: made.append(1) or run(self))
+    store = Away()
+    async with engine(store) as node:
+        replica, _ = await node.create("a", Config.of(SETUPS[name]))
+        store.away = True
+        for start in range(0, 60, 10):
+            try:
+                await replica.label(batch_of(name, 10, start))
+            except StoreUnavailable:  # the part of the batch beyond the warm-up: sent again, it is learnt
+                await replica.label(batch_of(name, 10, start))
+        await until(lambda: store.refused > 2)
+        assert (await replica.label(batch_of(name, 10, 60))).outcome.applied.all()
+        assert replica.fits.running
+        assert replica.view.not_ready is not None
+        store.away = False
+        await until(lambda: replica.view.not_ready is None and not replica.fits.running)
+        assert len(made) == 1
+        assert replica.view.fitted_events in (40, 50)
+
+
+async def test_a_fit_that_is_too_large_for_the_log_is_refused_and_the_next_one_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = {**SETUPS["nsauc"], "embedding": {"components": 40, "warmup": 40}}  # a fit of over 12 KiB
+    async with engine(MemoryStore()) as node:
+        replica, _ = await node.create("a", Config.of(config))
+        with monkeypatch.context() as patched:
+            patched.setattr("service.engine.replica.replica.RECORD_BYTES", 4096)
+            for start in range(0, 60, 10):
+                assert (await replica.label(batch_of("nsauc", 10, start))).outcome.applied.all()
+            await until(lambda: not replica.fits.running)
+            assert "more than a store takes as one record" in str(replica.fits.failed)
+            assert replica.learner.metrics.events == 60
+        for start in range(60, 160, 10):
+            assert (await replica.label(batch_of("nsauc", 10, start))).outcome.applied.all()
+        await until(lambda: replica.view.not_ready is None and not replica.fits.running)
+        assert replica.fits.failed is None
+
+
+async def test_an_urgent_fit_does_not_wait_for_another_learners_background_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = Held(algorithms()["ranksvm"].fit)  # type: ignore[attr-defined]
+    monkeypatch.setattr(algorithms()["ranksvm"], "fit", held)
+    async with client() as http:
+        for name in ("slow", "next"):
+            await http.put(f"/v1/learners/{name}", json=SETUPS["ranksvm"])
+            await http.post(f"/v1/learners/{name}/update", json={"events": events(60)})
+        await until(held.begun.is_set)
+        await http.put("/v1/learners/k", json=SETUPS["nsauc"])
+        for start in (0, 50):
+            reply = await http.post("/v1/learners/k/update", json={"events": events(50, start)})
+            assert reply.status_code == 200
+        assert (await http.get("/v1/learners/k")).json()["ready"]
+        fits = [(await http.get(f"/v1/learners/{name}")).json()["fit"] for name in ("slow", "next")]
+        assert [(one["running"], one["waiting"]) for one in fits] == [(True, False), (True, True)]
+        held.go.set()
+
+        async def fitted() -> bool:
+            return bool((await http.get("/v1/learners/next")).json()["ready"])
+
+        await until(fitted)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError("a fault"), "an internal error, which the node's log shows"),
+        (MemoryError(), "there is not enough memory"),
+    ],
+)
+async def test_a_fit_that_ends_by_an_error_leaves_the_learner_alive(
+    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(algorithms()["ranksvm"], "fit", fails)
+    url = "/v1/learners/a"
+    async with client() as http:
+        await http.put(url, json=SETUPS["ranksvm"])
+        await http.post(f"{url}/update", json={"events": events(50)})
+
+        async def failed() -> bool:
+            return bool((await http.get(url)).json()["fit"]["failed"] == said)
+
+        await until(failed)
+        assert ("a fault" in caplog.text) == isinstance(error, RuntimeError)
+        assert (await http.post(f"{url}/update", json={"events": events(40, 50)})).json()["applied"] == 40
+        monkeypatch.undo()
+        await http.post(f"{url}/update", json={"events": events(20, 90)})
+
+        async def fitted() -> bool:
+            return bool((await http.get(url)).json()["fit"]["failed"] is None)
+
+        await until(fitted)
+
+
+@pytest.mark.parametrize("size", [1, 30, 200])
+async def test_requests_of_any_size_end_the_warm_up_at_the_same_event(size: int) -> None:
+    setup = SETUPS["nsauc"]
+    learner = create("nsauc", **{key: value for key, value in setup.items() if key != "algorithm"})
+    made = events(200)
+    scores = learner.learn([one["x"] for one in made], [one["label"] for one in made], ids=[one["id"] for one in made])
+    url = "/v1/learners/a"
+    async with client() as http:
+        await http.put(url, json=setup)
+        results = []
+        for start in range(0, 200, size):
+            reply = await http.post(f"{url}/update", json={"events": made[start : start + size]})
+            results += reply.json()["results"]
+        assert [one["score"] for one in results] == scores.tolist()
+        assert (await http.get(f"{url}/digest")).json()["digest"] == learner.digest()
+        assert (await http.get(url)).json()["fit"]["events"] == 40
+
+
+async def test_a_large_request_is_scored_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+    values = Scorer.values
+
+    def noted(self: Scorer, rows: Any) -> Any:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return values(self, rows)
+
+    async with client() as http:
+        await http.put("/v1/learners/a", json=SETUPS["nsauc"])
+        await http.post("/v1/learners/a/update", json={"events": events(60)})
+        monkeypatch.setattr(Scorer, "values", noted)
+        few = [{"x": [0.5, 0.25, 1]}] * 3
+        said = [
+            (await http.post("/v1/learners/a/predict", json={"events": few * times})).json()["results"][:3]
+            for times in (1, 30_000)
+        ]
+        assert said[0] == said[1]
+        assert threads == [True, False]
+
+
+async def test_a_fit_that_fails_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    fit, tries = algorithms()["ranksvm"].fit, []  # type: ignore[attr-defined]
+
+    def fails(*arguments: Any) -> Any:
+        tries.append(len(arguments[3]))
+        if len(tries) == 1:
+            raise ValueError("no such model for these events")
+        return fit(*arguments)
+
+    monkeypatch.setattr(algorithms()["ranksvm"], "fit", fails)
+    url = "/v1/learners/a"
+    async with client() as http:
+        await http.put(url, json=SETUPS["ranksvm"])
+        await http.post(f"{url}/update", json={"events": events(50)})
+
+        async def failed() -> bool:
+            return bool((await http.get(url)).json()["fit"]["failed"])
+
+        await until(failed)
+        shown = (await http.get(url)).json()
+        assert (shown["fit"]["events"], shown["fit"]["running"]) == (0, False)
+        assert shown["fit"]["failed"] == "no such model for these events"
+        assert shown["not_ready"].startswith("the first fit")
+        await http.post(f"{url}/update", json={"events": events(49, 50)})
+        assert len(tries) == 1
+        await http.post(f"{url}/update", json={"events": events(1, 99)})
+
+        async def fitted() -> bool:
+            fit = (await http.get(url)).json()["fit"]
+            return bool(fit == {"events": 100, "running": False, "waiting": False, "failed": None})
+
+        await until(fitted)
+
+
+# Ordinal learners
+
+RANKED: dict[str, Any] = {"algorithm": "npsvor", "features": FEATURES, "params": {"ranks": 3, "capacity": 50}}
+
+
+def ranked(count: int, start: int = 0) -> list[dict[str, Any]]:
+    made = events(count, start)
+    for event in made:
+        event["label"] = 1 + int(event["x"][0] > 0.6) + int(event["x"][0] > 1.2)
+    return made
+
+
+async def test_ranks_over_http_are_those_of_the_library() -> None:
+    learner = create("npsvor", dim=3, ranks=3, capacity=50)
+    made = ranked(400)
+    ranks = learner.learn([one["x"] for one in made], [one["label"] for one in made], ids=[one["id"] for one in made])
+    url = "/v1/learners/a"
+    async with client() as http:
+        created = (await http.put(url, json=RANKED)).json()
+        assert created["config"]["threshold"] is created["config"]["calibration"] is None
+        assert created["class_counts"] == {"1": 0, "2": 0, "3": 0}
+        early = (await http.post(f"{url}/predict", json={"events": [{"x": [0, 0, 0]}]})).json()
+        assert early["ready"] is False
+        assert early["results"] == [{"id": None, "score": 0.0, "rank": None}]
+        results = []
+        for start in range(0, 400, 50):
+            reply = (await http.post(f"{url}/update", json={"events": made[start : start + 50]})).json()
+            results += reply["results"]
+        assert [one["rank"] for one in results] == ranks.tolist()
+        assert set(results[0]) == {"id", "status", "score", "rank"}
+        again = (await http.post(f"{url}/update", json={"events": made[:2]})).json()
+        assert again["results"][1] == {"id": "e1", "status": "duplicate", "score": None, "rank": None}
+        assert (await http.get(f"{url}/digest")).json()["digest"] != ""
+        learner.learn([one["x"] for one in made[:2]], [one["label"] for one in made[:2]], ids=["e0", "e1"])
+        assert (await http.get(f"{url}/digest")).json()["digest"] == learner.digest()
+        figures = (await http.get(f"{url}/metrics")).json()
+        local = learner.figures()
+        assert {key: figures[key] for key in local} == local
+        assert figures["window"]["mae"] == np.mean(np.abs(ranks - [one["label"] for one in made]))
+        assert "threshold" not in figures
+        said = (await http.post(f"{url}/predict", json={"events": [{"x": [1.9, 0.5, 0]}, {"x": [0, 0.5, 0]}]})).json()
+        assert [one["rank"] for one in said["results"]] == [3, 1]
+        assert said["results"][0]["score"] > said["results"][1]["score"]
+        points = (await http.get(f"{url}/metrics/history")).json()["points"]
+        assert points[-1]["accuracy"] > 0.5
+        shown = (await http.get("/v1/learners")).json()["learners"][0]
+        assert sum(shown["class_counts"].values()) == shown["events"] == 400
+
+
+@pytest.mark.parametrize("label", [0, 4, 1.5, True, None, "2", -1, 2**70])
+async def test_a_label_that_is_no_rank_is_refused_by_its_place(label: Any) -> None:
+    url = "/v1/learners/a"
+    made = ranked(3)
+    made[1]["label"] = label
+    async with client() as http:
+        await http.put(url, json=RANKED)
+        reply = await http.post(f"{url}/update", json={"events": made})
+        assert reply.status_code == 422
+        assert [one["pointer"] for one in reply.json()["errors"]] == ["/events/1/label"]
+        assert "a whole number from 1 to 3" in reply.json()["errors"][0]["detail"]
+        assert (await http.get(url)).json()["events"] == 0
+
+
+async def test_ranks_are_refused_by_a_learner_of_two_classes() -> None:
+    async with client() as http:
+        await http.put("/v1/learners/a", json={"algorithm": "cbr", "features": FEATURES})
+        reply = await http.post("/v1/learners/a/update", json={"events": [{"x": [1, 2, 3], "label": 2}]})
+        assert reply.status_code == 422

@@ -1,0 +1,174 @@
+"""Records and snapshots as bytes: each comes back to the bit, and what is not whole is refused."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from learners.comparison import Compared, Comparison, GroupConfig
+from learners.config import Config
+from learners.numerics.arrays import Sparse
+from learners.records import Batch, Changed, Fitted, Late, Restored, Segment, Served
+from service.engine.records.codec import (
+    Created,
+    Record,
+    config_of,
+    pack_record,
+    pack_snapshot,
+    unpack_record,
+    unpack_snapshot,
+)
+from service.errors import Damaged
+from tests.service.engine.test_served_events import SETUPS, labelled, library
+
+GROUP = GroupConfig.of({"learners": ["one", "two"]})
+ODD = np.array([0.1, -0.0, np.nan])
+LATE = Late.none(3)._replace(
+    served=np.array([True, False, True]),
+    bare=np.array([False, True, False]),
+    assumed=np.array([False, False, True]),
+    scores=ODD,
+    decisions=np.array([1, 0, 127]),
+    labelled=np.array([1e10, np.nan, -5.0]),
+)
+SPARSE = Sparse(np.array([1.5, np.nan]), np.array([7, 2**24 - 1]), np.array([0, 0, 2, 2]))
+RECORDS: dict[str, Record] = {
+    "creation": Created(Config.of(SETUPS["table"]).to_json()),
+    "creation of a copy": Created(Config.of(SETUPS["table"]).to_json(), {"a.b": np.zeros((2, 0, 3)), "ids.ring": ODD}),
+    "creation of a group": Created(GROUP.to_json()),
+    "batch": Batch(np.arange(6.0).reshape(3, 2), np.array([1.0, -1.0, 3.0])),
+    "batch with everything": Batch(
+        rows=SPARSE,
+        labels=np.array([1.0, -1.0, -1.0]),
+        weights=np.array([0.0, 1.0, 1e6]),
+        times=ODD,
+        ids=("a", None, "\U0001f980"),
+        segments=(Segment(0, 2, "file", 5, 5), Segment(2, 3, "é", 2**53, 7)),
+        costs=np.array([1.0, 0.0, 1e15]),
+        late=LATE,
+    ),
+    "served": Served(np.array([1, 2**64 - 1, 0], dtype=np.uint64), ODD, ODD, np.array([0, 1, 1]), ODD, ODD),
+    "served ranks": Served(np.zeros(3, dtype=np.uint64), ODD, ODD, np.array([1, 2, 127])),
+    "served nothing": Served(np.zeros(0, dtype=np.uint64), np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.int64)),
+    "change": Changed({"late": {"label_ttl": 5.0, "unlabelled": "negative"}, "figures": {"k": 3}}),
+    "roll-back": Restored(7, {"ids.ring": np.array([2**63], dtype=np.uint64)}),
+    "roll-back of settings": Restored(7, {"a.b": np.zeros((2, 0, 3))}, {"figures": {"k": 3}}),
+    "fit": Fitted(10, 2, 3, {"algorithm.w": ODD}),
+    "comparison": Compared(
+        np.array([5, 0, 6], dtype=np.uint64), np.array([1.0, -1.0, 1.0]), np.ones((3, 2)) * ODD[:, None], ODD
+    ),
+}
+EACH = pytest.mark.parametrize("name", RECORDS)
+
+
+def same(one: Any, other: Any) -> bool:
+    """To the bit, dtypes included."""
+    if isinstance(one, np.ndarray):
+        return (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
+    if type(one) is not type(other):
+        return False
+    if is_dataclass(one):
+        return all(same(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
+    if isinstance(one, msgspec.Struct):
+        return same(msgspec.structs.asdict(one), msgspec.structs.asdict(other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(same(*pair) for pair in zip(one, other, strict=True))
+    return bool(one == other)
+
+
+@EACH
+def test_a_record_comes_back_to_the_bit(name: str) -> None:
+    record = RECORDS[name]
+    data = pack_record(record)
+    assert same(unpack_record(data, "record 2 of a"), record)
+    assert pack_record(unpack_record(data, "record 2 of a")) == data
+
+
+@EACH
+def test_a_record_that_was_cut_or_changed_is_refused(name: str) -> None:
+    data = pack_record(RECORDS[name])
+    for cut in (0, 5, 9, 10, len(data) - 1):
+        with pytest.raises(Damaged, match=r"^record 2 of a "):
+            unpack_record(data[:cut], "record 2 of a")
+    for place in range(len(data)):
+        if place == 5:  # the kind has no checksum: another one has other members
+            continue
+        changed = bytearray(data)
+        changed[place] ^= 0x10
+        with pytest.raises(Damaged, match=r"^record 2 of a "):
+            unpack_record(bytes(changed), "record 2 of a")
+
+
+@EACH
+def test_the_arrays_of_a_record_can_be_written_to(name: str) -> None:
+    """A kernel would be compiled a second time for those that cannot."""
+    record = unpack_record(pack_record(RECORDS[name]), "record 2 of a")
+    arrays = list(vars(record).values()) if is_dataclass(record) else []
+    arrays += [column for one in arrays if isinstance(one, tuple) for column in one]
+    for array in arrays:
+        if isinstance(array, np.ndarray):
+            assert array.flags.writeable
+            assert array.flags.c_contiguous
+
+
+def test_a_record_of_unknown_kind_or_a_snapshot_in_its_place() -> None:
+    learner = library("dense", [labelled("dense", 0, 5)])
+    snapshot = pack_snapshot(3, learner.config, learner.state())
+    with pytest.raises(Damaged, match="unknown kind 4"):
+        unpack_record(snapshot, "record 2 of a")
+    with pytest.raises(Damaged, match="is not a snapshot"):
+        unpack_snapshot(pack_record(RECORDS["batch"]), "snapshot 3 of a")
+
+
+def test_snapshots_of_learners_and_of_groups() -> None:
+    learner = library("dense", [labelled("dense", 0, 50)])
+    comparison = Comparison(GROUP)
+    comparison.apply(Compared(np.arange(4, dtype=np.uint64), np.ones(4), np.ones((4, 2)), np.full(4, np.nan)))
+    for machine in (learner, comparison):
+        found = unpack_snapshot(pack_snapshot(9, machine.config, machine.state()), "snapshot 9 of a")
+        assert (found.position, found.config) == (9, machine.config)
+        assert same(found.state, {name: np.asarray(array) for name, array in machine.state().items()})
+
+
+def test_a_configuration_says_of_what_it_is() -> None:
+    assert config_of(GROUP.to_json()) == GROUP
+    config = Config.of(SETUPS["named"])
+    assert config_of(config.to_json()) == config
+
+
+SINGLE = np.array([[1.5, -0.0, 2.0**-149], [3e38, 1 / 3, 0.0]], dtype=np.float32).astype(np.float64)
+ROWS = {
+    "float32": (SINGLE, True),
+    "whole numbers": (np.array([[0.0, 2.0**24], [-7.0, 1.0]]), True),
+    "no float32 in the first row": (np.array([[0.1, 0.0], [1.0, 1.0]]), False),
+    "one number that is no float32": (np.array([[1.0, 0.0], [1.0, 2.0**24 + 1]]), False),
+    "below the least float32": (np.array([[1.0], [1e-300]]), False),
+    "beyond the largest float32": (np.array([[1.0], [1e39]]), False),
+    "a number is missing": (np.array([[1.0], [np.nan]]), False),
+    "no rows": (np.empty((0, 3)), True),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_numbers_that_are_float32_take_half_the_room_and_come_back_to_the_bit(name: str, sparse: bool) -> None:
+    X, narrow = ROWS[name]
+    n = len(X)
+    if sparse:
+        X = X.ravel()
+        rows: Any = Sparse(X, np.arange(X.size), np.linspace(0, X.size, n + 1).astype(np.int64))
+    else:
+        rows = X
+    data = pack_record(Batch(rows, np.ones(n)))
+    assert (b"<f4" in data) == narrow
+    back = unpack_record(data, "it")
+    assert isinstance(back, Batch)
+    found = back.rows.data if isinstance(back.rows, Sparse) else back.rows
+    assert (found.dtype, found.shape, found.tobytes()) == (np.float64, X.shape, X.tobytes())
+    assert found.flags.writeable

@@ -1,0 +1,499 @@
+"""Clones, exports, imports and weights: equal states, whole or not at all, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from learners import Config, Learner
+from service.engine.engine import Engine
+from service.engine.records.codec import Created, Snapshot, pack_record, pack_snapshot, unpack_record, unpack_snapshot
+from service.engine.weights import MAX_TOP
+from service.errors import StoreUnavailable
+from service.storage.base import Head
+from service.storage.memory import MemoryStore
+from tests.harness.apps import DENSE, client, events
+from tests.harness.nodes import T0, digest, posted, serving
+from tests.harness.process import Process
+
+URL = "/v1/learners"
+SETUPS: dict[str, dict[str, Any]] = {
+    "dense": DENSE,
+    "single": {**DENSE, "algorithm": "cbr", "precision": "float32"},
+    "budget": {**DENSE, "threshold": {"objective": "budget", "alerts": 3}, "calibration": {"kind": "isotonic"}},
+    "embedded": {**DENSE, "algorithm": "nsauc", "embedding": {"kind": "nystroem", "components": 4, "warmup": 20}},
+    "batch": {**DENSE, "algorithm": "ranksvm", "refit_every": 30, "refit_window": 50},
+}
+
+
+@pytest.fixture
+async def http():
+    async with client(max_import_bytes=2**20) as one:
+        await one.put(f"{URL}/a", json=DENSE)
+        await one.post(f"{URL}/a/update", json={"events": events(40)})
+        yield one
+
+
+async def digest_of(http: httpx.AsyncClient, name: str) -> str:
+    found: str = (await http.get(f"{URL}/{name}/digest")).json()["digest"]
+    return found
+
+
+def timed(count: int, start: int = 0) -> list[dict[str, Any]]:
+    """Events whose times do not depend on when they are sent."""
+    return [{**one, "time": T0 + 60.0 * k} for k, one in enumerate(events(count, start), start)]
+
+
+async def fitted(engine: Engine) -> None:
+    """Wait until no fit of a is under way."""
+    while engine.get("a").fits.running:  # noqa: ASYNC110 (there is no event of it)
+        await asyncio.sleep(0.01)
+
+
+# Clones
+
+
+@pytest.mark.parametrize("setup", SETUPS)
+async def test_a_clone_has_the_state_of_its_source_and_goes_its_own_way(setup):
+    async with serving(MemoryStore()) as (http, engine):
+        await http.put("/learners/a", json=SETUPS[setup])
+        await posted(http, "/learners/a/update", timed(60))
+        await engine.get("a").save()
+        await posted(http, "/learners/a/update", timed(20, 60))
+        await fitted(engine)  # what a fit makes would come between the looks below
+        reply = await http.post("/learners/a/clone", json={"to": "b"})
+        assert reply.status_code == 201
+        document = reply.json()
+        source = (await http.get("/learners/a")).json()
+        assert {**document, "name": "a", "position": source["position"], "snapshot": source["snapshot"]} == source
+        assert document["position"] == 1
+        assert (await digest(http, "b"))[1] == (await digest(http, "a"))[1]
+        for name in "ab":
+            await posted(http, f"/learners/{name}/update", timed(20, 80))
+        await fitted(engine)
+        if setup != "batch":  # whose fits come when they are done
+            assert (await digest(http, "b"))[1] == (await digest(http, "a"))[1]
+        before = await digest(http, "a")
+        again = await posted(http, "/learners/b/update", timed(21, 80))
+        assert (again["duplicate"], again["applied"]) == (20, 1)  # the ids came along
+        assert await digest(http, "a") == before
+        assert (await digest(http, "b"))[1] != before[1]
+
+
+async def test_what_was_served_stays_with_the_source(http):
+    served = [{key: one[key] for key in ("id", "x")} for one in events(1, 900)]
+    await http.post(f"{URL}/a/predict", json={"events": served})
+    await http.post(f"{URL}/a/clone", json={"to": "b"})
+    label = {"events": [{"id": "e900", "label": 1}]}
+    assert (await http.post(f"{URL}/b/labels", json=label)).json()["unknown"] == 1
+    assert (await http.post(f"{URL}/a/labels", json=label)).json()["applied"] == 1
+
+
+@pytest.mark.parametrize("trim", [True, False])
+async def test_a_clone_survives_a_crash_at_any_later_moment(open_again, trim):
+    async with serving(await open_again(), trim_log=trim, snapshots_kept=1) as (http, _):
+        await http.put("/learners/a", json=DENSE)
+        await posted(http, "/learners/a/update", events(50))
+        await http.post("/learners/a/clone", json={"to": "b"})
+        first = await digest(http, "b")
+    async with serving(await open_again(), trim_log=trim, snapshots_kept=1) as (http, engine):  # from its first record
+        assert await digest(http, "b") == first
+        assert await digest(http, "b") == (1, (await digest(http, "a"))[1])
+        await posted(http, "/learners/b/update", events(10, 50))
+        second = await digest(http, "b")
+    async with serving(await open_again(), trim_log=trim, snapshots_kept=1) as (
+        http,
+        engine,
+    ):  # from its first and second
+        assert await digest(http, "b") == second
+        await engine.get("b").save()
+    async with serving(await open_again(), trim_log=trim, snapshots_kept=1) as (http, _):  # from a snapshot of its own
+        assert await digest(http, "b") == second
+
+
+class Failing(MemoryStore):
+    """A store whose creations fail before or after they are carried out, as where the process is killed there."""
+
+    fails: str | None = None
+
+    async def create(self, learner: str, token: bytes, data: bytes) -> Head:
+        if self.fails == "before":
+            raise StoreUnavailable("the store is away")
+        head = await super().create(learner, token, data)
+        if self.fails == "after":
+            raise StoreUnavailable("the answer was lost")
+        return head
+
+
+@pytest.mark.parametrize("fails", ["before", "after"])
+async def test_a_clone_is_there_whole_or_not_at_all(fails):
+    store = Failing()
+    async with serving(store) as (http, _):
+        await http.put("/learners/a", json=DENSE)
+        await posted(http, "/learners/a/update", events(50))
+        store.fails = fails
+        assert (await http.post("/learners/a/clone", json={"to": "b"})).status_code == 503
+        source = await digest(http, "a")
+    async with serving(store) as (http, _):
+        if fails == "before":
+            assert (await http.get("/learners/b")).status_code == 404
+        else:
+            assert (await digest(http, "b"))[1] == source[1]
+        assert await digest(http, "a") == source
+
+
+async def test_a_clone_made_on_one_node_is_met_by_another():
+    store = MemoryStore()
+    async with serving(store) as (one, first), serving(store) as (other, second):
+        await one.put("/learners/a", json=DENSE)
+        await second.sync.look_around()
+        await posted(other, "/learners/a/update", events(30))  # which the first node has not read yet
+        assert (await one.post("/learners/a/clone", json={"to": "b"})).status_code == 201
+        await second.sync.look_around()
+        assert (await digest(one, "b"))[1] == (await digest(other, "b"))[1] == (await digest(other, "a"))[1]
+        await second.delete("b")
+        await other.put("/learners/b", json=DENSE)
+        await first.sync.look_around()
+        assert (await one.get("/learners/b")).json()["events"] == 0
+
+
+async def test_the_other_node_was_quicker():
+    store = MemoryStore()
+    async with serving(store) as (one, _), serving(store) as (other, second):
+        await one.put("/learners/a", json=DENSE)
+        await second.sync.look_around()
+        await other.put("/learners/b", json={**DENSE, "seed": 5})
+        reply = await one.post("/learners/a/clone", json={"to": "b"})
+        assert (reply.status_code, reply.json()["code"]) == (409, "name-taken")
+        assert (await one.get("/learners/b")).json()["config"]["seed"] == 5
+
+
+async def test_a_learner_that_sleeps_is_woken():
+    store = MemoryStore()
+    async with serving(store) as (http, _):
+        for name in "abcd":
+            await http.put(f"/learners/{name}", json={**DENSE, "seed": ord(name)})
+            await posted(http, f"/learners/{name}/update", events(20))
+    async with serving(store, max_resident=1) as (http, engine):
+        asleep = next(iter(engine.evicted))
+        assert (await http.get(f"/learners/{asleep}/weights")).json()["total"] == 3
+        asleep = next(iter(engine.evicted))
+        assert (await http.post(f"/learners/{asleep}/clone", json={"to": "copy"})).status_code == 201
+        assert (await digest(http, "copy"))[1] == (await digest(http, asleep))[1]
+        engine.residency.rest()
+        assert engine.residency.resting is not None
+        await asyncio.wait([engine.residency.resting])
+        taken = next(iter(engine.evicted))
+        reply = await http.post("/learners/copy/clone", json={"to": taken})
+        assert (reply.status_code, reply.json()["code"]) == (409, "name-taken")
+        asleep = next(iter(engine.evicted))
+        assert (await http.get(f"/learners/{asleep}/export")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "pointer"),
+    [
+        ({"to": "no good"}, 422, "/to"),
+        ({"to": 5}, 422, "/to"),
+        ({}, 422, "/to"),
+        ({"to": "b", "from": "a"}, 422, "/from"),
+        ([], 422, ""),
+        ({"to": "a"}, 409, None),
+    ],
+)
+async def test_a_clone_that_is_refused(http, body, status, pointer):
+    reply = await http.post(f"{URL}/a/clone", json=body)
+    assert reply.status_code == status
+    assert [one["pointer"] for one in reply.json()["errors"]] == ([] if pointer is None else [pointer])
+    assert [one["name"] for one in (await http.get(URL)).json()["learners"]] == ["a"]
+
+
+async def test_a_clone_of_nobody_and_bodies_that_cannot_be_read(http):
+    assert (await http.post(f"{URL}/nobody/clone", json={"to": "b"})).status_code == 404
+    assert (await http.post(f"{URL}/a/clone", content=b"{")).status_code == 400
+    assert (await http.post(f"{URL}/a/clone", content=b"{}", headers={"content-type": "text/csv"})).status_code == 415
+    assert (await http.post(f"{URL}/a/clone?deep=1", json={"to": "b"})).status_code == 422
+
+
+async def test_copies_count_as_learners():
+    async with client(max_learners=1) as http:
+        await http.put(f"{URL}/a", json=DENSE)
+        reply = await http.post(f"{URL}/a/clone", json={"to": "b"})
+        assert (reply.status_code, reply.json()["code"]) == (409, "limit-reached")
+
+
+async def test_a_state_that_no_store_takes(http, monkeypatch):
+    monkeypatch.setattr("service.engine.engine.RECORD_BYTES", 1000)
+    reply = await http.post(f"{URL}/a/clone", json={"to": "b"})
+    assert (reply.status_code, reply.json()["code"]) == (413, "too-large")
+    assert (await http.get(f"{URL}/b")).status_code == 404
+
+
+async def test_many_clones_of_one_name_at_once_make_one(http):
+    replies = await asyncio.gather(*(http.post(f"{URL}/a/clone", json={"to": "b"}) for _ in range(5)))
+    assert sorted(reply.status_code for reply in replies) == [201, 409, 409, 409, 409]
+    assert await digest_of(http, "b") == await digest_of(http, "a")
+
+
+def test_clones_survive_kill_9(tmp_path: Path) -> None:
+    process = Process(f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log")
+    with process, httpx.Client(base_url=f"{process.url}{URL}", timeout=60, trust_env=False) as http:
+        http.put("/a", json=DENSE).raise_for_status()
+        http.post("/a/update", json={"events": events(100)}).raise_for_status()
+        for name in ("b", "c"):
+            http.post("/a/clone", json={"to": name}).raise_for_status()
+        process.kill()
+        process.start()
+        found = {http.get(f"/{name}/digest").json()["digest"] for name in "abc"}
+        assert len(found) == 1
+
+
+def test_clones_that_kill_9_cuts_short_are_whole_or_not_there(tmp_path: Path) -> None:
+    process = Process(f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log")
+    chance = random.Random(0)
+    with process, httpx.Client(base_url=f"{process.url}{URL}", timeout=60, trust_env=False) as http:
+        http.put("/a", json={**DENSE, "algorithm": "cbr", "features": {"kind": "dense", "dim": 500}}).raise_for_status()
+        rows = [{"x": [float((i * j) % 7) for j in range(500)], "label": i % 2} for i in range(20)]
+        http.post("/a/update", json={"events": rows}).raise_for_status()
+        source = http.get("/a/digest").json()["digest"]
+        for turn in range(5):
+            names = [f"copy-{turn}-{k}" for k in range(20)]
+
+            def clone(names: list[str] = names) -> None:
+                for name in names:
+                    with contextlib.suppress(httpx.TransportError):  # killed before the answer
+                        httpx.post(f"{process.url}{URL}/a/clone", json={"to": name}, trust_env=False, timeout=60)
+
+            thread = threading.Thread(target=clone)
+            thread.start()
+            time.sleep(chance.uniform(0.0, 0.15))
+            process.kill()
+            thread.join()
+            process.start()
+            for name in names:
+                reply = http.get(f"/{name}/digest")
+                assert reply.status_code == 404 or reply.json()["digest"] == source
+                if reply.status_code == 200:
+                    http.delete(f"/{name}").raise_for_status()
+        assert http.get("/a/digest").json()["digest"] == source
+
+
+# Files
+
+
+async def test_a_file_brings_the_state_elsewhere(http):
+    reply = await http.get(f"{URL}/a/export")
+    assert reply.headers["content-type"] == "application/octet-stream"
+    assert reply.headers["content-disposition"] == 'attachment; filename="a-2.rarestream"'
+    headers = {"content-type": "application/octet-stream"}
+    async with client() as elsewhere:
+        made = await elsewhere.post(f"{URL}/b/import", content=reply.content, headers=headers)
+        assert made.status_code == 201
+        assert made.json()["events"] == 40
+        assert await digest_of(elsewhere, "b") == await digest_of(http, "a")
+        assert (await elsewhere.get(f"{URL}/b/export")).content[10:].endswith(reply.content[-1000:])
+        taken = await elsewhere.post(f"{URL}/b/import", content=reply.content)
+        assert (taken.status_code, taken.json()["code"]) == (409, "name-taken")
+
+
+async def test_files_that_are_refused(http):
+    good = (await http.get(f"{URL}/a/export")).content
+    found: Snapshot = unpack_snapshot(good, "file")
+    assert isinstance(found.config, Config)
+    other = Learner(Config.of({**DENSE, "features": {"kind": "dense", "dim": 4}}))
+    nan = {name: array.copy() for name, array in found.state.items()}
+    spoilt = next(name for name, one in nan.items() if name.startswith("algorithm.") and one.dtype == np.float64)
+    nan[spoilt][...] = np.nan
+    lacking = dict(found.state)
+    del lacking["ids.count"]
+    wrong = {
+        "is cut short": good[:7],
+        "does not match its checksum": good[:-1],
+        "does not begin like one of ours": b"PK" + good,
+        "is cut short: 0 bytes": b"",
+        "format version 9": good[:4] + b"\x09" + good[5:],
+        "is not a snapshot": pack_record(Created(found.config.to_json())),
+        "does not fit its configuration": pack_snapshot(3, found.config, other.state()),
+        "does not fit its configuration: ": pack_snapshot(3, found.config, lacking),
+        "does not fit": pack_snapshot(3, found.config, nan),
+    }
+    for said, data in wrong.items():
+        reply = await http.post(f"{URL}/b/import", content=data)
+        assert reply.status_code == 422, said
+        assert said in reply.json()["detail"]
+        assert "nothing was created" in reply.json()["detail"]
+    assert (await http.get(f"{URL}/b")).status_code == 404
+
+
+async def test_a_bad_name_and_a_bad_file_are_refused_at_once(http):
+    good = (await http.get(f"{URL}/a/export")).content
+    both = await http.post(f"{URL}/no name/import", content=good[:-1])
+    name = await http.post(f"{URL}/no name/import", content=good)
+    assert (both.status_code, name.status_code) == (422, 422)
+    assert "does not match its checksum" in both.json()["detail"]
+    assert both.json()["errors"] == name.json()["errors"]
+    assert [one["pointer"] for one in name.json()["errors"]] == ["/name"]
+    assert [one["name"] for one in (await http.get(URL)).json()["learners"]] == ["a"]
+
+
+async def test_every_flipped_byte_is_noticed(http):
+    good = (await http.get(f"{URL}/a/export")).content
+    for place in np.random.default_rng(0).integers(0, len(good), 40).tolist():
+        bad = bytearray(good)
+        bad[place] ^= 0x41
+        assert (await http.post(f"{URL}/b/import", content=bytes(bad))).status_code == 422
+
+
+async def test_the_state_of_a_group_is_no_learner():
+    async with serving(MemoryStore()) as (http, engine):
+        for name in "ab":
+            await http.put(f"/learners/{name}", json=DENSE)
+        await http.put("/groups/g", json={"learners": ["a", "b"]})
+        machine = (await engine.group("g")).machine
+        reply = await http.post("/learners/c/import", content=pack_snapshot(2, machine.config, machine.state()))
+        assert reply.status_code == 422
+        assert "of a group, not of a learner" in reply.json()["detail"]
+
+
+async def test_imports_within_their_bounds(http):
+    reply = await http.post(f"{URL}/b/import", content=bytes(2**20 + 1))
+    assert (reply.status_code, reply.json()["code"]) == (413, "too-large")
+    assert "max_import_bytes" in reply.json()["detail"]
+    reply = await http.post(f"{URL}/b/import", content=b"{}", headers={"content-type": "application/json"})
+    assert reply.status_code == 415
+    assert (await http.post(f"{URL}/no%20good/import", content=b"x")).status_code == 422
+    assert (await http.post(f"{URL}/b/import?force=1", content=b"x")).status_code == 422
+
+
+async def test_a_file_may_be_larger_than_other_bodies():
+    async with client(max_body_bytes=1024) as http:
+        await http.put(f"{URL}/a", json=DENSE)
+        data = (await http.get(f"{URL}/a/export")).content
+        assert len(data) > 1024
+        assert (await http.post(f"{URL}/b/import", content=data)).status_code == 201
+
+
+def test_the_creation_of_a_copy_is_a_snapshot_at_position_1():
+    learner = Learner(Config.of(DENSE))
+    data = pack_record(Created(learner.config.to_json(), learner.state()))
+    snapshot, record = unpack_snapshot(data, "it"), unpack_record(data, "it")
+    assert (snapshot.position, snapshot.config) == (1, learner.config)
+    assert isinstance(record, Created)
+    assert record.state is not None
+    assert Learner.restored(Config.of(record.config), record.state).digest() == learner.digest()
+
+
+# Weights
+
+
+async def weights_of(http: httpx.AsyncClient, name: str, query: str = "") -> Any:
+    reply = await http.get(f"{URL}/{name}/weights{query}")
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+async def test_weights_are_those_that_score(http):
+    found = await weights_of(http, "a")
+    assert (found["total"], found["reason"]) == (3, None)
+    assert found["position"] == (await http.get(f"{URL}/a")).json()["position"]
+    sizes = [abs(one["weight"]) for one in found["weights"]]
+    assert sizes == sorted(sizes, reverse=True)
+    assert {one["name"] for one in found["weights"]} == {"x[0]", "x[1]", "x[2]"}
+    assert (await weights_of(http, "a", "?top=1"))["weights"] == found["weights"][:1]
+    plain = {**DENSE, "scaling": {"kind": "none"}}
+    await http.put(f"{URL}/plain", json=plain)
+    await http.post(f"{URL}/plain/update", json={"events": events(40)})
+    found = await weights_of(http, "plain")
+    x = [0.5, -2.0, 3.0]
+    score = (await http.post(f"{URL}/plain/predict", json={"events": [{"x": x}]})).json()["results"][0]["score"]
+    by_name = {one["name"]: one["weight"] for one in found["weights"]}
+    assert score == pytest.approx(found["intercept"] + sum(x[k] * by_name[f"x[{k}]"] for k in range(3)))
+
+
+async def test_names_of_sparse_columns(http):
+    sparse = {"algorithm": "fofo", "features": {"kind": "sparse", "dim": 1000}}
+    await http.put(f"{URL}/s", json=sparse)
+    rows = [{"indices": [7, 900], "values": [1.0, 2.0], "label": k % 2} for k in range(6)]
+    await http.post(f"{URL}/s/update", json={"events": rows})
+    found = await weights_of(http, "s")
+    assert ({one["name"] for one in found["weights"]}, found["total"]) == ({"[7]", "[900]"}, 2)
+
+
+async def test_names_of_hashed_features_where_they_are_known(http):
+    named = {
+        "algorithm": "fofo", "features": {"kind": "named", "bits": 12, "log": ["amount", "age"]},
+        "scaling": {"kind": "none"},
+    }  # fmt: skip
+    await http.put(f"{URL}/n", json=named)
+    rows = [{"features": {"amount": 5.0 * k, "country": "XX"}, "label": k % 2} for k in range(1, 9)]
+    await http.post(f"{URL}/n/update", json={"events": rows})
+    found = await weights_of(http, "n")
+    by_name = {one["name"]: one["weight"] for one in found["weights"]}
+    assert found["total"] == 2
+    assert "amount" in by_name
+    assert len([name for name in by_name if name.startswith("column ")]) == 1
+    event = {"features": {"amount": 30.0}}
+    said = (await http.post(f"{URL}/n/predict?explain=1", json={"events": [event]})).json()["results"][0]
+    told = said["explanation"]["features"][0]
+    assert told["contribution"] == pytest.approx(by_name["amount"] * np.log1p(30.0))  # its sign is the feature's own
+
+
+async def test_names_of_a_table(http):
+    fields = [{"name": "amount", "kind": "numeric"}, {"name": "country", "kind": "categorical", "categories": 2}]
+    await http.put(f"{URL}/t", json={"algorithm": "cbr", "features": {"kind": "table", "fields": fields}})
+    rows = [{"features": {"amount": k, "country": "ABC"[k % 3]}, "label": k % 2} for k in range(12)]
+    await http.post(f"{URL}/t/update", json={"events": rows})
+    found = await weights_of(http, "t")
+    assert {one["name"] for one in found["weights"]} == {
+        "amount", "amount (missing)", "country (category 1)", "country (category 2)", "country (others)"
+    }  # fmt: skip
+    assert found["unnamed"] == 2
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (
+            {"algorithm": "nsauc", "embedding": {"kind": "nystroem", "components": 4, "warmup": 20}},
+            "a nystroem",
+        ),
+        ({"algorithm": "npsvor", "params": {"ranks": 3}}, "tells ranks by"),
+        ({"algorithm": "ranksvm", "refit_every": 500}, "there is no model to have weights"),
+    ],
+)
+async def test_where_there_are_no_weights(http, config, said):
+    await http.put(f"{URL}/x", json={"features": DENSE["features"], **config})
+    found = await weights_of(http, "x")
+    assert (found["intercept"], found["weights"], found["total"]) == (None, [], 0)
+    assert said in found["reason"]
+
+
+@pytest.mark.parametrize("query", ["top=0", f"top={MAX_TOP + 1}", "top=many", "most=3"])
+async def test_weights_that_are_refused(http, query):
+    reply = await http.get(f"{URL}/a/weights?{query}")
+    assert reply.status_code == 422
+    assert reply.json()["errors"][0]["pointer"].endswith(query.partition("=")[0])
+    assert (await http.get(f"{URL}/nobody/weights")).status_code == 404
+
+
+async def test_the_openapi_document_has_them(http):
+    paths = (await http.get("/openapi.json")).json()["paths"]
+    clone = paths["/v1/learners/{name}/clone"]["post"]
+    assert clone["requestBody"]["content"]["application/json"]["examples"]
+    assert {"201", "404", "409", "413", "422"} <= clone["responses"].keys()
+    assert "application/octet-stream" in paths["/v1/learners/{name}/export"]["get"]["responses"]["200"]["content"]
+    assert "application/octet-stream" in paths["/v1/learners/{name}/import"]["post"]["requestBody"]["content"]
+    top = paths["/v1/learners/{name}/weights"]["get"]["parameters"]
+    assert next(one for one in top if one["name"] == "top")["schema"] == {
+        "type": "integer", "maximum": MAX_TOP, "minimum": 1, "default": 20, "title": "Top",
+        "description": "weights to give at most",
+    }  # fmt: skip

@@ -1,0 +1,493 @@
+"""The engine over each store: log first, recovery from any point, many nodes, one failing learner, no lost reply."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from learners.config import Config
+from learners.learner import Learner
+from service.engine.engine import Engine
+from service.engine.records.codec import pack_snapshot
+from service.engine.replica.learner import LearnerReplica
+from service.errors import (
+    BehindLog,
+    Damaged,
+    LearnerGone,
+    NameTaken,
+    QueueFull,
+    ServiceError,
+    StoreUnavailable,
+    UnknownLearner,
+)
+from service.settings import Settings
+from service.storage.base import Entry, SnapshotInfo, Store, open_store
+from service.storage.memory import MemoryStore
+from service.wire.json_decode import decode_update
+from tests.harness.apps import DENSE, events
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "dense": DENSE,
+    "cbr": {"algorithm": "cbr", "params": {"buffer": "reservoir", "capacity": 3}, "features": DENSE["features"]},
+    "fofo": {"algorithm": "fofo", "features": DENSE["features"], "scaling": {"kind": "unit"}},
+}
+
+
+def batch_of(count: int, start: int = 0) -> Any:
+    body = msgspec.json.encode({"events": events(count, start)})
+    return decode_update(body, Config.of(DENSE))[0]
+
+
+@asynccontextmanager
+async def engine(store: Store, **settings: Any) -> AsyncIterator[Engine]:
+    """A node over a store that outlives it: as after a crash, nothing is snapshotted or closed at the end."""
+    node = Engine(store, Settings(**settings))
+    await node.start()
+    try:
+        yield node
+    finally:
+        await crash(node)
+
+
+async def crash(node: Engine) -> None:
+    tasks = [replica.task for replica in node.replicas.values()]
+    tasks += [one for replica in node.replicas.values() if (one := replica.snapshots._saving) is not None]
+    tasks += [] if node.sync.task is None else [node.sync.task]
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+    node.node._threads.shutdown()
+
+
+def library(config: dict[str, Any], count: int) -> str:
+    """The digest of a learner that met the first `count` events without any service."""
+    learner = Learner(Config.of(config))
+    met = events(count)
+    if met:
+        learner.learn([one["x"] for one in met], [one["label"] for one in met], ids=[one["id"] for one in met])
+    return learner.digest()
+
+
+async def until(holds: Callable[[], Awaitable[bool] | bool]) -> None:
+    """Wait for something that other tasks bring about."""
+    async with asyncio.timeout(60):
+        while True:
+            found = holds()
+            if found is True or (not isinstance(found, bool) and await found):
+                return
+            await asyncio.sleep(0.005)
+
+
+async def digest(replica: LearnerReplica) -> str:
+    return (await replica.digest())[1]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+async def test_stopped_after_any_append_it_recovers_to_the_same_bits(store, name):
+    config = Config.of(CONFIGS[name])
+    sizes = [1, 3, 1, 10, 2, 40, 5]
+    met = 0
+    for size in sizes:
+        async with engine(store, snapshot_events=12) as node:
+            replica, _ = await node.create("a", config)
+            assert await digest(replica) == library(CONFIGS[name], met)
+            learnt = await replica.label(batch_of(size, met))
+            met += size
+            assert learnt.outcome.applied.all()
+            assert learnt.position == replica.position
+    async with engine(store) as node:
+        assert await digest(node.get("a")) == library(CONFIGS[name], met)
+
+
+async def test_concurrent_updates_become_few_records_and_each_gets_its_own_answer(store):
+    async with engine(store) as node:
+        replica, _ = await node.create("a", Config.of(DENSE))
+        answers = await asyncio.gather(*(replica.label(batch_of(3, 3 * i)) for i in range(100)))
+        assert replica.position < 100
+        assert sum(int(one.outcome.applied.sum()) for one in answers) == 300
+        assert [len(one.outcome.scores) for one in answers] == [3] * 100
+        assert await digest(replica) == library(DENSE, 300)
+
+
+async def test_two_nodes_over_one_store_hold_the_same_bits(store):
+    async with engine(store, follow_seconds=0.05) as one, engine(store, follow_seconds=0.05) as two:
+        here, new = await one.create("a", Config.of(DENSE))
+        there, again = await two.create("a", Config.of(DENSE))
+        assert (new, again) == (True, False)
+        await asyncio.gather(*((here if i % 2 else there).label(batch_of(2, 2 * i)) for i in range(60)))
+        await asyncio.gather(here.catch_up(), there.catch_up())
+        assert await here.digest() == await there.digest()
+        assert here.view.figures.counts.sum() == 120
+        with pytest.raises(NameTaken):
+            await two.create("a", Config.of(CONFIGS["cbr"]))
+
+
+async def test_a_node_follows_what_others_create_append_and_delete(store):
+    async with engine(store, follow_seconds=0.02) as one, engine(store, follow_seconds=0.02) as two:
+        here, _ = await one.create("a", Config.of(DENSE))
+        await here.label(batch_of(20))
+        await until(lambda: "a" in two.replicas and two.replicas["a"].position == here.position)
+        assert await two.get("a").digest() == await here.digest()
+        await two.delete("a")
+        await until(lambda: "a" not in one.replicas)
+        with pytest.raises(LearnerGone):
+            await here.label(batch_of(1))
+        with pytest.raises(UnknownLearner):
+            one.get("a")
+
+
+async def test_a_learner_that_another_node_has_just_created_is_found_at_once(store):
+    async with engine(store, follow_seconds=60) as one, engine(store, follow_seconds=60) as two:
+        here, _ = await one.create("a", Config.of(DENSE))
+        await here.label(batch_of(20))
+        there = await two.load("a")
+        await there.catch_up()
+        assert await there.digest() == await here.digest()
+        await two.delete("a")
+        failures = await asyncio.gather(*(two.load("a") for _ in range(50)), return_exceptions=True)
+        assert all(isinstance(failure, UnknownLearner) for failure in failures)
+
+
+async def test_those_who_ask_for_unknown_learners_share_a_look(monkeypatch):
+    async with engine(MemoryStore(), follow_seconds=60) as node:
+        looks = 0
+        heads = node.node.store.heads
+
+        async def counted():
+            nonlocal looks
+            looks += 1
+            return await heads()
+
+        monkeypatch.setattr(node.node.store, "heads", counted)
+        failures = await asyncio.gather(*(node.load(f"no-{n}") for n in range(500)), return_exceptions=True)
+        assert all(isinstance(failure, UnknownLearner) for failure in failures)
+        assert looks == 1
+
+
+async def test_a_node_that_fell_behind_a_trimmed_log_goes_on_from_the_snapshot(store):
+    async with engine(store, follow_seconds=60) as behind, engine(store, follow_seconds=60, snapshots_kept=1) as ahead:
+        late, _ = await behind.create("a", Config.of(DENSE))
+        await ahead.create("a", Config.of(DENSE))
+        there = ahead.get("a")
+        for i in range(4):
+            await there.label(batch_of(5, 5 * i))
+        await there.save()
+        with pytest.raises(BehindLog):
+            await store.read("a", there.birth, 1, 10)
+        await late.label(batch_of(5, 20))
+        await there.catch_up()
+        assert await late.digest() == await there.digest()
+        assert await digest(late) == library(DENSE, 25)
+
+
+async def test_restore_rolls_back_every_node_and_survives_a_restart(store):
+    async with engine(store, follow_seconds=60) as one, engine(store, follow_seconds=60) as two:
+        here, _ = await one.create("a", Config.of(DENSE))
+        there, _ = await two.create("a", Config.of(DENSE))
+        await here.label(batch_of(10))
+        info = await here.save()
+        await here.label(batch_of(10, 10))
+        await here.restore(info.position)
+        await there.catch_up()
+        assert await there.digest() == await here.digest()
+        assert await digest(here) == library(DENSE, 10)
+        await here.label(batch_of(5, 10))
+    async with engine(store) as node:
+        assert await digest(node.get("a")) == library(DENSE, 15)
+
+
+async def test_a_damaged_snapshot_is_passed_over_for_an_older_one_and_the_log(store, caplog):
+    async with engine(store, trim_log=False) as node:
+        replica, _ = await node.create("a", Config.of(DENSE))
+        await replica.label(batch_of(10))
+        await replica.save()
+        await replica.label(batch_of(10, 10))
+        await replica.save()
+        birth, position = replica.birth, replica.position
+    await store.save("a", birth, position, b"rare, but not one of ours", 3, False)
+    async with engine(store) as node:
+        assert await digest(node.get("a")) == library(DENSE, 20)
+    assert "snapshot 3 of a" in caplog.text
+
+
+async def test_a_learner_without_a_readable_snapshot_or_a_log_from_the_start_is_left_out_alone(store, caplog):
+    async with engine(store) as node:
+        for name in ("bad", "good"):
+            replica, _ = await node.create(name, Config.of(DENSE))
+            await replica.label(batch_of(10))
+        bad = node.get("bad")
+        await bad.save()  # trims the log
+        birth, position = bad.birth, bad.position
+    await store.save("bad", birth, position, b"rubbish", 1, True)
+    async with engine(store, follow_seconds=0.01) as node:
+        assert set(node.replicas) == {"good"}
+        await asyncio.sleep(0.1)
+        with pytest.raises(Damaged, match="bad cannot be recovered"):
+            node.get("bad")
+        await node.delete("bad")
+        assert (await node.create("bad", Config.of(DENSE)))[1]
+    assert caplog.text.count("bad cannot be recovered") == 1
+
+
+async def test_no_figures_of_a_state_that_is_read_back_are_worked_out_at_the_start(store, monkeypatch):
+    """Should one not be worked out, that is told to whoever asks for it: the node starts."""
+    async with engine(store) as node:
+        replica, _ = await node.create("a", Config.of(DENSE))
+        await replica.label(batch_of(10))
+        await replica.save()
+    monkeypatch.setattr("service.engine.node._figured", set())  # as in a process that has just begun
+    async with engine(store) as node:
+        figures = node.get("a").view.figures
+        assert figures.memory == {}
+        assert figures.as_json()["events"] == 10
+        assert figures.memory != {}
+
+
+@pytest.mark.parametrize("step", ["kept", "snapshots"])
+async def test_a_snapshot_taken_elsewhere_while_this_node_recovers(store, step):
+    """There is no snapshot yet, then another node takes one and trims the log that was to be read instead."""
+    async with engine(store, follow_seconds=60) as ahead:
+        there, _ = await ahead.create("a", Config.of(DENSE))
+        await there.label(batch_of(10))
+        asked, answers = getattr(store, step), []
+
+        async def late(name: str, birth: bytes) -> Any:
+            found = await asked(name, birth)
+            answers.append(found)
+            if len(answers) == 1:
+                await there.save()
+            return found
+
+        async def unreadable(*_: Any) -> Any:
+            raise Damaged("it is not read at once")
+
+        if step == "snapshots":
+            store.kept = unreadable
+        setattr(store, step, late)
+        async with engine(store, follow_seconds=60) as behind:
+            assert await behind.get("a").digest() == await there.digest()
+        assert answers[0] == [] if step == "snapshots" else answers[0].snapshot is None
+
+
+async def test_a_clean_stop_takes_a_last_snapshot(tmp_path):
+    url = f"sqlite:///{tmp_path / 'log.db'}"
+    node = Engine(await open_store(url), Settings())
+    await node.start()
+    replica, _ = await node.create("a", Config.of(DENSE))
+    await replica.label(batch_of(30))
+    await node.stop()
+    store = await open_store(url)
+    assert [one.position for one in await store.snapshots("a", replica.birth)] == [2]
+    async with engine(store) as again:
+        assert await digest(again.get("a")) == library(DENSE, 30)
+    await store.close()
+
+
+async def test_snapshots_come_by_events_and_by_time_and_are_bounded(store, monkeypatch):
+    monkeypatch.setattr("service.engine.replica.lease._SECONDS", 0.2)  # that of the first node ends some time after it
+    async with engine(store, snapshot_events=10, snapshot_seconds=3600, snapshots_kept=2) as node:
+        replica, _ = await node.create("a", Config.of(DENSE))
+        for i in range(6):
+            position = (await replica.label(batch_of(10, 10 * i))).position
+            await until(
+                lambda at=position: replica.snapshots.newest is not None and replica.snapshots.newest.position == at
+            )
+        assert len(await store.snapshots("a", replica.birth)) == 2
+    async with engine(store, snapshot_seconds=0.05, follow_seconds=0.02) as node:
+        replica = node.get("a")
+        await replica.label(batch_of(1, 60))
+        await until(
+            lambda: replica.snapshots.newest is not None and replica.snapshots.newest.position == replica.position
+        )
+
+
+class Failing(MemoryStore):
+    """A store whose appends fail on demand: before anything is written, or after it was."""
+
+    before = after = False
+
+    async def append(self, learner: str, birth: bytes, records: Any, after: int, known: bytes = b"") -> list[Entry]:
+        if self.before:
+            raise StoreUnavailable("away")
+        entries = await super().append(learner, birth, records, after, known)
+        if self.after:
+            raise StoreUnavailable("the answer was lost")
+        return entries
+
+
+async def test_a_failed_append_learns_nothing_and_a_lost_answer_is_made_good():
+    store = Failing()
+    async with engine(store, follow_seconds=60) as node:
+        replica, _ = await node.create("a", Config.of(DENSE))
+        await replica.label(batch_of(10))
+        store.before = True
+        with pytest.raises(StoreUnavailable):
+            await replica.label(batch_of(5, 10))
+        assert node.node.stale_seconds > 0
+        assert await digest(replica) == library(DENSE, 10)
+        store.before, store.after = False, True
+        with pytest.raises(StoreUnavailable):  # it is in the log, but nobody here knows
+            await replica.label(batch_of(5, 10))
+        store.after = False
+        again = await replica.label(batch_of(5, 10))  # the client repeats it, as it was told to
+        assert not again.outcome.applied.any()
+        assert node.node.stale_seconds == 0
+        assert replica.view.figures.counts.sum() == 15
+
+
+async def test_a_record_that_cannot_be_read_stops_that_learner_alone_and_says_so():
+    store = MemoryStore()
+    async with engine(store, follow_seconds=60) as node:
+        bad, _ = await node.create("bad", Config.of(DENSE))
+        good, _ = await node.create("good", Config.of(DENSE))
+        await store.append("bad", bad.birth, [(b"t" * 16, b"rubbish")], 1)
+        with pytest.raises(Damaged, match="record 2 of bad"):
+            await bad.label(batch_of(1))
+        with pytest.raises(Damaged):
+            await bad.label(batch_of(1))
+        assert (await good.label(batch_of(1))).outcome.applied.all()
+
+
+async def test_a_fault_of_our_own_leaves_nobody_waiting(monkeypatch, caplog):
+    async with engine(MemoryStore(), record_events=1) as node:
+        replica, _ = await node.create("a", Config.of(DENSE))
+
+        def broken(record: object) -> None:
+            raise ZeroDivisionError(record)
+
+        monkeypatch.setattr(replica, "_move", broken)
+        done = await asyncio.gather(*(replica.label(batch_of(1, i)) for i in range(5)), return_exceptions=True)
+        assert [type(one) for one in done] == [ServiceError] * 5
+        with pytest.raises(ServiceError, match="a restart recovers it"):
+            await replica.label(batch_of(1))
+    assert "ended by an error" in caplog.text
+
+
+async def test_a_stop_gives_up_a_long_record_and_the_next_start_learns_it_whole(monkeypatch, tmp_path):
+    monkeypatch.setattr("service.engine.replica.replica._LAST_SECONDS", 0.0)
+    monkeypatch.setattr("service.engine.replica.learner._PIECE_SECONDS", 0.0)  # every event is a piece of its own
+    monkeypatch.setattr("service.engine.replica.learner._INLINE_NUMBERS", 0)
+    url = f"sqlite:///{tmp_path / 'log.db'}"
+    node = Engine(await open_store(url), Settings())
+    await node.start()
+    replica, _ = await node.create("a", Config.of(DENSE))
+    await replica.label(batch_of(3))
+    learning = asyncio.create_task(replica.label(batch_of(5000, 3)))
+    await until(lambda: replica.learner.metrics.events > 10)
+    await node.stop()
+    with pytest.raises(StoreUnavailable, match="in the log and will be learnt"):
+        await learning
+    assert replica.learner.metrics.events < 5003
+    store = await open_store(url)
+    assert await store.snapshots("a", replica.birth) == []
+    async with engine(store) as again:
+        assert await digest(again.get("a")) == library(DENSE, 5003)
+    await store.close()
+
+
+async def test_a_stop_does_not_wait_for_a_store_that_does_not_answer(monkeypatch):
+    monkeypatch.setattr("service.engine.replica.replica._LAST_SECONDS", 0.0)
+    monkeypatch.setattr("service.engine.replica.replica.GIVEN_UP_SECONDS", 0.0)
+    asked = []
+
+    class Silent(MemoryStore):
+        async def save(self, *_: Any) -> SnapshotInfo | None:
+            asked.append("save")
+            return await asyncio.Event().wait()
+
+        async def claim(self, *words: Any) -> bool:
+            if words[-1]:
+                return await super().claim(*words)
+            asked.append("let go")
+            return await asyncio.Event().wait()
+
+    async with engine(Silent()) as node:
+        replica, _ = await node.create("a", Config.of(DENSE))
+        await replica.label(batch_of(3))
+        async with asyncio.timeout(60):
+            await replica.close(save=True)
+        assert sorted(asked) == ["let go", "save"]
+        assert replica.task.done()
+
+
+async def test_others_learn_while_one_has_a_long_record(monkeypatch):
+    monkeypatch.setattr("service.engine.replica.learner._PIECE_SECONDS", 0.0)
+    monkeypatch.setattr("service.engine.replica.learner._INLINE_NUMBERS", 0)
+    async with engine(MemoryStore(), threads=1) as node:
+        slow, _ = await node.create("slow", Config.of(DENSE))
+        quick, _ = await node.create("quick", Config.of(DENSE))
+        long = asyncio.create_task(slow.label(batch_of(3000)))
+        await until(lambda: slow.learner.metrics.events > 0)
+        assert (await quick.label(batch_of(5))).outcome.applied.all()
+        assert not long.done()
+        assert slow.view.figures.counts.sum() == 0  # readers see whole records
+        assert (await long).outcome.applied.all()
+        assert await digest(slow) == library(DENSE, 3000)
+
+
+async def test_a_snapshot_of_another_configuration_is_refused_before_it_is_in_the_log(store):
+    async with engine(store) as node:
+        replica, _ = await node.create("a", Config.of(DENSE))
+        await replica.label(batch_of(5))
+        before = await replica.digest()
+        other = Learner(Config.of(CONFIGS["cbr"]))
+        foreign = pack_snapshot(replica.position, other.config, other.state())
+        await store.save("a", replica.birth, replica.position, foreign, 3, False)
+        with pytest.raises(Damaged, match="of another configuration"):
+            await replica.restore(replica.position)
+        assert await replica.digest() == before
+
+
+async def test_a_caller_that_hangs_up_does_not_disturb_the_others():
+    store = MemoryStore()
+    async with engine(store, record_events=1) as node:
+        replica, _ = await node.create("a", Config.of(DENSE))
+        calls = [asyncio.create_task(replica.label(batch_of(1, i))) for i in range(20)]
+        await asyncio.sleep(0)
+        for call in calls[5:10]:
+            call.cancel()
+        done = await asyncio.gather(*calls, return_exceptions=True)
+        assert sum(isinstance(one, asyncio.CancelledError) for one in done) == 5
+        assert replica.view.figures.counts.sum() >= 15
+        assert (replica.queued_events, replica.queued_bytes) == (0, 0)
+
+
+async def test_the_queue_is_bounded_by_bytes():
+    async with engine(MemoryStore(), queue_bytes=4096) as node:
+        replica, _ = await node.create("a", Config.of(DENSE))
+        done = await asyncio.gather(*(replica.label(batch_of(5, 5 * i)) for i in range(100)), return_exceptions=True)
+        refused = [one for one in done if isinstance(one, QueueFull)]
+        assert refused
+        assert replica.view.figures.counts.sum() == 5 * (100 - len(refused))
+
+
+async def test_deleting_answers_those_who_wait():
+    async with engine(MemoryStore(), record_events=1) as node:
+        replica, _ = await node.create("a", Config.of(DENSE))
+        calls = [asyncio.create_task(replica.label(batch_of(1, i))) for i in range(20)]
+        await asyncio.sleep(0)
+        await node.delete("a")
+        done = await asyncio.gather(*calls, return_exceptions=True)
+        assert all(isinstance(one, LearnerGone) or one.outcome.applied.all() for one in done)
+
+
+async def test_readers_see_whole_records_while_a_thread_learns():
+    wide = {"algorithm": "cbr", "params": {"capacity": 50}, "features": {"kind": "dense", "dim": 3}}
+    async with engine(MemoryStore()) as node:
+        replica, _ = await node.create("a", Config.of(wide))
+        await replica.label(batch_of(100))
+        replica._seconds_per_event = 1.0  # every record is taken to a thread
+        learning = asyncio.create_task(replica.label(batch_of(3000, 100)))
+        seen = set()
+        while not learning.done():
+            seen.add(int(replica.view.figures.counts.sum()))
+            await asyncio.sleep(0)
+        await learning
+        assert seen <= {100, 3100}
+        assert replica.view.figures.counts.sum() == 3100

@@ -1,0 +1,460 @@
+"""Names of hashed columns: noted from the events that come after somebody asked for them, by whatever door."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from learners.config import Config
+from learners.features.base import Features
+from learners.features.named import Named, Table
+from learners.numerics.hashing import hash_strings
+from service.engine import feature_names
+from service.engine.engine import Engine
+from service.engine.feature_names import MAX_COLUMNS, Asked, FeatureNames
+from service.storage.base import Store
+from service.storage.memory import MemoryStore
+from tests.harness.msgpack_bodies import array, body
+from tests.harness.nodes import app_over, digest, posted, serving
+from tests.harness.websocket import websocket
+from tests.service.api.test_inline import request, served
+
+NAMED: dict[str, Any] = {"algorithm": "fofo", "features": {"kind": "named"}, "scaling": {"kind": "none"}}
+FIELDS = [{"name": "amount", "kind": "numeric"}, {"name": "country", "kind": "categorical", "categories": 3}]
+TABLE: dict[str, Any] = {"algorithm": "cbr", "features": {"kind": "table", "fields": FIELDS}}
+EVENT = {"amount": 3.0, "country": "XX"}
+NAMES = {"amount", "country=XX"}
+JSON, MSGPACK, LINES = "application/json", "application/msgpack", "application/x-ndjson"
+COLUMNS = {"features": {"amount": array([3.0], "float64"), "country": ["XX"]}}
+
+
+def learning(count: int = 8) -> list[dict[str, Any]]:
+    """Events after which every weight is something."""
+    return [{"features": {**EVENT, "amount": 1.0 + k}, "label": k % 2} for k in range(count)]
+
+
+async def made(http: httpx.AsyncClient, config: dict[str, Any] = NAMED, name: str = "a") -> None:
+    assert (await http.put(f"/learners/{name}", json=config)).status_code in (200, 201)
+    await posted(http, f"/learners/{name}/update", learning())
+
+
+async def told(http: httpx.AsyncClient, name: str = "a", top: int = 20) -> dict[str, Any]:
+    reply = await http.get(f"/learners/{name}/weights?top={top}")
+    assert reply.status_code == 200, reply.text
+    found: dict[str, Any] = reply.json()
+    return found
+
+
+async def names(http: httpx.AsyncClient, name: str = "a") -> set[str]:
+    return {one["name"] for one in (await told(http, name))["weights"]}
+
+
+# The doors
+
+
+async def by_json(operation: str, http: httpx.AsyncClient, _: Engine) -> None:
+    await posted(http, f"/learners/a/{operation}", [{"features": EVENT, **_label(operation)}])
+
+
+async def by_odd_json(operation: str, http: httpx.AsyncClient, _: Engine) -> None:
+    """A body that is read the precise way: a label of an odd make, or a whole number beyond what the fast one takes."""
+    odd = {**EVENT, "amount": 2**70}
+    await posted(http, f"/learners/a/{operation}", [{"features": odd, **_label(operation)}])
+
+
+async def by_lines(operation: str, http: httpx.AsyncClient, _: Engine) -> None:
+    await _posted(http, operation, json.dumps({"features": EVENT, **_label(operation)}).encode() + b"\n", LINES)
+
+
+async def by_columns(operation: str, http: httpx.AsyncClient, _: Engine) -> None:
+    labels = {"labels": [1]} if operation == "update" else {}
+    await _posted(http, operation, body({**COLUMNS, **labels}), MSGPACK)
+
+
+async def by_a_group(operation: str, http: httpx.AsyncClient, _: Engine) -> None:
+    await made(http, TABLE, "other")
+    await http.put("/groups/g", json={"learners": ["a", "other"]})
+    await posted(http, f"/groups/g/{operation}", [{"features": EVENT, **_label(operation)}])
+
+
+async def by_text_frames(operation: str, http: httpx.AsyncClient, engine: Engine) -> None:  # noqa: ARG001
+    events = [{"features": EVENT, **_label(operation)}]
+    async with websocket(app_over(engine), "/v1/learners/a/ws") as end:
+        for seq in (1, 2):  # the second may be put together with the first
+            end.send({"seq": seq, "op": operation, "events": events})
+        assert [one["status"] for one in await end.replies(2)] == [200, 200]
+
+
+async def by_binary_frames(operation: str, http: httpx.AsyncClient, engine: Engine) -> None:  # noqa: ARG001
+    labels = {"labels": [1]} if operation == "update" else {}
+    async with websocket(app_over(engine), "/v1/learners/a/ws") as end:
+        end.send({"seq": 1, "op": operation, **COLUMNS, **labels}, binary=True)
+        reply = await end.reply()
+        assert "position" in reply, reply
+
+
+def _label(operation: str) -> dict[str, Any]:
+    return {"label": 1} if operation == "update" else {}
+
+
+async def _posted(http: httpx.AsyncClient, operation: str, content: bytes, media_type: str) -> None:
+    headers = {"content-type": media_type, "accept": media_type}
+    reply = await http.post(f"/learners/a/{operation}", content=content, headers=headers)
+    assert reply.status_code == 200, reply.text
+
+
+DOORS = (by_json, by_odd_json, by_lines, by_columns, by_a_group, by_text_frames, by_binary_frames)
+
+
+@pytest.mark.parametrize("operation", ["update", "predict"])
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
+async def test_what_was_asked_for_is_named_by_the_next_event_that_has_it(
+    operation: str, door: Callable[[str, httpx.AsyncClient, Engine], Awaitable[None]]
+) -> None:
+    async with serving(MemoryStore()) as (http, engine):
+        await made(http)
+        first = await told(http)
+        assert first["unnamed"] == 2
+        assert all(one["name"].startswith("column ") for one in first["weights"])
+        await door(operation, http, engine)
+        second = await told(http)
+        assert {one["name"] for one in second["weights"]} == NAMES
+        assert second["unnamed"] == 0
+
+
+def test_a_predict_that_the_connection_answers_itself() -> None:
+    path = "/v1/learners/n"
+    with served() as service:
+        service.http("PUT", path, json=NAMED)
+        service.http("POST", f"{path}/update", json={"events": learning()})
+        assert service.http("GET", f"{path}/weights").json()["unnamed"] == 2
+        asked = json.dumps({"events": [{"features": EVENT}]}).encode()
+        with service.at_the_edge(0):
+            assert service.ask(request(asked, f"{path}/predict")).status == 200
+        found = service.http("GET", f"{path}/weights").json()
+        assert {one["name"] for one in found["weights"]} == NAMES
+
+
+async def test_a_body_so_large_that_a_thread_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = set()
+    look = FeatureNames.look
+
+    def noted(self: FeatureNames, *arguments: Any) -> None:
+        threads.add(threading.current_thread())
+        look(self, *arguments)
+
+    monkeypatch.setattr(FeatureNames, "look", noted)
+    async with serving(MemoryStore()) as (http, _):
+        await made(http)
+        await told(http)
+        other = [{"features": {"body": "x" * 300}}] * 1000
+        await posted(http, "/learners/a/predict", [*other, {"features": EVENT}])
+        assert await names(http) == NAMES
+        assert threads
+        assert threading.main_thread() not in threads
+
+
+async def test_categories_of_a_table() -> None:
+    async with serving(MemoryStore()) as (http, _):
+        await made(http, TABLE)
+        await posted(http, "/learners/a/update", [{"features": {"amount": 1, "country": 7}, "label": 0}])
+        numbers = {"amount", "amount (missing)", "country (others)"}
+        rest = {f"country (category {k})" for k in (1, 2, 3)}
+        first = await told(http)
+        assert {one["name"] for one in first["weights"]} == numbers | rest
+        assert first["unnamed"] == 2  # the third is of no category yet, and nobody's name lacks
+        await posted(http, "/learners/a/predict", [{"features": {"amount": None}}, {"features": {"country": "YY"}}])
+        await posted(http, "/learners/a/predict", [{"features": {"amount": 2, "country": 7.0}}])
+        assert await names(http) == numbers | {"country (category 1)", "country=7", "country (category 3)"}
+        await posted(http, "/learners/a/predict", [{"features": EVENT}])
+        assert await names(http) == numbers | {"country=XX", "country=7", "country (category 3)"}
+
+
+# What the weights are then
+
+
+async def test_a_weight_has_the_sign_of_its_feature() -> None:
+    async with serving(MemoryStore()) as (http, _):
+        await made(http)
+        texts = [f"t{k}" for k in range(16)]
+        rows = [{"features": {"kind": text}, "label": k % 2} for k, text in enumerate(texts * 3)]
+        await posted(http, "/learners/a/update", rows)
+        raw = {one["name"]: one["weight"] for one in (await told(http))["weights"]}
+        asked = [{"features": {"kind": text}} for text in texts] + [{"features": {"amount": -2.0}}]
+        await posted(http, "/learners/a/predict", asked)
+        found = {one["name"]: one["weight"] for one in (await told(http))["weights"]}
+        assert {f"kind={text}" for text in texts} < found.keys()
+        assert sorted(map(abs, raw.values())) == sorted(map(abs, found.values()))
+        assert any(weight not in raw.values() for weight in found.values())  # half of the hashes are negative
+        said = (await http.post("/learners/a/predict?explain=1", json={"events": asked})).json()["results"]
+        for one, value in zip(said, [1.0] * 16 + [-2.0], strict=True):
+            (told_of,) = one["explanation"]["features"]
+            assert told_of["contribution"] == pytest.approx(value * found[told_of["name"]])
+
+
+async def test_neither_the_state_nor_the_log_knows_of_names(store: Store) -> None:
+    async with serving(store) as (http, _):
+        await made(http)
+        await made(http, name="unasked")
+        for _ in range(3):
+            await told(http)
+            for name in ("a", "unasked"):
+                await posted(http, f"/learners/{name}/update", learning(2))
+        assert await names(http) == NAMES
+        assert await digest(http) == await digest(http, "unasked")
+
+
+# Which features share a column
+
+
+def colliding(bits: int = 4) -> tuple[list[str], list[str]]:
+    """Names that fall on one column: those with a positive sign, those with a negative one."""
+    texts = [f"n{k}" for k in range(400)]
+    hashes = hash_strings(texts)
+    mine = hashes & np.uint64((1 << bits) - 1) == np.uint64(0)
+    negative = hashes >> np.uint64(63) == np.uint64(1)
+    return np.array(texts)[mine & ~negative].tolist(), np.array(texts)[mine & negative].tolist()
+
+
+def looked(features: Features, asked: list[Any], *batches: list[dict[str, Any]]) -> FeatureNames:
+    found = FeatureNames(features)
+    found.asked(asked)
+    for batch in batches:
+        found.look(features.encode(batch), batch)
+    return found
+
+
+def test_features_that_share_a_column_are_all_told() -> None:
+    features = Named(bits=4)
+    (a, b, c, d, *_), (minus, *_) = colliding()
+    both = looked(features, [0], [{a: 1.0, "elsewhere": 1.0}], [{b: 2.0}])
+    assert both.asked([0]) == [Asked(f"{a} + {b}", 1.0)]
+    together = looked(features, [0], [{a: 1.0, b: 2.0}], [{a: 5.0}])
+    assert together.asked([0]) == [Asked(f"{a} + {b}", 1.0)]
+    in_one_batch = looked(features, [0], [{a: 1.0}, {b: 2.0}, {a: 3.0}])
+    assert in_one_batch.asked([0]) == [Asked(f"{a} + {b}", 1.0)]
+    against = looked(features, [0], [{minus: 1.0}], [{a: 2.0}])
+    assert against.asked([0]) == [Asked(f"{minus} - {a}", -1.0)]
+    many = looked(features, [0], [{name: 1.0} for name in (a, b, c, d)])
+    assert many.asked([0]) == [Asked(f"{a} + {b} + {c} + more", 1.0)]
+
+
+def test_a_number_that_is_declared_shares_its_column() -> None:
+    (a, b, *_), _ = colliding()
+    features = Named(bits=4, log=(a, "n0"), categorical=("n0",))
+    found = looked(features, [0], [{b: 1.0}])
+    assert FeatureNames(features).asked([0]) == [Asked(a, 1.0)]
+    assert found.asked([0]) == [Asked(f"{a} + {b}", 1.0)]
+
+
+def test_names_that_are_cut_or_odd() -> None:
+    features = Named(bits=12)
+    for value in ("x" * 2000, "a + b", "\ud800", "é" * 3):
+        event = {"k": value}
+        rows = features.encode([event])
+        (column,) = rows.indices.tolist()  # type: ignore[union-attr]
+        found = looked(features, [column], [event]).asked([column])
+        (name,) = features.names(event, [column])
+        assert found == [Asked(name, rows.data.item())]  # type: ignore[union-attr]
+
+
+# What it costs, and what is kept
+
+
+def spied(found: FeatureNames, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The events whose features are spelt."""
+    spelt: list[Any] = []
+    names = Named.names
+
+    def noted(self: Named, value: Any, columns: Any) -> list[str]:
+        spelt.append(value)
+        return names(self, value, columns)
+
+    monkeypatch.setattr(Named, "names", noted)
+    assert not found.looking
+    return spelt
+
+
+async def test_nothing_is_looked_at_where_nobody_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(FeatureNames, "look", lambda *arguments: calls.append(arguments))
+    async with serving(MemoryStore()) as (http, engine):
+        await made(http)
+        for door in DOORS:
+            for operation in ("update", "predict"):
+                await door(operation, http, engine)
+        for config in (NAMED["features"], {"kind": "dense", "dim": 2}, {"kind": "sparse", "dim": 9}):
+            name = f"{config['kind']}-2"
+            await http.put(f"/learners/{name}", json={**NAMED, "features": config})
+            await told(http, name)  # of one that has learnt nothing, or whose columns have names of their own
+            assert not engine.get(name).feature_names.looking
+        assert calls == []
+
+
+def test_few_events_are_looked_at_for_each_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    features = Named()
+    found = FeatureNames(features)
+    spelt = spied(found, monkeypatch)
+    events = [{**EVENT, "other": k} for k in range(2000)]
+    rows = features.encode(events)
+    columns = features.encode([EVENT]).indices.tolist()  # type: ignore[union-attr]
+    for asked in (1, 2):
+        found.asked(columns)
+        assert found.looking
+        found.look(rows, events)
+        found.look(rows, events)
+        assert not found.looking
+        assert len(spelt) == asked * feature_names._LOOKS
+    found.asked([*columns, 5])
+    found.look(rows, events)
+    assert found.looking  # for the one that nothing has
+    del spelt[:]
+    found.look(rows, events)
+    assert spelt == []  # and nothing else is
+
+
+def test_columns_with_the_same_last_bits_are_not_taken_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    features = Named(bits=24)
+    found = FeatureNames(features)
+    spelt = spied(found, monkeypatch)
+    (column,) = features.encode([{"amount": 1.0}]).indices.tolist()  # type: ignore[union-attr]
+    found.asked([column ^ feature_names._TABLE])
+    found.look(features.encode([{"amount": 1.0}]), [{"amount": 1.0}])
+    assert spelt == []
+    assert found.asked([column ^ feature_names._TABLE]) == [None]
+
+
+def test_categories_of_two_fields_are_not_taken_for_each_other() -> None:
+    features = Table.of({"fields": [{"name": name, "kind": "categorical"} for name in "ab"]})
+    event = {"a": "x", "b": "x"}
+    ((_, hashed),) = features.encode([event]).tolist()  # type: ignore[union-attr]
+    found = looked(features, [(1, hashed)], [{"a": "x"}])
+    assert found.asked([(0, hashed), (1, hashed)]) == [None, None]
+    found.look(features.encode([event]), [event])
+    assert found.asked([(0, hashed), (1, hashed)]) == [Asked("a=x", 1.0), Asked("b=x", 1.0)]
+
+
+def test_those_asked_for_longest_ago_are_forgotten() -> None:
+    features = Named()
+    events = [{f"n{k}": 1.0} for k in range(MAX_COLUMNS + 10)]
+    rows = features.encode(events)
+    columns = list(dict.fromkeys(rows.indices.tolist()))[: MAX_COLUMNS + 2]  # type: ignore[union-attr]
+    found = FeatureNames(features)
+    found.asked(columns[:MAX_COLUMNS])
+    found.look(rows, events)
+    found.asked(columns[1:MAX_COLUMNS])  # all but the first one are asked for again, and then two others
+    assert found.asked(columns[MAX_COLUMNS:]) == [None, None]
+    assert len(found._columns) == MAX_COLUMNS
+    assert None not in found.asked(columns[2:MAX_COLUMNS])
+    assert found.asked(columns[:2]) == [None, None]
+
+
+def test_several_threads_at_once() -> None:
+    features = Named()
+    events = [{f"n{k}": 1.0, "all": 1.0} for k in range(600)]
+    rows = features.encode(events)
+    columns = sorted(set(rows.indices.tolist()))  # type: ignore[union-attr]
+    found = FeatureNames(features)
+    failures: list[BaseException] = []
+
+    def run(work: Callable[[], object]) -> None:
+        try:
+            for _ in range(30):
+                work()
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    works = [lambda: found.asked(columns), lambda: found.look(rows, events), lambda: found.asked(columns[::2])] * 2
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not failures
+    found.look(rows, events)
+    assert None not in found.asked(columns)
+
+
+async def test_a_restart_and_a_sleep_forget_names_until_the_next_events(store: Store) -> None:
+    async with serving(store) as (http, _):
+        await made(http)
+        await told(http)
+        await posted(http, "/learners/a/update", learning(1))
+        assert await names(http) == NAMES
+        before = await digest(http)
+    async with serving(store) as (http, engine):
+        assert await digest(http) == before
+        assert (await told(http))["unnamed"] == 2
+        await posted(http, "/learners/a/predict", [{"features": EVENT}])
+        assert await names(http) == NAMES
+        await engine.residency.put_to_sleep(engine.get("a"))
+        assert "a" in engine.evicted
+        assert (await told(http))["unnamed"] == 2
+
+
+async def test_a_learner_of_the_same_name_begins_without_names() -> None:
+    async with serving(MemoryStore()) as (http, _):
+        await made(http)
+        await told(http)
+        await posted(http, "/learners/a/predict", [{"features": EVENT}])
+        assert await names(http) == NAMES
+        await http.post("/learners/a/clone", json={"to": "copy"})
+        assert (await told(http, "copy"))["unnamed"] == 2
+        await http.delete("/learners/a")
+        await made(http)
+        assert (await told(http))["unnamed"] == 2
+
+
+async def test_a_roll_back_keeps_names(store: Store) -> None:
+    async with serving(store) as (http, _):
+        await made(http)
+        position = (await http.post("/learners/a/snapshots")).json()["position"]
+        await posted(http, "/learners/a/update", [{"features": {"first": 1.0, **EVENT}, "label": 1}])
+        await told(http)
+        await posted(http, "/learners/a/predict", [{"features": {"first": 1.0, **EVENT}}])
+        assert await names(http) == {*NAMES, "first"}
+        assert (await http.post(f"/learners/a/snapshots/{position}/restore")).status_code == 200
+        assert await names(http) == NAMES
+
+
+async def test_each_node_notes_the_names_of_its_own_events(store: Store) -> None:
+    async with serving(store) as (http, _), serving(store) as (other, _):
+        await made(http)
+        position = (await told(http))["position"]
+        reply = await other.get(f"/learners/a/weights?at_least={position}")
+        assert reply.json()["unnamed"] == 2
+        position = (await posted(http, "/learners/a/update", learning(1)))["position"]
+        assert await names(http) == NAMES
+        reply = await other.get(f"/learners/a/weights?at_least={position}")
+        assert (reply.json()["position"], reply.json()["unnamed"]) == (position, 2)
+        await posted(other, "/learners/a/predict", [{"features": EVENT}])
+        assert await names(other) == NAMES
+
+
+async def test_no_name_is_in_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with serving(MemoryStore()) as (http, _):
+        await made(http)
+        await told(http)
+        await posted(http, "/learners/a/predict", [{"features": EVENT}])
+        assert await names(http) == NAMES
+    assert "country" not in caplog.text
+
+
+def test_a_label_by_id_has_no_features() -> None:
+    from service.wire.content_negotiation import JSON as CODING
+    from service.wire.ndjson import NDJSON
+
+    config = Config.of(NAMED)
+    late = json.dumps({"events": [{"id": "e", "label": 1}]}).encode()
+    for coding, sent in ((CODING, late), (NDJSON, b'{"id": "e", "label": 1}\n')):
+        events, carried = coding.decode_labels(sent, config)
+        assert (list(carried), len(events.rows.indptr)) == ([], 1)  # type: ignore[union-attr]

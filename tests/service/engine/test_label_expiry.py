@@ -1,0 +1,386 @@
+"""Labels that never come: how long an event waits for its own, and what it becomes."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from service.engine.engine import Engine
+from service.errors import StoreUnavailable
+from service.storage.base import Store
+from tests.harness.nodes import T0, digest, posted, replayed, serving
+from tests.service.engine.test_engine import until
+from tests.service.engine.test_served_events import SETUPS, event, labelled, late
+
+TTL = 1000.0  # seconds: 100 events
+
+
+def config(setup: str = "dense", **late: Any) -> dict[str, Any]:
+    return {**SETUPS[setup], "late": {"label_ttl": TTL, **late}}
+
+
+async def pending(engine: Engine) -> Any:
+    """What the store remembers, as it says itself."""
+    replica = engine.get("a")
+    return await engine.node.store.pending("a", replica.birth)
+
+
+def assumed(engine: Engine) -> int:
+    """Labels that were taken for negative, as this node has it."""
+    return int(engine.get("a").view.figures.counters[2])
+
+
+async def figures(http: Any, name: str = "a") -> dict[str, Any]:
+    found: dict[str, Any] = (await http.get(f"/learners/{name}/metrics")).json()
+    return found
+
+
+async def test_a_label_is_late_by_its_own_time_and_an_event_goes_by_the_learners_clock(store: Store) -> None:
+    async with serving(store) as (http, engine):
+        await http.put("/learners/a", json=config())
+        await posted(http, "/learners/a/predict", [event("dense", i) for i in range(10)])
+        in_time = await posted(http, "/learners/a/labels", [{"id": "e0", "label": 1, "time": T0 + TTL}])
+        assert in_time["applied"] == 1
+        await posted(http, "/learners/a/update", labelled("dense", 300, 301))  # whose time says nothing of the labels
+        labels = [{**one, "time": T0 + TTL + 35} for one in late("dense", 1, 10)]
+        answer = await posted(http, "/learners/a/labels", labels)
+        assert [one["status"] for one in answer["results"]] == ["expired"] * 3 + ["applied"] * 6
+        assert (await pending(engine)).expired == 0  # the store drops them with what is served next
+        await posted(http, "/learners/a/predict", [event("dense", 301)])
+        found = await pending(engine)
+        assert (found.events, found.expired) == (1, 10)
+        assert (await http.get("/learners/a")).json()["pending"] == found._asdict()
+        answer = await posted(http, "/learners/a/labels", [{"id": "e1", "label": 1, "time": T0}])
+        assert answer["expired"] == 1  # known by its tombstone
+
+
+async def test_more_than_max_events_are_not_remembered(store: Store) -> None:
+    async with serving(store) as (http, engine):
+        await http.put("/learners/a", json=config(max_events=5))
+        await posted(http, "/learners/a/predict", [event("dense", i) for i in range(8)])
+        found = await pending(engine)
+        assert (found.events, found.evicted, found.expired) == (5, 3, 0)
+        answer = await posted(http, "/learners/a/labels", late("dense", 0, 8, 0.0))
+        assert [one["status"] for one in answer["results"]] == ["expired"] * 3 + ["applied"] * 5
+
+
+async def test_more_than_max_bytes_are_not_remembered(store: Store) -> None:
+    async with serving(store) as (http, engine):
+        await http.put("/learners/a", json=config(max_bytes=1024))
+        for i in range(40):
+            await posted(http, "/learners/a/predict", [event("dense", i)])
+        found = await pending(engine)
+        assert 0 < found.bytes <= 1024
+        assert found.events + found.evicted == 40
+        assert 5 <= found.events <= 20
+        last = await posted(http, "/learners/a/labels", late("dense", 0, 40, 0.0))
+        assert last["applied"] == found.events
+
+
+async def test_after_label_ttl_it_is_learnt_as_negative(store: Store) -> None:
+    async with serving(store, follow_seconds=0.02) as (http, engine):
+        await http.put("/learners/a", json=config(unlabelled="negative"))
+        await http.put("/learners/b", json=SETUPS["dense"])
+        for name in "ab":
+            await posted(http, f"/learners/{name}/update", labelled("dense", 0, 30))
+        served = await posted(http, "/learners/a/predict", [event("dense", i) for i in range(30, 40)])
+        await posted(http, "/learners/a/labels", late("dense", 35, 36, 0.0))  # the only one that gets its label
+        await posted(http, "/learners/b/update", labelled("dense", 35, 36))
+        await posted(http, "/learners/a/predict", [event("dense", 150)])  # which moves the clock past all of them
+        await until(lambda: assumed(engine) == 9)
+
+        told = await figures(http)
+        assert (told["assumed"], told["events"], told["class_counts"]["positive"]) == (9, 40, 7)
+        found = await pending(engine)
+        assert found.events == 11  # what was assumed stays: a label may come after all; so does what has its label
+        assert found.expired == 0  # the one that got its label was forgotten for that, not for its age
+        assert (await http.get("/learners/a")).json()["pending"] == found._asdict()
+        assert told["window"]["label_delay_median"] == 0.0  # nobody gave the others a label: no delay, no coverage
+        assert told["served"]["labelled"] == 1
+        others = [event("dense", i, label=0) for i in range(30, 40) if i != 35]
+        await posted(http, "/learners/b/update", others)
+        a, b = (engine.get(name).learner.state() for name in "ab")
+        assert all((a[name] == b[name]).all() for name in a if name.startswith(("algorithm.", "scaling.")))
+
+        answer = await posted(http, "/learners/a/labels", late("dense", 30, 33, 0.0))
+        assert [one["status"] for one in answer["results"]] == ["relabelled", "duplicate", "duplicate"]
+        assert answer["results"][0]["score"] == served["results"][0]["score"]
+        again = await figures(http)
+        assert (again["corrections"], again["assumed"], again["events"]) == (1, 9, 40)
+        assert again["class_counts"]["positive"] == 8
+        assert again["duplicates"] == told["duplicates"] + 2
+        remembered = (await pending(engine)).events
+        confirmed = await posted(http, "/learners/a/labels", late("dense", 33, 35, 0.0))
+        assert confirmed["duplicate"] == 2
+        assert {**await figures(http), "position": 0} == {**again, "duplicates": again["duplicates"] + 2, "position": 0}
+        found = await pending(engine)
+        assert (found.events, found.expired) == (remembered, 0)
+        assert await digest(http) == await replayed(store)
+
+
+async def test_many_are_assumed_in_turns(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.engine.replica.label_expiry._ASSUMED", 3)
+    async with serving(store, follow_seconds=0.02) as (http, engine):
+        await http.put("/learners/a", json=config(unlabelled="negative"))
+        await posted(http, "/learners/a/predict", [event("dense", i) for i in range(20)])
+        await posted(http, "/learners/a/predict", [event("dense", 300)])
+        await until(lambda: assumed(engine) == 20)
+        await until(lambda: _waiting(engine, 1))
+        assert await digest(http) == await replayed(store)
+
+
+def _stream(setup: str) -> list[dict[str, Any]]:
+    """Labelled events and labels by id whose times make those served fall due, one by one and several at once."""
+    labels = {one["id"]: one for one in late(setup, 0, 40, 2 * TTL)}
+    return [
+        *labelled(setup, 95, 110),
+        {**labels["e20"], "time": T0 + 1150},  # in time
+        {**labels["e3"], "time": T0 + 1150},  # positive is wrong for it; too late, so a correction or a duplicate
+        {**labels["e5"], "label": 1, "time": T0 + 1200},
+        *labelled(setup, 107, 109),  # again
+        *labelled(setup, 130, 132),
+        {"id": "never", "label": 1, "time": T0 + 1330},
+        {**labels["e5"], "label": 0, "time": T0 + 1340},  # back again: learnt anew from what was served
+        {**labels["e7"], "label": 1, "time": T0 + 1340},
+        {**labels["e7"], "label": 0, "time": T0 + 1345},
+        labels["e36"],  # its time moves the clock past all the others'
+        *[{**one, "time": T0} for one in labelled(setup, 200, 205)],  # late themselves
+        {**labels["e37"], "label": 1, "time": T0 + 1000},
+        event(setup, 38, label=1),  # one that was served comes with its features
+        {**labels["e38"], "label": 0},
+        *labelled(setup, 400, 404),
+    ]
+
+
+@pytest.mark.parametrize("setup", [one for one in SETUPS if one != "ordinal"])
+@pytest.mark.parametrize(
+    ("policy", "first", "assumed"), [("negative", 0, 39), ("negative", 30, 37), ("nothing", 0, 0)], ids=str
+)
+async def test_how_a_stream_is_cut_into_requests_changes_nothing(
+    store: Store, setup: str, policy: str, first: int, assumed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor how many may be assumed in one record. The others wait for the one that was served `first`."""
+    events = _stream(setup)
+    served = [event(setup, first), *[event(setup, i) for i in range(40) if i != first]]
+    found = set()
+    statuses = []
+    async with serving(store) as (http, engine):
+        for name, size, most in [("a", 1, 5000), ("b", 3, 5000), ("c", 8, 2), ("d", len(events), 5), ("e", 100, 5000)]:
+            monkeypatch.setattr("service.engine.replica.label_expiry._ASSUMED", most)
+            await http.put(f"/learners/{name}", json=config(setup, unlabelled=policy))
+            await posted(http, f"/learners/{name}/predict", served)
+            said: list[str] = []
+            for start in range(0, len(events), size):
+                answer = await posted(http, f"/learners/{name}/update", events[start : start + size])
+                said += [one["status"] for one in answer["results"]]
+            assert len(said) == len(events)
+            statuses.append(said)
+            replica = engine.get(name)
+            found.add(replica.learner.digest())
+            told = await figures(http, name)
+            assert told["assumed"] == assumed  # all but e20, and what had its label by the time of the first
+    assert len(found) == 1
+    assert all(said == statuses[0] for said in statuses)
+
+
+async def test_another_nodes_change_is_met_before_labels_are_assumed(store: Store, open_again: Any) -> None:
+    second = await open_again()
+    for name, change in (("a", {"label_ttl": 1e7}), ("b", {"unlabelled": "nothing"})):
+        async with serving(store) as (here, _), serving(second) as (there, other):
+            await here.put(f"/learners/{name}", json=config(unlabelled="negative"))
+            await there.put(f"/learners/{name}", json=config(unlabelled="negative"))
+            await posted(here, f"/learners/{name}/predict", [event("dense", i) for i in range(10)])
+            reply = await here.patch(f"/learners/{name}", json={"late": change})
+            assert reply.status_code == 200
+            await posted(there, f"/learners/{name}/update", labelled("dense", 300, 310))
+            assert (await figures(there, name))["assumed"] == 0
+            assert other.get(name).learner.config.late.to_json().items() >= change.items()
+
+
+async def test_a_roll_back_takes_back_what_was_assumed_since(store: Store) -> None:
+    async with serving(store, trim_log=False) as (http, engine):
+        await http.put("/learners/a", json=config(unlabelled="negative"))
+        await posted(http, "/learners/a/update", labelled("dense", 0, 5))
+        await posted(http, "/learners/a/predict", [event("dense", i) for i in range(10, 30)])
+        await posted(http, "/learners/a/update", labelled("dense", 115, 116))  # e10 to e14 are assumed
+        before = (await figures(http))["assumed"]
+        assert before == 5
+        position = (await http.post("/learners/a/snapshots")).json()["position"]
+        for _ in range(2):
+            came = await posted(http, "/learners/a/labels", late("dense", 15, 17, 0.0))
+            assert came["applied"] == 2
+            await posted(http, "/learners/a/update", labelled("dense", 300, 301))
+            assert (await figures(http))["assumed"] == 18
+            assert (await http.post(f"/learners/a/snapshots/{position}/restore")).status_code == 200
+            assert (await figures(http))["assumed"] == before
+        assert await digest(http) == await replayed(store)
+        engine.get("a").tick()
+
+
+async def test_a_store_that_cannot_settle_fails_nobody(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it was not told it gives again, and that is known."""
+
+    async def away(*_: Any) -> None:
+        raise StoreUnavailable("away")
+
+    async with serving(store, follow_seconds=0.02) as (http, engine):
+        await http.put("/learners/a", json=config(unlabelled="negative"))
+        monkeypatch.setattr(store, "settle", away)
+        await posted(http, "/learners/a/predict", [event("dense", i) for i in range(10)])
+        await posted(http, "/learners/a/update", labelled("dense", 300, 301))
+        monkeypatch.undo()
+        told = await figures(http)
+        assert (told["assumed"], told["events"]) == (10, 11)
+    async with serving(store) as (http, engine):  # as after a crash
+        await posted(http, "/learners/a/update", labelled("dense", 400, 401))
+        engine.get("a").tick()
+        await engine.get("a").catch_up()
+        told = await figures(http)
+        assert (told["assumed"], told["events"], told["duplicates"]) == (10, 12, 0)
+        assert await digest(http) == await replayed(store)
+
+
+async def _waiting(engine: Engine, events: int) -> bool:
+    """Whether so many events are remembered whose labels may still be assumed."""
+    found = await engine.node.store.expired("a", engine.get("a").birth, math.inf, 1000)
+    return found.labelled.count(False) == events
+
+
+async def test_a_label_in_time_and_the_assumption_meet(store: Store) -> None:
+    """Whichever comes first: the label is what stands in the end."""
+    async with serving(store) as (http, engine):
+        await http.put("/learners/a", json=config(unlabelled="negative"))
+        await posted(http, "/learners/a/update", labelled("dense", 0, 20))
+        await posted(http, "/learners/a/predict", [event("dense", i) for i in range(20, 40)])
+        await posted(http, "/learners/a/predict", [event("dense", 500)])
+        replica = engine.get("a")
+        await replica.catch_up()
+        labels = [{**one, "label": 1} for one in late("dense", 20, 40, 0.0)]
+        answers = [asyncio.create_task(posted(http, "/learners/a/labels", labels[i : i + 1])) for i in range(20)]
+        replica.tick()
+        for answer in await asyncio.gather(*answers):
+            assert answer["applied"] + answer["relabelled"] == 1
+        await until(lambda: _waiting(engine, 1))
+        told = await figures(http)
+        assert told["events"] == 40
+        assert told["class_counts"]["positive"] == 24
+        assert told["assumed"] == told["corrections"]
+        assert await digest(http) == await replayed(store)
+
+
+async def test_two_nodes_do_not_assume_twice(store: Store, open_again: Any) -> None:
+    second = await open_again()
+    settings = {"follow_seconds": 0.02}
+    async with serving(store, **settings) as (here, one), serving(second, **settings) as (there, two):
+        for http in (here, there):
+            await http.put("/learners/a", json=config(unlabelled="negative"))
+        for round_ in range(4):
+            start = 400 * round_
+            asked = [event("dense", start + i) for i in range(20)]
+            await asyncio.gather(
+                posted(here, "/learners/a/predict", asked[:10]), posted(there, "/learners/a/predict", asked[10:])
+            )
+            await posted(here, "/learners/a/predict", [event("dense", start + 399)])
+            await until(lambda n=21 * round_ + 20: assumed(one) >= n)
+        await until(lambda: _waiting(one, 1))
+        await asyncio.gather(one.get("a").catch_up(), two.get("a").catch_up())
+        await until(lambda: one.get("a").position == two.get("a").position)
+        assert await digest(here) == await digest(there) == await replayed(store)
+        told = await figures(there)
+        assert (told["assumed"], told["events"]) == (83, 83)
+
+
+def calls(engine: Engine) -> dict[str, int]:
+    """How often a node has asked the store what is due, and told it of labels."""
+    return {name: engine.node.timings.store[name].count for name in ("expired", "labelled", "settle", "reopen")}
+
+
+async def test_nodes_that_follow_leave_to_the_others_what_these_see_to(store: Store, open_again: Any) -> None:
+    settings = {"follow_seconds": 0.02, "trim_log": False}
+    async with AsyncExitStack() as nodes:
+        http, one = await nodes.enter_async_context(serving(store, **settings))
+        await http.put("/learners/a", json=config(unlabelled="negative"))
+        assert await one.get("a").lease.take()
+        _, two = await nodes.enter_async_context(serving(await open_again(), **settings))
+        _, three = await nodes.enter_async_context(serving(await open_again(), **settings))
+        await posted(http, "/learners/a/predict", [event("dense", i) for i in range(5)])
+        for i in range(5, 45):
+            await posted(http, "/learners/a/update", labelled("dense", i, i + 1))
+            await posted(http, "/learners/a/predict", [event("dense", 1000 + i)])
+        await one.get("a").catch_up()
+        assert (await figures(http))["assumed"] == 5
+        one.get("a").tick()
+        await until(lambda: calls(one)["labelled"] >= 1)
+        for node in (two, three):
+            await node.get("a").catch_up()
+            assert node.get("a").learner.digest() == one.get("a").learner.digest()
+            assert set(calls(node).values()) == {0}, calls(node)
+
+
+async def test_what_a_node_that_ended_has_not_seen_to_another_does(
+    store: Store, open_again: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended between its record and what that made due, and had told the store of no label."""
+    monkeypatch.setattr("service.engine.replica.lease._SECONDS", 0.2)
+    settings = {"follow_seconds": 0.02, "trim_log": False}
+    second = await open_again()
+    async with serving(second, **settings) as (other, two):
+        async with serving(store, follow_seconds=3600, trim_log=False) as (http, one):
+            await http.put("/learners/a", json=config(unlabelled="negative"))
+            await until(lambda: "a" in two.replicas)
+            monkeypatch.setattr(one.get("a").label_expiry, "_look", one.get("a").label_expiry._claims)  # does nothing
+            await posted(http, "/learners/a/predict", [event("dense", i) for i in range(10)])
+            labels = [{**sent, "label": 1} for sent in late("dense", 0, 4, 0.0)]
+            await posted(http, "/learners/a/labels", labels)
+            await posted(http, "/learners/a/predict", [event("dense", 500)])
+        await until(lambda: assumed(two) >= 6)
+        await until(lambda: _waiting(two, 1))
+        told = await figures(other)
+        assert (told["assumed"], told["events"], told["class_counts"]["positive"]) == (6, 10, 4)
+        await two.get("a").catch_up()
+        assert await digest(other) == await replayed(second)
+        birth = two.get("a").birth
+        due = await second.expired("a", birth, math.inf, 100)  # all else is settled
+        assert [found.id for found in due.events] == [event("dense", 500)["id"]]
+
+
+async def test_who_hears_of_a_snapshot_forgets_what_that_node_has_told(store: Store, open_again: Any) -> None:
+    quiet = {"follow_seconds": 3600, "trim_log": False}
+    async with serving(store, **quiet) as (http, _), serving(await open_again(), **quiet) as (_, two):
+        await http.put("/learners/a", json=config(unlabelled="negative"))
+        await two.sync.look_around()
+        await posted(http, "/learners/a/predict", [event("dense", i) for i in range(10)])
+        await posted(http, "/learners/a/labels", late("dense", 0, 4, 0.0))
+        position = (await http.post("/learners/a/snapshots")).json()["position"]
+        await posted(http, "/learners/a/labels", late("dense", 4, 6, 0.0))
+        there = two.get("a")
+        await there.catch_up()
+        before = calls(two)
+        assert there.label_expiry._untold in (2, 6)  # by whether it has heard of the snapshot
+        there.label_expiry.told(position)
+        assert there.label_expiry._untold == 2
+        await there.save()
+        assert there.label_expiry._untold == 0
+        assert calls(two)["labelled"] == before["labelled"] + 1
+
+
+async def test_an_event_that_was_learnt_with_its_features_is_not_assumed(store: Store) -> None:
+    async with serving(store, follow_seconds=0.02) as (http, engine):
+        await http.put("/learners/a", json=config(unlabelled="negative"))
+        await posted(http, "/learners/a/predict", [event("dense", i) for i in range(10)])
+        await posted(http, "/learners/a/update", labelled("dense", 0, 9))
+        await posted(http, "/learners/a/predict", [event("dense", 300)])
+        await until(lambda: _waiting(engine, 1))
+        told = await figures(http)
+        assert (told["assumed"], told["events"], told["duplicates"]) == (1, 10, 0)
+
+
+async def test_ranks_are_never_assumed(store: Store) -> None:
+    async with serving(store) as (http, _):
+        reply = await http.put("/learners/a", json=config("ordinal", unlabelled="negative"))
+        assert reply.status_code == 422
+        assert [one["pointer"] for one in reply.json()["errors"]] == ["/late/unlabelled"]

@@ -1,0 +1,311 @@
+"""A store that has lost records which were acknowledged, and applied: tokens show it, and nodes begin again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from service.engine.engine import Engine
+from service.errors import BehindLog, LostRecords
+from service.storage.base import Entry, Store, open_store
+from service.storage.memory import MemoryStore
+from service.storage.redis.store import RedisStore
+from tests.harness.nodes import T0, digest, posted, replayed, serving
+from tests.harness.redis_fleet import soon, watched
+from tests.harness.redis_server import RedisServer
+from tests.harness.store_records import BIRTH, filled, record, token, whole_log
+
+DENSE = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 3}}
+
+# What every store says of it
+
+
+async def test_a_log_that_led_to_the_known_record_is_gone_on_with(store: Store) -> None:
+    log = await filled(store, 4)
+    assert await store.token("a", BIRTH, 1) == BIRTH
+    assert await store.token("a", BIRTH, 4) == token(4)
+    assert await store.read("a", BIRTH, 2, 9, token(2)) == log[2:]
+    assert await store.append("a", BIRTH, [record(5)], 4, token(4)) == [Entry(5, *record(5))]
+    assert await store.append("a", BIRTH, [record(5)], 4, token(4)) == [Entry(5, *record(5))]
+    await store.save("a", BIRTH, 3, b"three", 2, trim=True, known=token(3))
+    assert await store.append("a", BIRTH, [record(6)], 3, token(3)) == [
+        *(Entry(number, *record(number)) for number in (4, 5, 6))
+    ]
+    with pytest.raises(BehindLog):
+        await store.read("a", BIRTH, 2, 9, token(2))
+
+
+async def test_a_log_of_other_records_is_noticed_and_nothing_is_written(store: Store) -> None:
+    log = await filled(store, 4)
+    with pytest.raises(LostRecords, match="record 3 in the log of the learner a is another one by now"):
+        await store.append("a", BIRTH, [record(5)], 3, token(9))
+    with pytest.raises(LostRecords):
+        await store.append("a", BIRTH, [record(5)], 3, token(4))  # a record of it, elsewhere
+    with pytest.raises(LostRecords):
+        await store.read("a", BIRTH, 4, 9, token(9))
+    with pytest.raises(LostRecords):
+        await store.save("a", BIRTH, 4, b"four", 2, trim=True, known=token(9))
+    assert await store.snapshots("a", BIRTH) == []
+    assert await whole_log(store) == log
+
+
+async def test_a_log_that_ends_before_is_noticed(store: Store) -> None:
+    log = await filled(store, 4)
+    for call in (
+        store.append("a", BIRTH, [record(7)], 6, token(6)),
+        store.append("a", BIRTH, [record(7)], 6),
+        store.read("a", BIRTH, 6, 9, token(6)),
+        store.save("a", BIRTH, 6, b"six", 2, trim=True, known=token(6)),
+        store.token("a", BIRTH, 6),
+    ):
+        with pytest.raises(LostRecords, match="ahead of its log, which ends at 4: the store lost records"):
+            await call
+    assert await whole_log(store) == log
+
+
+# What is Redis's
+
+
+@pytest.fixture
+async def redis_store(redis_server: RedisServer) -> AsyncIterator[RedisStore]:
+    store = RedisStore(redis_server.url)
+    yield store
+    await store.close()
+
+
+async def test_what_was_trimmed_last_is_known(redis_store: RedisStore) -> None:
+    store = redis_store
+    await filled(store, 4)
+    await store.save("a", BIRTH, 4, b"four", 2, trim=True)
+    assert await store.token("a", BIRTH, 4) == token(4)
+    for refused in (
+        store.append("a", BIRTH, [record(5)], 4, token(9)),
+        store.read("a", BIRTH, 4, 9, token(9)),
+        store.save("a", BIRTH, 4, b"other", 2, trim=True, known=token(9)),
+    ):
+        with pytest.raises(LostRecords):
+            await refused
+    assert await store.append("a", BIRTH, [record(5)], 4, token(4)) == [Entry(5, *record(5))]
+    assert await store.load("a", BIRTH) == (4, b"four")
+
+
+async def test_a_snapshot_beyond_the_log_goes_with_the_next(redis_store: RedisStore, redis_server: RedisServer) -> None:
+    store = redis_store
+    await filled(store, 4)
+    backup = copied(redis_server)
+    await store.append("a", BIRTH, [record(5), record(6)], 4)
+    await store.save("a", BIRTH, 6, b"six", 1, trim=False)
+    put_back(redis_server, backup, but=":snapshots")
+    with pytest.raises(LostRecords):
+        await store.token("a", BIRTH, 6)
+    await store.save("a", BIRTH, 3, b"three", 1, trim=True, known=token(3))
+    assert [info.position for info in await store.snapshots("a", BIRTH)] == [3]
+    assert [key for key in redis_server.key_names() if ":part:" in key and redis_server.command("TTL", key) != -1] == []
+    assert await store.append("a", BIRTH, [record(7)], 4, token(4)) == [Entry(5, *record(7))]
+
+
+def copied(server: RedisServer) -> dict[str, Any]:
+    """Everything in it, to be put back."""
+    return {key: server.command("DUMP", key) for key in server.key_names()}
+
+
+def put_back(server: RedisServer, backup: dict[str, Any], but: str = "nothing") -> None:
+    """As after a fail-over to a replica that lacked what was written since."""
+    for key in server.key_names():
+        if not key.endswith(but) and ":part:" not in key:
+            server.command("DEL", key)
+    for key, value in backup.items():
+        server.command("RESTORE", key, 0, value, "REPLACE")
+
+
+# Nodes
+
+
+def events(start: int, stop: int, label: int | None = None) -> list[dict[str, Any]]:
+    return [
+        {"id": f"{label}-{i}", "x": [i % 7, i % 3, 1], "label": i % 4 == 0 if label is None else label, "time": T0 + i}
+        for i in range(start, stop)
+    ]
+
+
+URL = "/learners/a/update"
+
+
+@pytest.mark.parametrize("others", [0, 3, 20], ids=["none", "as many", "more"])
+@pytest.mark.parametrize("quiet", [False, True], ids=["by an update", "by following"])
+async def test_a_node_that_is_ahead_begins_again_by_the_log(
+    others: int, quiet: bool, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody has appended since, or another node has: up to where this one stands, or past that."""
+    first, second = RedisStore(redis_server.url), RedisStore(redis_server.url)
+    async with serving(first, trim_log=False) as (http, node), serving(second, trim_log=False) as (other, peer):
+        assert (await http.put("/learners/a", json=DENSE)).status_code == 201
+        await posted(http, URL, events(0, 20))
+        backup = copied(redis_server)
+        for i in range(3):  # acknowledged, applied, saved, and lost
+            await posted(http, URL, events(20 + i, 21 + i))
+        await http.post("/learners/a/snapshots")
+        put_back(redis_server, backup)
+        await caught_up(peer)
+        for i in range(others):
+            await posted(other, URL, events(100 + i, 101 + i, label=1))
+        with caplog.at_level(logging.ERROR, "rarestream.log"):
+            if quiet:
+                await caught_up(node)
+            else:
+                reply = await posted(http, URL, events(200, 201))
+                assert reply["applied"] == 1
+        assert "this node had applied records up to 5, and begins again from 1" in caplog.text
+        assert node.node.timings.rewound == 1
+        assert await digest(http) == await replayed(first)
+        again = await posted(http, URL, events(20, 23))  # the log has none of them, so they are new to it
+        assert again["applied"] == 3
+        assert await digest(http) == await replayed(first)
+        text = (await http.get("http://rarestream/metrics")).text
+        assert "rarestream_log_rewound_total 1.0" in text
+        await caught_up(peer)
+        assert await digest(other) == await replayed(first)
+
+
+async def caught_up(engine: Engine) -> None:
+    """It knows the learner, and what is in its log."""
+    await engine.sync.look_around()
+    await engine.get("a").catch_up()
+
+
+async def test_a_snapshot_of_what_was_lost_is_not_kept(redis_server: RedisServer) -> None:
+    first, second = RedisStore(redis_server.url), RedisStore(redis_server.url)
+    async with serving(first) as (http, node), serving(second) as (other, peer):
+        assert (await http.put("/learners/a", json=DENSE)).status_code == 201
+        await posted(http, URL, events(0, 20))
+        backup = copied(redis_server)
+        await posted(http, URL, events(20, 30))
+        put_back(redis_server, backup)
+        await caught_up(peer)
+        await posted(other, URL, events(100, 110, label=1))
+        with pytest.raises(LostRecords):
+            await node.get("a").snapshots.save()
+        assert await first.snapshots("a", node.get("a").birth) == []
+        reply = await http.post("/learners/a/snapshots")  # which reads on before
+        assert reply.status_code == 201, reply.text
+        await caught_up(peer)
+        assert await digest(http) == await digest(other)
+        assert [info.position for info in await first.snapshots("a", node.get("a").birth)] == [3]
+
+
+async def test_what_was_served_and_lost_before_it_was_applied_is_let_go_of(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The node is not ahead of the log, so nothing is to begin again; but nothing more is to come either."""
+    store = RedisStore(redis_server.url)
+    budget = {**DENSE, "threshold": {"objective": "budget", "alerts": 7}}
+    async with serving(store) as (http, node):
+        assert (await http.put("/learners/a", json=budget)).status_code == 201
+        await posted(http, URL, events(0, 20))
+        replica, serve, backup = node.get("a"), store.serve, copied(redis_server)
+
+        async def lost(*given: Any) -> Any:
+            found = await serve(*given)
+            put_back(redis_server, backup)
+            return found
+
+        monkeypatch.setattr(store, "serve", lost)
+        await posted(http, "/learners/a/predict", [{"id": "q", "x": [1, 2, 3], "time": T0 + 30}])
+        monkeypatch.setattr(store, "serve", serve)
+        await caught_up(node)
+        assert not replica.served_events.busy
+        assert replica.idle
+        assert "the store has lost 1 records of what a has served" in caplog.text
+        await posted(http, "/learners/a/predict", [{"id": "r", "x": [1, 2, 3], "time": T0 + 30}])
+        await caught_up(node)
+        assert not replica.served_events.busy
+        assert caplog.text.count("has lost") == 1
+        assert await digest(http) == await replayed(store)
+
+
+async def test_a_group_that_is_ahead_begins_again_too(redis_server: RedisServer) -> None:
+    first, second = RedisStore(redis_server.url), RedisStore(redis_server.url)
+    group = "/groups/g/update"
+    async with serving(first) as (http, node), serving(second) as (_, peer):
+        for name in ("a", "b"):
+            assert (await http.put(f"/learners/{name}", json=DENSE)).status_code == 201
+        assert (await http.put("/groups/g", json={"learners": ["a", "b"]})).status_code == 201
+        await posted(http, group, events(0, 20))
+        backup = copied(redis_server)
+        for i in range(3):
+            await posted(http, group, events(20 + i, 21 + i))
+        before = (await http.get("/groups/g/compare")).json()
+        put_back(redis_server, backup)
+        for i in range(3):  # to the same position, by other events
+            await posted(http, group, events(100 + i, 101 + i, label=1))
+        found = (await http.get("/groups/g/compare")).json()
+        assert (found["position"], found != before) == (before["position"], True)
+        await peer.sync.look_around()
+        for hosts in (node, peer):
+            await (await hosts.group("g")).catch_up()
+        assert await (await node.group("g")).digest() == await (await peer.group("g")).digest()
+        assert node.node.timings.rewound == 3  # the group, and its two learners
+
+
+async def test_a_fail_over_that_loses_records_is_survived_without_a_restart() -> None:
+    """Sentinel promotes a replica that had stopped following: what was acknowledged since is lost, and nothing else."""
+    with watched() as servers:
+        first, second = await open_store(servers.url), await open_store(servers.url)
+        quick = {"follow_seconds": 0.1, "trim_log": False}
+        async with serving(first, **quick) as (http, node), serving(second, **quick) as (other, peer):
+            assert (await http.put("/learners/a", json=DENSE)).status_code == 201
+            await posted(http, URL, events(0, 20))
+            await caught_up(peer)
+            old, new = servers.master, servers.replica
+            soon(lambda: new.command("XLEN", "rarestream:{a}:log") == 2, "a replica that has it")
+            new.command("REPLICAOF", "127.0.0.1", 1)
+            for i in range(5):
+                await posted(http, URL, events(20 + i, 21 + i))
+            old.kill()
+            await asyncio.to_thread(servers.failed_over, old)
+            for client in (other, http):
+                for _ in range(600):
+                    reply = await client.post(URL, json={"events": events(300, 305)})
+                    if reply.status_code == 200:
+                        break
+                    assert reply.status_code == 503
+                    await asyncio.sleep(0.05)
+                assert reply.status_code == 200
+            position, found = await digest(http)
+            assert (position, found) == await replayed(first)
+            await caught_up(peer)
+            assert await digest(other) == (position, found)
+            assert node.node.timings.rewound == 1
+        await first.close()
+        await second.close()
+
+
+async def test_a_snapshot_that_another_node_has_overtaken_is_not_told_as_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It falls behind while it is written: the one that stands is told."""
+    store = MemoryStore()
+    kept: dict[str, Any] = {"snapshots_kept": 1, "trim_log": True}
+    async with serving(store, **kept) as (http, _), serving(store, **kept) as (other, _):
+        assert (await http.put("/learners/a", json=DENSE)).status_code == 201
+        await posted(http, URL, events(0, 20))
+        save = store.save
+        overtaking: dict[str, Any] = {}
+
+        async def overtaken(*given: Any) -> bool:
+            monkeypatch.setattr(store, "save", save)
+            await posted(other, URL, events(20, 40))
+            overtaking.update((await other.post("/learners/a/snapshots")).json())
+            return await save(*given)
+
+        async def unheard(*_: Any) -> None:
+            """No node is told of the other's snapshot: nobody may rely on that."""
+
+        monkeypatch.setattr(store, "ring", unheard)
+        monkeypatch.setattr(store, "save", overtaken)
+        reply = await http.post("/learners/a/snapshots")
+        assert reply.status_code == 201
+        listed = (await other.get("/learners/a/snapshots")).json()["snapshots"]
+        assert [one["position"] for one in listed] == [overtaking["position"]] == [reply.json()["position"]] == [3]

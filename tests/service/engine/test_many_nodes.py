@@ -1,0 +1,117 @@
+"""Several nodes over one store, each a process of its own: all learn the same, once, and find back by themselves."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.campaigns.many_nodes import campaign, nodes
+from tests.harness.apps import DENSE, events
+from tests.harness.process import Process
+from tests.harness.redis_fleet import cluster, watched
+from tests.harness.redis_server import RedisServer
+
+SECONDS = float(os.environ.get("MANY_NODES_SECONDS", "120"))  # of writing; 20 for a quick look
+
+
+def until(holds: Callable[[], bool]) -> None:
+    ends = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
+def test_writers_on_four_nodes(redis_server: RedisServer, tmp_path: Path) -> None:
+    """`python -m tests.campaigns.many_nodes --seconds 180` does the same for as long as it is told, and prints it."""
+    result = campaign(redis_server, tmp_path, 10**9, SECONDS)
+    print(result)
+    assert result.seconds >= SECONDS
+    assert result.events > 20 * SECONDS
+    assert result.taken > 1
+    assert result.twice > 0
+    assert result.waits
+    assert result.good, str(result)
+
+
+@pytest.fixture
+def http() -> Iterator[httpx.Client]:
+    with httpx.Client(timeout=60, trust_env=False) as client:
+        yield client
+
+
+def learner(process: Process) -> str:
+    return f"{process.url}/v1/learners/a"
+
+
+def test_a_node_that_stood_still_while_the_log_was_trimmed_goes_on_from_a_snapshot(
+    redis_server: RedisServer, tmp_path: Path, http: httpx.Client
+) -> None:
+    with nodes(redis_server, tmp_path, 2, snapshots_kept=1) as (one, two):
+        http.put(learner(one), json=DENSE).raise_for_status()
+        until(lambda: http.get(learner(two)).status_code == 200)
+        two.pause()
+        for i in range(10):
+            http.post(f"{learner(one)}/update", json={"events": events(5, 5 * i)}).raise_for_status()
+            saved = http.post(f"{learner(one)}/snapshots").json()["position"]
+        last = http.post(f"{learner(one)}/update", json={"events": events(5, 50)}).json()["position"]
+        assert saved == last - 1
+        two.resume()
+        until(lambda: http.get(learner(two)).json()["position"] == last)  # nobody asks it for anything that needs it
+        digests = [http.get(f"{learner(process)}/digest").json() for process in (one, two)]
+        assert digests[0] == digests[1]
+        assert http.get(learner(two)).json()["events"] == 55
+        told = [path.read_text() for path in tmp_path.glob("*.log")]
+        assert sum(f"goes on from 1 with the snapshot at {saved}" in one for one in told) == 1
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+def test_a_roll_back_is_one_on_every_node(kind: str, tmp_path: Path, http: httpx.Client, request) -> None:
+    url = f"sqlite:///{tmp_path / 'log.db'}" if kind == "sqlite" else request.getfixturevalue("redis_server").url
+    with Process(url, tmp_path / "one.log") as one, Process(url, tmp_path / "two.log") as two:
+        http.put(learner(one), json=DENSE).raise_for_status()
+        until(lambda: http.get(learner(two)).status_code == 200)
+        http.post(f"{learner(one)}/update", json={"events": events(10)}).raise_for_status()
+        saved = http.post(f"{learner(one)}/snapshots").json()["position"]
+        http.post(f"{learner(two)}/update", json={"events": events(10, 10)}).raise_for_status()
+        restored = http.post(f"{learner(two)}/snapshots/{saved}/restore").json()["position"]
+        found = [http.get(f"{learner(process)}/digest?at_least={restored}").json() for process in (one, two)]
+        assert found[0] == found[1]
+        assert found[0]["position"] == restored > saved
+        assert [http.get(learner(process)).json()["events"] for process in (one, two)] == [10, 10]
+
+
+@pytest.mark.parametrize("kind", ["sentinel", "cluster"])
+def test_writers_on_nodes_over_several_servers(kind: str, tmp_path: Path, http: httpx.Client) -> None:
+    with ExitStack() as running:
+        fleet = running.enter_context(watched() if kind == "sentinel" else cluster())
+        both = [running.enter_context(Process(fleet.url, tmp_path / f"{i}.log", workers=2)) for i in range(2)]
+        names = [f"{kind}-{i}" for i in range(4)]  # in slots of their own
+        for name in names:
+            http.put(f"{both[0].url}/v1/learners/{name}", json=DENSE).raise_for_status()
+
+        def write(node: Process, start: int) -> list[tuple[str, dict]]:
+            with httpx.Client(timeout=60, trust_env=False) as own:
+                bodies = [(name, {"events": events(5, start + 5 * i)}) for i in range(20) for name in names]
+                return [
+                    (name, own.post(f"{node.url}/v1/learners/{name}/update", json=body).raise_for_status().json())
+                    for name, body in bodies
+                ]
+
+        for name in names:  # the other node has met it
+            until(lambda name=name: http.get(f"{both[1].url}/v1/learners/{name}").status_code == 200)  # type: ignore[misc]
+        with ThreadPoolExecutor() as threads:
+            written = threads.map(write, [*both, *both], (0, 1000, 0, 2000))  # the first hundred by two of them
+            told = [reply for replies in written for reply in replies]
+        assert sum(reply["applied"] for _, reply in told) == 4 * 300
+        for name in names:
+            last = max(reply["position"] for to, reply in told if to == name)  # what a process shows may lag behind
+            digests = [http.get(f"{one.url}/v1/learners/{name}/digest?at_least={last}").json() for one in both]
+            assert digests[0] == digests[1]
+            assert http.get(f"{both[0].url}/v1/learners/{name}?at_least={last}").json()["events"] == 300

@@ -1,0 +1,543 @@
+"""Learners spread over nodes: where each is hosted, and that any node answers for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.sync.client import connect
+from yarl import URL
+
+from rarestream.client import AsyncClient, Client
+from rarestream.client.redirects import elsewhere
+from service.api.forwarding import _mark
+from service.cli.api import Api
+from service.engine.cluster.placement import Placement, _weight
+from service.engine.node import Node
+from service.settings import Settings
+from service.storage.base import open_store
+from service.storage.memory import MemoryStore
+from service.storage.redis.membership import IDS, KEY, NODE
+from tests.harness.keyring import Keyring
+from tests.harness.process import Process
+from tests.harness.redis_server import RedisServer
+from tests.service.api.test_sse import Live
+
+NAMES = [f"learner-{i}" for i in range(12)]
+CONFIG = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 2}}
+
+
+Placed = Callable[..., Awaitable[Placement]]
+
+
+@pytest.fixture
+async def placed(redis_server: RedisServer) -> AsyncIterator[Placed]:
+    """Makes placements over one Redis."""
+    nodes: list[Node] = []
+
+    async def make(address: str | None, replication: int = 2) -> Placement:
+        url = redis_server.url
+        settings = Settings(store=url, replication=replication, advertise=address, follow_seconds=0.2)
+        nodes.append(Node(await open_store(url), settings))
+        return Placement(nodes[-1])
+
+    yield make
+    for node in nodes:
+        await node.close()
+
+
+async def test_a_node_that_comes_takes_its_share_and_nothing_else_moves(placed: Placed) -> None:
+    nodes = [await placed(f"http://10.0.0.{i}:8000") for i in range(5)]
+    names = [f"n{i}" for i in range(2000)]
+    for node in nodes[:4]:
+        await node.meet()
+    for node in nodes[:4]:
+        await node.meet()
+    before = {name: nodes[0].places(name) for name in names}
+    assert all(node.places(name) == before[name] for node in nodes[:4] for name in names)
+    replica = Counter(address for places in before.values() for address in places)
+    assert len(replica) == 4
+    assert min(replica.values()) > 800, replica  # 1,000 each, by chance
+    for name in names:
+        assert len(set(before[name])) == 2
+        assert [node.here(name) for node in nodes[:4]].count(True) == 2
+    assert await nodes[4].meet()
+    assert await nodes[0].meet()
+    assert nodes[0].settling
+    after = {name: nodes[0].places(name) for name in names}
+    moved = [name for name in names if set(before[name]) != set(after[name])]
+    assert all(nodes[4].address in after[name] for name in moved)
+    assert all(len(set(before[name]) - set(after[name])) == 1 for name in moved)
+    assert 600 < len(moved) < 1000, len(moved)  # two of five: 800, by chance
+    await nodes[4].leave()
+    assert await nodes[0].meet()
+    assert {name: nodes[0].places(name) for name in names} == before
+
+
+async def test_a_node_that_is_not_heard_of_is_gone(placed: Placed) -> None:
+    here, there = [await placed(f"http://10.0.0.{i}:8000", 1) for i in range(2)]
+    await there.meet()
+    assert await here.meet()
+    assert here.addresses == ("http://10.0.0.0:8000", "http://10.0.0.1:8000")
+    until = time.monotonic() + 60
+    while len(here.addresses) > 1 and time.monotonic() < until:
+        await here.meet()
+    assert here.addresses == ("http://10.0.0.0:8000",)
+    assert here.here("anything")
+
+
+async def test_nodes_have_a_key_in_common_that_a_store_gets_back(placed: Placed, redis_server: RedisServer) -> None:
+    one, two = [await placed(f"http://10.0.0.{i}:8000") for i in range(2)]
+    await one.meet(alive=False)
+    await two.meet(alive=False)
+    (key,) = one.keys
+    assert len(key) == 32
+    assert two.keys == (key,)
+    redis_server.flush()
+    await two.meet()
+    await one.meet()
+    assert one.keys == two.keys == (key,)
+    redis_server.command("SET", KEY, b"another store's")
+    await one.meet()
+    assert one.keys == (b"another store's", key)  # of nodes that have not heard of it yet
+    await two.meet()
+    assert two.keys == one.keys
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [({"replication": 1, "advertise": "http://a:1"}, "one of Redis"), ({"replication": 0}, None)],
+)
+def test_replication_needs_a_shared_store(settings: dict[str, Any], told: str | None) -> None:
+    node = Node(MemoryStore(), Settings(store="memory:", **settings))
+    if told is None:
+        assert Placement(node).here("anything")
+        assert not Placement(node).spread
+        return
+    with pytest.raises(ValueError, match=told):
+        Placement(node)
+
+
+async def test_replication_needs_an_address(placed: Placed) -> None:
+    with pytest.raises(ValueError, match="needs advertise"):
+        await placed(None)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("10.0.0.7:8000", "ftp://a", "http://a/v1", "http://u:p@a", "http://", "http://:8000", "http://a b:80"),
+        *("http://a:b", "http://a:0", "http://a:99999", "http://a:", "http://fd00::7:8000", "http://[fd00::x]:80"),
+        *("http://[fd00::7", "http://[10.0.0.7.8]:80", "http://a..b", "http://ä:80", "http://a\n"),
+        *("http://1:80", "http://10.0.0.256:80", f"http://{'a' * 64}:80", f"http://{'a.' * 127}:80"),
+    ],
+)
+def test_an_address_is_one_of_a_node(address: str) -> None:
+    with pytest.raises(ValueError, match=r"advertise\n.*expected an address such as"):
+        Settings(advertise=address)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("http://10.0.0.7:8000", None),
+        ("https://Node-1.Example.:8443", "https://node-1.example.:8443"),
+        ("http://a_b", None),
+        ("http://[fd00::7]:8000", None),
+        ("http://[FD00:0::7]:08000", "http://[fd00::7]:8000"),
+        ("http://[10.0.0.7]:8000", "http://10.0.0.7:8000"),  # as the chart tells that of a pod
+    ],
+)
+def test_an_address_has_one_form(given: str, told: str | None) -> None:
+    assert Settings(advertise=given).advertise == (told or given)
+    assert str(URL((told or given) + "/v1", encoded=True)) == (told or given) + "/v1"
+
+
+async def test_an_address_that_cannot_be_called_is_no_node(placed: Placed, redis_server: RedisServer) -> None:
+    """It may stem from another release."""
+    one = await placed("http://10.0.0.0:8000")
+    for number, address in enumerate(("http://fd00::7:8000", "http://a:99999", "")):
+        redis_server.command("SET", f"{NODE}{number}", address)
+        redis_server.command("SADD", IDS, str(number))
+    await one.meet()
+    assert one.addresses == ("http://10.0.0.0:8000",)
+
+
+# Over real processes
+
+
+class Spread:
+    """Three nodes, each learner hosted by one of them."""
+
+    def __init__(self, nodes: list[Process], redis: RedisServer) -> None:
+        self.nodes = nodes
+        self.redis = redis
+        self.http = httpx.Client(timeout=60, trust_env=False)
+
+    def get(self, node: int, path: str) -> Any:
+        reply = self.http.get(f"{self.nodes[node].url}/v1{path}")
+        assert reply.status_code == 200, reply.text
+        return reply.json()
+
+    def host(self, name: str) -> int:
+        (address,) = self.get(0, f"/nodes?learner={name}")["hosts"]
+        return [node.url for node in self.nodes].index(address)
+
+    def elsewhere(self, name: str) -> int:
+        """A node that does not host it."""
+        return (self.host(name) + 1) % len(self.nodes)
+
+    def forwarded(self, node: int) -> float:
+        text = self.http.get(f"{self.nodes[node].url}/metrics").text
+        (line,) = [line for line in text.splitlines() if line.startswith("rarestream_forwarded_requests_total ")]
+        return float(line.split()[1])
+
+    def asked(self, node: int) -> float:
+        """How often a node was asked for all its learners."""
+        text = self.http.get(f"{self.nodes[node].url}/metrics").text
+        lines = [line for line in text.splitlines() if "_count{" in line and 'route="/v1/learners",' in line]
+        return sum(float(line.split()[-1]) for line in lines)
+
+    def mark(self, node: int, target: str) -> str:
+        """What another node sends along where it passes a GET of this target on."""
+        key = self.redis.command("GET", KEY)
+        assert isinstance(key, bytes)
+        return _mark(key, self.nodes[node].url, "GET", target).decode()
+
+    def passed_on(self, node: int, target: str) -> httpx.Response:
+        """The reply of a node to a request that another passes on."""
+        headers = {"x-rarestream-forwarded": self.mark(node, target)}
+        return self.http.get(self.nodes[node].url + target, headers=headers)
+
+    def agreed(self, name: str, nodes: Iterable[int]) -> dict[str, Any]:
+        """The position and the digest that the nodes tell, once they have all read what others wrote."""
+        told: list[dict[str, Any]] = []
+
+        def asked() -> bool:
+            told[:] = [self.get(node, f"/learners/{name}/digest") for node in nodes]
+            return all(one == told[0] for one in told)
+
+        self.until(asked)
+        return told[0]
+
+    def until(self, what: Callable[[], object]) -> None:
+        """Until something holds, which it has to within a minute."""
+        until = time.monotonic() + 60
+        while not what():
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def spread(running_redis: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spread]:
+    running_redis.start()
+    running_redis.flush()
+    folder: Path = tmp_path_factory.mktemp("nodes")
+    nodes = [
+        Process(running_redis.url, folder / f"{i}.log", replication=1, follow_seconds=0.2, advertised=True)
+        for i in range(3)
+    ]
+    with ExitStack() as stack:
+        for node in nodes:
+            stack.enter_context(node)
+        spread = Spread(nodes, running_redis)
+        stack.callback(spread.http.close)
+        spread.until(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 3 for i in range(3)))
+        for i, name in enumerate(NAMES):
+            reply = spread.http.put(f"{nodes[i % 3].url}/v1/learners/{name}", json=CONFIG)
+            assert reply.status_code == 201, reply.text
+        for i in range(3):
+            spread.until(lambda i=i: len(listed(spread, i)) == len(NAMES))  # type: ignore[misc]
+        yield spread
+
+
+def listed(spread: Spread, node: int) -> set[str]:
+    found = spread.get(node, "/learners")
+    return {one["name"] for one in found["learners"]} | set(found["asleep"])
+
+
+def event(i: int) -> dict[str, Any]:
+    return {"id": f"e{i}", "x": [i % 7, i % 5], "label": i % 3 == 0}
+
+
+def test_any_node_takes_events_for_every_learner(spread: Spread) -> None:
+    for name in NAMES:
+        for i in range(12):
+            url = f"{spread.nodes[i % 3].url}/v1/learners/{name}"
+            reply = spread.http.post(f"{url}/update", json={"events": [event(i), event(i - 1)][: i + 1]})
+            assert reply.status_code == 200, reply.text
+            assert reply.json()["applied"] == 1
+        spread.agreed(name, range(3))
+        scores = [
+            spread.http.post(f"{node.url}/v1/learners/{name}/predict", json={"events": [{"x": [1, 2]}]}).json()
+            for node in spread.nodes
+        ]
+        assert scores[0]["results"] == scores[1]["results"] == scores[2]["results"]
+    assert all(spread.forwarded(node) > 0 for node in range(3))
+
+
+def test_each_learner_is_in_memory_at_its_host_alone(spread: Spread) -> None:
+    hosts = {name: spread.host(name) for name in NAMES}
+    assert len(set(hosts.values())) > 1
+
+    def settled() -> bool:
+        here = [
+            {one["name"] for one in spread.passed_on(i, "/v1/learners").json()["learners"]}
+            for i in range(len(spread.nodes))
+        ]
+        return all({name for name in NAMES if hosts[name] == i} == here[i] & set(NAMES) for i in range(3))
+
+    spread.until(settled)
+    for figures in ("", "?figures=true"):
+        told = [spread.get(node, f"/learners{figures}") for node in range(3)]
+        for one in told:  # each node tells of all
+            assert set(NAMES) <= {learner["name"] for learner in one["learners"]}
+
+
+def test_a_request_that_was_passed_on_is_answered_where_it_came_to(spread: Spread) -> None:
+    name = NAMES[0]
+    node = spread.elsewhere(name)
+    before = spread.forwarded(node)
+    assert spread.passed_on(node, f"/v1/learners/{name}").status_code == 200
+    assert spread.forwarded(node) == before
+
+
+def test_nobody_but_a_node_can_say_that_it_passed_a_request_on(spread: Spread) -> None:
+    name = NAMES[0]
+    node = spread.elsewhere(name)
+    url = f"{spread.nodes[node].url}/v1/learners"
+    of_another = spread.mark(node, f"/v1/learners/{NAMES[1]}")
+    for said in ("http://elsewhere:1", spread.nodes[spread.host(name)].url, "", of_another):
+        before = spread.forwarded(node)
+        reply = spread.http.get(f"{url}/{name}", headers={"x-rarestream-forwarded": said})
+        assert reply.status_code == 200
+        assert spread.forwarded(node) == before + 1
+        reply = spread.http.get(url, headers={"x-rarestream-forwarded": said})
+        assert set(NAMES) <= {one["name"] for one in reply.json()["learners"]} | set(reply.json()["asleep"])
+
+
+def test_replies_are_those_of_the_host(spread: Spread) -> None:
+    name = NAMES[1]
+    url = f"{spread.nodes[spread.elsewhere(name)].url}/v1/learners/{name}"
+    refused = spread.http.post(f"{url}/update", json={"events": [{"x": [1]}]}, headers={"x-request-id": "mine"})
+    assert refused.status_code == 422
+    assert refused.json()["request_id"] == "mine"
+    assert refused.headers.get_list("x-request-id") == ["mine"]
+    assert len(refused.headers.get_list("date")) == 1
+    assert refused.headers["content-type"] == "application/problem+json"
+    packed = spread.http.post(
+        f"{url}/predict", json={"events": [{"x": [1, 2]}]}, headers={"accept": "application/msgpack"}
+    )
+    assert packed.headers["content-type"] == "application/msgpack"
+    assert spread.http.head(f"{url}/digest").status_code == 405
+    assert spread.http.get(f"{url}/digest?unknown=1").status_code == 422
+    assert spread.http.get(f"{url}/nothing").status_code == 404
+
+
+def test_streams_pass_through(spread: Spread) -> None:
+    name = NAMES[2]
+    url = f"{spread.nodes[spread.elsewhere(name)].url}/v1/learners/{name}"
+    lines = b"".join(json.dumps({"x": [i % 7, i % 5]}).encode() + b"\n" for i in range(200_000))
+
+    def pieces() -> Iterator[bytes]:
+        for start in range(0, len(lines), 2**16):
+            yield lines[start : start + 2**16]
+
+    scored = 0
+    with spread.http.stream(
+        "POST", f"{url}/predict", content=pieces(), headers={"content-type": "application/x-ndjson"}
+    ) as reply:
+        assert reply.status_code == 200
+        last = ""
+        for line in reply.iter_lines():
+            scored, last = scored + 1, line
+    assert '"done"' in last
+    assert scored > 1
+    with spread.http.stream("GET", f"{url}/metrics/stream") as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        assert next(stream.iter_lines())
+
+
+def test_the_stream_of_all_learners_tells_those_of_every_node(spread: Spread) -> None:
+    name = NAMES[5]
+    node = spread.elsewhere(name)
+    url = spread.nodes[node].url
+    with ExitStack() as stack:
+        streams = [stack.enter_context(Live(spread.http, f"{url}/v1/stream")) for _ in range(3)]
+        asked, began = [spread.asked(i) for i in range(3)], time.monotonic()
+        for one in streams:
+            ((_, whole),) = one.until("learners")
+            assert {row["name"] for row in whole["learners"]} | set(whole["asleep"]) == set(NAMES)
+        body = {"events": [event(i) for i in range(20_000, 20_050)]}
+        assert spread.http.post(f"{url}/v1/learners/{name}/update", json=body).status_code == 200
+        learnt = spread.get(node, f"/learners/{name}")["events"]
+        for one in streams:
+            changed = (data for kind, data in one if kind == "changed")
+            assert any((row["name"], row["events"]) == (name, learnt) for data in changed for row in data["learners"])
+        for i in {0, 1, 2} - {node}:  # once in two seconds, however many streams there are
+            assert spread.asked(i) - asked[i] <= (time.monotonic() - began) / 2 + 1
+
+
+def test_a_websocket_takes_messages_for_learners_of_every_node(spread: Spread) -> None:
+    with connect(f"{spread.nodes[0].url.replace('http', 'ws')}/v1/ws") as socket:
+        assert json.loads(socket.recv())["type"] == "hello"
+        for seq, name in enumerate(NAMES):
+            event = {"id": "by-websocket", "x": [0.5, 1], "label": 1}
+            socket.send(json.dumps({"seq": seq, "learner": name, "op": "update", "events": [event]}))
+        replies = [json.loads(socket.recv()) for _ in NAMES]
+    assert {reply["seq"] for reply in replies} == set(range(len(NAMES)))
+    assert all(reply["applied"] == 1 for reply in replies)
+    for name in NAMES:
+        spread.agreed(name, range(3))
+
+
+def test_where_the_host_does_not_answer_another_node_does(spread: Spread) -> None:
+    name = NAMES[3]
+    host = spread.host(name)
+    others = [i for i in range(3) if i != host]
+    before = spread.agreed(name, range(3))
+    spread.nodes[host].kill()
+    try:
+        for i in others:  # at once, before anybody has noticed
+            assert spread.get(i, f"/learners/{name}/digest") == before
+        spread.until(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 2 for i in others))
+        for one in NAMES:
+            spread.agreed(one, others)
+    finally:
+        spread.nodes[host].start()
+    spread.until(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 3 for i in range(3)))
+    assert spread.agreed(name, range(3)) == before
+
+
+def test_a_host_that_stands_still_holds_nobody_up(spread: Spread) -> None:
+    name = NAMES[4]
+    host = spread.host(name)
+    others = [i for i in range(3) if i != host]
+    urls = [f"{spread.nodes[i].url}/v1/learners/{name}" for i in others]
+
+    def passes_on(node: int) -> bool:  # not while it answers itself what it hosted a moment ago
+        count = spread.forwarded(node)
+        spread.get(node, f"/learners/{name}/digest")
+        return spread.forwarded(node) > count
+
+    for number in range(10_000, 10_005):
+        spread.until(lambda: all(passes_on(i) for i in others))
+        before = spread.agreed(name, range(3))
+        body = {"events": [event(number)]}
+        spread.nodes[host].pause()
+        try:
+            with ThreadPoolExecutor() as threads:  # all of them before anybody has noticed
+                update = threads.submit(spread.http.post, f"{urls[0]}/update", json=body)
+                predict = threads.submit(spread.http.post, f"{urls[1]}/predict", json={"events": [{"x": [1, 2]}]})
+                got = threads.submit(spread.http.get, f"{urls[0]}/digest")
+            assert predict.result().status_code == 200
+            refused = update.result()  # what became of it is not known
+            if refused.status_code == 200:  # a busy machine: somebody had noticed
+                continue
+            assert got.result().json() == before
+            assert refused.status_code == 503, refused.text
+            assert refused.json()["code"] == "host-unavailable"
+            assert spread.nodes[host].url in refused.json()["detail"]
+            assert int(refused.headers["retry-after"]) >= 1
+            spread.until(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 2 for i in others))
+            again = spread.http.post(f"{urls[0]}/update", json=body)
+            assert again.json()["applied"] == 1
+            break
+        finally:
+            spread.nodes[host].resume()
+            spread.until(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 3 for i in range(3)))
+    else:
+        pytest.fail("it was noticed at once, five times")
+    spread.agreed(name, range(3))
+
+
+def test_our_clients_follow_with_their_key(tmp_path: Path) -> None:
+    """Where nodes do not pass requests on; others drop the key on their way to another address."""
+    ring = Keyring(tmp_path)
+    admin, key = ring.make("admin", "admin"), ring.secret("admin")
+    settings = {"replication": 1, "follow_seconds": 0.2, "elsewhere": "redirect", "keys": ring.path}
+    with RedisServer() as own, ExitStack() as stack:
+        here, there = (
+            stack.enter_context(Process(own.url, tmp_path / f"{i}.log", advertised=True, **settings)) for i in range(2)
+        )
+        for node in (here, there):
+            node.wait_for("nodes are alive at http://127.0.0.1:", 2)
+        client = stack.enter_context(Client(here.url, key=key))
+        api = stack.enter_context(Api(here.url, key=key))
+        name = next(name for name in NAMES if _weight(there.url, name) > _weight(here.url, name))
+        learner = client.create(name, **CONFIG)
+        digest = f"{here.url}/v1/learners/{name}/digest"
+        until = time.monotonic() + 60
+        while not (other := httpx.get(digest, headers=admin, trust_env=False, follow_redirects=True)).history:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert other.status_code == 401
+        assert learner.update([[1.0, 2.0], [2.0, 1.0]], [0, 1], ids=["a", "b"]).applied == 2
+        assert len(learner.predict([[1.0, 2.0]]).scores) == 1
+        assert learner.digest() == asyncio.run(_digest(here.url, key, name))
+        assert api.metrics(name)["events"] == 2
+        with api.stream(name) as lines:
+            assert next(lines)
+        taken: list[bytes] = []
+        assert api.export(name, taken.append) == sum(map(len, taken)) > 0
+
+
+async def _digest(url: str, key: str, name: str) -> dict[str, Any]:
+    async with AsyncClient(url, key=key) as client:
+        return await client.learner(name).digest()
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "location", "followed"),
+    [
+        ("http://a:1/v1/learners/x?y=1", 307, "http://b:2/v1/learners/x?y=1", True),
+        ("https://proxy/fraud/v1/learners/x", 307, "https://b:2/v1/learners/x", True),
+        ("http://a:1/v1/learners/x", 307, "https://b:2/v1/learners/x", True),
+        ("https://a:1/v1/learners/x", 307, "http://b:2/v1/learners/x", False),  # the key would go out in the clear
+        ("http://a:1/v1/learners/x", 307, "http://b:2/v1/learners/y", False),
+        ("http://a:1/v1/learners/x", 307, "http://login.example/?to=/v1/learners/x", False),
+        ("http://a:1/v1/learners/x", 307, "/v1/learners/x", False),
+        ("http://a:1/v1/learners/x", 307, "ftp://b/v1/learners/x", False),
+        ("http://a:1/v1/learners/x", 307, "http://b:x/v1/learners/x", False),
+        ("http://a:1/v1/learners/x", 302, "http://b:2/v1/learners/x", False),
+        ("http://a:1/v1/learners/x", 307, None, False),
+    ],
+)
+def test_only_what_a_node_would_say_is_followed(asked: str, status: int, location: str | None, followed: bool) -> None:
+    headers = {} if location is None else {"location": location}
+    response = httpx.Response(status, headers=headers, request=httpx.Request("GET", asked))
+    assert elsewhere(response) == (location if followed else None)
+
+
+def test_redirects(running_redis: RedisServer, spread: Spread, tmp_path: Path) -> None:
+    node = Process(running_redis.url, tmp_path / "log", replication=1, follow_seconds=0.2, elsewhere="redirect",
+                   advertised=True)  # fmt: skip
+    with node:
+        spread.until(lambda: len(spread.get(0, "/nodes")["nodes"]) == 4)
+        found = spread.http.get(f"{node.url}/v1/nodes").json()["nodes"]
+        name = next(name for name in NAMES if spread.get(0, f"/nodes?learner={name}")["hosts"] != [node.url])
+
+        def redirected() -> bool:
+            reply = spread.http.get(f"{node.url}/v1/learners/{name}/digest?x=%20")
+            return reply.status_code == 307
+
+        spread.until(redirected)
+        reply = spread.http.get(f"{node.url}/v1/learners/{name}/digest?x=%20")
+        (host,) = spread.get(0, f"/nodes?learner={name}")["hosts"]
+        assert reply.headers["location"] == f"{host}/v1/learners/{name}/digest?x=%20"
+        assert host in found
+        followed = spread.http.post(
+            f"{node.url}/v1/learners/{name}/predict", json={"events": [{"x": [1, 2]}]}, follow_redirects=True
+        )
+        assert followed.status_code == 200
+        assert len(followed.json()["results"]) == 1
+    spread.until(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 3 for i in range(3)))

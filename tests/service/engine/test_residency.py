@@ -1,0 +1,358 @@
+"""Learners that are swapped out to the store, and what their users notice of it: nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import weakref
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import httpx
+import pytest
+
+from service.errors import UnknownLearner
+from service.storage.base import Store
+from service.storage.memory import MemoryStore
+from tests.harness.fixtures import Opener
+from tests.harness.nodes import T0, digest, posted, replayed, serving
+
+CONFIG = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 2}, "window": 100, "late": {"label_ttl": 3600}}
+NAMES = [f"l{i}" for i in range(6)]
+
+
+def events(name: str, start: int, stop: int) -> list[dict[str, Any]]:
+    seed = NAMES.index(name)
+    return [
+        {"id": f"e{i}", "x": [(i * 7 + seed) % 11 / 11, i % 5], "label": int(i % 4 == 0), "time": T0 + i}
+        for i in range(start, stop)
+    ]
+
+
+def unlabelled(name: str, start: int, stop: int) -> list[dict[str, Any]]:
+    return [{key: value for key, value in one.items() if key != "label"} for one in events(name, start, stop)]
+
+
+async def created(http: httpx.AsyncClient) -> None:
+    for name in NAMES:
+        reply = await http.put(f"/learners/{name}", json=CONFIG)
+        assert reply.status_code in (200, 201), reply.text
+
+
+async def rested(engine: Any) -> None:
+    """As a moment later, when nobody asks for anything: no more learners are in memory than may be."""
+    async with asyncio.timeout(60):
+        while len(engine.replicas) > engine.node.settings.max_resident:
+            engine.residency.rest()
+            await engine.residency.resting
+    assert sorted([*engine.replicas, *engine.evicted]) == NAMES
+
+
+async def course(http: httpx.AsyncClient) -> dict[str, tuple[int, str]]:
+    """Some weeks of several learners in turn, and where each of them ends."""
+    for start in range(0, 40, 10):
+        for name in NAMES:
+            await posted(http, f"/learners/{name}/update", events(name, start, start + 5))
+            said = await posted(http, f"/learners/{name}/predict", unlabelled(name, start + 5, start + 10))
+            assert said["remembered"] == 5
+        for name in reversed(NAMES):
+            taken = events(name, start + 5, start + 10)
+            late = [{key: one[key] for key in ("id", "label", "time")} for one in taken]
+            answer = await posted(http, f"/learners/{name}/labels", late)
+            assert answer["applied"] == 5
+            assert (await posted(http, f"/learners/{name}/labels", late))["duplicate"] == 5
+    return {name: await digest(http, name) for name in NAMES}
+
+
+async def test_nobody_notices(open_again: Opener) -> None:
+    async with serving(await open_again(), max_resident=1, trim_log=False) as (http, engine):
+        await created(http)
+        found = await course(http)
+        await rested(engine)
+        assert len(engine.evicted) == 5
+    again = await open_again()
+    for name in NAMES:
+        assert found[name] == await replayed(again, name)
+        assert found[name][0] == 1 + 4 * 4  # a record each: learnt, served, and labelled; a duplicate is one too
+
+
+async def test_figures_go_on_behind_a_sleep(store: Store) -> None:
+    async with serving(store, max_resident=2) as (http, engine):
+        await created(http)
+        await course(http)
+        await rested(engine)
+        asleep = sorted(engine.evicted)[0]
+        figures = (await http.get(f"/learners/{asleep}/metrics")).json()
+        assert figures["events"] == 40
+        assert figures["window"]["auc"] is not None
+        assert asleep in engine.replicas
+
+
+async def test_who_sleeps_is_told(store: Store) -> None:
+    async with serving(store, max_resident=2) as (http, engine):
+        await created(http)
+        await rested(engine)
+        listed = (await http.get("/learners")).json()
+        assert [one["name"] for one in listed["learners"]] == NAMES[-2:]  # those that were used last
+        assert listed["asleep"] == NAMES[:-2]
+        assert (await http.get("/health/ready")).json()["learners"] == 6
+        shown = await http.get("/learners/l0")
+        assert (shown.status_code, shown.json()["name"]) == (200, "l0")
+
+
+async def test_a_learner_that_sleeps_is_created_found_taken_and_deleted_like_any(store: Store) -> None:
+    async with serving(store, max_resident=1) as (http, engine):
+        await created(http)
+        await rested(engine)
+        assert (await http.put("/learners/l0", json=CONFIG)).status_code == 200
+        await rested(engine)
+        other = await http.put("/learners/l1", json={**CONFIG, "window": 7})
+        assert (other.status_code, other.json()["code"]) == (409, "name-taken")
+        await rested(engine)
+        assert "l2" in engine.evicted
+        assert (await http.delete("/learners/l2")).status_code == 204
+        assert (await http.get("/learners/l2")).status_code == 404
+        assert "l2" not in await store.heads()
+        assert (await http.put("/learners/l2", json={**CONFIG, "window": 7})).status_code == 201
+        assert (await http.get("/learners/l2")).json()["config"]["window"] == 7
+        with pytest.raises(UnknownLearner):
+            await engine.load("nobody")
+
+
+async def test_a_limit_counts_those_that_sleep(store: Store) -> None:
+    async with serving(store, max_resident=1, max_learners=6) as (http, engine):
+        await created(http)
+        await rested(engine)
+        full = await http.put("/learners/l9", json=CONFIG)
+        assert (full.status_code, full.json()["code"]) == (409, "limit-reached")
+
+
+async def test_many_at_once(open_again: Opener) -> None:
+    """Requests that come while a learner falls asleep or awakes wait for it; each event is learnt once."""
+    draw = random.Random(4)
+    asked = [(name, i) for i in range(30) for name in NAMES]
+    draw.shuffle(asked)
+    async with serving(await open_again(), max_resident=1, trim_log=False) as (http, engine):
+        await created(http)
+        answers = await asyncio.gather(
+            *(posted(http, f"/learners/{name}/update", events(name, i, i + 1)) for name, i in asked)
+        )
+        assert sum(answer["applied"] for answer in answers) == len(asked)
+        await rested(engine)
+        for name in NAMES:
+            shown = (await http.get(f"/learners/{name}")).json()
+            assert shown["events"] == 30
+            assert await digest(http, name) == await replayed(await open_again(), name)
+
+
+async def test_whoever_asks_while_a_learner_awakes_finds_all_that_was_acknowledged(open_again: Opener) -> None:
+    """What is behind its newest snapshot is learnt anew first: after a crash that may be much."""
+    async with serving(await open_again(), snapshot_events=10**6, snapshot_seconds=10**6) as (http, _):
+        await created(http)
+        for i in range(300):
+            last = (await posted(http, "/learners/l5/update", events("l5", i, i + 1)))["position"]
+    async with serving(await open_again(), max_resident=1) as (http, engine):
+        assert "l5" in engine.evicted
+
+        async def asked(i: int) -> int:
+            for _ in range(i):
+                await asyncio.sleep(0)
+            return int((await posted(http, "/learners/l5/predict", [{"x": [0.5, 1]}]))["position"])
+
+        assert await asyncio.gather(*(asked(i) for i in range(0, 400, 20))) == [last] * 20
+
+
+async def test_no_rush_of_requests_fills_the_memory(store: Store) -> None:
+    """A few more than may be, while they come and go, and as many as are asked for at the same time."""
+    many = [f"m{i}" for i in range(120)]
+    most = 0
+    async with serving(store, max_resident=10) as (http, engine):
+
+        async def sweep(part: list[str]) -> None:
+            nonlocal most
+            for name in part:
+                assert (await http.put(f"/learners/{name}", json=CONFIG)).status_code == 201
+            for name in part * 2:
+                await posted(http, f"/learners/{name}/update", events("l0", 0, 1))
+                most = max(most, len(engine.replicas))
+
+        await asyncio.gather(*(sweep(many[i::4]) for i in range(4)))
+        assert len(engine.replicas) + len(engine.evicted) == 120
+    assert most <= 10 + 8 + 2 * 4
+
+
+async def test_a_learner_that_another_node_deleted_can_be_created_anew_at_once(open_again: Opener) -> None:
+    one, two = await open_again(), await open_again()
+    async with serving(one, max_resident=1) as (here, engine), serving(two) as (there, _):
+        await created(here)
+        await rested(engine)
+        for name in ("l0", "l1"):
+            assert name in engine.evicted
+            await there_until(there, name)
+            assert (await there.delete(f"/learners/{name}")).status_code == 204
+        assert (await here.put("/learners/l0", json={**CONFIG, "window": 9})).status_code == 201
+        assert (await here.delete("/learners/l1")).status_code == 404
+        assert "l1" not in engine.evicted
+        answers = await asyncio.gather(here.delete("/learners/l2"), here.put("/learners/l2", json=CONFIG))
+        assert [one.status_code for one in answers] == [204, 201]
+
+
+async def test_a_node_starts_with_as_many_as_may_be_in_memory(open_again: Opener) -> None:
+    async with serving(await open_again()) as (http, _):
+        await created(http)
+        found = await course(http)
+    async with serving(await open_again(), max_resident=2) as (http, engine):
+        assert len(engine.replicas) == 2
+        assert len(engine.evicted) == 4
+        assert {name: await digest(http, name) for name in NAMES} == found
+        await rested(engine)
+
+
+async def test_what_another_node_does_to_a_learner_that_sleeps_here(open_again: Opener) -> None:
+    one, two = await open_again(), await open_again()
+    async with serving(one, max_resident=1) as (here, engine), serving(two) as (there, _):
+        await created(here)
+        await rested(engine)
+        assert "l0" in engine.evicted
+        await there.get("/learners")
+        await there_until(there, "l0")
+        await posted(there, "/learners/l0/update", events("l0", 0, 20))
+        assert (await here.get("/learners/l0")).json()["events"] == 20
+        await rested(engine)
+        assert "l1" in engine.evicted
+        await there_until(there, "l1")
+        assert (await there.delete("/learners/l1")).status_code == 204
+        assert (await here.get("/learners/l1")).status_code == 404  # before this node has looked around
+        assert "l1" not in engine.evicted
+        await there_until(there, "l3")
+        assert (await there.delete("/learners/l3")).status_code == 204
+        await engine.sync.look_around()
+        assert "l3" not in engine.evicted
+        assert (await here.get("/learners/l3")).status_code == 404
+        assert (await there.put("/learners/l2", json=CONFIG)).status_code == 200
+        assert (await there.delete("/learners/l2")).status_code == 204
+        assert (await there.put("/learners/l2", json={**CONFIG, "window": 9})).status_code == 201
+        await engine.sync.look_around()
+        assert (await here.get("/learners/l2")).json()["config"]["window"] == 9
+
+
+async def there_until(http: httpx.AsyncClient, name: str) -> None:
+    """Until another node has met a learner."""
+    while (await http.get(f"/learners/{name}")).status_code != 200:
+        app: Any = http._transport.app  # type: ignore[attr-defined]
+        await app.state.engine.sync.look_around()
+
+
+async def test_a_group_wakes_its_learners(store: Store) -> None:
+    async with serving(store, max_resident=1) as (http, engine):
+        await created(http)
+        await rested(engine)
+        group = await http.put("/groups/g", json={"learners": NAMES[:4], "window": 50})
+        assert group.status_code == 201
+        for start in range(0, 30, 10):
+            answer = await posted(http, "/groups/g/update", events("l0", start, start + 10))
+            assert answer["compared"] == 10
+            await rested(engine)
+        compared = (await http.get("/groups/g/compare")).json()
+        assert compared["gone"] == []
+        assert len(compared["window"]["auc"]) == 4
+        await rested(engine)
+        assert (await http.delete("/learners/l0")).status_code == 204
+        assert (await http.get("/groups/g/compare")).json()["gone"] == ["l0"]
+
+
+async def test_those_in_use_stay_awake(store: Store) -> None:
+    async with serving(store, max_resident=1) as (http, engine):
+        await created(http)
+        await rested(engine)
+        async with engine.use("l0") as first, engine.use("l1") as second:
+            engine.residency.rest()
+            await asyncio.sleep(0.05)
+            assert {"l0", "l1"} <= set(engine.replicas)
+            with first.watch(), second.watch():
+                engine.residency.rest()
+        engine.residency.rest()
+        await rested(engine)
+        assert set(engine.replicas) == {"l0"}  # the one that was let go of last
+
+
+async def test_nobody_waits_for_the_slowest_that_falls_asleep() -> None:
+    """Who wants a learner waits until there is room, not until all have fallen asleep that are to."""
+    go_on = asyncio.Event()
+    names = [f"l{i}" for i in range(12)]
+    async with serving(MemoryStore(), max_resident=1) as (http, engine), AsyncExitStack() as hands:
+        for name in names:
+            assert (await http.put(f"/learners/{name}", json=CONFIG)).status_code == 201
+        slow = await hands.enter_async_context(engine.use("l0"))
+        for name in names[1:11]:
+            await hands.enter_async_context(engine.use(name))
+        while "l11" in engine.replicas:
+            engine.residency.rest()
+            await asyncio.wait([engine.residency.resting])
+        close = slow.close
+
+        async def closed(save: bool) -> None:
+            await go_on.wait()
+            await close(save)
+
+        slow.close = closed  # type: ignore[method-assign]
+        await hands.aclose()
+        slow.last_used = 0.0  # longest ago
+        async with asyncio.timeout(60):
+            await engine.load("l11")
+            assert not engine.residency.resting.done()
+            go_on.set()
+            await engine.residency.resting
+        assert set(engine.replicas) == {"l11"}
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Without the collector of cycles, which comes when it likes."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+async def gone(one: weakref.ref[Any]) -> None:
+    """Until nothing refers to it: the answer to a request comes before the last line that handles it."""
+    async with asyncio.timeout(60):
+        while one() is not None:  # noqa: ASYNC110 (nothing tells of it)
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.usefixtures("uncollected")
+async def test_who_falls_asleep_or_is_deleted_leaves_the_memory_at_once(store: Store) -> None:
+    nystroem = {**CONFIG, "algorithm": "nsauc", "embedding": {"components": 4, "warmup": 30}}
+    async with serving(store, max_resident=2) as (http, engine):
+        for name, config in zip(NAMES[:2], (CONFIG, nystroem), strict=True):
+            assert (await http.put(f"/learners/{name}", json=config)).status_code == 201
+            for start in range(0, 400, 50):
+                await posted(http, f"/learners/{name}/update", events(name, start, start + 50))
+            await posted(http, f"/learners/{name}/predict", unlabelled(name, 400, 410))
+            late = [{key: one[key] for key in ("id", "label", "time")} for one in events(name, 400, 410)]
+            await posted(http, f"/learners/{name}/labels", late)
+            assert (await http.post(f"/learners/{name}/snapshots")).status_code in (200, 201)
+            assert (await http.get(f"/learners/{name}")).status_code == 200
+        group = {"learners": NAMES[:2]}
+        assert (await http.put("/groups/both", json=group)).status_code == 201
+        await posted(http, "/groups/both/update", events("l0", 500, 520))
+
+        awake = {name: weakref.ref(engine.replicas[name].machine) for name in NAMES[:2]}
+        compared = weakref.ref(engine.groups["both"].machine)
+        assert (await http.delete("/groups/both")).status_code == 204
+        await gone(compared)
+        await engine.residency.put_to_sleep(engine.get("l0"))
+        await gone(awake["l0"])
+        assert awake["l1"]() is not None
+        assert (await http.delete("/learners/l1")).status_code == 204
+        await gone(awake["l1"])
+        await posted(http, "/learners/l0/update", events("l0", 600, 610))  # awake again
+        again = weakref.ref(engine.replicas["l0"].machine)
+        assert (await http.delete("/learners/l0")).status_code == 204
+        await gone(again)

@@ -1,0 +1,396 @@
+"""Nodes follow each other at once, one of them takes the snapshots, and what one wrote can be read on all."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Any
+
+import httpx
+import pytest
+
+from learners.config import Config
+from service.engine.cluster import sync
+from service.engine.engine import Engine
+from service.errors import Behind, BeyondLog, LearnerGone, StoreUnavailable
+from service.settings import Settings
+from service.storage.base import Head, Moved, Store
+from service.storage.memory import MemoryStore
+from tests.harness.apps import DENSE, events
+from tests.harness.fixtures import Opener
+from tests.harness.nodes import app_over, digest, node, posted, serving
+from tests.harness.websocket import websocket
+from tests.service.engine.test_engine import batch_of, until
+
+SLOW = {"follow_seconds": 3600}  # nothing is found by looking
+
+
+def deaf(engine: Engine) -> None:
+    """It hears and looks at nothing any more: what it does not read itself it does not know."""
+    assert engine.sync.task is not None
+    engine.sync.task.cancel()
+
+
+# Following
+
+
+async def test_what_one_node_does_the_other_hears_of(open_again: Opener, kind: str) -> None:
+    settings = SLOW if kind != "sqlite" else {"follow_seconds": 60}
+    async with node(await open_again(), **settings) as one, node(await open_again(), **settings) as two:
+        here, _ = await one.create("a", Config.of(DENSE))
+        await until(lambda: "a" in two.replicas)
+        there = two.get("a")
+        for i in range(5):
+            await here.label(batch_of(3, 3 * i))
+            await until(lambda: there.position == here.position)
+        await there.label(batch_of(3, 15))
+        await until(lambda: there.position == here.position)
+        assert await there.digest() == await here.digest()
+        await two.delete("a")
+        await until(lambda: "a" not in one.replicas)
+
+
+async def test_a_group_is_heard_of_too(open_again: Opener) -> None:
+    async with serving(await open_again(), **SLOW) as (http, _), node(await open_again(), **SLOW) as two:
+        for name in "ab":
+            assert (await http.put(f"/learners/{name}", json=DENSE)).status_code == 201
+        assert (await http.put("/groups/both", json={"learners": ["a", "b"]})).status_code == 201
+        reply = await http.post("/groups/both/update", json={"events": events(5)})
+        assert reply.status_code == 200
+        await until(lambda: "both" in two.groups and two.groups["both"].position == reply.json()["position"])
+
+
+async def test_what_was_served_is_heard_of_too(open_again: Opener) -> None:
+    async with serving(await open_again(), **SLOW) as (http, one), node(await open_again(), **SLOW) as two:
+        await http.put("/learners/a", json=DENSE)
+        await posted(http, "/learners/a/predict", [{"id": "x", "x": [1, 2, 3]}])
+        await until(lambda: "a" in two.replicas and two.get("a").position == one.get("a").position == 2)
+
+
+async def test_who_sleeps_is_not_woken(open_again: Opener) -> None:
+    resident = {**SLOW, "max_resident": 1}
+    async with node(await open_again(), **SLOW) as one, node(await open_again(), **resident) as two:
+        names = "abcd"
+        for name in names:
+            await one.create(name, Config.of(DENSE))
+        await until(lambda: {*two.replicas, *two.evicted} == {*names})
+        sleeping = set(two.evicted)
+        assert len(sleeping) == 3
+        for i in range(3):
+            for name in names:
+                await one.get(name).label(batch_of(3, 3 * i))
+        (awake,) = two.replicas
+        await until(lambda: two.get(awake).position == one.get(awake).position)
+        assert set(two.evicted) == sleeping
+        found = await two.load(sleeping.pop())
+        assert await found.digest() == await one.get(found.name).digest()
+
+
+async def test_what_nobody_tells_is_found_by_looking() -> None:
+    class Mute(MemoryStore):
+        async def ring(self, node: bytes, moved: Any) -> None:  # noqa: ARG002
+            raise StoreUnavailable("nobody hears this")
+
+    first = Mute()
+    async with node(first, follow_seconds=0.05) as one, node(MemoryStore(like=first), follow_seconds=0.05) as two:
+        here, _ = await one.create("a", Config.of(DENSE))
+        await here.label(batch_of(5))
+        await until(lambda: "a" in two.replicas and two.get("a").position == here.position)
+
+
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+async def test_over_sqlite_a_node_looks_when_another_process_has_written(
+    open_again: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_again()
+    looks = 0
+    heads, head = store.heads, store.head
+
+    async def counted() -> dict[str, Head]:
+        nonlocal looks
+        looks += 1
+        return await heads()
+
+    asked = asyncio.Event()
+
+    async def probed(name: str) -> Head | None:
+        asked.set()
+        return await head(name)
+
+    monkeypatch.setattr(store, "heads", counted)
+    monkeypatch.setattr(store, "head", probed)
+    async with node(store, follow_seconds=0.05) as one:
+        here, _ = await one.create("a", Config.of(DENSE))
+        for i in range(5):
+            await here.label(batch_of(1, i))
+        await until(lambda: looks >= 1)  # as at first nobody knows what others did
+        asked.clear()
+        await asyncio.wait_for(asked.wait(), 60)  # instead of looking it asks whether the store is there
+        async with node(await open_again(), **SLOW) as two:
+            before = looks
+            await two.create("b", Config.of(DENSE))
+            await until(lambda: "b" in one.replicas)
+            assert looks > before
+        monkeypatch.setattr(sync, "_QUIET", 1.0)
+        before = looks
+        await until(lambda: looks > before + 1)  # and now and then in any case
+
+
+async def test_a_node_that_hears_nothing_for_a_while_goes_on_hearing() -> None:
+    class Broken(MemoryStore):
+        broken = 0
+
+        async def rung(self, node: bytes, after: bytes, seconds: float) -> tuple[bytes, dict[str, Moved] | None]:
+            self.broken += 1
+            if self.broken in (2, 3):
+                raise StoreUnavailable("away")
+            return await super().rung(node, after, seconds)
+
+    first = MemoryStore()
+    async with node(first, **SLOW) as one, node(Broken(like=first), follow_seconds=0.2) as two:
+        here, _ = await one.create("a", Config.of(DENSE))
+        for i in range(20):
+            await here.label(batch_of(1, i))
+            await until(lambda: "a" in two.replicas and two.get("a").position == here.position)
+
+
+async def test_that_the_store_is_away_is_told_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Away(MemoryStore):
+        away = True
+
+        async def heads(self) -> dict[str, Head]:
+            if self.away:
+                raise StoreUnavailable("by the test")
+            return await super().heads()
+
+    monkeypatch.setattr(sync, "_TELL_SECONDS", 0.05)
+    store = Away()
+    async with node(store, follow_seconds=0.01) as one:
+
+        def told() -> int:
+            return sum("is waited for: by the test" in line for line in caplog.messages)
+
+        await until(lambda: told() > 3)
+        assert any("has not answered for" in line for line in caplog.messages)
+        store.away = False
+        await until(lambda: one.ready)
+        before = told()
+        await asyncio.sleep(0.2)
+        assert told() == before
+
+
+# Snapshots
+
+
+async def test_one_node_takes_the_snapshots_and_the_others_count_from_them(open_again: Opener, kind: str) -> None:
+    settings = {"follow_seconds": 0.05, "snapshot_events": 20, "snapshot_seconds": 3600, "snapshots_kept": 2}
+    stores = [await open_again() for _ in range(3)]
+    async with AsyncExitStack() as running:
+        engines = [await running.enter_async_context(node(one, **settings)) for one in stores]
+        await engines[0].create("a", Config.of(DENSE))
+        await until(lambda: all("a" in engine.replicas for engine in engines))
+        hosts = [engine.get("a") for engine in engines]
+        for i in range(30):
+            position = (await hosts[i % 3].label(batch_of(5, 5 * i))).position
+            await until(lambda at=position: all(host.position == at for host in hosts))
+
+        def snapshots() -> int:
+            return sum(engine.node.timings.store["save"].count for engine in engines)
+
+        await until(lambda: all(not host.snapshots._busy for host in hosts))
+        assert snapshots() <= 150 // 20 + 1
+        retained = await stores[0].snapshots("a", hosts[0].birth)
+        assert len(retained) == 2
+        if kind != "sqlite":  # whose nodes hear of snapshots when one of their own is due
+            newest = retained[0].position
+            await until(lambda: all(one.snapshots.newest and one.snapshots.newest.position == newest for one in hosts))
+            after = 150 - 5 * (newest - 1)
+            assert [host.snapshots.unsaved for host in hosts] == [after] * 3
+
+
+async def test_where_the_node_that_takes_them_is_gone_the_next_one_does(open_again: Opener, monkeypatch) -> None:
+    monkeypatch.setattr("service.engine.replica.lease._SECONDS", 0.5)
+    settings = {"follow_seconds": 0.05, "snapshot_events": 10, "snapshot_seconds": 3600}
+    async with AsyncExitStack() as running:
+        async with node(await open_again(), **settings) as one:
+            here, _ = await one.create("a", Config.of(DENSE))
+            await here.label(batch_of(10))
+            await until(lambda: here.snapshots.newest is not None)  # with the claim, as nobody else is there yet
+            two = await running.enter_async_context(node(await open_again(), **settings))
+            await until(lambda: "a" in two.replicas and two.get("a").position == here.position)
+        there = two.get("a")
+        position = (await there.label(batch_of(20, 10))).position
+        await until(lambda: there.snapshots.consider() or there.snapshots.newest is not None)
+        await until(lambda: (there.snapshots.consider() or there.snapshots.newest.position) == position)
+
+
+async def test_a_snapshot_that_is_ahead_of_this_node_counts_from_where_it_stands(open_again: Opener) -> None:
+    async with node(await open_again(), **SLOW) as one, node(await open_again(), **SLOW) as two:
+        here, _ = await one.create("a", Config.of(DENSE))
+        await until(lambda: "a" in two.replicas)
+        deaf(two)
+        there = two.get("a")
+        for i in range(4):
+            await here.label(batch_of(5, 5 * i))
+        info = await here.save()
+        await here.label(batch_of(7, 20))
+        there.snapshots.others(info)
+        assert there.snapshots.unsaved == 0
+        await there.catch_up()
+        assert there.snapshots.unsaved == here.snapshots.unsaved == 7
+
+
+async def test_who_stops_lets_go_of_the_claim(open_again: Opener) -> None:
+    keeping = await open_again()
+    one = Engine(await open_again(), Settings(store="memory:"))
+    await one.start()
+    here, _ = await one.create("a", Config.of(DENSE))
+    await here.label(batch_of(5))
+    await one.stop()
+    assert [snapshot.position for snapshot in await keeping.snapshots("a", here.birth)] == [2]
+    assert await keeping.claim("a", here.birth, b"another node, 16", 60.0)
+
+
+# Reading what was written elsewhere
+
+
+async def test_a_predict_waits_for_the_position_that_it_asks_for(open_again: Opener) -> None:
+    async with (
+        serving(await open_again(), **SLOW) as (here, _),
+        serving(await open_again(), **SLOW) as (there, two),
+    ):
+        await here.put("/learners/a", json=DENSE)
+        await until(lambda: "a" in two.replicas)
+        deaf(two)
+        for i in range(5):
+            position = (await posted(here, "/learners/a/update", events(4, 4 * i)))["position"]
+            one = (await posted(here, "/learners/a/predict", [{"x": [1, 2, 3]}]))["results"]
+            said = await posted(there, f"/learners/a/predict?at_least={position}", [{"x": [1, 2, 3]}])
+            assert (said["position"], said["results"]) == (position, one)
+        for i, path in enumerate(("", "/metrics", "/digest", "/weights"), 5):
+            position = (await posted(here, "/learners/a/update", events(4, 4 * i)))["position"]
+            reply = await there.get(f"/learners/a{path}?at_least={position}")
+            assert reply.status_code == 200
+            assert reply.json()["position"] == position
+        reply = await there.post(
+            f"/learners/a/predict?at_least={position}&explain=1",
+            content=b'{"x": [1, 2, 3]}\n',
+            headers={"content-type": "application/x-ndjson"},
+        )
+        assert reply.status_code == 200
+        assert b'"done":true' in reply.content
+        assert await digest(here) == await digest(there)
+
+
+async def test_a_position_after_a_roll_back_is_a_later_one(open_again: Opener) -> None:
+    async with serving(await open_again(), **SLOW) as (here, _), serving(await open_again(), **SLOW) as (there, two):
+        await here.put("/learners/a", json=DENSE)
+        await until(lambda: "a" in two.replicas)
+        deaf(two)
+        await posted(here, "/learners/a/update", events(10))
+        saved = (await here.post("/learners/a/snapshots")).json()["position"]
+        before = (await posted(here, "/learners/a/update", events(10, 10)))["position"]
+        restored = (await here.post(f"/learners/a/snapshots/{saved}/restore")).json()["position"]
+        assert restored == before + 1
+        seen = (await there.get(f"/learners/a?at_least={restored}")).json()
+        assert (seen["position"], seen["events"]) == (restored, 10)
+        after = (await posted(there, "/learners/a/update", events(1, 30)))["position"]
+        assert after == restored + 1
+        assert (await here.get(f"/learners/a/digest?at_least={after}")).json()["position"] == after
+        assert await digest(here) == await digest(there)
+
+
+async def test_a_position_that_is_not_in_the_log_is_told_from_one_that_is_not_learnt_yet(store: Store) -> None:
+    async with serving(store, at_least_seconds=0.1, **SLOW) as (http, engine):
+        await http.put("/learners/a", json=DENSE)
+        await posted(http, "/learners/a/update", events(5))
+        for path in ("/predict", "/digest"):
+            ask = http.get if path == "/digest" else http.post
+            reply = await ask(f"/learners/a{path}?at_least=3")
+            assert (reply.status_code, reply.json()["code"]) == (409, "beyond-log")
+            assert "not in its log" in reply.json()["detail"]
+        learner = engine.get("a")
+        going_on = asyncio.Event()
+        resting = asyncio.ensure_future(learner.at_rest(going_on.wait))  # as if it learnt for long
+        await asyncio.sleep(0)
+        await store.append("a", learner.birth, [(b"t" * 16, b"rubbish")], 2)
+        reply = await http.post("/learners/a/predict?at_least=3")
+        assert (reply.status_code, reply.json()["code"], reply.headers["retry-after"]) == (503, "behind", "1")
+        going_on.set()
+        await resting
+        reply = await http.post("/learners/a/predict?at_least=3")
+        assert (reply.status_code, reply.json()["code"]) == (500, "damaged")
+        assert learner.failed is not None
+
+
+async def test_who_waits_hears_that_the_learner_was_deleted(open_again: Opener) -> None:
+    async with node(await open_again(), **SLOW) as one, node(await open_again(), at_least_seconds=60, **SLOW) as two:
+        await one.create("a", Config.of(DENSE))
+        await until(lambda: "a" in two.replicas)
+        waiting = asyncio.create_task(two.get("a").wait_for_position(99))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        await one.delete("a")
+        with pytest.raises(LearnerGone):
+            await waiting
+
+
+async def test_who_waits_is_served_as_soon_as_it_is_there(open_again: Opener) -> None:
+    async with node(await open_again(), **SLOW) as one, node(await open_again(), at_least_seconds=60, **SLOW) as two:
+        here, _ = await one.create("a", Config.of(DENSE))
+        await until(lambda: "a" in two.replicas)
+        there = two.get("a")
+        waiting = [asyncio.create_task(there.wait_for_position(here.position + 1 + i)) for i in range(3)]
+        for i in range(3):
+            await asyncio.sleep(0.02)
+            assert not waiting[i].done()
+            await here.label(batch_of(1, i))
+            await waiting[i]
+        with pytest.raises((Behind, BeyondLog)):
+            async with node(await open_again(), at_least_seconds=0.05, **SLOW) as hasty:
+                await hasty.get("a").wait_for_position(99)
+
+
+@pytest.mark.parametrize("asked", ["0", "-1", "x", "1.5", "", str(2**53 + 1)])
+async def test_what_is_no_position_is_refused(asked: str) -> None:
+    async with serving(MemoryStore(), **SLOW) as (http, _):
+        await http.put("/learners/a", json=DENSE)
+        for reply in (
+            await http.post(f"/learners/a/predict?at_least={asked}", json={"events": [{"x": [1, 2, 3]}]}),
+            await http.get(f"/learners/a/digest?at_least={asked}"),
+        ):
+            assert reply.status_code == 422
+            assert reply.json()["errors"][0]["pointer"] == "/at_least"
+        reply = await http.post("/learners/a/update?at_least=1", json={"events": events(1)})
+        assert reply.status_code == 422
+
+
+async def test_a_message_waits_too(open_again: Opener) -> None:
+    async with node(await open_again(), **SLOW) as one, node(await open_again(), at_least_seconds=0.2, **SLOW) as two:
+        here, _ = await one.create("a", Config.of(DENSE))
+        await until(lambda: "a" in two.replicas)
+        deaf(two)
+        async with websocket(app_over(two), "/v1/learners/a/ws") as client:
+            for i in range(3):
+                position = (await here.label(batch_of(4, 4 * i))).position
+                client.send({"seq": i, "op": "predict", "events": [{"x": [1, 2, 3]}], "at_least": position})
+                assert (await client.reply())["position"] == position
+            client.send({"seq": 7, "op": "predict", "events": [{"x": [1, 2, 3]}], "at_least": 99})
+            assert (await client.reply())["code"] == "beyond-log"
+            client.send({"seq": 8, "op": "update", "events": events(1), "at_least": 1})
+            refused = await client.reply()
+            assert (refused["code"], refused["errors"][0]["pointer"]) == ("invalid", "/at_least")
+            client.send({"seq": 9, "op": "predict", "events": [{"x": [1, 2, 3]}], "at_least": 0})
+            assert (await client.reply())["errors"][0]["detail"] == "is 0; expected a whole number from 1 to 2^53"
+
+
+async def test_without_it_nothing_is_waited_for(open_again: Opener) -> None:
+    async with serving(await open_again(), **SLOW) as (here, _), serving(await open_again(), **SLOW) as (there, two):
+        await here.put("/learners/a", json=DENSE)
+        await until(lambda: "a" in two.replicas)
+        deaf(two)
+        await posted(here, "/learners/a/update", events(4))
+        reply: httpx.Response = await there.post("/learners/a/predict", json={"events": [{"x": [1, 2, 3]}]})
+        assert reply.json()["position"] == 1

@@ -1,0 +1,159 @@
+"""Alarms are posted to the address of the settings: once each, again where that fails, never on a replay."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from service.engine import webhooks
+from service.engine.webhooks import Webhook
+from service.storage.base import Store
+from service.storage.memory import MemoryStore
+from tests.harness.nodes import T0, node, serving
+from tests.harness.process import free_port
+from tests.service.api.test_metrics_routes import DENSE, DRIFTED, drifted
+from tests.service.engine.test_engine import until
+
+ALARM = {"number": 0, "kind": "auc", "events": 5, "clock": None, "before": 0.9, "after": 0.5}
+
+
+class Receiver:
+    """A small HTTP server that keeps what is posted to it; the first answers are those that it is given."""
+
+    def __init__(self, answers: list[int]) -> None:
+        self.got: list[dict[str, Any]] = []
+        self.answers = answers
+        self.url = ""
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                lines = head.decode().lower().splitlines()
+                assert lines[0] == "post /alarms?key=secret http/1.1"
+                assert "content-type: application/json" in lines
+                size = next(int(line.split(":")[1]) for line in lines if line.startswith("content-length"))
+                self.got.append(json.loads(await reader.readexactly(size)))
+                status = self.answers.pop(0) if self.answers else 200
+                writer.write(f"HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n".encode())
+                await writer.drain()
+        except asyncio.IncompleteReadError:  # the client has closed the connection
+            writer.close()
+
+
+@asynccontextmanager
+async def receiver(*answers: int) -> AsyncIterator[Receiver]:
+    one = Receiver(list(answers))
+    server = await asyncio.start_server(one.answer, "127.0.0.1", 0)
+    one.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/alarms?key=secret"
+    try:
+        yield one
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pauses between tries."""
+    monkeypatch.setattr(webhooks, "_PAUSES", (0.0,) * 4)
+
+
+async def closed(webhook: Webhook) -> None:
+    """Everything that waits has been seen to."""
+    await until(lambda: webhook._alarms.empty())
+    await webhook.close()
+
+
+async def test_an_alarm_is_posted_once_and_never_on_a_replay(store: Store, open_again: Any) -> None:
+    async with receiver() as received:
+        settings = {"webhook": received.url, "follow_seconds": 0.02}
+        async with node(await open_again(), **settings) as follower, serving(store, **settings) as (http, _):
+            await http.put("/learners/a", json=DENSE)
+            await drifted(http)
+            await until(lambda: len(received.got) > 0)
+            await until(lambda: "a" in follower.replicas and follower.get("a").view.figures.alarm_count == 1)
+            (told,) = received.got
+            assert told == {"learner": "a", **(await http.get("/learners/a/alarms")).json()["alarms"][0]}
+            assert (told["kind"], told["events"], told["clock"]) == ("scores", 50, T0 + DRIFTED - 1)
+        async with serving(store, **settings) as (http, engine):  # after a crash, the log is applied again
+            await engine.get("a").catch_up()
+            assert (await http.get("/learners/a/alarms")).json()["counts"]["scores"] == 1
+            await http.put("/learners/b", json=DENSE)
+            await drifted(http, "b")  # goes behind whatever else might have been sent
+            await until(lambda: len(received.got) > 1)
+        assert [one["learner"] for one in received.got] == ["a", "b"]
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_what_fails_is_tried_again_and_order_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+    async with receiver(500, 503, 200, 404) as received:
+        webhook = Webhook(received.url)
+        for number in range(3):
+            webhook.tell("a", {**ALARM, "number": number})
+        await until(lambda: len(received.got) == 6)
+        await closed(webhook)
+        assert [one["number"] for one in received.got] == [0, 0, 0, 1, 1, 2]
+        assert "could not be sent" not in caplog.text
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_an_alarm_that_comes_after_a_pause_is_sent_too() -> None:
+    async with receiver() as received:
+        webhook = Webhook(received.url)
+        for number in range(5):
+            webhook.tell("a", {**ALARM, "number": number})
+            await until(lambda n=number: len(received.got) == n + 1)
+            for _ in range(number):  # at different moments of what goes on after an answer
+                await asyncio.sleep(0)
+        await closed(webhook)
+        assert [one["number"] for one in received.got] == list(range(5))
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_what_cannot_be_sent_is_given_up_and_shows_no_address(caplog: pytest.LogCaptureFixture) -> None:
+    async with receiver(*[500] * 5) as received:
+        webhook = Webhook(received.url)
+        webhook.tell("a", ALARM)
+        webhook.tell("b", ALARM)
+        await until(lambda: len(received.got) == 6)
+        await closed(webhook)
+        assert [one["learner"] for one in received.got] == ["a"] * 5 + ["b"]
+    assert "an alarm of a could not be sent: it was answered with 500" in caplog.text
+    for url in (f"http://127.0.0.1:{free_port()}/?key=secret", "no address?key=secret", "http://[?key=secret"):
+        webhook = Webhook(url)
+        webhook.tell("c", ALARM)
+        await until(lambda: "an alarm of c could not be sent" in caplog.text)
+        await webhook.close()
+        ours = [one.getMessage() for one in caplog.records if one.name == "rarestream.webhook"]
+        assert not any("secret" in one for one in ours)
+        caplog.clear()
+
+
+async def test_without_an_address_it_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    webhook = Webhook(None)
+    webhook.tell("a", ALARM)
+    await webhook.close()
+    assert "a: auc alarm at 5 events" in caplog.text
+
+
+async def test_too_many_that_wait_are_logged_only(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(webhooks, "_WAITING", 2)
+    webhook = Webhook("http://127.0.0.1:1/")
+    for number in range(4):
+        webhook.tell("a", {**ALARM, "number": number})
+    await webhook.close()
+    assert caplog.text.count("is not sent: 2 wait already") == 2
+
+
+async def test_a_failing_address_holds_up_nothing() -> None:
+    async with serving(MemoryStore(), webhook=f"http://127.0.0.1:{free_port()}/") as (http, engine):
+        await http.put("/learners/a", json=DENSE)
+        await drifted(http)
+        await engine.get("a").catch_up()
+        assert (await http.get("/learners/a/alarms")).json()["counts"]["scores"] == 1

@@ -1,0 +1,129 @@
+"""Several processes behind one port, of which one hangs, or gets no further with its start."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.harness.process import Process
+from tests.harness.redis_server import RedisServer
+from tests.service.server.test_supervisor import lines, until
+
+HANG = Path(__file__).parent / "hang"
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[RedisServer]:
+    with RedisServer() as server:
+        yield server
+
+
+class Hanging(Process):
+    """Whose workers hang at SIGUSR1, or at the import of a module, while the file `hang` is there."""
+
+    def __init__(self, redis: RedisServer, folder: Path, module: str = "", **settings: object) -> None:
+        self.log, self.hang = folder / "log", folder / "hang"
+        super().__init__(redis.url, self.log, workers=2, **settings)
+        path = os.pathsep.join(filter(None, [str(HANG), os.environ.get("PYTHONPATH")]))
+        self.environment |= {"PYTHONPATH": path, "HANG": str(self.hang), "HANG_IMPORT": module}
+
+    def said(self) -> str:
+        return self.log.read_text()
+
+
+def test_one_that_hangs_is_replaced_and_its_stacks_are_lines_of_the_log(redis: RedisServer, tmp_path: Path) -> None:
+    with Hanging(redis, tmp_path, worker_seconds=5, log_format="json") as service:
+        service.wait_for("rarestream is ready")
+        before = service.children()
+        victim = before[0]
+        service.hang.touch()
+        os.kill(victim, signal.SIGUSR1)
+        service.wait_for("is ready again")
+        after = service.children()
+        assert len(after) == 2
+        assert set(before) - set(after) == {victim}
+        assert service.stop() == -signal.SIGTERM
+    told = [str(one["message"]) for one in lines(service.log)]  # every line is JSON
+    assert any(re.match(r"worker \d has not said for 5 s that it is alive; it shows its stacks", one) for one in told)
+    stacks = [one for one in told if one.startswith("stack of worker ")]
+    assert all(one.count("(most recent call first)") == 1 for one in stacks)
+    assert any("sitecustomize.py" in one and "in _hang" in one for one in stacks)
+    assert any(re.search(r"ended unasked, by SIGKILL \(it has not said for \d+ s", one) for one in told)
+
+
+def test_one_that_goes_on_while_it_shows_its_stacks_is_left_alone(redis: RedisServer, tmp_path: Path) -> None:
+    with Hanging(redis, tmp_path, worker_seconds=5) as service:
+        service.wait_for("rarestream is ready")
+        before = service.children()
+        service.hang.touch()
+        os.kill(before[0], signal.SIGUSR1)
+        service.wait_for("that it is alive; it shows its stacks")
+        service.hang.unlink()
+        service.wait_for("goes on, and is left alone")
+        os.kill(before[1], signal.SIGSTOP)  # the signal to show its stacks comes with one to go on
+        service.wait_for("goes on, and is left alone", 2)
+        assert service.children() == before
+        assert "SIGKILL" not in service.said()
+        assert service.stop() == -signal.SIGTERM
+
+
+def test_stacks_are_shown_on_demand(redis: RedisServer, tmp_path: Path) -> None:
+    with Hanging(redis, tmp_path) as service:
+        service.wait_for("rarestream is ready")
+        before = service.children()
+        for pid in before:
+            os.kill(pid, signal.SIGUSR2)
+        service.wait_for("the stacks of worker 1:")
+        service.wait_for("the stacks of worker 2:")
+        until(lambda: service.said().count("most recent call first") >= 2)
+        assert httpx.get(f"{service.url}/v1/health/live", timeout=60, trust_env=False).status_code == 200
+        assert service.children() == before
+        assert service.stop() == -signal.SIGTERM
+    line = re.compile(r"\d{4}-\d\d-\d\dT|rarestream is ready| {4}\S| {6}File | {4}$")
+    assert [one for one in service.said().splitlines() if not line.match(one)] == []
+
+
+def test_a_first_start_that_gets_no_further_ends_all(redis: RedisServer, tmp_path: Path) -> None:
+    service = Hanging(redis, tmp_path, "uvicorn", worker_start_seconds=20)
+    service.hang.touch()
+    service.launch()
+    assert service.ended() == 1
+    said = service.said()
+    starts = "it starts its interpreter and imports what it needs, and has said nothing yet"
+    assert f"worker 1 is not ready after 4 s: {starts}\n" in said
+    assert "in find_spec" in said  # its stacks
+    stuck = f"it got no further with its start for 20 s: {starts}"
+    assert f"error: worker 1 ended by SIGKILL ({stuck}) before it was ready\n" in said
+
+
+def test_a_replacement_that_gets_no_further_is_replaced(redis: RedisServer, tmp_path: Path) -> None:
+    with Hanging(redis, tmp_path, "uvicorn", worker_start_seconds=20) as service:
+        service.wait_for("rarestream is ready")
+        service.hang.touch()
+        os.kill(service.children()[0], signal.SIGKILL)
+        service.wait_for("ended unasked, by SIGKILL (it got no further with its start")
+        service.hang.unlink()
+        service.wait_for("is ready again")
+        assert len(service.children()) == 2
+        assert service.stop() == -signal.SIGTERM
+
+
+def test_nobody_is_killed_for_a_store_that_is_away(tmp_path: Path) -> None:
+    with RedisServer() as server:
+        server.kill()
+        service = Hanging(server, tmp_path, worker_start_seconds=30, log_format="json")
+        service.launch()
+        try:
+            service.wait_for("worker 1 is not ready after 45 s: it waits for the store, which does not answer")
+            server.start()
+            service.wait_for("rarestream is ready")
+        finally:
+            assert service.stop() == -signal.SIGTERM
+    assert "is killed, which" not in service.said()
+    assert len(lines(service.log)) == service.said().count("\n")

@@ -1,0 +1,153 @@
+"""kill -9 among predictions and late labels: what was remembered gets its label, once, and the log says it all."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.storage.base import open_store
+from tests.harness.nodes import T0, posted, replayed, serving
+from tests.harness.process import Process
+from tests.service.engine.test_served_events import SETUPS, event, labelled
+
+KILLS = 4
+
+
+class Client:
+    """Serves events and labels them, each request until it is answered."""
+
+    def __init__(self, number: int, url: str, stop: threading.Event) -> None:
+        self.number, self.url, self.stop = number, url, stop
+        self.said: dict[str, float] = {}  # what was answered last of each event that is labelled
+        self.labels: dict[str, int] = {}
+        self.interrupted = 0
+        self.wrong: list[str] = []
+
+    def run(self) -> None:
+        rng = random.Random(self.number)
+        with httpx.Client(timeout=60, trust_env=False) as http:
+            start = 0
+            while not self.stop.is_set() and not self.wrong:
+                names = [f"c{self.number}-{i}" for i in range(start, start + rng.choice([1, 2, 10]))]
+                start += len(names)
+                asked = [{**event("dense", rng.randrange(1000)), "id": name} for name in names]
+                served = self._post(http, "predict", asked)
+                known = [{"id": name, "label": rng.randrange(2), "time": T0 + 10_000} for name in names]
+                answer = self._post(http, "labels", known)
+                if served["remembered"] != len(names) or answer["applied"] + answer["duplicate"] != len(names):
+                    self.wrong.append(f"{served['remembered']} of {len(names)} remembered; {answer}")
+                self.labels.update({one["id"]: one["label"] for one in known})
+                self.said.update({one["id"]: one["score"] for one in served["results"]})
+                for one in answer["results"]:
+                    if one["score"] not in (None, self.said[one["id"]]):
+                        self.wrong.append(f"{one} was served {self.said[one['id']]}")
+
+    def _post(self, http: httpx.Client, path: str, events: list[dict[str, Any]]) -> dict[str, Any]:
+        while True:
+            try:
+                reply = http.post(f"{self.url}/{path}", json={"events": events})
+            except httpx.TransportError:
+                self.interrupted += 1
+                time.sleep(0.02)
+                continue
+            if reply.status_code == 200:
+                answer: dict[str, Any] = reply.json()
+                return answer
+            if reply.status_code not in (404, 503):  # not loaded yet
+                self.wrong.append(reply.text[:300])
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+def test_every_label_is_learnt_once(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    store = f"sqlite:///{tmp_path / 'log.db'}" if kind == "sqlite" else request.getfixturevalue("redis_server").url
+    stop = threading.Event()
+    rng = random.Random(1)
+    service = Process(store, tmp_path / "server.log", trim_log=False, snapshot_events=100, snapshot_seconds=0.5)
+    with service:
+        url = f"{service.url}/v1/learners/a"
+        httpx.put(url, json=SETUPS["dense"], trust_env=False).raise_for_status()
+        httpx.post(f"{url}/update", json={"events": labelled("dense", 0, 20)}, timeout=60, trust_env=False)
+        clients = [Client(number, url, stop) for number in range(3)]
+        threads = [threading.Thread(target=client.run) for client in clients]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(KILLS):
+                time.sleep(rng.uniform(0.05, 0.5))
+                service.kill()
+                service.start()
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        document = httpx.get(url, trust_env=False).json()
+        metrics = httpx.get(f"{url}/metrics", trust_env=False).json()
+        found = httpx.get(f"{url}/digest", timeout=60, trust_env=False).json()
+    assert [client.wrong for client in clients] == [[], [], []]
+    labels = {name: label for client in clients for name, label in client.labels.items()}
+    assert len(labels) > 0
+    assert sum(client.interrupted for client in clients) > 0, "no request was interrupted"
+    assert document["events"] == 20 + len(labels)
+    assert document["class_counts"]["positive"] == 4 + sum(labels.values())
+    assert (metrics["served"]["events"], metrics["corrections"]) == (len(labels), 0)
+    assert asyncio.run(_from_the_log(store)) == (found["position"], found["digest"])
+
+
+async def _from_the_log(url: str) -> tuple[int, str]:
+    store = await open_store(url)
+    try:
+        return await replayed(store)
+    finally:
+        await store.close()
+
+
+def test_what_waits_for_its_label_is_there_after_a_kill(tmp_path: Path) -> None:
+    with Process(f"sqlite:///{tmp_path / 'log.db'}", tmp_path / "server.log") as service:
+        url = f"{service.url}/v1/learners/a"
+        with httpx.Client(timeout=60, trust_env=False) as http:
+            http.put(url, json=SETUPS["dense"]).raise_for_status()
+            http.post(f"{url}/update", json={"events": labelled("dense", 0, 20)}).raise_for_status()
+            asked = {"events": [event("dense", i) for i in range(20, 30)]}
+            served = http.post(f"{url}/predict", json=asked).json()
+        service.kill()
+        service.start()
+        with httpx.Client(timeout=60, trust_env=False) as http:
+            known = {"events": [{"id": f"e{i}", "label": 1, "time": T0 + 400} for i in range(20, 30)]}
+            answer = http.post(f"{url}/labels", json=known).json()
+            assert answer["applied"] == 10
+            assert [one["score"] for one in answer["results"]] == [one["score"] for one in served["results"]]
+            assert http.get(f"{url}/metrics").json()["window"]["label_coverage"] == 1.0
+
+
+async def test_two_nodes_serve_and_label_side_by_side(store: Any, open_again: Any) -> None:
+    settings = {"follow_seconds": 0.02}
+    async with serving(store, **settings) as (here, one), serving(await open_again(), **settings) as (there, two):
+        for http in (here, there):
+            await http.put("/learners/a", json=SETUPS["dense"])
+        nodes = (here, there)
+        await posted(here, "/learners/a/update", labelled("dense", 0, 20))
+        events = [event("dense", i) for i in range(20, 120)]
+        await asyncio.gather(
+            *(posted(nodes[i % 2], "/learners/a/predict", events[i : i + 5]) for i in range(0, 100, 5))
+        )
+        known = [{"id": one["id"], "label": i % 2, "time": T0 + 2000} for i, one in enumerate(events)]
+        calls = [posted(nodes[i // 3 % 2], "/learners/a/labels", known[i : i + 3]) for i in range(0, 100, 3)]
+        calls += [posted(nodes[i % 2], "/learners/a/predict", [event("dense", 200 + i)]) for i in range(20)]
+        calls += [posted(nodes[i % 2], "/learners/a/update", labelled("dense", 300 + i, 301 + i)) for i in range(20)]
+        await asyncio.gather(*calls)
+        for engine in (one, two):
+            await engine.get("a").catch_up()
+        await one.get("a").catch_up()
+        ends = [await engine.get("a").digest() for engine in (one, two)]
+        assert ends[0] == ends[1] == await replayed(store)
+        told = (await here.get("/learners/a/metrics")).json()
+        assert told == (await there.get("/learners/a/metrics")).json()
+        assert (told["events"], told["served"]["events"], told["served"]["labelled"]) == (140, 120, 100)

@@ -1,0 +1,42 @@
+"""The lowest versions that pyproject.toml admits of the two packages whose insides the service builds on."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from tests.docs.documents import ROOT
+from tests.docs.registry import skip_without_registry
+
+BUILT_ON = ("uvicorn", "websockets")
+TESTS = ("service/server/test_http_protocol.py", "service/server/test_ws_protocol.py", "rarestream/test_tls_stream.py")
+
+
+def lowest() -> list[str]:
+    """Both as pip is asked for them."""
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    found = [re.fullmatch(r"([a-z]+)(?:\[\w+\])?>=([\d.]+)", one) for one in asked]
+    return [f"{one[1]}=={one[2]}" for one in found if one and one[1] in BUILT_ON]
+
+
+def test_connections_hold_with_the_lowest_versions(tmp_path: Path) -> None:
+    wanted = lowest()
+    assert len(wanted) == len(BUILT_ON)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path), *wanted]
+    # the tests may run under constraints.txt, as `.ci/run` does: its pins would contradict what is asked for here
+    free = {name: value for name, value in os.environ.items() if name != "PIP_CONSTRAINT"}
+    installed = subprocess.run(pip, env=free, capture_output=True, text=True, check=False)
+    if installed.returncode:
+        skip_without_registry(installed.stderr, " and ".join(BUILT_ON))
+    assert installed.returncode == 0, installed.stderr
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    names = "import uvicorn, websockets; print(uvicorn.__file__, websockets.__file__)"
+    used = subprocess.run([sys.executable, "-c", names], env=environment, capture_output=True, text=True, check=True)
+    assert [Path(one).parent.parent for one in used.stdout.split()] == [tmp_path, tmp_path]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-x", *(f"tests/{one}" for one in TESTS)]
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert run.returncode == 0, run.stdout

@@ -1,0 +1,400 @@
+"""Several processes behind one port: started, killed, replaced, told of as one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from service.settings import Settings
+from tests.campaigns.rolling import campaign
+from tests.harness.apps import DENSE, events
+from tests.harness.process import Process
+from tests.harness.redis_server import RedisServer
+from tests.harness.scrapes import samples
+from tests.service.api.test_prometheus import key
+
+WORKERS = 3
+ALONE = (  # what the expressions of the dashboard and of the alerts match by the instance has one series
+    "rarestream_build_info",
+    "rarestream_body_bytes",
+    "rarestream_body_limit_bytes",
+    "rarestream_queue_limit_bytes",
+    "rarestream_node_ready",
+    "rarestream_store_up",
+    "rarestream_store_stale_seconds",
+    "rarestream_learners_left_out",
+)
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[RedisServer]:
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("workers") / "log"
+
+
+@pytest.fixture(scope="module")
+def service(redis: RedisServer, log: Path) -> Iterator[Process]:
+    """Three workers over Redis, with the learner `a`, which all of them have."""
+    with Process(redis.url, log, workers=WORKERS, log_format="json") as process:
+        process.wait_for("rarestream is ready")
+        assert httpx.put(f"{process.url}/v1/learners/a", json=DENSE, timeout=60, trust_env=False).status_code == 201
+        with connections(process) as clients:
+            until(lambda: all(one.get("/v1/learners/a").status_code == 200 for one in clients))
+        yield process
+        assert process.stop() == -signal.SIGTERM
+
+
+def answered(process: Process) -> dict[str, float]:
+    """How many probes each worker has answered, of those that have answered any."""
+    name = "rarestream_request_seconds_count"
+    found = ((dict(labels), value) for (_, labels), value in scraped(process, name).items())
+    return {one["worker"]: value for one, value in found if one["route"] == "/v1/health/live"}
+
+
+@contextmanager
+def connections(process: Process) -> Iterator[list[httpx.Client]]:
+    """A connection to each worker, in the order of their numbers; one that is idle for five seconds is opened anew."""
+    with ExitStack() as opened:
+        found: dict[str, httpx.Client] = {}
+        before = answered(process)
+        for _ in range(100):
+            client = opened.enter_context(httpx.Client(base_url=process.url, timeout=60, trust_env=False))
+            assert client.get("/v1/health/live").status_code == 200
+            after = answered(process)
+            (worker,) = (one for one, count in after.items() if count > before.get(one, 0))
+            found.setdefault(worker, client)  # another one to the same stays open, so that others have fewer
+            before = after
+            if len(found) == WORKERS:
+                yield [found[worker] for worker in sorted(found)]
+                return
+        raise AssertionError(f"of 100 connections all went to the workers {sorted(found)}")
+
+
+def until(true: Callable[[], bool], seconds: float = 120.0) -> None:
+    """Wait for it."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def gone(pid: int) -> bool:
+    """Whether there is no such process, or only what is left of one that nobody has asked after."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def scraped(process: Process, *names: str) -> dict[object, float]:
+    """What a scrape of any worker tells; one that has not answered in time, on a busy machine, is asked again."""
+    end = time.monotonic() + 120
+    while True:
+        found = samples(httpx.get(f"{process.url}/metrics", timeout=60, trust_env=False).raise_for_status().text)
+        if found[key("rarestream_workers")] == WORKERS:
+            return {one: value for one, value in found.items() if not names or one[0] in names}
+        assert time.monotonic() < end
+
+
+def lines(log: Path) -> list[dict[str, object]]:
+    """The lines of the log that are whole: another may be written just now."""
+    return [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
+@pytest.mark.parametrize("count", [WORKERS, 8 * WORKERS])
+def test_connections_are_spread_evenly_though_they_come_at_once(service: Process, count: int) -> None:
+    with connections(service):  # each worker has answered one
+        pass
+    before = answered(service)
+    with ExitStack() as opened:
+        made = [
+            opened.enter_context(socket.create_connection(("127.0.0.1", service.port), timeout=60))
+            for _ in range(count)
+        ]
+        for one in made:
+            one.sendall(b"GET /v1/health/live HTTP/1.1\r\nHost: here\r\n\r\n")
+        for one in made:
+            assert one.recv(1000).startswith(b"HTTP/1.1 200")
+        share = [value - before[worker] for worker, value in answered(service).items()]
+    assert sum(share) == count
+    assert max(share) <= 2 * count / WORKERS  # left to the system, one of them would get nearly all
+
+
+def test_a_scrape_of_any_worker_tells_of_all(service: Process) -> None:
+    posted = 0
+    workers: set[str] = set()
+    while len(workers) < WORKERS:
+        with connections(service) as clients:
+            for client in clients:
+                assert client.post("/v1/learners/a/update", json={"events": events(20)}).status_code == 200
+                posted += 1
+        updates = {
+            dict(labels)["worker"]: value
+            for (_, labels), value in scraped(service, "rarestream_request_seconds_count").items()
+            if {"route": "/v1/learners/{name}/update", "status": "200"}.items() <= dict(labels).items()
+        }
+        workers = {*updates}
+    assert sorted(workers) == [str(number) for number in range(1, WORKERS + 1)]
+    assert sum(updates.values()) == posted
+    for _ in range(2 * WORKERS):  # whichever they reach
+        found = scraped(service)
+        assert found[key("rarestream_node_ready")] == found[key("rarestream_store_up")] == 1
+        assert found[key("rarestream_events_total", learner="a", **{"class": "positive"})] == 4  # of each, not added up
+        assert found[key("rarestream_duplicate_events_total", learner="a")] == 20 * (posted - 1)
+        assert found[key("rarestream_learners", state="resident")] == 1
+        assert found[key("rarestream_body_limit_bytes")] == WORKERS * Settings().max_buffered_bytes
+        assert found[key("rarestream_queue_limit_bytes")] == Settings().queue_bytes
+        for name in ALONE:
+            assert sum(one == name for one, _ in found) == 1, name
+        own = {dict(labels)["worker"] for name, labels in found if name == "process_resident_memory_bytes"}
+        assert own == workers
+
+
+def test_counters_of_learners_never_fall_back_from_scrape_to_scrape(service: Process) -> None:
+    """Whoever is scraped is as far as any of them: to Prometheus a counter that falls has begun anew."""
+    seen = 0.0
+    with connections(service) as clients:
+        for start in range(100, 160):
+            clients[start % WORKERS].post("/v1/learners/a/update", json={"events": events(1, start)})
+            found = samples(clients[(start + 1) % WORKERS].get("/metrics").text, "rarestream_events_total")
+            now = sum(value for (_, labels), value in found.items() if ("learner", "a") in labels)
+            assert now > seen
+            seen = now
+
+
+def test_a_learner_made_through_one_worker_is_there_through_the_others(service: Process) -> None:
+    with connections(service) as clients:
+        assert clients[0].put("/v1/learners/fresh", json=DENSE).status_code == 201
+        replies = [one.post("/v1/learners/fresh/update", json={"events": events(2, ids=False)}) for one in clients]
+        assert [one.status_code for one in replies] == [200] * WORKERS
+        assert replies[-1].json()["position"] == 1 + WORKERS
+        assert clients[0].delete("/v1/learners/fresh").status_code == 204
+
+
+def test_lines_of_all_workers_are_whole_and_tell_which(service: Process, log: Path) -> None:
+    def told() -> list[object]:
+        return [one["worker"] for one in lines(log) if one.get("request_id") == "of-lines"]
+
+    asked = 0
+    while set(told()) != set(range(1, WORKERS + 1)):
+        with connections(service) as clients:
+            for client in clients:
+                for _ in range(50):
+                    assert client.get("/v1/learners/a", headers={"X-Request-ID": "of-lines"}).status_code == 200
+                    asked += 1
+        until(lambda: len(told()) == asked)  # noqa: B023 (it is called here)
+
+
+def test_a_worker_that_is_killed_is_there_again(service: Process, log: Path) -> None:
+    before = service.children()
+    victim = before[0]
+    os.kill(victim, signal.SIGKILL)
+    with httpx.Client(base_url=service.url, timeout=60, trust_env=False) as http:
+        until(lambda: "ended unasked, by SIGKILL" in log.read_text())
+        for start in range(300, 320):  # the others go on
+            assert http.post("/v1/learners/a/update", json={"events": events(1, start)}).status_code == 200
+    service.wait_for("is ready again")
+    after = service.children()
+    assert len(after) == WORKERS
+    assert set(before) - set(after) == {victim}
+    assert len(answered(service)) <= WORKERS  # all of them answer a scrape
+
+
+def test_workers_that_were_paused_together_go_on(redis: RedisServer, tmp_path: Path) -> None:
+    """As a container is paused, or a machine sleeps: the supervisor stands still as well."""
+    with Process(redis.url, tmp_path / "log", workers=2, worker_seconds=12) as service:
+        service.wait_for("rarestream is ready")
+        all_of_them = [service.pid, *service.children()]
+        for pid in all_of_them:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(16)  # longer than a worker may be silent
+        for pid in all_of_them:
+            os.kill(pid, signal.SIGCONT)
+        for _ in range(50):
+            assert httpx.get(f"{service.url}/v1/health/live", timeout=60, trust_env=False).status_code == 200
+            time.sleep(0.1)
+        assert [service.pid, *service.children()] == all_of_them
+
+
+def test_workers_are_of_the_code_that_started_them(
+    redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not of another copy that is installed."""
+    here = Path(__file__).parents[3]
+    for package in ("rarestream", "learners", "service"):
+        shutil.copytree(here / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    version = tmp_path / "rarestream" / "__init__.py"
+    version.write_text(re.sub(r'__version__ = ".*"', '__version__ = "0.0.0+copy"', version.read_text()))
+    monkeypatch.chdir(tmp_path)
+    service = Process(redis.url, tmp_path / "log", workers=2)
+    service.environment["PYTHONPATH"] = str(here)  # there for all, behind the folder in which one starts
+    with service:
+        told = httpx.get(f"{service.url}/metrics", timeout=60, trust_env=False).text
+    assert 'version="0.0.0+copy"' in told
+
+
+@pytest.fixture
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where processes that are started now have their temporary files; names of sockets have 107 characters at most."""
+    with tempfile.TemporaryDirectory() as short:
+        monkeypatch.setenv("TMPDIR", short)
+        yield Path(short)
+
+
+def test_a_replacement_that_does_not_start_leaves_the_old_one(
+    redis: RedisServer, tmp_path: Path, temporary: Path
+) -> None:
+    """None can start any more, because the directory that they share is not where it was."""
+    with Process(redis.url, tmp_path / "log", workers=2) as service:
+        service.wait_for("rarestream is ready")
+        before = service.children()
+        (shared,) = temporary.iterdir()
+        shared.rename(temporary / "elsewhere")
+        service.hang_up()
+        service.wait_for("the restart is given up")
+        assert service.children() == before
+        assert httpx.get(f"{service.url}/v1/health/live", timeout=60, trust_env=False).status_code == 200
+        os.kill(before[1], signal.SIGKILL)
+        assert service.ended() == 1
+    said = (tmp_path / "log").read_text()
+    assert said.count(f"error: the workers' directory {shared} cannot be used") == 6
+    assert re.search(r"^error: worker \d ended 6 times in a row, the last time with status 1$", said, re.MULTILINE)
+    until(lambda: all(map(gone, before)))
+
+
+@contextmanager
+def no_descriptors(pid: int) -> Iterator[None]:
+    """A process that has none to spare, so that nothing can be started by it."""
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    taken = {int(one.name) for one in Path(f"/proc/{pid}/fd").iterdir()}
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(set(range(limits[1])) - taken), limits[1]))
+    yield
+    assert {int(one.name) for one in Path(f"/proc/{pid}/fd").iterdir()} <= taken
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+
+
+def test_where_the_system_gives_no_process_the_others_stay(redis: RedisServer, tmp_path: Path) -> None:
+    with Process(redis.url, tmp_path / "log", workers=2) as service:
+        service.wait_for("rarestream is ready")
+        before = service.children()
+        with no_descriptors(service.pid):
+            service.hang_up()
+            service.wait_for("cannot be started: [Errno 24] Too many open files: the restart is given up")
+            assert service.children() == before
+            os.kill(before[0], signal.SIGKILL)
+            service.wait_for("cannot be started: [Errno 24] Too many open files; again in 0.4 s")
+            assert service.children() == before[1:]
+            assert httpx.get(f"{service.url}/v1/health/live", timeout=60, trust_env=False).status_code == 200
+        service.wait_for("is ready again")
+        assert len(service.children()) == 2
+        assert service.stop() == -signal.SIGTERM
+
+
+def test_where_none_can_be_started_the_service_ends(redis: RedisServer) -> None:
+    program = "import sys; sys.executable = '/nowhere/python'; from service.cli.main import main; main()"
+    command = [sys.executable, "-c", program, "serve", "--port", "0", "--workers", "2", "--store", redis.url]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert ended.returncode == 1
+    assert "error: a worker cannot be started: [Errno 2] No such file or directory: '/nowhere/python'" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_supervisor_that_is_killed_leaves_nobody_behind(redis: RedisServer, tmp_path: Path, temporary: Path) -> None:
+    with Process(redis.url, tmp_path / "log", workers=2, log_requests="errors") as service:
+        service.wait_for("rarestream is ready")
+        workers = service.children()
+        assert len(workers) == 2
+        (shared,) = temporary.iterdir()
+        assert shared.stat().st_mode & 0o777 == 0o700
+        service.kill()
+        until(lambda: all(map(gone, workers)))
+    assert list(temporary.iterdir()) == []
+    said = (tmp_path / "log").read_text()
+    assert said.count("the supervisor is gone: this worker leaves") == 2
+    assert said.count("rarestream.server: stopped") == 2  # in good order
+
+
+def test_one_that_is_stopped_before_it_is_ready_ends(redis: RedisServer, tmp_path: Path) -> None:
+    service = Process(redis.url, tmp_path / "log", workers=2)
+    service.launch()
+    try:
+        until(lambda: bool(service.children()))
+        workers = service.children()
+        assert service.stop() == -signal.SIGTERM
+    finally:
+        service.kill()
+    assert all(map(gone, workers))
+
+
+@pytest.mark.parametrize("store", ["memory:", "sqlite:///{}/store.db"])
+def test_stores_of_one_process_are_refused(store: str, tmp_path: Path) -> None:
+    service = Process(store.format(tmp_path), tmp_path / "log", workers=2)
+    service.launch()
+    assert service.ended() == 2
+    assert "error: several workers need a store that is a Redis" in (tmp_path / "log").read_text()
+    assert not (tmp_path / "store.db").exists()
+
+
+def test_what_keeps_a_worker_from_starting_is_said_once(tmp_path: Path) -> None:
+    service = Process("redis://127.0.0.1:1/not-a-number", tmp_path / "log", workers=4)
+    service.launch()
+    assert service.ended() == 2
+    said = (tmp_path / "log").read_text()
+    assert said.count("error: the service cannot start") == 1
+    assert "error: worker 1 ended with status 2 before it was ready" in said
+
+
+def test_settings_reach_the_workers_as_they_are() -> None:
+    settings = Settings(store="redis://:secret@host/0", workers=4, webhook="http://x/", log_format="json")
+    assert Settings(**json.loads(json.dumps(settings.model_dump(mode="json")))) == settings
+
+
+def test_a_stop_announces_itself_and_answers_what_was_under_way(tmp_path: Path) -> None:
+    with (
+        Process("memory:", tmp_path / "log") as service,
+        socket.create_connection(("127.0.0.1", service.port), timeout=60) as connection,
+        connection.makefile("rb") as reply,
+    ):
+        os.kill(service.pid, signal.SIGTERM)
+        head = b""
+        while b"connection: close" not in head:  # each request is answered, up to the last that this one takes
+            connection.sendall(b"GET /v1/health/live HTTP/1.1\r\nHost: here\r\n\r\n")
+            head = b"".join(iter(reply.readline, b"\r\n")).lower()
+            assert head.startswith(b"http/1.1 200")
+            (length,) = re.findall(rb"content-length: (\d+)", head)
+            assert json.loads(reply.read(int(length)))["status"] == "ok"
+        assert reply.read() == b""
+        assert service.ended() == -signal.SIGTERM
+
+
+def test_a_rolling_restart_under_load_loses_nothing(tmp_path: Path) -> None:
+    with (
+        RedisServer() as redis,  # its own: the workers of the other tests would trim the log that is read at the end
+        Process(redis.url, tmp_path / "log", workers=4, trim_log=False, log_requests="errors") as service,
+    ):
+        service.wait_for("rarestream is ready")
+        result = campaign(service, redis.url, seconds=9, restarts=1, workers=4)
+    assert result.good, str(result)
+    assert result.requests["update"] > 20
+    assert result.requests["predict"] > 20
+    assert result.requests["socket"] > 20

@@ -1,0 +1,393 @@
+"""Websockets under uvicorn: what is read however the stream is cut, what is written, and how a connection ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+from websockets.frames import Frame, Opcode
+from websockets.protocol import OPEN, SERVER, Protocol
+from websockets.streams import StreamReader
+
+from service.api.websocket.transport import EXTENSION, Transport
+from service.server.ws_protocol import WebSocketProtocol
+from tests.harness.pipe import Pipe
+
+HANDSHAKE = (
+    b"GET / HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+Application = Callable[[Any, Any, Any], Awaitable[None]]
+LARGEST = 70_000
+
+
+async def connected(app: Application, **settings: Any) -> tuple[WebSocketProtocol, Pipe]:
+    """A connection whose handshake is done; what is written after it."""
+    config = Config(
+        app, log_level="warning", log_config=None, ws=WebSocketProtocol, ws_per_message_deflate=False, **settings
+    )
+    config.load()
+    protocol, pipe = WebSocketProtocol(config, ServerState(), {}, asyncio.get_running_loop()), Pipe()
+    protocol.connection_made(pipe)
+    protocol.data_received(HANDSHAKE)
+    await pipe.until(1)
+    assert pipe.written.startswith(b"HTTP/1.1 101")
+    del pipe.written[: pipe.written.index(b"\r\n\r\n") + 4]
+    return protocol, pipe
+
+
+def ended(protocol: WebSocketProtocol) -> None:
+    """The connection is lost."""
+    protocol.connection_lost(ConnectionResetError())
+
+
+def frames(data: bytes) -> list[tuple[Opcode, bytes]]:
+    """What a client reads, by websockets itself."""
+    reader = StreamReader()
+    reader.feed_data(data)
+    found = []
+    while reader.buffer:
+        parsing = Frame.parse(reader.read_exact, mask=False)
+        with pytest.raises(StopIteration) as done:
+            next(parsing)
+        frame = done.value.value
+        found.append((frame.opcode, bytes(frame.data)))
+    return found
+
+
+def sent(opcode: Opcode, payload: bytes, fin: bool = True) -> bytes:
+    """A frame of a client."""
+    return Frame(opcode, payload, fin).serialize(mask=True)
+
+
+class Reader:
+    """An application that takes messages, all that there are at once or one by one, to the end."""
+
+    def __init__(self, singly: bool = False) -> None:
+        self.read: list[str | bytes] = []
+        self.closed: dict[str, Any] = {}
+        self.done = asyncio.Event()
+        self._singly = singly
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """ASGI."""
+        assert (await receive())["type"] == "websocket.connect"
+        await send({"type": "websocket.accept"})
+        if self._singly:
+            while (message := await receive())["type"] == "websocket.receive":
+                self.read.append(message.get("text", message.get("bytes")))
+            self.closed = message
+        else:
+            transport: Transport = scope["extensions"][EXTENSION]
+            while messages := await transport.read():
+                self.read.extend(messages)
+        self.done.set()
+
+
+async def outcome(pieces: Sequence[bytes], singly: bool = False, lose: bool = True) -> tuple[Any, Any, bool]:
+    """The messages that an application reads of a stream in these pieces, what is written, whether we closed it."""
+    app = Reader(singly)
+    protocol, pipe = await connected(app, ws_max_size=LARGEST)
+    for piece in pieces:
+        if pipe.closed:
+            break
+        protocol.data_received(piece)
+        for _ in range(3):
+            await asyncio.sleep(0)
+    closed = pipe.closed
+    if lose:
+        ended(protocol)
+    await asyncio.wait_for(app.done.wait(), 60)
+    return app.read, frames(bytes(pipe.written)), closed
+
+
+def by_the_library(data: bytes) -> tuple[list[str | bytes], list[tuple[Opcode, bytes]]]:
+    """The messages of a stream before its end, and what is answered, by websockets' own parser alone."""
+    conn = Protocol(SERVER, state=OPEN, max_size=LARGEST)
+    conn.receive_data(data)
+    messages: list[str | bytes] = []
+    whole, text = b"", False
+    for frame in conn.events_received():
+        assert isinstance(frame, Frame)
+        if frame.opcode in (Opcode.TEXT, Opcode.BINARY):
+            whole, text = b"", frame.opcode is Opcode.TEXT
+        if frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+            whole += bytes(frame.data)
+            if frame.fin:
+                messages.append(whole.decode() if text else whole)
+    return messages, frames(b"".join(conn.data_to_send()))
+
+
+SIZES = [0, 1, 125, 126, 127, 1000, 65_535, 65_536, LARGEST]
+BINARIES = st.one_of(st.binary(max_size=300), st.sampled_from(SIZES).map(bytes))
+TEXTS = st.one_of(st.text("a\u00e4\u20ac\U0001f600", max_size=100), st.sampled_from(SIZES).map(lambda n: "x" * n))
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> list[bytes]:
+    """The frames of a message, perhaps with control frames between its pieces."""
+    text = draw(st.booleans())
+    payload = draw(TEXTS).encode() if text else draw(BINARIES)
+    opcode = Opcode.TEXT if text else Opcode.BINARY
+    cuts = sorted(draw(st.lists(st.integers(0, len(payload)), max_size=3)))
+    pieces = [payload[a:b] for a, b in zip([0, *cuts], [*cuts, len(payload)], strict=True)]
+    made = []
+    for i, piece in enumerate(pieces):
+        made.append(sent(Opcode.CONT if i else opcode, piece, fin=i == len(pieces) - 1))
+        if draw(st.booleans()):
+            made.append(sent(draw(st.sampled_from([Opcode.PING, Opcode.PONG])), draw(st.binary(max_size=125))))
+    return made
+
+
+CLOSES = st.sampled_from([b"", b"\x03\xe8", b"\x03\xe9bye", b"\x03", b"\x03\xed", b"\x03\xe8\xff"])
+WRONG = st.one_of(
+    CLOSES.map(lambda payload: sent(Opcode.CLOSE, payload)),
+    st.sampled_from(
+        [
+            b"\x81\x03abc",  # not masked
+            b"\x82\x00",
+            b"\xc1\x80abcd",  # a reserved bit
+            b"\x83\x80abcd",  # no such opcode
+            b"\x8b\x80abcd",
+            b"\x80\x81abcde",  # goes on with nothing
+            b"\x09\x80abcd",  # a ping in pieces
+            b"\x89\xfe\x00\x7eabcd" + bytes(126),  # a ping that is too large
+            b"\x82\xff" + (LARGEST + 1).to_bytes(8, "big"),  # too large by its head
+            b"\x81\xff" + bytes([255] * 8),
+            sent(Opcode.TEXT, b"one", fin=False) + sent(Opcode.TEXT, b"another"),
+            sent(Opcode.TEXT, b"one", fin=False) + sent(Opcode.CLOSE, b"\x03\xe8"),
+            sent(Opcode.BINARY, bytes(LARGEST), fin=False) + sent(Opcode.CONT, b"x"),
+        ]
+    ),
+)
+
+
+@settings(deadline=None)  # the first connection loads what uvicorn is made of
+@given(st.lists(messages(), max_size=6), st.one_of(st.none(), WRONG), st.lists(st.integers(0, 400_000)), st.booleans())
+async def test_however_a_stream_is_cut_what_is_read_and_answered_is_what_the_library_reads(
+    whole: list[list[bytes]], wrong: bytes | None, at: list[int], singly: bool
+) -> None:
+    data = b"".join(frame for one in whole for frame in one) + (wrong or b"")
+    if wrong is not None:
+        data += sent(Opcode.TEXT, b"what is behind the end is nobody's")
+    expected = by_the_library(data)
+    cuts = sorted({one % (len(data) + 1) for one in at})
+    pieces = [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True) if a < b]
+    read, written, closed = await outcome(pieces, singly)
+    assert (read, written) == expected
+    # the library's bound of a message holds for a ping between its pieces, too: 70,000 bytes and a ping are too much
+    assert closed == any(opcode is Opcode.CLOSE for opcode, _ in written)
+    assert closed or wrong is None
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("opcode", [Opcode.TEXT, Opcode.BINARY])
+async def test_a_message_of_every_size_comes_whole_wherever_it_is_cut(size: int, opcode: Opcode) -> None:
+    payload = bytes(65 + i % 26 for i in range(size))
+    message = payload.decode() if opcode is Opcode.TEXT else payload
+    data = sent(opcode, payload) + sent(Opcode.PING, b"?") + sent(opcode, b"end")
+    ends = ["end" if opcode is Opcode.TEXT else b"end"]
+    for cut in (*range(1, 16), len(data) - 20, len(data) - 10, len(data) - 1):
+        read, written, _ = await outcome([data[:cut], data[cut:]])
+        assert read == [message, *ends], cut
+        assert written == [(Opcode.PONG, b"?")]
+    read, _, _ = await outcome([data[i : i + 1] for i in range(20)] + [data[20:]])
+    assert read == [message, *ends]
+
+
+async def test_the_rest_of_a_frame_is_none_even_where_it_looks_like_one() -> None:
+    inner = b"\x82\x83" + bytes(4) + b"abc"
+    payload = b"head" + inner + inner
+    data = b"\x82" + bytes([0x80 | len(payload)]) + bytes(4) + payload  # masked by zero, so as it stands
+    for cut in range(1, len(data)):
+        read, _, _ = await outcome([data[:cut], data[cut:] + sent(Opcode.BINARY, b"end")])
+        assert read == [payload, b"end"], cut
+
+
+@pytest.mark.parametrize("early", [0, 1, 5, 11])
+async def test_frames_that_come_before_the_handshake_is_answered_are_read_as_well(early: int) -> None:
+    app, first = Reader(), sent(Opcode.TEXT, b"early")
+    config = Config(app, log_level="warning", log_config=None, ws=WebSocketProtocol, ws_per_message_deflate=False)
+    config.load()
+    protocol, pipe = WebSocketProtocol(config, ServerState(), {}, asyncio.get_running_loop()), Pipe()
+    protocol.connection_made(pipe)
+    protocol.data_received(HANDSHAKE[:50])
+    protocol.data_received(HANDSHAKE[50:] + first[:early])
+    await pipe.until(1)
+    protocol.data_received(first[early:] + sent(Opcode.BINARY, b"late"))
+    ended(protocol)
+    await asyncio.wait_for(app.done.wait(), 60)
+    assert app.read == ["early", b"late"]
+
+
+async def test_nothing_is_read_until_the_application_has_taken_what_came() -> None:
+    go, taken = asyncio.Semaphore(0), asyncio.Queue[Sequence[Any]]()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        while True:
+            await go.acquire()
+            messages = await scope["extensions"][EXTENSION].read()
+            taken.put_nowait(messages)
+            if not messages:
+                return
+
+    async def took() -> Sequence[Any]:
+        go.release()
+        return await asyncio.wait_for(taken.get(), 60)
+
+    protocol, pipe = await connected(app)
+    protocol.data_received(sent(Opcode.TEXT, b"a") + sent(Opcode.PING, b"") + sent(Opcode.TEXT, b"b"))
+    assert pipe.paused
+    assert frames(bytes(pipe.written)) == [(Opcode.PONG, b"")]
+    assert await took() == ["a"]
+    assert pipe.paused
+    assert await took() == ["b"]
+    assert not pipe.paused
+    ended(protocol)
+    assert not await took()
+
+
+async def test_messages_of_every_size_are_frames_in_their_order() -> None:
+    sizes = [0, 1, 125, 126, 65_535, 65_536, 70_000]
+    messages = [bytes([65 + i]) * size for i, size in enumerate(sizes)]
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        transport: Transport = scope["extensions"][EXTENSION]
+        await send({"type": "websocket.accept"})
+        await transport.write(messages, False)
+        await transport.write(messages, True)
+        await receive()
+        await receive()
+
+    protocol, pipe = await connected(app)
+    await pipe.until(2 * sum(sizes))
+    expected = [(Opcode.TEXT, one) for one in messages] + [(Opcode.BINARY, one) for one in messages]
+    assert frames(bytes(pipe.written)) == expected
+    ended(protocol)
+
+
+async def test_messages_before_one_that_is_too_large_are_read() -> None:
+    read: list[Any] = []
+    done = asyncio.Event()
+
+    async def app(_: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        while (message := await receive())["type"] == "websocket.receive":
+            read.append(message)
+        read.append(message)
+        done.set()
+
+    protocol, pipe = await connected(app, ws_max_size=1000)
+    protocol.data_received(sent(Opcode.TEXT, b"one") + sent(Opcode.BINARY, b"two") + sent(Opcode.TEXT, b"x" * 1001))
+    await asyncio.wait_for(done.wait(), 60)
+    assert read[0]["text"] == "one"
+    assert read[1]["bytes"] == b"two"
+    assert (read[2]["type"], read[2]["code"]) == ("websocket.disconnect", 1009)
+    (opcode, said), *others = frames(bytes(pipe.written))
+    assert (opcode, int.from_bytes(said[:2], "big"), others) == (Opcode.CLOSE, 1009, [])
+    ended(protocol)
+
+
+async def read_of(*given: Frame) -> tuple[list[Any], list[tuple[Opcode, bytes]], list[str]]:
+    """What an application reads of frames that come at once, what is written, and what uvicorn logs."""
+    read: list[Any] = []
+    logged: list[str] = []
+    done = asyncio.Event()
+
+    async def app(_: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        while not read or read[-1]["type"] == "websocket.receive":
+            read.append(await receive())
+        done.set()
+
+    class Noting(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            logged.append(record.getMessage())
+
+    protocol, pipe = await connected(app, ws_max_size=1000)
+    noting = Noting()
+    protocol.logger.addHandler(noting)
+    try:
+        protocol.data_received(b"".join(one.serialize(mask=True) for one in given))
+        await asyncio.wait_for(done.wait(), 60)
+        ended(protocol)
+    finally:
+        protocol.logger.removeHandler(noting)
+    return read, frames(bytes(pipe.written)), logged
+
+
+GOOD, BAD = Frame(Opcode.TEXT, "na\u00efve".encode()), Frame(Opcode.TEXT, b"na\xefve")
+PIECES = [Frame(Opcode.TEXT, b"na\xc3", fin=False), Frame(Opcode.CONT, b"\xafv", fin=False), Frame(Opcode.CONT, b"e")]
+
+
+async def test_a_text_that_is_not_utf8_ends_it_with_a_reason_and_no_error_of_ours() -> None:
+    read, written, logged = await read_of(GOOD, *PIECES, BAD, GOOD, Frame(Opcode.BINARY, b"late"), BAD)
+    assert [one.get("text") for one in read] == ["na\u00efve", "na\u00efve", None]
+    reason = "the text is not UTF-8 from byte 2 on"
+    assert read[-1] == {"type": "websocket.disconnect", "code": 1007, "reason": reason}
+    assert written == [(Opcode.CLOSE, (1007).to_bytes(2, "big") + reason.encode())]
+    assert logged == []
+
+
+@pytest.mark.parametrize("last", [Frame(Opcode.CLOSE, b"\x03\xe8"), Frame(Opcode.BINARY, bytes(1001))])
+async def test_a_text_that_is_not_utf8_before_another_end_in_the_same_piece(last: Frame) -> None:
+    read, written, logged = await read_of(GOOD, BAD, last)
+    assert [(one["type"], one.get("text"), one.get("code")) for one in read] == [
+        ("websocket.receive", "na\u00efve", None),
+        ("websocket.disconnect", None, 1007),
+    ]
+    assert [(opcode, int.from_bytes(said[:2], "big")) for opcode, said in written] == [(Opcode.CLOSE, 1007)]
+    assert logged == []
+
+
+@pytest.mark.parametrize("how", ["closed by us", "closed by the peer", "lost"])
+async def test_writing_to_what_is_no_longer_open_is_an_os_error(how: str) -> None:
+    outcome: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        if how == "closed by us":
+            await send({"type": "websocket.close"})
+        assert (await receive())["type"] == "websocket.disconnect"
+        try:
+            await scope["extensions"][EXTENSION].write([b"late"], False)
+        except OSError as error:
+            outcome.set_result(error)
+
+    protocol, pipe = await connected(app)
+    if how == "closed by the peer":
+        protocol.data_received(sent(Opcode.CLOSE, b"\x03\xe8"))
+    elif how == "lost":
+        ended(protocol)
+    assert isinstance(await asyncio.wait_for(outcome, 60), OSError)
+    assert b"late" not in pipe.written
+    if how != "lost":
+        ended(protocol)
+
+
+@pytest.mark.parametrize("how", ["the application is done", "no pong has come"])
+async def test_a_peer_that_reads_nothing_cannot_keep_a_connection_that_is_closed(how: str) -> None:
+    async def app(_: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        if how == "no pong has come":
+            await receive()
+
+    protocol, pipe = await connected(app)
+    protocol.close_timeout = 0.0
+    if how == "no pong has come":
+        protocol.keepalive_timeout()
+    await asyncio.wait_for(pipe.aborted.wait(), 60)
+    ended(protocol)

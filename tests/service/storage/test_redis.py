@@ -1,0 +1,332 @@
+"""What is particular to the Redis store: a server that goes away, lies, forgets or refuses, and its keys."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from service.errors import BehindLog, Damaged, LearnerGone, StoreUnavailable
+from service.storage.base import Bounds, Entry, Head, Pending, open_store
+from service.storage.redis.store import RedisStore
+from tests.harness.redis_server import RedisServer
+from tests.harness.store_records import BIRTH, UNBOUNDED, events, filled, record, token, whole_log
+
+
+@pytest.fixture
+async def store(redis_server: RedisServer) -> AsyncIterator[RedisStore]:
+    store = RedisStore(redis_server.url)
+    yield store
+    await store.close()
+
+
+# Away and back.
+
+
+async def test_it_opens_while_redis_is_away() -> None:
+    with RedisServer() as server:
+        server.stop()
+        store = await open_store(server.url)
+        try:
+            for call in (store.heads(), store.create("a", BIRTH, b"")):
+                with pytest.raises(StoreUnavailable, match=r"Redis: Error .* connecting"):
+                    await call
+            server.start()
+            await store.heads()
+            assert await store.create("a", BIRTH, b"") == Head(BIRTH, 1)
+        finally:
+            await store.close()
+
+
+async def test_a_killed_redis_loses_nothing_that_was_returned_and_is_found_again(
+    store: RedisStore, redis_server: RedisServer
+) -> None:
+    await store.create("a", BIRTH, b"")
+    returned: list[Entry] = []
+
+    async def append(node: int) -> bytes:
+        """Until Redis is away; the token whose fate is unknown."""
+        after, number = 1, 0
+        while True:
+            number += 1
+            own = token(node * 1_000_000 + number)
+            try:
+                entries = await store.append("a", BIRTH, [(own, b"data")], after)
+            except StoreUnavailable:
+                return own
+            after = entries[-1].position
+            returned.extend(entry for entry in entries if entry.token == own)
+            if len(returned) == 200:
+                redis_server.kill()
+
+    unknown = await asyncio.gather(*(append(node) for node in range(1, 9)))
+    with pytest.raises(StoreUnavailable):
+        await store.read("a", BIRTH, 0, 1)
+    redis_server.start()
+
+    log = await whole_log(store)
+    assert len(returned) >= 200
+    assert all(log[entry.position - 1] == entry for entry in returned)
+    for own in unknown:
+        await store.append("a", BIRTH, [(own, b"data")], 1)
+    log = await whole_log(store)
+    assert [entry.position for entry in log] == list(range(1, len(log) + 1))
+    tokens = [entry.token for entry in log]
+    assert len(set(tokens)) == len(tokens)
+    assert set(tokens) == {BIRTH, *unknown, *(entry.token for entry in returned)}
+
+
+async def nothing() -> None:
+    pass
+
+
+@asynccontextmanager
+async def losing_replies(
+    server: RedisServer, replies: int, meanwhile: Callable[[], Awaitable[None]] = nothing
+) -> AsyncIterator[str]:
+    """A proxy that breaks the connection instead of passing on the first so many replies to scripts; its URL."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal replies
+        server_reader, server_writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writers.extend([writer, server_writer])
+        while request := await reader.read(2**16):
+            server_writer.write(request)
+            reply = await server_reader.read(2**16)
+            if b"EVAL" in request and not reply.startswith(b"-NOSCRIPT") and replies > 0:
+                replies -= 1
+                await meanwhile()
+                break
+            writer.write(reply)
+        writer.close()
+        server_writer.close()
+
+    proxy = await asyncio.start_server(serve, "127.0.0.1")
+    try:
+        yield f"redis://127.0.0.1:{proxy.sockets[0].getsockname()[1]}/0"
+    finally:
+        proxy.close()
+        for writer in writers:
+            writer.close()
+            await writer.wait_closed()
+        await proxy.wait_closed()
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+async def test_an_append_whose_reply_is_lost_lands_once(
+    lost: int, store: RedisStore, redis_server: RedisServer
+) -> None:
+    await filled(store, 3)
+    async with losing_replies(redis_server, lost) as url:
+        unsure = RedisStore(url)
+        try:
+            if lost > 1:  # one loss is made good unseen
+                with pytest.raises(StoreUnavailable):
+                    await unsure.append("a", BIRTH, [record(4), record(5)], 3)
+            entries = await unsure.append("a", BIRTH, [record(4), record(5)], 3)
+        finally:
+            await unsure.close()
+    assert entries == [Entry(4, *record(4)), Entry(5, *record(5))]
+    assert await store.heads() == {"a": Head(BIRTH, 5)}
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+async def test_a_serve_whose_reply_is_lost_lands_once(lost: int, store: RedisStore, redis_server: RedisServer) -> None:
+    await filled(store, 3)
+    async with losing_replies(redis_server, lost) as url:
+        unsure = RedisStore(url)
+        try:
+            if lost > 1:  # one loss is made good unseen
+                with pytest.raises(StoreUnavailable):
+                    await unsure.serve("a", BIRTH, record(4), 1, events(0, 3), UNBOUNDED)
+            within = Bounds(2, 99, -math.inf)
+            assert await unsure.serve("a", BIRTH, record(4), 1, events(0, 3), within) == Pending(
+                *((3, 33, 0, 0) if lost > 1 else (2, 22, 0, 1))
+            )
+        finally:
+            await unsure.close()
+    assert await store.heads() == {"a": Head(BIRTH, 4)}
+
+
+@pytest.mark.parametrize("call", ["append", "serve"])
+async def test_a_repeated_call_that_finds_the_log_trimmed_is_not_sure(
+    call: str, store: RedisStore, redis_server: RedisServer
+) -> None:
+    """`BehindLog` would say that nothing was written."""
+    await filled(store, 3)
+
+    async def trim() -> None:
+        await store.save("a", BIRTH, 4, b"four", 1, trim=True)
+
+    async def sent(to: RedisStore, number: int) -> None:
+        if call == "append":
+            await to.append("a", BIRTH, [record(number)], 3)
+        else:
+            await to.serve("a", BIRTH, record(number), 3, events(0, 3), UNBOUNDED)
+
+    async with losing_replies(redis_server, 1, meanwhile=trim) as url:
+        unsure = RedisStore(url)
+        try:
+            with pytest.raises(StoreUnavailable, match="trimmed up to 4") as caught:
+                await sent(unsure, 4)
+            assert not isinstance(caught.value, BehindLog)
+            with pytest.raises(BehindLog):
+                await sent(unsure, 5)
+        finally:
+            await unsure.close()
+    assert await store.heads() == {"a": Head(BIRTH, 4)}
+    assert await store.pending("a", BIRTH) == (Pending(0, 0, 0, 0) if call == "append" else Pending(3, 33, 0, 0))
+
+
+async def test_a_delete_whose_reply_is_lost_is_not_taken_for_anothers(
+    store: RedisStore, redis_server: RedisServer
+) -> None:
+    await filled(store, 3)
+    async with losing_replies(redis_server, 1) as url:
+        unsure = RedisStore(url)
+        try:
+            with pytest.raises(StoreUnavailable):
+                await unsure.delete("a", BIRTH)
+        finally:
+            await unsure.close()
+    assert await store.heads() == {}
+    with pytest.raises(LearnerGone):
+        await store.delete("a", BIRTH)
+    assert redis_server.key_names() == set()
+
+
+async def test_a_redis_that_hangs_is_unavailable(store: RedisStore, redis_server: RedisServer) -> None:
+    await filled(store, 3)
+    hasty = RedisStore(f"{redis_server.url}?socket_timeout=0.1")
+    try:
+        redis_server.command("CLIENT", "PAUSE", 60_000, "WRITE")
+        with pytest.raises(StoreUnavailable, match="Timeout"):
+            await hasty.append("a", BIRTH, [record(4)], 3)
+        redis_server.command("CLIENT", "UNPAUSE")
+        assert await store.append("a", BIRTH, [record(4)], 3) == [Entry(4, *record(4))]
+        assert await store.heads() == {"a": Head(BIRTH, 4)}
+    finally:
+        redis_server.command("CLIENT", "UNPAUSE")
+        await hasty.close()
+
+
+async def test_more_calls_than_connections_wait_for_their_turn(redis_server: RedisServer) -> None:
+    store = RedisStore(f"{redis_server.url}?max_connections=2")
+    try:
+        await store.create("a", BIRTH, b"")
+        await asyncio.gather(*(store.append("a", BIRTH, [record(number)], 1) for number in range(2, 102)))
+        assert await store.heads() == {"a": Head(BIRTH, 101)}
+    finally:
+        await store.close()
+
+
+# Refusals.
+
+
+async def assert_refused(store: RedisStore, reason: str) -> None:
+    """Nothing can be written, and nothing is half-written."""
+    before = await whole_log(store)
+    with pytest.raises(StoreUnavailable, match=f"Redis: .*{reason}"):
+        await store.append("a", BIRTH, [record(9), record(10)], len(before))
+    with pytest.raises(StoreUnavailable, match=f"Redis: .*{reason}"):
+        await store.create("b", token(9), b"")
+    with pytest.raises(StoreUnavailable, match=f"Redis: .*{reason}"):
+        await store.serve("a", BIRTH, record(9), 1, events(0, 9), UNBOUNDED)
+    assert await store.recall("a", BIRTH, ["0"]) == [None]
+    assert await whole_log(store) == before
+
+
+async def test_a_redis_out_of_memory_is_unavailable(store: RedisStore, redis_server: RedisServer) -> None:
+    await filled(store, 3)
+    try:
+        redis_server.command("CONFIG", "SET", "maxmemory", 1)
+        await assert_refused(store, "maxmemory")
+    finally:
+        redis_server.command("CONFIG", "SET", "maxmemory", 0)
+    assert await store.append("a", BIRTH, [record(4)], 3) == [Entry(4, *record(4))]
+
+
+async def test_a_redis_that_became_a_replica_is_unavailable(store: RedisStore, redis_server: RedisServer) -> None:
+    await filled(store, 3)
+    try:
+        redis_server.command("REPLICAOF", "127.0.0.1", 1)
+        await assert_refused(store, "read only replica")
+    finally:
+        redis_server.command("REPLICAOF", "NO", "ONE")
+    assert await store.append("a", BIRTH, [record(4)], 3) == [Entry(4, *record(4))]
+
+
+async def test_a_wrong_password_is_not_shown(redis_server: RedisServer) -> None:
+    redis_server.command("ACL", "SETUSER", "ann", "on", ">right", "~*", "+@all")
+    store = RedisStore(f"redis://ann:hunter2@127.0.0.1:{redis_server.port}")
+    try:
+        with pytest.raises(StoreUnavailable, match="invalid username-password") as caught:
+            await store.heads()
+        assert "hunter2" not in str(caught.value)
+    finally:
+        redis_server.command("ACL", "DELUSER", "ann")
+        await store.close()
+
+
+async def test_a_password_that_the_server_repeats_is_not_shown() -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(2**16)
+        writer.write(b"-ERR unknown command `AUTH`, with args beginning with: `hunter2`\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1")
+    store = RedisStore(f"redis://:hunter2@127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    try:
+        with pytest.raises(StoreUnavailable, match=r"unknown command `AUTH`.*\*\*\*") as caught:
+            await store.heads()
+        assert "hunter2" not in caught.value.detail
+        assert caught.value.__cause__ is None
+        assert caught.value.__suppress_context__  # no traceback shows it
+    finally:
+        await store.close()
+        server.close()
+        await server.wait_closed()
+
+
+# Losses.
+
+
+async def test_a_redis_without_its_scripts_gets_them_again(store: RedisStore, redis_server: RedisServer) -> None:
+    await filled(store, 2)
+    redis_server.command("SCRIPT", "FLUSH")
+    assert await store.append("a", BIRTH, [record(3)], 2) == [Entry(3, *record(3))]
+
+
+async def test_a_flushed_redis_has_lost_its_learners(store: RedisStore, redis_server: RedisServer) -> None:
+    await filled(store, 3)
+    redis_server.flush()
+    with pytest.raises(LearnerGone):
+        await store.append("a", BIRTH, [record(4)], 3)
+    assert await store.heads() == {}
+
+
+async def test_a_redis_restored_from_an_older_copy_shows(store: RedisStore, redis_server: RedisServer) -> None:
+    await filled(store, 3)
+    backup = {key: redis_server.command("DUMP", key) for key in redis_server.key_names()}
+    await store.append("a", BIRTH, [record(4), record(5)], 3)
+    for key, value in backup.items():
+        assert isinstance(value, bytes)
+        redis_server.command("RESTORE", key, 0, value, "REPLACE")
+    assert await store.heads() == {"a": Head(BIRTH, 3)}
+    with pytest.raises(StoreUnavailable, match="the store lost records"):
+        await store.append("a", BIRTH, [record(6)], 5)
+    assert await store.append("a", BIRTH, [record(6)], 3) == [Entry(4, *record(6))]
+
+
+async def test_an_evicted_part_of_a_snapshot_is_damage(store: RedisStore, redis_server: RedisServer) -> None:
+    await filled(store, 3)
+    await store.save("a", BIRTH, 2, b"two", 2, trim=False)
+    (part,) = [key for key in redis_server.key_names() if ":part:" in key]
+    redis_server.command("DEL", part)
+    with pytest.raises(Damaged, match="the snapshot of a at 2 lacks a part"):
+        await store.load("a", BIRTH)

@@ -1,0 +1,372 @@
+"""The promises of `Store`, kept by every store: what was served is remembered for its label."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import pytest
+
+from service.errors import LearnerGone, StoreUnavailable
+from service.storage import base as stores
+from service.storage import memory
+from service.storage.base import Bounds, Entry, Head, Pending, Remembered, Store
+from service.storage.redis import served_events as redis_served
+from service.storage.redis import store as redis
+from service.storage.sqlite import served_events as sqlite_served
+from tests.harness.fixtures import Opener
+from tests.harness.store_records import (
+    BIRTH,
+    EVERY_BYTE,
+    UNBOUNDED,
+    event,
+    events,
+    filled,
+    record,
+    served,
+    token,
+    whole_log,
+)
+
+
+def ids(start: int, stop: int) -> list[str]:
+    return [str(number) for number in range(start, stop)]
+
+
+def bounds(events: int = 2**53, bytes: int = 2**53, before: float = -math.inf) -> Bounds:
+    return Bounds(events, bytes, before)
+
+
+async def serve(store: Store, number: int, remembered: list[Remembered], within: Bounds = UNBOUNDED) -> Pending:
+    return await store.serve("a", BIRTH, record(number), 1, remembered, within)
+
+
+async def test_serve_appends_a_record_and_remembers_events(store: Store) -> None:
+    await filled(store, 2)
+    assert await store.pending("a", BIRTH) == Pending(0, 0, 0, 0)
+    assert await serve(store, 3, events(10, 13)) == Pending(3, 36, 0, 0)
+    assert await serve(store, 4, []) == Pending(3, 36, 0, 0)
+    assert await store.append("a", BIRTH, [record(5)], 3) == [Entry(4, *record(4)), Entry(5, *record(5))]
+    assert await serve(store, 6, events(13, 14)) == Pending(4, 48, 0, 0) == await store.pending("a", BIRTH)
+    assert await whole_log(store) == [
+        Entry(1, BIRTH, b"created"),
+        *(Entry(position, *record(position)) for position in range(2, 7)),
+    ]
+    assert await store.heads() == {"a": Head(BIRTH, 6)}
+    assert await store.recall("a", BIRTH, ids(10, 14)) == events(10, 14)
+
+
+async def test_recall_answers_in_the_order_of_the_question(store: Store) -> None:
+    await served(store, events(0, 5))
+    assert await store.recall("a", BIRTH, []) == []
+    asked = ["3", "none", "0", "3", "03", "", "4"]
+    assert await store.recall("a", BIRTH, asked) == [event(3), None, event(0), event(3), None, None, event(4)]
+
+
+async def test_many_ids_are_taken_in_steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "IDS", 3)
+    await served(store, events(0, 20))
+    for count in (2, 3, 4, 20):
+        assert await store.recall("a", BIRTH, ids(0, count)) == events(0, count)
+    await store.labelled("a", BIRTH, ids(0, 7))
+    assert (await store.expired("a", BIRTH, 99.0, 99)).labelled == [True] * 7 + [False] * 13
+
+
+ODD = [
+    "",
+    " ",
+    "\0",
+    "a\0b",
+    "ä",
+    "a\u0308",
+    "漢字🦊",
+    "x\ny",
+    "1:2",
+    "7",
+    "07",
+    "7.0",
+    "%s",
+    "{a}",
+    "é" * 256,
+    "🦊" * 256,
+]
+
+
+async def test_any_text_is_an_id_and_any_bytes_are_data(store: Store) -> None:
+    odd = [Remembered(id, -1.5e-300, EVERY_BYTE + id.encode()) for id in ODD]
+    odd.append(Remembered("empty", 1e300, b""))
+    await served(store, odd)
+    assert await store.recall("a", BIRTH, [one.id for one in odd]) == odd
+    assert (await store.pending("a", BIRTH)).bytes == sum(len(one.id.encode()) + len(one.data) for one in odd)
+    assert (await store.expired("a", BIRTH, math.inf, 100)).events == odd
+    await store.labelled("a", BIRTH, ODD)
+    assert (await store.expired("a", BIRTH, math.inf, 100)).labelled == [True] * len(ODD) + [False]
+    await serve(store, 3, [], bounds(events=1))
+    assert await store.recall("a", BIRTH, ODD) == [None] * (len(ODD) - 1) + [True]
+
+
+async def test_a_repeated_serve_stands_once(open_again: Opener) -> None:
+    one, other = await open_again(), await open_again()
+    await filled(one, 2)
+    first = await serve(one, 3, events(0, 3))
+    assert await serve(one, 3, events(0, 3)) == first
+    await serve(other, 4, [event(1, size=20)])
+    for _ in range(2):
+        assert await serve(one, 3, events(0, 3), bounds(events=0)) == Pending(3, 43, 0, 0)  # nor is anything dropped
+    assert await one.recall("a", BIRTH, ids(0, 3)) == [event(0), event(1, size=20), event(2)]
+    assert await one.heads() == {"a": Head(BIRTH, 4)}
+    await one.append("a", BIRTH, [record(5)], 4)
+    assert await serve(one, 5, events(7, 8)) == Pending(3, 43, 0, 0)  # whichever call appended it
+
+
+async def test_an_id_that_is_served_again_has_its_latest_data_in_the_latest_place(store: Store) -> None:
+    await served(store, events(0, 4))
+    assert await serve(store, 3, [event(1, size=25)]) == Pending(4, 59, 0, 0)
+    assert (await store.expired("a", BIRTH, 99.0, 9)).events == [event(0), event(2), event(3), event(1, size=25)]
+    assert await serve(store, 4, [], bounds(events=1)) == Pending(1, 26, 0, 3)
+    assert await store.recall("a", BIRTH, ids(0, 4)) == [None, event(1, size=25), None, True]
+
+
+async def test_an_id_twice_in_a_call_is_the_later_one(store: Store) -> None:
+    await store.create("a", BIRTH, b"")
+    twice = [event(1), event(2), Remembered("1", 5.0, b"later"), event(3)]
+    assert await serve(store, 2, twice) == Pending(3, 3 + 25, 0, 0)
+    assert (await store.expired("a", BIRTH, 99.0, 9)).events == [event(2), twice[2], event(3)]
+
+
+async def test_what_exceeds_the_number_is_evicted_oldest_first(store: Store) -> None:
+    await store.create("a", BIRTH, b"")
+    assert await serve(store, 2, events(0, 6), bounds(events=4)) == Pending(4, 44, 0, 2)
+    assert await serve(store, 3, events(6, 8), bounds(events=4)) == Pending(4, 44, 0, 4)
+    assert await store.recall("a", BIRTH, ids(0, 9)) == [True] * 4 + events(4, 8) + [None]
+    assert await serve(store, 4, [], bounds(events=0)) == Pending(0, 0, 0, 8)
+
+
+async def test_what_exceeds_the_bytes_is_evicted_oldest_first(store: Store) -> None:
+    await store.create("a", BIRTH, b"")
+    assert await serve(store, 2, events(0, 6), bounds(bytes=44)) == Pending(4, 44, 0, 2)
+    assert await serve(store, 3, events(6, 7), bounds(bytes=44)) == Pending(4, 44, 0, 3)
+    assert await serve(store, 4, [event(7, size=40)], bounds(bytes=44)) == Pending(1, 41, 0, 7)
+    assert await serve(store, 5, [event(8, size=50)], bounds(bytes=44)) == Pending(0, 0, 0, 9)
+    assert await store.recall("a", BIRTH, ids(0, 9)) == [True] * 9
+
+
+async def test_what_has_an_earlier_time_expires(store: Store) -> None:
+    await served(store, events(0, 6))
+    assert await serve(store, 3, [], bounds(before=2.0)) == Pending(4, 44, 2, 0)
+    assert await serve(store, 4, events(6, 8), bounds(before=3.5, events=2)) == Pending(2, 22, 4, 2)
+    assert await store.recall("a", BIRTH, ids(0, 8)) == [None] * 4 + [True] * 2 + events(6, 8)
+
+
+async def test_an_event_waits_for_its_elders(store: Store) -> None:
+    """It goes by the order in which they were served: one with a time in the future, or none, holds up the others."""
+    timeless = Remembered("timeless", math.nan, b"")
+    await served(store, [event(0), event(50), event(1), timeless, event(2)])
+    assert (await store.expired("a", BIRTH, 10.0, 9)).events == [event(0)]
+    assert await serve(store, 3, [], bounds(before=10.0)) == Pending(4, 42, 1, 0)
+    assert await serve(store, 4, [], bounds(before=51.0)) == Pending(2, 19, 3, 0)
+    (found,) = await store.recall("a", BIRTH, ["timeless"])
+    assert isinstance(found, Remembered)
+    assert math.isnan(found.time)
+    assert (await store.expired("a", BIRTH, math.inf, 9)).events == []
+    assert await serve(store, 5, [], bounds(before=math.inf)) == Pending(2, 19, 3, 0)
+    assert await serve(store, 6, [], bounds(before=math.inf, events=1)) == Pending(0, 0, 4, 1)  # it makes room
+
+
+async def test_expired_gives_the_oldest_and_drops_nothing(store: Store) -> None:
+    await served(store, events(0, 300))
+    assert (await store.expired("a", BIRTH, -1.0, 9)).events == []
+    assert (await store.expired("a", BIRTH, 4.0, 9)).events == events(0, 4)  # not the one of just this time
+    assert (await store.expired("a", BIRTH, 4.0, 3)).events == events(0, 3)
+    assert (await store.expired("a", BIRTH, 4.0, 0)).events == []
+    assert (await store.expired("a", BIRTH, 250.5, 1000)).events == events(0, 251)
+    assert (await store.pending("a", BIRTH)).events == 300
+
+
+async def test_expired_carries_so_many_bytes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (memory, sqlite_served, redis):
+        monkeypatch.setattr(module, "REPLY_BYTES", 40)
+    await served(store, [*events(0, 6), event(6, size=50), event(7)])
+    assert (await store.expired("a", BIRTH, 99.0, 9)).events == events(0, 4)  # to the byte
+    await store.settle("a", BIRTH, (await store.expired("a", BIRTH, 99.0, 9)).upto)
+    found = await store.expired("a", BIRTH, 99.0, 9)
+    assert found.events == events(4, 6)
+    await store.settle("a", BIRTH, found.upto)
+    assert (await store.expired("a", BIRTH, 99.0, 9)).events == [event(6, size=50)]  # one always
+
+
+async def test_what_is_settled_stays_but_is_not_given_again(store: Store) -> None:
+    await served(store, events(0, 6))
+    first = await store.expired("a", BIRTH, 4.0, 3)
+    assert first.events == events(0, 3) == (await store.expired("a", BIRTH, 4.0, 3)).events
+    assert (await store.expired("a", BIRTH, 4.0, 9, first.upto)).events == [event(3)]
+    for _ in range(2):
+        await store.settle("a", BIRTH, first.upto)
+        second = await store.expired("a", BIRTH, 4.0, 2)
+        assert second.events == [event(3)]
+        assert second.upto > first.upto
+    await store.settle("a", BIRTH, second.upto)
+    assert await store.expired("a", BIRTH, 4.0, 2) == (second.upto, [], [], False)
+    await store.settle("a", BIRTH, first.upto)  # a node that is late
+    assert await store.expired("a", BIRTH, 4.0, 2) == (second.upto, [], [], False)
+    assert await store.recall("a", BIRTH, ids(0, 6)) == events(0, 6)
+    assert await store.pending("a", BIRTH) == Pending(6, 66, 0, 0)
+    assert (await store.expired("a", BIRTH, 99.0, 9, 1)).events == events(4, 6)  # the cursor is further than that
+    assert await serve(store, 3, [], bounds(events=4)) == Pending(4, 44, 0, 2)  # the bounds reach what is settled
+    for _ in range(2):
+        await store.reopen("a", BIRTH)
+        assert (await store.expired("a", BIRTH, 99.0, 9)).events == events(2, 6)
+
+
+async def test_an_id_that_is_served_again_is_not_settled(store: Store) -> None:
+    """Not even where it was the last that was served, or nothing else is known any more."""
+    await served(store, events(0, 3))
+    upto = 0
+    for number in range(3, 6):
+        found = await store.expired("a", BIRTH, 99.0, 9)
+        assert found.upto > upto
+        upto = found.upto
+        await store.settle("a", BIRTH, upto)
+        assert await store.expired("a", BIRTH, 99.0, 9) == (upto, [], [], False)
+        await serve(store, number, [event(2, size=number)])
+        assert (await store.expired("a", BIRTH, 99.0, 9)).events == [event(2, size=number)]
+    await serve(store, 6, [], bounds(events=0))
+    await serve(store, 7, events(0, 1))
+    assert (await store.expired("a", BIRTH, 99.0, 9)).events == events(0, 1)
+
+
+async def test_whose_label_has_come_is_told_and_stays(store: Store) -> None:
+    await served(store, events(0, 6))
+    for marked in ([], ["3", "none", "1", "3"], ["3", "1"]):
+        await store.labelled("a", BIRTH, marked)
+    assert await store.recall("a", BIRTH, ids(0, 6)) == events(0, 6)
+    assert await store.pending("a", BIRTH) == Pending(6, 66, 0, 0)
+    found = await store.expired("a", BIRTH, 4.5, 9)
+    assert (found.events, found.labelled, found.more) == (events(0, 5), [False, True, False, True, False], False)
+    assert (await store.expired("a", BIRTH, 4.5, 2)).labelled == [False, True]
+    await serve(store, 3, [event(3)])  # again: then its label is yet to come
+    found = await store.expired("a", BIRTH, 99.0, 9)
+    assert (found.events[-1], found.labelled) == (event(3), [False, True, False, False, False, False])
+    await serve(store, 4, [], bounds(events=4))
+    await store.labelled("a", BIRTH, ["1"])  # dropped meanwhile
+    await serve(store, 5, [event(1)])
+    assert (await store.expired("a", BIRTH, 99.0, 9)).labelled == [False] * 5
+
+
+async def test_so_many_of_the_last_dropped_leave_a_tombstone(store: Store) -> None:
+    await store.create("a", BIRTH, b"")
+    for number in range(0, 12, 2):
+        await serve(store, 2 + number, events(number, number + 2), bounds(events=3))
+    assert await store.recall("a", BIRTH, ids(0, 13)) == [None] * 6 + [True] * 3 + events(9, 12) + [None]
+    await serve(store, 20, [], bounds(events=1))
+    assert await store.recall("a", BIRTH, ids(6, 12)) == [None] * 4 + [True, event(11)]
+    await serve(store, 21, [], bounds(events=0))
+    assert await store.recall("a", BIRTH, ids(6, 12)) == [None] * 6
+
+
+async def test_a_tombstone_ends_where_its_id_is_served_again(store: Store) -> None:
+    await served(store, events(0, 3))
+    await serve(store, 3, [], bounds(before=99.0))
+    assert await serve(store, 4, [event(1), event(7)]) == Pending(2, 22, 3, 0)
+    assert await store.recall("a", BIRTH, ids(0, 3)) == [True, event(1), True]
+    assert await serve(store, 5, [], bounds(events=2)) == Pending(2, 22, 3, 0)
+    assert await store.recall("a", BIRTH, ids(0, 3)) == [None, event(1), True]
+    await serve(store, 6, [], bounds(events=1))
+    assert await store.recall("a", BIRTH, ids(0, 3)) == [None, True, None]
+
+
+async def test_bounds_that_shrank_are_met_in_steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (memory, sqlite_served, redis_served):
+        monkeypatch.setattr(module, "DROPS", 3)
+    await served(store, events(0, 20))
+    within = bounds(events=4)
+    assert await serve(store, 3, [], within) == Pending(17, 7 + 20 + 170, 0, 3)
+    assert (await serve(store, 4, events(20, 22), within)).events == 14  # 3 more than came
+    assert (await serve(store, 5, [], within)).events == 11
+    assert (await serve(store, 6, [], within)).events == 8
+    assert (await serve(store, 7, [], within)).events == 5
+    assert await serve(store, 8, [], within) == Pending(4, 48, 0, 18)
+    await serve(store, 9, [], within)
+    assert await store.recall("a", BIRTH, ids(0, 22)) == [None] * 14 + [True] * 4 + events(18, 22)
+
+
+async def test_many_events_in_one_call(store: Store) -> None:
+    """As many as the service serves in one step, and more than any chunk that a store works by."""
+    n = 10_000
+    await store.create("a", BIRTH, b"")
+    many = events(0, n)
+    size = sum(len(one.id) + 10 for one in many)
+    assert await serve(store, 2, many) == Pending(n, size, 0, 0)
+    assert await serve(store, 2, many) == Pending(n, size, 0, 0)
+    asked = ids(0, n)
+    assert await store.recall("a", BIRTH, asked[::-7]) == many[::-7]
+    assert (await store.expired("a", BIRTH, 5000.0, n)).events == many[:5000]
+    other = [Remembered(f"other {one.id}", one.time, one.data) for one in many]
+    outcome = await serve(store, 3, other, bounds(events=n))
+    assert (outcome.events, outcome.evicted) == (n, n)
+    assert await store.recall("a", BIRTH, asked[::7]) == [True] * len(asked[::7])
+    assert (await serve(store, 4, [], bounds(events=n, before=1000.0))).expired == 1000
+    assert await store.recall("a", BIRTH, ["0", "999", "1000", "9999"]) == [None, None, True, True]
+
+
+async def test_a_learner_created_anew_remembers_nothing(store: Store) -> None:
+    await served(store, events(0, 5))
+    await store.labelled("a", BIRTH, ["1"])
+    await store.settle("a", BIRTH, (await store.expired("a", BIRTH, 3.0, 9)).upto)
+    await store.delete("a", BIRTH)
+    anew = token(50)
+    await store.create("a", anew, b"anew")
+    assert await store.pending("a", anew) == Pending(0, 0, 0, 0)
+    assert await store.recall("a", anew, ids(0, 5)) == [None] * 5
+    assert (await store.expired("a", anew, 99.0, 9)).events == []
+    with pytest.raises(LearnerGone):
+        await store.recall("a", BIRTH, ["0"])
+    assert await store.serve("a", anew, record(2), 1, events(3, 5), UNBOUNDED) == Pending(2, 22, 0, 0)
+    assert await store.recall("a", anew, ids(0, 5)) == [None, None, None, event(3), event(4)]
+    assert (await store.expired("a", anew, 99.0, 9)).events == events(3, 5)
+
+
+async def test_learners_remember_each_its_own(store: Store) -> None:
+    await served(store, events(0, 3), "a")
+    await served(store, [event(1, size=30)], "b")
+    await store.settle("b", BIRTH, (await store.expired("b", BIRTH, 99.0, 9)).upto)
+    assert (await store.expired("a", BIRTH, 99.0, 9)).events == events(0, 3)
+    await store.delete("a", BIRTH)
+    assert await store.recall("b", BIRTH, ids(0, 3)) == [None, event(1, size=30), None]
+    assert await store.pending("b", BIRTH) == Pending(1, 31, 0, 0)
+
+
+async def test_snapshots_and_trimming_leave_what_is_remembered(store: Store) -> None:
+    await served(store, events(0, 3))
+    await store.save("a", BIRTH, 2, b"snapshot", 1, trim=True)
+    assert await store.recall("a", BIRTH, ids(0, 3)) == events(0, 3)
+    assert await store.serve("a", BIRTH, record(3), 2, events(3, 4), UNBOUNDED) == Pending(4, 44, 0, 0)
+    assert await store.read("a", BIRTH, 2, 9) == [Entry(3, *record(3))]
+
+
+async def test_nodes_that_serve_at_once_lose_nothing(open_again: Opener) -> None:
+    nodes = [await open_again(), await open_again()]
+    await nodes[0].create("a", BIRTH, b"")
+    calls = [serve(nodes[n % 2], n + 2, events(10 * n, 10 * n + 10)) for n in range(20)]
+    appends = [nodes[n % 2].append("a", BIRTH, [record(n)], 1) for n in range(100, 110)]
+    await asyncio.gather(*calls, *appends)
+    assert (await nodes[0].pending("a", BIRTH))[::2] == (200, 0)
+    assert await nodes[1].recall("a", BIRTH, ids(0, 200)) == events(0, 200)
+    log = await whole_log(nodes[0])
+    assert [entry.position for entry in log] == list(range(1, 32))
+    assert {entry.token for entry in log} == {BIRTH, *map(token, range(2, 22)), *map(token, range(100, 110))}
+
+
+async def test_what_was_remembered_is_there_after_reopening(open_again: Opener) -> None:
+    first = await open_again()
+    await served(first, events(0, 5))
+    await serve(first, 3, events(5, 7), bounds(events=5))
+    await first.settle("a", BIRTH, (await first.expired("a", BIRTH, 5.0, 9)).upto)
+    await first.close()
+    with pytest.raises(StoreUnavailable):
+        await first.pending("a", BIRTH)
+    second = await open_again()
+    assert await second.recall("a", BIRTH, ids(0, 8)) == [True, True, *events(2, 7), None]
+    assert (await second.expired("a", BIRTH, 99.0, 9)).events == events(5, 7)
+    assert await serve(second, 3, events(5, 7), bounds(events=5)) == Pending(5, 55, 0, 2)
+    assert await serve(second, 4, events(7, 8), bounds(events=5)) == Pending(5, 55, 0, 3)

@@ -1,0 +1,196 @@
+"""Decoders of bytes from elsewhere, driven by hypothesis: what comes out is whole, or it is refused, by name.
+
+`python -m tests.campaigns.fuzz` mutates valid input. Here values are generated from the members that exist.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from learners.config import Config
+from learners.numerics.arrays import Sparse
+from learners.records import Batch, Changed, Fitted, Restored, Served
+from service.api.websocket import messages
+from service.engine.records.codec import pack_record, unpack_record, unpack_snapshot
+from service.engine.records.served_codec import unpack_served
+from service.engine.records.validation import check_record
+from service.errors import BadBody, Damaged, Invalid, ServiceError
+from service.wire import json_decode, msgpack_decode
+
+CONFIGS = {
+    kind: Config.of({"algorithm": "loam-ada", "features": features})
+    for kind, features in {
+        "dense": {"kind": "dense", "dim": 2},
+        "sparse": {"kind": "sparse", "dim": 4},
+        "named": {"kind": "named", "bits": 4},
+    }.items()
+}
+DTYPES = ("<f8", "<f4", "<i8", "<u8", "<u4", "|i1", "|b1", "float32", "float64", "int8", "int32", "int64", "uint64")
+TEXTS = ("x", "labels", "csr", "features", "a", "late", "dense", "loam-ada", "\udcff", "", *DTYPES)
+ONCE = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.integers(-2, 4)
+    | st.floats()
+    | st.sampled_from([text for text in TEXTS if text != "\udcff"])
+    | st.binary(max_size=40)
+)
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(scalars, inner, max_size=4), max_leaves=8
+)
+shapes = st.lists(st.integers(0, 3) | st.integers(-1, 2**63), max_size=3)
+numbers = st.lists(st.floats() | st.sampled_from([0.0, 1.0, -1.0]), max_size=6).map(
+    lambda column: np.array(column, dtype="<f8").tobytes()
+)
+blobs = numbers | st.binary(max_size=48) | st.binary(min_size=2, max_size=2)
+stored = st.tuples(st.sampled_from(DTYPES), shapes, blobs).map(list) | st.builds(
+    lambda data: ["<f8", [len(data) // 8], data], numbers
+)
+sent = st.fixed_dictionaries({"dtype": st.sampled_from(DTYPES), "shape": shapes, "data": blobs}) | st.builds(
+    lambda data: {"dtype": "float64", "shape": [len(data) // 16, 2], "data": data[: len(data) // 16 * 16]}, numbers
+)
+
+
+def maps(members: tuple[str, ...], known: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[Any, Any]]:
+    """Maps of some of the members there are, and of others."""
+    return st.dictionaries(st.sampled_from(members) | scalars, known | values, max_size=len(members))
+
+
+PARTS = (
+    "labels", "x", "data", "indices", "indptr", "weights", "times", "ids", "segments", "afters", "costs", "late",
+    "hashes", "scores", "decisions", "probabilities", "thresholds", "ready", "position", "state", "parts", "events",
+    "restores", "dim", "arrays", "config", "algorithm", "features", "kind",
+)  # fmt: skip
+BODY = (
+    "x", "csr", "features", "labels", "weights", "times", "ids", "source", "events", "seq", "op", "learner", "explain",
+    "at_least", "label", "id", "time", "indices", "values",
+)  # fmt: skip
+
+
+def packed(value: Any) -> bytes:
+    return msgspec.msgpack.encode(value)
+
+
+def tried(call: Callable[..., Any], *arguments: Any) -> tuple[Any, ServiceError | None]:
+    """What a call gives, or how it refuses; nothing else may be raised."""
+    try:
+        return call(*arguments), None
+    except ServiceError as error:
+        return None, error
+
+
+def checked(refusal: ServiceError) -> None:
+    """It says what is wrong, and where."""
+    assert refusal.detail
+    assert refusal.problems or not isinstance(refusal, Invalid)
+    assert all(one.pointer == "" or one.pointer.startswith("/") for one in refusal.problems)
+
+
+@ONCE
+@given(kind=st.integers(0, 9), body=(maps(PARTS, stored) | values).map(packed) | st.binary(max_size=60))
+def test_records(kind: int, body: bytes) -> None:
+    data = struct.pack("<4sBBI", b"rare", 1, kind, zlib.crc32(body)) + body
+    for read in (unpack_record, unpack_snapshot):
+        found, refusal = tried(read, data, "record 7")
+        assert refusal is None or refusal.detail.startswith("record 7 ")
+        if isinstance(found, (Batch, Changed, Fitted, Restored, Served)):
+            for config in CONFIGS.values():
+                try:
+                    check_record(found, config, "record 7")
+                except Damaged:
+                    continue
+                assert unpack_record(pack_record(found), "again").__class__ is found.__class__
+
+
+@ONCE
+@given(st.binary(max_size=80))
+def test_bytes_that_are_no_record(data: bytes) -> None:
+    for read in (unpack_record, unpack_snapshot):
+        with pytest.raises(Damaged, match=r"^record 7 "):
+            read(data, "record 7")
+
+
+@ONCE
+@given(
+    st.lists(st.lists(scalars | numbers, max_size=10).map(packed) | values.map(packed), max_size=3),
+    st.sampled_from([np.zeros((1, 2)), Sparse(np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64))]),
+)
+def test_what_was_kept_of_served_events(kept: list[bytes], like: Any) -> None:
+    told, refusal = tried(unpack_served, kept, like, "event 'a'")
+    if refusal is not None:
+        assert refusal.detail.startswith("event 'a' ")
+    else:
+        assert len(told.scores) == len(told.decisions) == len(kept)
+
+
+READERS: dict[str, Callable[[bytes, Config], tuple[Any, Any]]] = {
+    f"{module.__name__.rpartition('.')[2]}.{name}": getattr(module, name)
+    for module in (msgpack_decode, json_decode)
+    for name in ("decode_update", "decode_labels", "decode_events")
+}
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+@pytest.mark.parametrize("reader", READERS)
+@ONCE
+@given(data=st.data())
+def test_bodies(reader: str, kind: str, data: st.DataObject) -> None:
+    binary = reader.startswith("columnar")
+    if binary:
+        body = data.draw((maps(BODY, sent) | values).map(packed) | st.binary(max_size=60))
+    else:
+        rows = st.lists(maps(BODY, st.lists(st.floats(allow_nan=False), max_size=3)), max_size=3)
+        shown = st.fixed_dictionaries({"events": rows | values}) | maps(BODY, rows) | values
+        body = data.draw(shown.map(as_json) | st.binary(max_size=60))
+    read, refusal = tried(READERS[reader], body, CONFIGS[kind])
+    if refusal is not None:
+        assert isinstance(refusal, (BadBody, Invalid))
+        checked(refusal)
+        return
+    found, _ = read
+    n = len(found.ids) if found.ids is not None else len(found.labels)
+    assert n > 0
+    for column in (found.times, getattr(found, "labels", None), getattr(found, "weights", None)):
+        assert column is None or len(column) == n
+
+
+@ONCE
+@given(
+    maps(BODY, sent).map(packed)
+    | st.binary(max_size=60)
+    | maps(BODY, values).map(lambda value: as_json(value).decode("utf-8", "replace"))
+    | st.text(max_size=60)
+)
+def test_messages_of_the_websocket(message: str | bytes) -> None:
+    (request,) = messages.read([message])
+    if request.error is None:
+        assert request.operation in ("update", "predict", "labels")
+        assert request.seqs != [None]
+    else:
+        assert isinstance(request.error, (BadBody, Invalid))
+        checked(request.error)
+
+
+def as_json(value: Any) -> bytes:
+    """JSON, whatever the names of members are; what it cannot hold is text."""
+    return msgspec.json.encode(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return value.hex() if isinstance(value, bytes) else value
