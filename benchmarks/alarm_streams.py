@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from learners.comparison import Compared, Comparison, GroupConfig
+from learners.comparison import ComparedBatch, GroupComparison, GroupConfig
 from learners.config import Config
 from learners.learner import Learner
 from learners.metrics import sequential_tests
@@ -110,7 +110,7 @@ def verdicts(setting: Setting, effort: Effort, second: float) -> NDArray[np.int6
         state, positives_met = sequential_tests.init(2), -1
         for _ in range(10):  # in parts: most verdicts come early
             labels, scores = compared(setting, n // 10, (0.8, second), random)
-            met = _until_verdict(state, sequential_tests.limit_of(ALPHA), labels, scores)
+            met = _until_verdict(state, sequential_tests.wealth_limit(ALPHA), labels, scores)
             positives_met = max(positives_met, 0) + (met if met >= 0 else int(labels.sum()))
             if met >= 0:
                 break
@@ -232,9 +232,9 @@ def costs(effort: Effort) -> list[dict[str, Any]]:
         found.append({"what": what, "unit": unit, "median": scale * float(np.median(times))})
 
     for m in (2, 8):
-        group = Comparison(GroupConfig(tuple("abcdefgh"[:m])))
+        group = GroupComparison(GroupConfig(tuple("abcdefgh"[:m])))
         hashes = np.arange(1, n + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        record = Compared(hashes, labels, random.normal(size=(n, m)) + labels[:, None], none)
+        record = ComparedBatch(hashes, labels, random.normal(size=(n, m)) + labels[:, None], none)
         add(f"comparison of {m} learners, an event", "ns", 1e9 / n, lambda group=group, r=record: group.apply(r))
         add(f"comparison of {m} learners, a poll", "ms", 1e3, lambda group=group: group.view().as_json())
     drift, uniform = Drift(), random.random(n)

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from learners.metrics.binary import Metrics
+from learners.metrics.binary import BinaryMetrics
 from learners.numerics.arrays import Vector, sigmoid
 
 __all__ = ["Cost", "main", "measure"]
@@ -45,7 +45,7 @@ class Cost(NamedTuple):
     sorted_poll: float  # milliseconds of AUC and average precision by sorting
 
 
-def feed(metrics: Metrics, n: int, share: float, random: np.random.Generator) -> tuple[float, Vector, Vector]:
+def feed(metrics: BinaryMetrics, n: int, share: float, random: np.random.Generator) -> tuple[float, Vector, Vector]:
     """Learn n events; the seconds that it took, their scores and labels."""
     y = np.where(random.random(n) < share, 1.0, -1.0)
     scores = random.normal(size=n) + 0.8 * y
@@ -68,7 +68,7 @@ def timed(call: Callable[[], Any]) -> float:
 def measure(window: int, share: float, batches: int, polls: int) -> Cost:
     """Fill a window, then time batches and polls."""
     random = np.random.default_rng(0)
-    metrics = Metrics(window)
+    metrics = BinaryMetrics(window)
     _, scores, y = feed(metrics, window, share, random)
     metrics.view().as_json()
     seconds = [feed(metrics, BATCH, share, random)[0] for _ in range(batches)]

@@ -14,87 +14,87 @@ from __future__ import annotations
 from typing import Any
 
 from learners.algorithms import algorithms
-from learners.comparison import Compared, Comparison, ComparisonView, GroupConfig
-from learners.config import CHANGEABLE, KINDS, Config, Whole
+from learners.comparison import ComparedBatch, GroupComparison, GroupComparisonView, GroupConfig
+from learners.config import CHANGEABLE, FEATURE_KINDS, Config, LearnerSettings
 from learners.decision import Decision
 from learners.deduplication import MAX_SOURCE_NAME, Sources
-from learners.explain import MAX_FEATURES, Explanation, explain
-from learners.fitting import Fitting
+from learners.explain import MAX_FEATURES, ScoreExplanation, explain
+from learners.fitting import FitJob
 from learners.inputs import MAX_TIME, MAX_WEIGHT
 from learners.learner import Learner, check_state
 from learners.numerics import length
 from learners.records import (
-    Batch,
-    Changed,
-    Fitted,
-    Late,
-    Outcome,
-    Restored,
+    BatchOutcome,
+    FitResult,
+    LabelledBatch,
+    LateColumns,
+    Rollback,
     Segment,
-    Served,
+    ServedBatch,
+    SettingsChange,
     Status,
-    join,
-    joined,
-    part_of,
-    spread,
-    take,
-    woven,
+    join_batches,
+    join_outcomes,
+    merge_batches,
+    scatter_rows,
+    select_rows,
+    slice_rows,
 )
-from learners.scorer import Scorer, Scores, View
-from learners.settings import Parameters, Problem, Refused, entries_for, pointer, required, show
-from learners.warmup import warm, warm_figures
+from learners.scorer import LearnerView, Predictions, Scorer
+from learners.settings import InvalidInput, Parameters, Problem, length_mismatch, pointer, required, show
+from learners.warmup import warm, warm_metrics
 
 __all__ = [
     "CHANGEABLE",
-    "KINDS",
+    "FEATURE_KINDS",
     "MAX_FEATURES",
     "MAX_SOURCE_NAME",
     "MAX_TIME",
     "MAX_WEIGHT",
-    "Batch",
-    "Changed",
-    "Compared",
-    "Comparison",
-    "ComparisonView",
+    "BatchOutcome",
+    "ComparedBatch",
     "Config",
     "Decision",
-    "Explanation",
-    "Fitted",
-    "Fitting",
+    "FitJob",
+    "FitResult",
+    "GroupComparison",
+    "GroupComparisonView",
     "GroupConfig",
-    "Late",
+    "InvalidInput",
+    "LabelledBatch",
+    "LateColumns",
     "Learner",
-    "Outcome",
+    "LearnerSettings",
+    "LearnerView",
     "Parameters",
+    "Predictions",
     "Problem",
-    "Refused",
-    "Restored",
+    "Rollback",
+    "ScoreExplanation",
     "Scorer",
-    "Scores",
     "Segment",
-    "Served",
+    "ServedBatch",
+    "SettingsChange",
     "Sources",
     "Status",
-    "View",
-    "Whole",
     "algorithms",
     "check_state",
     "create",
-    "entries_for",
     "explain",
-    "join",
-    "joined",
+    "join_batches",
+    "join_outcomes",
     "length",
-    "part_of",
+    "length_mismatch",
+    "merge_batches",
     "pointer",
     "required",
     "restore",
+    "scatter_rows",
+    "select_rows",
     "show",
-    "spread",
-    "take",
+    "slice_rows",
     "warm",
-    "warm_figures",
-    "woven",
+    "warm_metrics",
 ]
 
 _SETTINGS = frozenset(Config.__annotations__) - {"algorithm", "params"}
@@ -114,11 +114,11 @@ def create(algorithm: str, *, dim: int | None = None, **settings: Any) -> Learne
     `threshold`, `figures`, `late`, `window`, `window_seconds`, `remembered_ids`, `refit_every`, `refit_window`, `seed`
     and `precision` ("float32": large arrays in half the memory) are as in the HTTP API (of the first five a string
     stands for `{"kind": ...}`, of a threshold for `{"objective": ...}`); any other keyword is a parameter of the
-    algorithm. Raises `Refused`, a ValueError that lists every problem.
+    algorithm. Raises `InvalidInput`, a ValueError that lists every problem.
     """
     values: dict[str, Any] = {name: settings.pop(name) for name in list(settings) if name in _SETTINGS}
     if dim is not None and "features" in values:
-        raise Refused([Problem("/features", "is given besides dim; expected one of them")])
+        raise InvalidInput([Problem("/features", "is given besides dim; expected one of them")])
     if dim is not None:
         values["features"] = {"kind": "dense", "dim": dim}
     for name, key in _BY_STRING.items():
@@ -126,12 +126,12 @@ def create(algorithm: str, *, dim: int | None = None, **settings: Any) -> Learne
             values[name] = {key: values[name]}
     config = Config.of({"algorithm": algorithm, "params": settings, **values})
     if problems := config.objections(new=True):
-        raise Refused(problems)
+        raise InvalidInput(problems)
     return Learner(config)
 
 
 def restore(config: dict[str, Any], state: dict[str, Any]) -> Learner:
-    """A learner from what `learner.config.to_json()` and `learner.state()` gave. Raises `Refused`.
+    """A learner from what `learner.config.to_json()` and `learner.state()` gave. Raises `InvalidInput`.
 
     What `create` would object to in a configuration that can be read is no reason here: a learner has lived by it.
     """

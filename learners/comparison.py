@@ -25,12 +25,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.metrics import NO_SPREAD, Areas, Betting, areas, interval, sequential_tests
+from learners.metrics import NO_SPREAD, AucEstimates, SequentialTest, estimate_aucs, interval, sequential_tests
 from learners.model import check_arrays, check_shapes
 from learners.numerics import Counts, Issues, Matrix, Vector, Words, counters, hash_table, kernel, outside
-from learners.settings import Parameters, Problem, Refused, param, required, show
+from learners.settings import InvalidInput, Parameters, Problem, param, required, show
 
-__all__ = ["Compared", "Comparison", "ComparisonView", "GroupConfig"]
+__all__ = ["ComparedBatch", "GroupComparison", "GroupComparisonView", "GroupConfig"]
 
 State = dict[str, NDArray[np.generic]]
 
@@ -67,11 +67,11 @@ class GroupConfig(Parameters):
             elif name in names[:i]:
                 problems.append(Problem(f"/learners/{i}", f"is {show(name)}, which is there before"))
         if problems:
-            raise Refused(problems)
+            raise InvalidInput(problems)
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedBatch:
     """A record: n labelled events in order, with what each of the m learners had said of them before."""
 
     hashes: Words  # (n,) of the ids, as `ids.hashes_of` gives them; 0 where there is none
@@ -136,7 +136,7 @@ def _apply(window, known, table, tests, size, most, limit, hashes, labels, score
         sequential_tests.meet(tests, limit, label, row, counts[_EVENTS], clock[0])
 
 
-class Comparison:
+class GroupComparison:
     """One group moved forward by records. No I/O, no await, no clock.
 
     O(m) per event of m learners in the mean. Memory for the window's events, 8 m + 1 bytes each, and for the ids, 17
@@ -146,7 +146,7 @@ class Comparison:
     def __init__(self, config: GroupConfig) -> None:
         self.config = config
         m = len(config.learners)
-        self._limit = sequential_tests.limit_of(config.alpha)
+        self._limit = sequential_tests.wealth_limit(config.alpha)
         self._window = _Window(
             labels=np.zeros(0, dtype=np.int8),
             scores=np.zeros((0, m)),
@@ -164,8 +164,8 @@ class Comparison:
         """Events compared: neither duplicates nor corrections count."""
         return int(self._window.counts[_EVENTS])
 
-    def apply(self, record: Compared) -> None:
-        """Move forward by one record. Raises `Refused` where its columns do not fit, and then nothing changed."""
+    def apply(self, record: ComparedBatch) -> None:
+        """Move forward by one record. Raises `InvalidInput` where its columns do not fit, and then nothing changed."""
         n, m = len(record), len(self.config.learners)
         shapes = {"hashes": (n,), "labels": (n,), "scores": (n, m), "clocks": (n,)}
         wrong = {name: getattr(record, name).shape for name, shape in shapes.items()}
@@ -175,7 +175,7 @@ class Comparison:
             if shape != shapes[name]
         ]
         if problems:
-            raise Refused(problems)
+            raise InvalidInput(problems)
         self._reserve(n)
         _apply(
             self._window,
@@ -207,10 +207,10 @@ class Comparison:
 
     # Looking
 
-    def view(self) -> ComparisonView:
+    def view(self) -> GroupComparisonView:
         """What readers see, right until the next `apply`; `frozen()` makes it last."""
         window, (held, _) = self._window, _held(self._window.counts, self.config)
-        return ComparisonView(
+        return GroupComparisonView(
             self.config, window.labels[:held], window.scores[:held], window.counts, window.clock, self._tests
         )
 
@@ -234,8 +234,8 @@ class Comparison:
         return out.hexdigest()
 
     @classmethod
-    def restored(cls, config: GroupConfig, state: State) -> Comparison:
-        """One with this configuration and the state that `state()` gave. Raises `Refused` where they differ."""
+    def restored(cls, config: GroupConfig, state: State) -> GroupComparison:
+        """One with this configuration and the state that `state()` gave. Raises `InvalidInput` where they differ."""
         comparison = cls(config)
         own = comparison.state()
         check_arrays(state, own)
@@ -258,7 +258,7 @@ class Comparison:
     def _restore(self, state: State) -> None:
         self._window = _part(_Window, "window", state)
         self._known = _part(_Known, "ids", state)
-        self._tests = _part(Betting, "tests", state)
+        self._tests = _part(SequentialTest, "tests", state)
         self._table = hash_table.table_for(self._known.hashes, len(self._known.hashes))
 
 
@@ -287,12 +287,12 @@ def _part(kind: Any, name: str, state: State) -> Any:
 
 
 def _refuse(issues: Issues) -> None:
-    """Raise `Refused` with the first thing that is wrong with each array, if anything is."""
+    """Raise `InvalidInput` with the first thing that is wrong with each array, if anything is."""
     found: dict[str, str] = {}
     for name, detail in issues:
         found.setdefault(f"/{name}", detail)
     if found:
-        raise Refused([Problem(pointer, detail) for pointer, detail in found.items()])
+        raise InvalidInput([Problem(pointer, detail) for pointer, detail in found.items()])
 
 
 def _problems(state: State, config: GroupConfig) -> Issues:
@@ -303,7 +303,9 @@ def _problems(state: State, config: GroupConfig) -> Issues:
     if np.isinf(state["window.clock"].astype(np.float64)).any():
         yield "window.clock", "is infinite"
     yield from _problems_of_ids(state, config)
-    for name, detail in sequential_tests.problems(_part(Betting, "tests", state), int(state["window.counts"][_EVENTS])):
+    for name, detail in sequential_tests.problems(
+        _part(SequentialTest, "tests", state), int(state["window.counts"][_EVENTS])
+    ):
         yield f"tests.{name}", detail
 
 
@@ -332,7 +334,7 @@ def _problems_of_ids(state: State, config: GroupConfig) -> Issues:
 
 
 @dataclass(frozen=True)
-class ComparisonView:
+class GroupComparisonView:
     """What a reader of a comparison needs. Figures are computed when first asked for, and kept with the view."""
 
     config: GroupConfig
@@ -340,17 +342,17 @@ class ComparisonView:
     scores: Matrix  # (held, m)
     counts: Counts  # (4,) events, duplicates, corrections, events that had an id
     clock: Vector  # (1,)
-    tests: Betting
+    tests: SequentialTest
 
-    def frozen(self) -> ComparisonView:
+    def frozen(self) -> GroupComparisonView:
         """A copy that stays as it is. O(window * m)."""
-        return ComparisonView(
+        return GroupComparisonView(
             self.config,
             self.labels.copy(),
             self.scores.copy(),
             self.counts.copy(),
             self.clock.copy(),
-            Betting._make(array.copy() for array in self.tests),
+            SequentialTest._make(array.copy() for array in self.tests),
         )
 
     @cached_property
@@ -359,12 +361,12 @@ class ComparisonView:
         return positive
 
     @cached_property
-    def areas(self) -> Areas | None:
+    def areas(self) -> AucEstimates | None:
         """The window's AUCs and their covariance; None where it lacks a class. O(m n log n) when first asked for."""
         positive = self._positive
         if positive.all() or not positive.any():
             return None
-        return areas(self.scores[~positive], self.scores[positive])
+        return estimate_aucs(self.scores[~positive], self.scores[positive])
 
     def as_json(self) -> dict[str, Any]:
         """The comparison as JSON: numbers, or None with the reason under `undefined`."""
@@ -422,7 +424,7 @@ class ComparisonView:
         blocks, needed = int(tests.blocks[0]), 2.0 / self.config.alpha
         told = []
         for pair, (a, b) in enumerate(sequential_tests.pairs(len(names))):
-            evidence = [sequential_tests.log10(wealth) for wealth in tests.wealth[pair].tolist()]
+            evidence = [sequential_tests.decimal_log(wealth) for wealth in tests.wealth[pair].tolist()]
             verdict = int(tests.verdicts[pair])
             events = int(tests.verdict_events[pair]) if verdict else None
             if events is None:

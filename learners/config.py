@@ -26,28 +26,37 @@ from learners.features import (
     scaling,
 )
 from learners.features import kernel_approximation as embedding
-from learners.metrics import Figures
+from learners.metrics import MetricSettings
 from learners.numerics import Precision, Rows, Sparse, Vector
-from learners.settings import Parameters, Problem, Refused, param, pointer, show
+from learners.settings import InvalidInput, Parameters, Problem, param, pointer, show
 
-__all__ = ["CHANGEABLE", "KINDS", "MAX_BUFFERED", "MAX_PLANES", "MAX_RETAINED", "Config", "Whole", "features_of"]
+__all__ = [
+    "CHANGEABLE",
+    "FEATURE_KINDS",
+    "MAX_BUFFERED",
+    "MAX_PLANES",
+    "MAX_RETAINED",
+    "Config",
+    "LearnerSettings",
+    "read_features",
+]
 
 MAX_BUFFERED = 2**20  # numbers in the buffer of one class: stored events times columns, or times non-zeros
 MAX_RETAINED = 2**24  # numbers in the events that a learner retains for fits, also once they are embedded
 LEAST_IDS = 2**17  # remembered, where labels are assumed: more than one record has, or a restart meets again
 MAX_PLANES = 2**25  # numbers in the planes of an ordinal learner
 
-KINDS: dict[str, type[Features]] = {one.KIND: one for one in (Dense, SparseColumns, Named, Table)}
+FEATURE_KINDS: dict[str, type[Features]] = {one.KIND: one for one in (Dense, SparseColumns, Named, Table)}
 
 
-def features_of(values: Any) -> Features:
-    """The kind that a learner's configuration names, `{"kind": "dense", "dim": 8}`. Raises `Refused`."""
+def read_features(values: Any) -> Features:
+    """The kind that a learner's configuration names, `{"kind": "dense", "dim": 8}`. Raises `InvalidInput`."""
     if not isinstance(values, Mapping):
-        raise Refused([Problem("", f"is {show(values)}; expected an object with a kind")])
+        raise InvalidInput([Problem("", f"is {show(values)}; expected an object with a kind")])
     kind = values.get("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise Refused([Problem("/kind", f"is {show(kind)}; expected one of {', '.join(KINDS)}")])
-    return KINDS[kind].of({name: value for name, value in values.items() if name != "kind"})
+    if not isinstance(kind, str) or kind not in FEATURE_KINDS:
+        raise InvalidInput([Problem("/kind", f"is {show(kind)}; expected one of {', '.join(FEATURE_KINDS)}")])
+    return FEATURE_KINDS[kind].of({name: value for name, value in values.items() if name != "kind"})
 
 
 @dataclass(frozen=True)
@@ -61,7 +70,7 @@ class Config:
     embedding: embedding.Embedding
     calibration: calibration.Calibration | None  # None: an ordinal learner
     threshold: threshold.Threshold | None  # likewise
-    figures: Figures
+    figures: MetricSettings
     late: LateLabels
     window: int  # labelled events that the windowed figures look back on
     window_seconds: float | None  # of the learner's clock, that they look back on at most; None: any
@@ -77,7 +86,7 @@ class Config:
         return self.refit_every is not None
 
     @property
-    def read_as(self) -> Precision:
+    def input_precision(self) -> Precision:
         """What features are rounded to as they are read: see `learners.numerics.float32`."""
         return self.precision if self.batch or self.embedding.kind != "none" else "float64"
 
@@ -88,19 +97,19 @@ class Config:
         return Labels(getattr(self.params, "ranks")) if ordinal else Labels()  # noqa: B009
 
     @property
-    def timed(self) -> bool:
+    def uses_clock(self) -> bool:
         """Whether something about the learner follows its clock, so that every event should have a time."""
         budgeted = self.threshold is not None and self.threshold.alerts is not None
         return self.window_seconds is not None or budgeted
 
-    def changed(self, values: Any) -> Config:
+    def with_changes(self, values: Any) -> Config:
         """The same with other settings of the parts that may change without losing what was learnt.
 
         `values` has some of these parts; what a part leaves out stays, but for a threshold of another objective, where
-        it is the default. Raises `Refused` with every problem.
+        it is the default. Raises `InvalidInput` with every problem.
         """
         if not isinstance(values, Mapping):
-            raise Refused([Problem("", f"is {show(values)}; expected an object")])
+            raise InvalidInput([Problem("", f"is {show(values)}; expected an object")])
         problems = [
             Problem(pointer(name), f"cannot be changed; expected some of {', '.join(CHANGEABLE)}")
             for name in values
@@ -126,14 +135,14 @@ class Config:
                 given = {**kept, **given}
             try:
                 parts[name] = _PARTS[name].of(given)
-            except Refused as error:
+            except InvalidInput as error:
                 problems.extend(error.under(f"/{name}").problems)
         if problems:
-            raise Refused(problems)
+            raise InvalidInput(problems)
         changed = replace(self, **parts)
         problems = changed._disagreements()
         if problems:
-            raise Refused(problems)
+            raise InvalidInput(problems)
         return changed
 
     def _disagreements(self) -> list[Problem]:
@@ -163,20 +172,20 @@ class Config:
         return problems
 
     @property
-    def fixed(self) -> Config:
+    def immutable_part(self) -> Config:
         """The same with the usual settings of the parts that may change: what makes a state fit."""
         return replace(
             self,
             threshold=None if self.threshold is None else threshold.Threshold(),
-            figures=Figures(),
+            figures=MetricSettings(),
             late=LateLabels(),
         )
 
     @classmethod
     def of(cls, values: Any) -> Config:
-        """From parsed JSON; only `algorithm` and `features` have no default. Raises `Refused` with every problem."""
+        """Read parsed JSON; only `algorithm` and `features` have no default. Raises `InvalidInput`."""
         if not isinstance(values, Mapping):
-            raise Refused([Problem("", f"is {show(values)}; expected an object")])
+            raise InvalidInput([Problem("", f"is {show(values)}; expected an object")])
         problems = [
             Problem(pointer(name), f"is not a setting; expected one of {', '.join(cls.__annotations__)}")
             for name in values
@@ -190,7 +199,7 @@ class Config:
                 value = {**default, **(value or {})}
             try:
                 return read(value)
-            except Refused as error:
+            except InvalidInput as error:
                 problems.extend(error.under(f"/{name}").problems)
                 return None
 
@@ -201,9 +210,11 @@ class Config:
             detail = "is missing" if "algorithm" not in values else f"is {show(name)}"
             problems.append(Problem("/algorithm", f"{detail}; expected one of {known}"))
         if "features" in values:
-            features = part("features", features_of, None)
+            features = part("features", read_features, None)
         else:
-            problems.append(Problem("/features", f"is missing; expected an object with a kind: {', '.join(KINDS)}"))
+            problems.append(
+                Problem("/features", f"is missing; expected an object with a kind: {', '.join(FEATURE_KINDS)}")
+            )
             features = None
         traits = Traits() if algorithm is None else algorithm.TRAITS
         usual: dict[str, dict[str, Any]] = {
@@ -238,11 +249,11 @@ class Config:
         whole, found = _whole(name, algorithm, features, parts["embedding"], values)
         problems += found
         if problems:
-            raise Refused(problems)
+            raise InvalidInput(problems)
         config = cls(algorithm=str(name), features=features, **parts, **whole)
         problems = config._disagreements()
         if problems:
-            raise Refused(problems)
+            raise InvalidInput(problems)
         return config
 
     def encode(self, values: Any, typed: bool = False) -> Rows:
@@ -255,7 +266,7 @@ class Config:
             if len(long):
                 most = MAX_BUFFERED // capacity
                 detail = "has {} columns; expected at most {} where {} events are stored"
-                raise Refused([Problem(f"/{i}", detail.format(sizes[i], most, capacity)) for i in long.tolist()])
+                raise InvalidInput([Problem(f"/{i}", detail.format(sizes[i], most, capacity)) for i in long.tolist()])
         return rows
 
     def costs(self, values: Any) -> Vector | None:
@@ -273,7 +284,7 @@ class Config:
 
 
 @dataclass(frozen=True)
-class Whole(Parameters):
+class LearnerSettings(Parameters):
     """The settings of the learner itself."""
 
     window: int = param(10_000, "labelled events that the windowed figures look back on", least=1, most=1_000_000)
@@ -302,11 +313,11 @@ _PARTS: dict[str, type[Parameters]] = {
     "embedding": embedding.Embedding,
     "calibration": calibration.Calibration,
     "threshold": threshold.Threshold,
-    "figures": Figures,
+    "figures": MetricSettings,
     "late": LateLabels,
 }
 CHANGEABLE = ("threshold", "figures", "late")  # while the learner lives
-_WHOLE = tuple(Whole.__annotations__)
+_WHOLE = tuple(LearnerSettings.__annotations__)
 _REFITS = {"refit_every": 5_000, "refit_window": 20_000}
 _SCALING = {"dense": "standard", "table": "standard", "named": "maxabs", "sparse": "none"}
 
@@ -325,8 +336,8 @@ def _whole(
 ) -> tuple[dict[str, Any], list[Problem]]:
     """The settings of the learner itself, and what is wrong with them."""
     try:
-        whole = Whole.of({key: values[key] for key in _WHOLE if values.get(key) is not None}).to_json()
-    except Refused as error:
+        whole = LearnerSettings.of({key: values[key] for key in _WHOLE if values.get(key) is not None}).to_json()
+    except InvalidInput as error:
         return {}, list(error.problems)
     if algorithm is None or features is None:
         return whole, []

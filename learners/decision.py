@@ -19,10 +19,10 @@ from learners.decisions import Calibration, CalibrationState, Threshold, calibra
 from learners.model import Arrays, copied
 from learners.numerics import Counts, Matrix, Vector
 
-__all__ = ["Decision", "Labelling", "Ranking", "Scores", "decision_of"]
+__all__ = ["BinaryDecision", "Decision", "OrdinalDecision", "Predictions", "decision_of"]
 
 
-class Scores(NamedTuple):
+class Predictions(NamedTuple):
     """What is said of n events, n entries each; an ordinal learner has ranks for decisions, and nothing behind."""
 
     scores: Vector
@@ -31,7 +31,7 @@ class Scores(NamedTuple):
     thresholds: Vector | None = None
 
 
-class Labelling:
+class BinaryDecision:
     """Calibration and threshold of a learner of two classes.
 
     `costs` (n,) multiply the cost of an event's errors (None: 1 each), `clocks` (n,) are the learner's clock after each
@@ -51,15 +51,15 @@ class Labelling:
         alert of today is one whichever model gave it, and the traffic is what it was.
         """
         self._calibration = calibration.init(self._calibrated)
-        self._threshold = threshold.restarted(self._objective, self._threshold)
+        self._threshold = threshold.restart(self._objective, self._threshold)
 
     def change(self, objective: Threshold) -> None:
         """Go on with other settings of the threshold; what was learnt stays."""
-        self._threshold = threshold.changed(self._objective, objective, self._threshold)
+        self._threshold = threshold.change_settings(self._objective, objective, self._threshold)
         self._objective = objective
 
     @property
-    def accounts(self) -> bool:
+    def depends_on_order(self) -> bool:
         """Whether a decision depends on those before it: they then have to be made in order, on one account."""
         return self._objective.objective == "budget"
 
@@ -70,7 +70,7 @@ class Labelling:
 
     def learn(
         self, values: Matrix, y: Vector, decided: NDArray[np.bool_], costs: Vector | None, clocks: Vector
-    ) -> Scores:
+    ) -> Predictions:
         """What is said of each event before its label is known; moves calibration and threshold, in order.
 
         Where `decided` (n,), that is also decided now, and accounted for; other events were when they were served.
@@ -89,18 +89,18 @@ class Labelling:
             thresholds,
             decisions,
         )
-        return Scores(values, decisions, probabilities, thresholds)
+        return Predictions(values, decisions, probabilities, thresholds)
 
-    def serve(self, values: Matrix, costs: Vector | None, clocks: Vector) -> Scores:
+    def serve(self, values: Matrix, costs: Vector | None, clocks: Vector) -> Predictions:
         """Decide unlabelled events, in order, and account for them."""
         n = len(values)
         probabilities = calibration.look(self._calibrated, self._calibration, values)
         thresholds, decisions = np.empty(n), np.empty(n, dtype=np.int64)
         factors = _factors(costs, n)
         threshold.serve(self._objective, self._threshold, probabilities, factors, clocks, thresholds, decisions)
-        return Scores(values, decisions, probabilities, thresholds)
+        return Predictions(values, decisions, probabilities, thresholds)
 
-    def note(self, scores: Scores, clocks: Vector, ready: bool = True) -> None:
+    def note(self, scores: Predictions, clocks: Vector, ready: bool = True) -> None:
         """Account for unlabelled events of which this was said elsewhere: then the state is as after `serve` there.
 
         What was said before the learner was `ready` says nothing of its probabilities: such events are not counted.
@@ -111,23 +111,23 @@ class Labelling:
             return
         threshold.note(self._objective, self._threshold, scores.probabilities, scores.decisions, clocks)
 
-    def nothing(self, values: Matrix) -> Scores:
+    def without_model(self, values: Matrix) -> Predictions:
         """What is said as long as there is no model: no event is called positive, and nothing is learnt from that."""
         n = len(values)
-        return Scores(values, np.zeros(n, dtype=np.int64), np.zeros(n), np.ones(n))
+        return Predictions(values, np.zeros(n, dtype=np.int64), np.zeros(n), np.ones(n))
 
-    def look(self, values: Matrix, costs: Vector | None = None) -> Scores:
+    def look(self, values: Matrix, costs: Vector | None = None) -> Predictions:
         """What would be said of each event now, were it the next; nothing is accounted for."""
         probabilities = calibration.look(self._calibrated, self._calibration, values)
         factors = _factors(costs, len(values))
         thresholds, decisions = threshold.look(self._objective, self._threshold, probabilities, factors)
-        return Scores(values, decisions, probabilities, thresholds)
+        return Predictions(values, decisions, probabilities, thresholds)
 
-    def looked_at(self) -> tuple[Calibration, CalibrationState, tuple[int, float, float, Vector]]:
+    def scoring_inputs(self) -> tuple[Calibration, CalibrationState, tuple[int, float, float, Vector]]:
         """What `look` reads, as views: for `dense_look.read_by`."""
-        return self._calibrated, self._calibration, threshold.looked_at(self._objective, self._threshold)
+        return self._calibrated, self._calibration, threshold.scoring_inputs(self._objective, self._threshold)
 
-    def frozen(self) -> Labelling:
+    def frozen(self) -> BinaryDecision:
         """A copy that stays as it is."""
         frozen = copy.copy(self)
         frozen.restore(self.state())
@@ -140,10 +140,10 @@ class Labelling:
     def restore(self, groups: Mapping[str, Arrays]) -> None:
         """Take the arrays of a state, copied."""
         self._calibration = copied(CalibrationState, groups["calibration"])
-        self._threshold = copied(threshold.State, groups["threshold"])
+        self._threshold = copied(threshold.ThresholdState, groups["threshold"])
 
 
-class Ranking:
+class OrdinalDecision:
     """The rule of an ordinal algorithm; nothing to learn."""
 
     def __init__(self, algorithm: Ordinal, params: Any) -> None:
@@ -151,7 +151,7 @@ class Ranking:
         self._params = params
 
     threshold: float | None = None
-    accounts = False
+    depends_on_order = False
 
     def restart(self) -> None:
         """Nothing was learnt."""
@@ -163,26 +163,26 @@ class Ranking:
         decided: NDArray[np.bool_],  # noqa: ARG002
         costs: Vector | None,  # noqa: ARG002
         clocks: Vector,  # noqa: ARG002
-    ) -> Scores:
+    ) -> Predictions:
         """What is said of each event before its label is known."""
         return self.look(values)
 
-    def serve(self, values: Matrix, costs: Vector | None, clocks: Vector) -> Scores:  # noqa: ARG002
+    def serve(self, values: Matrix, costs: Vector | None, clocks: Vector) -> Predictions:  # noqa: ARG002
         """What is said of each event."""
         return self.look(values)
 
-    def note(self, scores: Scores, clocks: Vector, ready: bool = True) -> None:
+    def note(self, scores: Predictions, clocks: Vector, ready: bool = True) -> None:
         """Nothing to account for."""
 
-    def nothing(self, values: Matrix) -> Scores:
+    def without_model(self, values: Matrix) -> Predictions:
         """What is said as long as there is no model: what the rule says of zeros."""
         return self.look(values)
 
-    def look(self, values: Matrix, costs: Vector | None = None) -> Scores:  # noqa: ARG002
+    def look(self, values: Matrix, costs: Vector | None = None) -> Predictions:  # noqa: ARG002
         """What is said of each event."""
-        return Scores(*self._algorithm.decide(self._params, values))
+        return Predictions(*self._algorithm.decide(self._params, values))
 
-    def frozen(self) -> Ranking:
+    def frozen(self) -> OrdinalDecision:
         """Itself."""
         return self
 
@@ -194,7 +194,7 @@ class Ranking:
         """Nothing to take."""
 
 
-Decision = Labelling | Ranking
+Decision = BinaryDecision | OrdinalDecision
 
 
 def _factors(costs: Vector | None, n: int) -> Vector:
@@ -204,5 +204,5 @@ def _factors(costs: Vector | None, n: int) -> Vector:
 def decision_of(config: Config) -> Decision:
     """The stage that a learner's configuration asks for, before any event."""
     if config.calibration is not None and config.threshold is not None:
-        return Labelling(config.calibration, config.threshold)
-    return Ranking(cast(Ordinal, registry.algorithms()[config.algorithm]), config.params)
+        return BinaryDecision(config.calibration, config.threshold)
+    return OrdinalDecision(cast(Ordinal, registry.algorithms()[config.algorithm]), config.params)

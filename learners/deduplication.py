@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.numerics import MAX_COUNT, Counts, Issues, Vector, Words, bare_kernel, hash_table, hashes_of, outside
-from learners.records import Late, Segment, Status
+from learners.records import LateColumns, Segment, Status
 
 __all__ = ["MAX_SOURCES", "MAX_SOURCE_NAME", "RecentIds", "Sources"]
 
@@ -27,7 +27,7 @@ _APPLIED, _DUPLICATE = int(Status.APPLIED), int(Status.DUPLICATE)
 _RELABELLED, _UNKNOWN = int(Status.RELABELLED), int(Status.UNKNOWN)
 
 
-class Learnt(NamedTuple):
+class RememberedEvents(NamedTuple):
     """What is kept of each remembered id, by slot of the ring, (slots,) each."""
 
     ring: Words  # hash of the id
@@ -96,7 +96,7 @@ class RecentIds:
         self,
         hashes: Words,
         y: Vector,
-        late: Late,
+        late: LateColumns,
         status: NDArray[np.int8],
         slots: Counts,
         start: int,
@@ -135,7 +135,7 @@ class RecentIds:
         said = float(learnt.scores[slot]), float(learnt.probabilities[slot])
         return int(learnt.numbers[slot]), was, *said, int(learnt.decisions[slot])
 
-    def known(self, ids: Sequence[str]) -> NDArray[np.bool_]:
+    def find_learnt(self, ids: Sequence[str]) -> NDArray[np.bool_]:
         """Which of n ids are remembered."""
         hashes = hashes_of(ids)
         return np.array([hash_table.find(self._learnt.ring, self._table, one) >= 0 for one in hashes], dtype=np.bool_)
@@ -195,8 +195,8 @@ class RecentIds:
         self._table = hash_table.table_for(self._learnt.ring, 2 * self.held)
 
 
-def _room(slots: int) -> Learnt:
-    return Learnt(
+def _room(slots: int) -> RememberedEvents:
+    return RememberedEvents(
         np.zeros(slots, dtype=np.uint64),
         np.zeros(slots, dtype=np.int8),
         np.zeros(slots, dtype=np.int64),

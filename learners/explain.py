@@ -43,9 +43,9 @@ from learners.features import EmbeddingState, kernel_approximation
 from learners.model import CHUNK_NUMBERS
 from learners.numerics import Counts, Matrix, Rows, Sparse, Vector
 from learners.scorer import Scorer
-from learners.settings import Problem, Refused, show
+from learners.settings import InvalidInput, Problem, show
 
-__all__ = ["MAX_FEATURES", "MAX_TOLD", "MAX_WORK", "Explanation", "explain", "work"]
+__all__ = ["MAX_FEATURES", "MAX_TOLD", "MAX_WORK", "ScoreExplanation", "explain", "work"]
 
 MAX_FEATURES = 1000  # told of one event
 MAX_TOLD = 100_000  # features told in one call: bounds what comes back
@@ -54,7 +54,7 @@ _EVENT_WORK = 2**16  # multiplications that take as long as what is done once fo
 _NUMBER_WORK = 2**9  # and as long as to read and name one of its numbers
 
 
-class Explanation(NamedTuple):
+class ScoreExplanation(NamedTuple):
     """Of one event. intercept + the contributions + rest = score, within rounding."""
 
     intercept: float  # what the score would be without any feature's contribution
@@ -70,7 +70,7 @@ class _Contributions(NamedTuple):
     values: Vector  # (f,)
 
 
-def explain(scorer: Scorer, values: Sequence[Any], k: int) -> list[Explanation]:
+def explain(scorer: Scorer, values: Sequence[Any], k: int) -> list[ScoreExplanation]:
     """What the features of n events contribute to the scores that `scorer.score` gives them.
 
     `values` is what the events carry: lists, (indices, values) pairs or dicts. Each event's k largest contributions are
@@ -79,18 +79,18 @@ def explain(scorer: Scorer, values: Sequence[Any], k: int) -> list[Explanation]:
     `Features.names`. Changes nothing; an event's explanation does not depend on the others. Contributions that overflow
     are infinite or NaN, as the score then is.
 
-    Raises `Refused` for an ordinal learner, for k outside 1 to `MAX_FEATURES` (pointer /explain), for more than
+    Raises `InvalidInput` for an ordinal learner, for k outside 1 to `MAX_FEATURES` (pointer /explain), for more than
     `MAX_TOLD` features or more `work` than `MAX_WORK` (/explain as well), and for events that `Config.encode` refuses.
     """
     config = scorer.config
     if config.labels.ranks is not None:
         detail = f"explanations are for learners of two classes; {config.algorithm} tells ranks"
-        raise Refused([Problem("", detail)])
+        raise InvalidInput([Problem("", detail)])
     if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= MAX_FEATURES:
-        raise Refused([Problem("/explain", f"is {show(k)}; expected a whole number from 1 to {MAX_FEATURES}")])
+        raise InvalidInput([Problem("/explain", f"is {show(k)}; expected a whole number from 1 to {MAX_FEATURES}")])
     if len(values) * k > MAX_TOLD:
         detail = f"is {k} for each of {len(values)} events; expected at most {MAX_TOLD} features in all"
-        raise Refused([Problem("/explain", detail)])
+        raise InvalidInput([Problem("/explain", detail)])
     rows = config.encode(values)
     _check_work(work(scorer, rows), len(values))
     with np.errstate(over="ignore", invalid="ignore"):  # see above
@@ -116,10 +116,10 @@ def _check_work(needed: int, events: int) -> None:
         most = MAX_WORK * events // needed  # each event takes about as much as any other
         expected = f"expected at most {most} events at once" if most else "this model is too large to be explained"
         detail = f"takes about {needed:.2g} multiplications for {events} events, of {MAX_WORK:.2g} allowed; {expected}"
-        raise Refused([Problem("/explain", detail)])
+        raise InvalidInput([Problem("/explain", detail)])
 
 
-def _largest(scorer: Scorer, value: Any, contributions: _Contributions, k: int) -> Explanation:
+def _largest(scorer: Scorer, value: Any, contributions: _Contributions, k: int) -> ScoreExplanation:
     """The k largest contributions by name. O(f + k log k) for f of them, and what naming takes."""
     intercept, columns, parts = contributions
     size = np.nan_to_num(np.abs(parts), nan=np.inf)
@@ -129,7 +129,7 @@ def _largest(scorer: Scorer, value: Any, contributions: _Contributions, k: int) 
     told = told[np.argsort(-size[told], kind="stable")][:k]
     names = scorer.config.features.names(value, columns[told].tolist())
     features = list(zip(names, parts[told].tolist(), strict=True))
-    return Explanation(intercept, features, float(np.delete(parts, told).sum()))
+    return ScoreExplanation(intercept, features, float(np.delete(parts, told).sum()))
 
 
 def _contributions(scorer: Scorer, rows: Rows) -> Iterator[_Contributions]:

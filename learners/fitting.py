@@ -2,8 +2,8 @@
 
 Two things are fitted and not learnt event by event: an embedding, once, over the events of the warm-up; and the model
 of a batch algorithm, every `refit_every` events, over the events that the learner retains. What comes out is a record
-of the learner's log (`Fitted`): so a fit may take its time on a thread, may use libraries whose last bits differ from
-machine to machine, and still leaves every node, and every replay, with the same state.
+of the learner's log (`FitResult`): so a fit may take its time on a thread, may use libraries whose last bits differ
+from machine to machine, and still leaves every node, and every replay, with the same state.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from learners.algorithms import Batch, registry
 from learners.config import Config
 from learners.features import kernel_approximation
 from learners.numerics import Rows, Sparse, Vector, stored
-from learners.records import Fitted
+from learners.records import FitResult
 
-__all__ = ["Fitting"]
+__all__ = ["FitJob"]
 
 
 @dataclass(frozen=True)
-class Fitting:
+class FitJob:
     """Everything that a fit works on: copies, so that the learner may move on meanwhile."""
 
     config: Config
@@ -35,7 +35,7 @@ class Fitting:
     y: Vector
     weights: Vector
 
-    def run(self) -> Fitted:
+    def run(self) -> FitResult:
         """Fit. Raises ValueError where that cannot be done with these events."""
         config = self.config
         arrays: dict[str, NDArray[np.generic]] = {}
@@ -54,4 +54,4 @@ class Fitting:
         for name, array in arrays.items():
             if not np.isfinite(array).all():
                 raise ValueError(f"{name} came out with numbers that are not finite")
-        return Fitted(self.events, self.restores, self.dim, arrays)
+        return FitResult(self.events, self.restores, self.dim, arrays)

@@ -10,43 +10,43 @@ import numpy as np
 from learners.config import Config
 from learners.features import SparseColumns, as_array
 from learners.numerics import Rows, Sparse, Vector, length
-from learners.records import Batch
-from learners.settings import Problem, Refused, entries_for, show
+from learners.records import LabelledBatch
+from learners.settings import InvalidInput, Problem, length_mismatch, show
 
-__all__ = ["MAX_TIME", "MAX_WEIGHT", "batch_of", "encoded"]
+__all__ = ["MAX_TIME", "MAX_WEIGHT", "encode_features", "read_batch"]
 
 MAX_WEIGHT = 1e6  # of an event
 MAX_TIME = 1e12  # seconds since the epoch, either way
 
 
-def encoded(config: Config, X: Any) -> Rows:
-    """The columns of n events' features; see `features.py`. Raises `Refused`."""
+def encode_features(config: Config, X: Any) -> Rows:
+    """The columns of n events' features; see `features.py`. Raises `InvalidInput`."""
     if hasattr(X, "tocsr"):  # any scipy sparse matrix or array
         matrix = X.tocsr().astype(np.float64)
         matrix.sum_duplicates()
         features = config.features
         if not isinstance(features, SparseColumns) or matrix.shape[1:] != (features.dim,):
-            raise Refused([Problem("", f"a sparse matrix of shape {matrix.shape} is not what this learner takes")])
+            raise InvalidInput([Problem("", f"a sparse matrix of shape {matrix.shape} is not what this learner takes")])
         X = Sparse(matrix.data, matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64))
     return config.encode(X)
 
 
-def batch_of(
+def read_batch(
     config: Config,
     X: Any,
     y: Any,
     weights: Any = None,
     ids: Sequence[str | None] | None = None,
     times: Any = None,
-) -> Batch:
-    """n labelled events, as `Learner.learn` takes them. Raises `Refused` with a pointer to what is wrong."""
-    rows = encoded(config, X)
+) -> LabelledBatch:
+    """n labelled events, as `Learner.learn` takes them. Raises `InvalidInput` with a pointer to what is wrong."""
+    rows = encode_features(config, X)
     labels = config.labels.read(y)
     n = len(labels)
     if n != length(rows):
-        raise Refused([Problem("/labels", entries_for(n, length(rows)))])
+        raise InvalidInput([Problem("/labels", length_mismatch(n, length(rows)))])
     known = None if ids is None else _ids(ids, n)
-    return Batch(rows, labels, _weights(weights, n), _times(times, n), known, costs=config.costs(X))
+    return LabelledBatch(rows, labels, _weights(weights, n), _times(times, n), known, costs=config.costs(X))
 
 
 def _weights(weights: Any, n: int) -> Vector | None:
@@ -54,7 +54,7 @@ def _weights(weights: Any, n: int) -> Vector | None:
         return None
     w = as_array(weights)
     if w is None or w.dtype.kind not in "biuf" or w.shape != (n,) or not bool(((w >= 0) & (w <= MAX_WEIGHT)).all()):
-        raise Refused([Problem("/weights", f"is {show(weights)}; expected {n} numbers from 0 to {MAX_WEIGHT:g}")])
+        raise InvalidInput([Problem("/weights", f"is {show(weights)}; expected {n} numbers from 0 to {MAX_WEIGHT:g}")])
     return w.astype(np.float64)
 
 
@@ -63,11 +63,13 @@ def _times(times: Any, n: int) -> Vector | None:
         return None
     seconds = as_array(times)
     if seconds is None or seconds.dtype.kind not in "iuf" or seconds.shape != (n,) or (abs(seconds) > MAX_TIME).any():
-        raise Refused([Problem("/times", f"is {show(times)}; expected {n} numbers of seconds since the epoch, or NaN")])
+        raise InvalidInput(
+            [Problem("/times", f"is {show(times)}; expected {n} numbers of seconds since the epoch, or NaN")]
+        )
     return seconds.astype(np.float64)
 
 
 def _ids(ids: Sequence[str | None], n: int) -> tuple[str | None, ...]:
     if len(ids) != n or not all(one is None or isinstance(one, str) for one in ids):
-        raise Refused([Problem("/ids", f"expected {n} strings or nulls")])
+        raise InvalidInput([Problem("/ids", f"expected {n} strings or nulls")])
     return tuple(ids)

@@ -20,16 +20,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.config import Config
-from learners.decision import Labelling, Scores, decision_of
+from learners.decision import BinaryDecision, Predictions, decision_of
 from learners.deduplication import RecentIds, Sources
-from learners.fitting import Fitting
-from learners.inputs import batch_of, encoded
-from learners.metrics import Metrics, OrdinalMetrics
+from learners.fitting import FitJob
+from learners.inputs import encode_features, read_batch
+from learners.metrics import BinaryMetrics, RankMetrics
 from learners.model import Model, check_arrays, check_shapes
 from learners.numerics import Counts, Rows, Vector, Words, hashes_of
-from learners.records import Batch, Changed, Fitted, Late, Outcome, Restored, Served, Status, joined, part_of
-from learners.scorer import Scorer, View
-from learners.settings import Problem, Refused
+from learners.records import (
+    BatchOutcome,
+    FitResult,
+    LabelledBatch,
+    LateColumns,
+    Rollback,
+    ServedBatch,
+    SettingsChange,
+    Status,
+    join_outcomes,
+    slice_rows,
+)
+from learners.scorer import LearnerView, Scorer
+from learners.settings import InvalidInput, Problem
 from learners.state_checks import check_values
 
 __all__ = ["Learner", "check_state"]
@@ -59,29 +70,29 @@ class Learner:
         ranks = config.labels.ranks
         window = config.window, config.window_seconds
         # the ranks of an ordinal learner come without probabilities: its metrics look at none
-        self.metrics: Any = Metrics(*window, config.figures) if ranks is None else OrdinalMetrics(*window, ranks)
+        self.metrics: Any = BinaryMetrics(*window, config.figures) if ranks is None else RankMetrics(*window, ranks)
 
     # Moving forward
 
-    def apply(self, record: Batch | Changed | Fitted | Restored | Served) -> Outcome | None:
+    def apply(self, record: LabelledBatch | SettingsChange | FitResult | Rollback | ServedBatch) -> BatchOutcome | None:
         """Move forward by one record of the log; what became of each event of a batch.
 
-        Raises `Refused` for a roll-back, a fit or a change that is not of such a learner, and then nothing changed.
+        Raises `InvalidInput` for a roll-back, a fit or a change of another kind of learner; then nothing changed.
         """
-        if isinstance(record, Served):
+        if isinstance(record, ServedBatch):
             self._serve(record)
             return None
-        if isinstance(record, Changed):
-            self._change(self.config.changed(record.parts))
+        if isinstance(record, SettingsChange):
+            self._change(self.config.with_changes(record.parts))
             return None
-        if isinstance(record, Restored):
+        if isinstance(record, Rollback):
             before, rollbacks = self._model, self.rollbacks
-            self._restore(self.config if record.parts is None else self.config.changed(record.parts), record.state)
+            self._restore(self.config if record.parts is None else self.config.with_changes(record.parts), record.state)
             self._model.rolled_back(before)
             self.rollbacks = rollbacks + 1
             return None
-        if isinstance(record, Fitted):
-            if self.wants(record):
+        if isinstance(record, FitResult):
+            if self.accepts(record):
                 self._take(record)
             return None
         return self._learn(record)
@@ -103,9 +114,9 @@ class Learner:
         0, multiply each event's step. `times` (n,) are seconds since the epoch, NaN where not known: what follows the
         clock (a budget of alerts per day, a window of seconds) needs them. An event whose id was learnt before changes
         nothing and has the score NaN; with another label it corrects that, and has the score of then.
-        Raises `Refused` (a ValueError), and then nothing was learnt.
+        Raises `InvalidInput` (a ValueError), and then nothing was learnt.
         """
-        batch = batch_of(self.config, X, y, weights, ids, times)
+        batch = read_batch(self.config, X, y, weights, ids, times)
         outcome = self._learn_and_fit(batch) if self._model.fits else self._learn(batch)
         if self.config.labels.ranks is None:
             return outcome.scores
@@ -115,14 +126,14 @@ class Learner:
         """Fit now, to n labelled events, which take the place of those retained, or else to those retained.
 
         For a batch algorithm, or for one whose embedding is not there yet. The events are not scored, and the live
-        figures do not change. Raises `Refused` for arguments that `learn` would refuse and where nothing is to be
+        figures do not change. Raises `InvalidInput` for arguments that `learn` would refuse and where nothing is to be
         fitted, and ValueError where these events cannot be fitted; then the model is as it was.
         """
         if not (self.config.batch or self._model.warming):
-            raise Refused([Problem("", f"{self.config.algorithm} learns from each event: use learn")])
+            raise InvalidInput([Problem("", f"{self.config.algorithm} learns from each event: use learn")])
         model = self._model
         if X is not None:
-            batch = batch_of(self.config, X, y, weights)
+            batch = read_batch(self.config, X, y, weights)
             model = model.copy()  # to be taken once the fit has succeeded
             model.retain(
                 batch.rows,
@@ -130,7 +141,7 @@ class Learner:
                 np.ones(len(batch)) if batch.weights is None else batch.weights,
                 self.metrics.events,
             )
-        fitting = model.fitting(self.metrics.events)
+        fitting = model.fit_job(self.metrics.events)
         if not len(fitting.y):
             raise ValueError("there are no events to fit to")
         fitted = fitting.run()
@@ -142,31 +153,31 @@ class Learner:
         return self.scorer().score(self.encode(X)).scores
 
     def encode(self, X: Any) -> Rows:
-        """The columns of n events' features; see `features.py`. Raises `Refused`."""
-        return encoded(self.config, X)
+        """The columns of n events' features; see `features.py`. Raises `InvalidInput`."""
+        return encode_features(self.config, X)
 
-    def _learn_and_fit(self, batch: Batch) -> Outcome:
-        outcomes: list[Outcome] = []
+    def _learn_and_fit(self, batch: LabelledBatch) -> BatchOutcome:
+        outcomes: list[BatchOutcome] = []
         start = 0
         while start < len(batch) or not outcomes:
             rest = batch.part(start, len(batch))
-            part = rest.part(0, self.step(rest))
+            part = rest.part(0, self.events_until_fit(rest))
             outcomes.append(self._learn(part))
             start += len(part)
-            if self.due:
+            if self.fit_due:
                 self._refit()
-        return joined(outcomes)
+        return join_outcomes(outcomes)
 
-    def _learn(self, batch: Batch) -> Outcome:
+    def _learn(self, batch: LabelledBatch) -> BatchOutcome:
         n = len(batch)
         if n and batch.ids is None and not batch.segments:  # then they are all new: the same as below, sooner
             said = self._learn_new(batch, batch.rows, slice(0, n), np.zeros(n, dtype=np.uint64))
-            return Outcome(np.zeros(n, dtype=np.int8), *said)
+            return BatchOutcome(np.zeros(n, dtype=np.int8), *said)
         outcome = self._nothing_said(n)
         status = outcome.status
         self._sources.admit(batch.segments, status)
         hashes = np.zeros(n, dtype=np.uint64) if batch.ids is None else hashes_of(batch.ids)
-        late = Late.none(n) if batch.late is None and batch.ids is not None else batch.late
+        late = LateColumns.none(n) if batch.late is None and batch.ids is not None else batch.late
         slots = np.full(n, -1, dtype=np.int64)
         start = 0
         while start < n:
@@ -183,7 +194,7 @@ class Learner:
         self.metrics.skip(int(np.count_nonzero(repeated if late is None else repeated & ~late.assumed)))
         return outcome
 
-    def clocks(self, batch: Batch) -> Vector:
+    def clocks(self, batch: LabelledBatch) -> Vector:
         """The clock after each of a batch's n events as they come, (n,), duplicates by id among them; nothing changes.
 
         Those that their source leaves out do not move it. NaN while no time is known.
@@ -198,10 +209,10 @@ class Learner:
         clocks: Vector = np.fmax.accumulate(np.concatenate([[self.metrics.clock], met]))[1:]
         return clocks
 
-    def _nothing_said(self, n: int) -> Outcome:
+    def _nothing_said(self, n: int) -> BatchOutcome:
         nan = np.full(n, np.nan)
         two = self.config.labels.ranks is None
-        return Outcome(
+        return BatchOutcome(
             np.zeros(n, dtype=np.int8),
             nan,
             np.zeros(n, dtype=np.int64),
@@ -209,7 +220,9 @@ class Learner:
             nan.copy() if two else None,
         )
 
-    def _learn_run(self, batch: Batch, hashes: Words, slots: Counts, outcome: Outcome, start: int, stop: int) -> None:
+    def _learn_run(
+        self, batch: LabelledBatch, hashes: Words, slots: Counts, outcome: BatchOutcome, start: int, stop: int
+    ) -> None:
         """Learn those events from `start` to `stop` that are new, and say in `outcome` what was said of them."""
         cut = slice(start, stop)
         new = start + np.flatnonzero(outcome.status[cut] == _APPLIED)
@@ -230,7 +243,7 @@ class Learner:
         if outcome.probabilities is not None and outcome.thresholds is not None:
             outcome.probabilities[chosen], outcome.thresholds[chosen] = said.probabilities, said.thresholds
 
-    def _learn_new(self, batch: Batch, rows: Rows, chosen: slice | Counts, hashes: Words) -> Scores:
+    def _learn_new(self, batch: LabelledBatch, rows: Rows, chosen: slice | Counts, hashes: Words) -> Predictions:
         """Learn the `chosen` events, with their rows and the hashes of their ids; what was said of each before."""
         y = batch.labels[chosen]
         times = _column(batch.times, chosen, len(y), np.nan)
@@ -242,7 +255,7 @@ class Learner:
             said = self._advance(rows, y, weights, ~no, costs, clocks)
             known, delays = no, _filled(len(y), np.nan)
         else:
-            late = Late._make(column[chosen] for column in batch.late)
+            late = LateColumns._make(column[chosen] for column in batch.late)
             clocks = self.metrics.tick(np.where(np.isnan(late.labelled), times, late.labelled))
             said = self._advance(rows, y, weights, ~late.served, costs, clocks)
             said = _as_served(late, said)
@@ -263,7 +276,7 @@ class Learner:
         clocks: Vector,
         *,
         again: bool = False,
-    ) -> Scores:
+    ) -> Predictions:
         """Model and decision learn n events; what they said of each before. `decided` (n,): now, not when served.
 
         `again`: the events were learnt before, with other labels.
@@ -273,14 +286,18 @@ class Learner:
         if n > 1 and n > (step := model.step_rows):
             said = []
             for start in range(0, n, step):
-                part, cut = part_of(rows, start, start + step), slice(start, start + step)
+                part, cut = slice_rows(rows, start, start + step), slice(start, start + step)
                 own = y[cut], weights[cut], decided[cut], costs[cut], clocks[cut]
                 said.append(self._advance(part, *own, again=again))
             return _concatenated(said)
         values = model.learn(rows, y, weights, again=again)
-        return self._decision.learn(values, y, decided, costs, clocks) if model.says else self._decision.nothing(values)
+        return (
+            self._decision.learn(values, y, decided, costs, clocks)
+            if model.has_model
+            else self._decision.without_model(values)
+        )
 
-    def _relabel(self, batch: Batch, late: Late, slot: int, outcome: Outcome, at: int) -> None:
+    def _relabel(self, batch: LabelledBatch, late: LateColumns, slot: int, outcome: BatchOutcome, at: int) -> None:
         """Correct the label of an event that was learnt: exactly in the figures, in the model as far as it can."""
         y = batch.labels[at : at + 1]
         number, was, score, probability, decision = self._ids.relabel(slot, float(y[0]))
@@ -303,9 +320,9 @@ class Learner:
         if outcome.thresholds is not None:
             outcome.thresholds[at] = late.thresholds[at]
 
-    def _serve(self, served: Served) -> None:
+    def _serve(self, served: ServedBatch) -> None:
         """Take note of events that were scored and decided, and whose labels may come."""
-        scores = Scores(served.scores, served.decisions, served.probabilities, served.thresholds)
+        scores = Predictions(served.scores, served.decisions, served.probabilities, served.thresholds)
         clocks = self.metrics.tick(served.times)
         self._decision.note(scores, clocks, served.ready)
         said = served.scores, served.thresholds, served.decisions
@@ -314,7 +331,7 @@ class Learner:
     def _change(self, config: Config) -> None:
         """Go on with other settings; what was learnt stays."""
         if config.threshold is not None and config.threshold != self.config.threshold:
-            assert isinstance(self._decision, Labelling)  # a threshold for ranks is refused by `Config.changed`
+            assert isinstance(self._decision, BinaryDecision)  # a threshold for ranks is refused by `Config.changed`
             self._decision.change(config.threshold)
         self.config = config
         self._model.config = config
@@ -323,40 +340,40 @@ class Learner:
     # Fits
 
     @property
-    def due(self) -> bool:
+    def fit_due(self) -> bool:
         """Whether `fitting()` should be run and what comes out applied."""
-        return self._model.due(self.metrics.events)
+        return self._model.fit_due(self.metrics.events)
 
-    def step(self, batch: Batch) -> int:
+    def events_until_fit(self, batch: LabelledBatch) -> int:
         """How many of a batch's events, at least 1, can be learnt before a fit may be due."""
-        return self._model.step(batch, self.metrics.events)
+        return self._model.events_until_fit(batch, self.metrics.events)
 
     @property
-    def urgent(self) -> bool:
+    def fit_urgent(self) -> bool:
         """Whether a fit that is due should come before the next event: what is learnt without it is learnt anew."""
         return self._model.warming
 
-    def fitting(self) -> Fitting:
+    def fit_job(self) -> FitJob:
         """The fit of the retained events as they are now; run it where it suits. O(numbers retained)."""
-        return self._model.fitting(self.metrics.events)
+        return self._model.fit_job(self.metrics.events)
 
-    def wants(self, fitted: Fitted) -> bool:
-        """Whether applying a fit would change anything. Raises `Refused` for one that is not of such a learner."""
-        return self._model.wants(fitted, self.metrics.events)
+    def accepts(self, fitted: FitResult) -> bool:
+        """Whether applying a fit would change anything. Raises `InvalidInput` for one that is not of such a learner."""
+        return self._model.accepts(fitted, self.metrics.events)
 
-    def unfit(self) -> None:
+    def postpone_fit(self) -> None:
         """A fit has failed: the next may be due after as many events as the first one waited for."""
-        self._model.unfit(self.metrics.events)
+        self._model.postpone_fit(self.metrics.events)
 
     def _refit(self) -> None:
         try:
-            fitted = self.fitting().run()
+            fitted = self.fit_job().run()
         except (ValueError, MemoryError):  # no such model for these events, or no room for it; the last one stays
-            self.unfit()
+            self.postpone_fit()
         else:
             self._take(fitted)
 
-    def _take(self, fitted: Fitted) -> None:
+    def _take(self, fitted: FitResult) -> None:
         anew = False
         for values, y in self._model.take(fitted):
             if not anew:
@@ -378,7 +395,7 @@ class Learner:
             model.embedding,
             model.weights,
             self._decision,
-            model.says,
+            model.has_model,
         )
 
     @property
@@ -396,15 +413,15 @@ class Learner:
         """Labelled events learnt, by class."""
         return dict(zip(self.config.labels.classes, self.metrics.counts.tolist(), strict=True))
 
-    def view(self) -> View:
+    def view(self) -> LearnerView:
         """What readers see, right until the next `apply`; `frozen()` makes it last."""
         model = self._model
-        return View(
+        return LearnerView(
             self.scorer(),
             self.metrics.view(),
             dict(self._sources.next),
             model.columns.used,
-            model.waits_for(self.metrics.events),
+            model.pending_fit(self.metrics.events),
             model.fitted_events,
             self.rollbacks,
         )
@@ -413,11 +430,11 @@ class Learner:
         """The live figures, JSON-ready: numbers, or None with the reason under `undefined`."""
         return self.view().as_json()
 
-    def known(self, ids: Sequence[str]) -> NDArray[np.bool_]:
+    def find_learnt(self, ids: Sequence[str]) -> NDArray[np.bool_]:
         """Which of n ids have been learnt, as far as is remembered."""
-        return self._ids.known(ids)
+        return self._ids.find_learnt(ids)
 
-    def said_before(self, ids: Sequence[str]) -> Vector:
+    def learnt_scores(self, ids: Sequence[str]) -> Vector:
         """The score that each of n ids was learnt with, (n,); NaN of one that is not remembered."""
         return self._ids.scores(ids)
 
@@ -448,7 +465,7 @@ class Learner:
 
     @classmethod
     def restored(cls, config: Config, state: State, *, sound: bool = False) -> Learner:
-        """A learner with this configuration and the state that `state()` gave. Raises `Refused` where they differ.
+        """A learner with this configuration and the state that `state()` gave. Raises `InvalidInput` where they differ.
 
         With `sound`, it is known for certain to be one that such a learner gave: nothing of it is looked at.
         """
@@ -524,15 +541,17 @@ def _filled(n: int, value: float) -> Vector:
     return filled
 
 
-def _as_served(late: Late, said: Scores) -> Scores:
+def _as_served(late: LateColumns, said: Predictions) -> Predictions:
     """What was said of each event: when it was served, if it was, else now."""
     scores = np.where(late.served, late.scores, said.scores)
     decisions = np.where(late.served, late.decisions, said.decisions)
     if said.probabilities is None or said.thresholds is None:
-        return Scores(scores, decisions)
+        return Predictions(scores, decisions)
     probabilities = np.where(late.served, late.probabilities, said.probabilities)
-    return Scores(scores, decisions, probabilities, np.where(late.served, late.thresholds, said.thresholds))
+    return Predictions(scores, decisions, probabilities, np.where(late.served, late.thresholds, said.thresholds))
 
 
-def _concatenated(said: Sequence[Scores]) -> Scores:
-    return Scores._make(None if columns[0] is None else np.concatenate(columns) for columns in zip(*said, strict=True))
+def _concatenated(said: Sequence[Predictions]) -> Predictions:
+    return Predictions._make(
+        None if columns[0] is None else np.concatenate(columns) for columns in zip(*said, strict=True)
+    )

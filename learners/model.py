@@ -19,10 +19,10 @@ from learners.algorithms import Linear, Online, linear_scores, registry
 from learners.config import MAX_RETAINED, Config
 from learners.features import Retained, columns_of, scaling
 from learners.features import kernel_approximation as embedding
-from learners.fitting import Fitting
+from learners.fitting import FitJob
 from learners.numerics import Matrix, Rows, Sparse, Vector, initial, nearest, number
-from learners.records import Batch, Fitted, part_of
-from learners.settings import Problem, Refused
+from learners.records import FitResult, LabelledBatch, slice_rows
+from learners.settings import InvalidInput, Problem
 from learners.state_checks import check_values
 
 __all__ = ["Arrays", "Model", "check_arrays", "check_shapes", "copied"]
@@ -70,7 +70,7 @@ class Model:
 
         Events that are learnt `again` are not retained: the retained ones are the last of the stream, without a gap.
         """
-        mapped = self.columns.learn(nearest(self.config.read_as, rows))
+        mapped = self.columns.learn(nearest(self.config.input_precision, rows))
         self._grow()
         ready = scaling.learn(self.config.scaling, self.scaling, mapped, self.scaled)
         if (self._batch or self.warming) and not again:
@@ -123,19 +123,19 @@ class Model:
         return int(self._fits[0]) if len(self._fits) else None
 
     @property
-    def says(self) -> bool:
+    def has_model(self) -> bool:
         """Whether there is a model: that of a batch algorithm has to be fitted first."""
         return not self._batch or bool(self._fits[1])
 
-    def waits_for(self, events: int) -> str | None:
+    def pending_fit(self, events: int) -> str | None:
         """Why what is said has no meaning yet, as far as fits go, after so many events."""
         if self.warming:
             return f"the embedding is fitted after {self.config.embedding.warmup:,} labelled events; linear until then"
-        if self.says:
+        if self.has_model:
             return None
-        if self.until_due(events) > 0:
+        if self.events_until_due(events) > 0:
             return f"the first fit comes after {self.config.refit_every:,} labelled events"
-        if not self.due(events):
+        if not self.fit_due(events):
             return f"the first fit waits for two classes: the last {len(self._retained):,} events have one"
         return "the first fit is due, and will be made in its turn"
 
@@ -146,13 +146,13 @@ class Model:
         """Whether an online algorithm still waits for its embedding."""
         return self._embeds and not self._batch and self.embedding is None
 
-    def due(self, events: int) -> bool:
+    def fit_due(self, events: int) -> bool:
         """Whether a fit should be made now that so many events have been learnt."""
-        if self.until_due(events) > 0:
+        if self.events_until_due(events) > 0:
             return False
         return self.warming or len(np.unique(self._retained.labels()[self._retained.weights() > 0])) > 1
 
-    def until_due(self, events: int) -> int:
+    def events_until_due(self, events: int) -> int:
         """Events until a fit may be due: at most 0 where only another label is waited for."""
         if self.warming:
             return max(self.config.embedding.warmup - len(self._retained), self._unfit_until - events)
@@ -160,9 +160,9 @@ class Model:
             return _NEVER
         return max(int(self._fits[0]) + self.config.refit_every, self._unfit_until) - events
 
-    def step(self, batch: Batch, events: int) -> int:
+    def events_until_fit(self, batch: LabelledBatch, events: int) -> int:
         """How many of a batch's events, at least 1, can be learnt before a fit may be due."""
-        until = self.until_due(events)
+        until = self.events_until_due(events)
         if until > 0:
             return until
         if batch.weights is not None or not self._retained.weights().all():
@@ -185,28 +185,28 @@ class Model:
         """Let these events take the place of those retained, as if they alone had come; their columns are met."""
         self._retained.clear()
         self._fits[2] = events
-        mapped = self.columns.learn(nearest(self.config.read_as, rows))
+        mapped = self.columns.learn(nearest(self.config.input_precision, rows))
         self._grow()
         scaling.learn(self.config.scaling, self.scaling, mapped, self.scaled)
         self._retained.learn(mapped, y, weights)
 
-    def fitting(self, events: int) -> Fitting:
+    def fit_job(self, events: int) -> FitJob:
         """The fit of the retained events as they are now, as copies. O(numbers retained)."""
         mapped = self._retained.rows()
         rows = scaling.look(self.config.scaling, self.scaling, mapped, self.scaled)
         if isinstance(rows, Sparse):
             rows = Sparse(rows.data.copy(), rows.indices.copy(), rows.indptr.copy())
         y, weights = self._retained.labels().copy(), self._retained.weights().copy()
-        return Fitting(self.config, events, int(self._restores[0]), rows, self.dim, y, weights)
+        return FitJob(self.config, events, int(self._restores[0]), rows, self.dim, y, weights)
 
-    def unfit(self, events: int) -> None:
+    def postpone_fit(self, events: int) -> None:
         """A fit has failed: the next may be due after as many events as the first one waited for."""
         self._unfit_until = events + (self.config.refit_every or self.config.embedding.warmup)
 
-    def wants(self, fitted: Fitted, events: int) -> bool:
+    def accepts(self, fitted: FitResult, events: int) -> bool:
         """Whether a fit is of this learner's present life, and not what another node has done already.
 
-        Raises `Refused` for one that is not of such a learner.
+        Raises `InvalidInput` for one that is not of such a learner.
         """
         expected = _flat("embedding", self._embedding) if self._embeds else {}
         if self._batch:
@@ -221,7 +221,7 @@ class Model:
             check_values(self.config, fitted.arrays)
         return wanted
 
-    def _shapes(self, fitted: Fitted) -> dict[str, tuple[int, ...]]:
+    def _shapes(self, fitted: FitResult) -> dict[str, tuple[int, ...]]:
         """The shapes that the arrays of a fit to so many columns have."""
         shapes: dict[str, tuple[int, ...]] = {}
         dim = min(fitted.dim, self.dim)
@@ -234,7 +234,7 @@ class Model:
             shapes |= {name: array.shape for name, array in _flat("algorithm", like).items()}
         return shapes
 
-    def take(self, fitted: Fitted) -> Iterator[tuple[Matrix, Vector]]:
+    def take(self, fitted: FitResult) -> Iterator[tuple[Matrix, Vector]]:
         """Go on with what was fitted: the caller runs this to its end.
 
         Where the decision is to start anew, because its scores have been another model's, gives the values and the
@@ -262,7 +262,7 @@ class Model:
         rows, labels, weights = self._retained.rows(), self._retained.labels(), self._retained.weights()
         for start in range(0, len(labels), self.step_rows):
             cut = slice(start, start + self.step_rows)
-            part = scaling.look(self.config.scaling, self.scaling, part_of(rows, start, cut.stop), self.scaled)
+            part = scaling.look(self.config.scaling, self.scaling, slice_rows(rows, start, cut.stop), self.scaled)
             y = labels[cut].copy()
             yield self._advance(self._embedded(part), y, weights[cut].copy()), y
 
@@ -319,12 +319,12 @@ class Model:
             self._grow()
         self._embedding = copied(embedding.EmbeddingState, groups["embedding"])
         if embedding.columns(self._embedding) > self.config.embedding.components:
-            raise Refused([Problem("/embedding.projection", "has more columns than there are components")])
+            raise InvalidInput([Problem("/embedding.projection", "has more columns than there are components")])
         if self.embedding is not None:
             self._model = self._initial(embedding.columns(self._embedding))
         retained = dict(groups["retained"])
         if self.config.features.sparse and not np.isin(retained["indices"], np.arange(self.dim)).all():
-            raise Refused([Problem("/retained.indices", f"has columns that are not below {self.dim}")])
+            raise InvalidInput([Problem("/retained.indices", f"has columns that are not below {self.dim}")])
         shapes = embedding.shapes(self._embedding, self.dim)
         return {f"embedding.{name}": shape for name, shape in shapes.items()} | {
             f"retained.{name}": shape for name, shape in self._retained.shapes(retained).items()
@@ -346,7 +346,7 @@ def check_arrays(arrays: Arrays, expected: Arrays) -> None:
             detail = f"is {found.dtype} of {found.ndim} axes; expected {array.dtype} of {array.ndim}"
             problems.append(Problem(f"/{name}", detail))
     if problems:
-        raise Refused(problems)
+        raise InvalidInput(problems)
 
 
 def check_shapes(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], grows: str | None = None) -> None:
@@ -357,7 +357,7 @@ def check_shapes(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], grows: s
         if any(have != want for have, want in zip(arrays[name].shape, shape, strict=True) if want or not free):
             problems.append(Problem(f"/{name}", f"has shape {arrays[name].shape}; expected {shape}"))
     if problems:
-        raise Refused(problems)
+        raise InvalidInput(problems)
 
 
 def _retention(config: Config) -> tuple[int, int]:

@@ -14,21 +14,21 @@ from numpy.typing import NDArray
 from learners.numerics import Counts, Floats, Rows, Sparse, Vector, Words
 
 __all__ = [
-    "Batch",
-    "Changed",
-    "Fitted",
-    "Late",
-    "Outcome",
-    "Restored",
+    "BatchOutcome",
+    "FitResult",
+    "LabelledBatch",
+    "LateColumns",
+    "Rollback",
     "Segment",
-    "Served",
+    "ServedBatch",
+    "SettingsChange",
     "Status",
-    "join",
-    "joined",
-    "part_of",
-    "spread",
-    "take",
-    "woven",
+    "join_batches",
+    "join_outcomes",
+    "merge_batches",
+    "scatter_rows",
+    "select_rows",
+    "slice_rows",
 ]
 
 
@@ -70,7 +70,7 @@ class Segment(NamedTuple):
         return tuple(found)
 
 
-class Late(NamedTuple):
+class LateColumns(NamedTuple):
     """What makes some of a batch's events late labels: n entries each, as if nothing were known where one is not."""
 
     served: NDArray[np.bool_]  # the event was served before: its features are those, and this is what was said of it
@@ -82,12 +82,12 @@ class Late(NamedTuple):
     decisions: Counts
     labelled: Vector  # seconds since the epoch when the label became known, NaN where that is not known
 
-    def part(self, start: int, stop: int) -> Late:
+    def part(self, start: int, stop: int) -> LateColumns:
         """Some neighbouring events, as views."""
-        return Late._make(column[start:stop] for column in self)
+        return LateColumns._make(column[start:stop] for column in self)
 
     @classmethod
-    def none(cls, n: int) -> Late:
+    def none(cls, n: int) -> LateColumns:
         """Of n events that come with their features."""
         no, unknown = np.zeros(n, dtype=np.bool_), np.full(n, np.nan)
         return cls(
@@ -96,7 +96,7 @@ class Late(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Batch:
+class LabelledBatch:
     """n labelled events, encoded (see `features.py`) but neither scaled nor mapped to a learner's own columns."""
 
     rows: Rows  # (n, k), but for events of which nothing but the id is at hand (`late.bare`): they have none
@@ -106,7 +106,7 @@ class Batch:
     ids: tuple[str | None, ...] | None = None  # n of them
     segments: tuple[Segment, ...] = ()  # ascending, disjoint
     costs: Vector | None = None  # (n,) at least 0: what a miss of the event costs, in the threshold's units; None: 1
-    late: Late | None = None  # None: every event comes with its features
+    late: LateColumns | None = None  # None: every event comes with its features
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -116,18 +116,18 @@ class Batch:
         if self.late is not None:
             has = ~self.late.bare
             start, stop = int(np.count_nonzero(has[:start])), int(np.count_nonzero(has[:stop]))
-        return part_of(self.rows, start, stop)
+        return slice_rows(self.rows, start, stop)
 
     def rows_at(self, mask: NDArray[np.bool_]) -> Rows:
         """The rows of the events where `mask` (n,) holds, all of which have one."""
-        return take(self.rows, mask if self.late is None else mask[~self.late.bare])
+        return select_rows(self.rows, mask if self.late is None else mask[~self.late.bare])
 
-    def part(self, start: int, stop: int) -> Batch:
+    def part(self, start: int, stop: int) -> LabelledBatch:
         """Some neighbouring events, as views. Learning the parts in turn is the same as learning the whole."""
         if start == 0 and stop >= len(self):
             return self
         cut = slice(start, stop)
-        return Batch(
+        return LabelledBatch(
             self.rows_of(start, stop),
             self.labels[cut],
             None if self.weights is None else self.weights[cut],
@@ -151,7 +151,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedBatch:
     """The record of n events that were scored, decided and remembered for a label to come; n entries each."""
 
     hashes: Words  # of their ids
@@ -167,14 +167,14 @@ class Served:
 
 
 @dataclass(frozen=True)
-class Changed:
+class SettingsChange:
     """The record of a change of settings that may change: the parts that do, as JSON."""
 
     parts: dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Restored:
+class Rollback:
     """The record of a roll-back: the whole state that the learner goes on from."""
 
     position: int  # that the state stood at
@@ -183,7 +183,7 @@ class Restored:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FitResult:
     """The record of a fit: what was fitted, with the arrays that came out, so that every node has the same bits."""
 
     events: int  # that the learner had learnt when the fit took its data
@@ -196,7 +196,7 @@ _APPLIED, _BEYOND = int(Status.APPLIED), int(Status.BEYOND)  # NumPy compares wi
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BatchOutcome:
     """What became of each event of a batch, n entries each; NaN and 0 where nothing was said of it."""
 
     status: NDArray[np.int8]  # a `Status`
@@ -217,28 +217,28 @@ class Outcome:
         beyond: NDArray[np.bool_] = self.status == _BEYOND
         return beyond
 
-    def part(self, start: int, stop: int) -> Outcome:
+    def part(self, start: int, stop: int) -> BatchOutcome:
         """The outcome of some neighbouring events."""
         return self.of(slice(start, stop))
 
-    def of(self, chosen: slice | NDArray[np.int64]) -> Outcome:
+    def of(self, chosen: slice | NDArray[np.int64]) -> BatchOutcome:
         """The outcome of some events."""
-        return Outcome(*(None if column is None else column[chosen] for column in _columns(self)))  # type: ignore[arg-type]
+        return BatchOutcome(*(None if column is None else column[chosen] for column in _columns(self)))  # type: ignore[arg-type]
 
 
-def _columns(outcome: Outcome) -> list[NDArray[Any] | None]:
+def _columns(outcome: BatchOutcome) -> list[NDArray[Any] | None]:
     return [getattr(outcome, one.name) for one in fields(outcome)]
 
 
-def joined(outcomes: Sequence[Outcome]) -> Outcome:
+def join_outcomes(outcomes: Sequence[BatchOutcome]) -> BatchOutcome:
     """The outcome of a batch from those of its parts."""
     if len(outcomes) == 1:
         return outcomes[0]
     columns = zip(*(_columns(one) for one in outcomes), strict=True)
-    return Outcome(*(None if one[0] is None else np.concatenate(one) for one in columns))  # type: ignore[arg-type]
+    return BatchOutcome(*(None if one[0] is None else np.concatenate(one) for one in columns))  # type: ignore[arg-type]
 
 
-def part_of(rows: Rows, start: int, stop: int) -> Rows:
+def slice_rows(rows: Rows, start: int, stop: int) -> Rows:
     """The rows from `start` to `stop`, as views."""
     if not isinstance(rows, Sparse):
         return rows[start:stop]
@@ -247,7 +247,7 @@ def part_of(rows: Rows, start: int, stop: int) -> Rows:
     return Sparse(rows.data[inner], rows.indices[inner], indptr - indptr[0])
 
 
-def take(rows: Rows, mask: NDArray[np.bool_]) -> Rows:
+def select_rows(rows: Rows, mask: NDArray[np.bool_]) -> Rows:
     """The rows where `mask` holds, in order."""
     if not isinstance(rows, Sparse):
         return np.ascontiguousarray(rows[mask])
@@ -258,7 +258,7 @@ def take(rows: Rows, mask: NDArray[np.bool_]) -> Rows:
     return Sparse(rows.data[kept], rows.indices[kept], indptr)
 
 
-def spread(parts: Sequence[tuple[Rows, NDArray[np.int64]]], n: int, like: Rows) -> Rows:
+def scatter_rows(parts: Sequence[tuple[Rows, NDArray[np.int64]]], n: int, like: Rows) -> Rows:
     """n rows from parts that say where each of theirs stands, (rows, places); all others are empty.
 
     `like` is any rows of the kind wanted: dense ones say how many columns there are.
@@ -304,7 +304,7 @@ def _column(parts: Sequence[Floats | None], sizes: Sequence[int], missing: float
     return np.concatenate(filled)
 
 
-def join(batches: Sequence[Batch]) -> Batch:
+def join_batches(batches: Sequence[LabelledBatch]) -> LabelledBatch:
     """One batch of all events in order. Learning it is the same as learning the batches one after the other."""
     if len(batches) == 1:
         return batches[0]
@@ -313,7 +313,7 @@ def join(batches: Sequence[Batch]) -> Batch:
     ids: tuple[str | None, ...] | None = None
     if any(batch.ids is not None for batch in batches):
         ids = tuple(one for batch in batches for one in (batch.ids or (None,) * len(batch)))
-    return Batch(
+    return LabelledBatch(
         rows=_stack([batch.rows for batch in batches]),
         labels=np.concatenate([batch.labels for batch in batches]),
         weights=_column([batch.weights for batch in batches], sizes, 1.0),
@@ -329,7 +329,9 @@ def join(batches: Sequence[Batch]) -> Batch:
     )
 
 
-def woven(batch: Batch, others: Batch, places: NDArray[np.int64]) -> tuple[Batch, NDArray[np.int64]]:
+def merge_batches(
+    batch: LabelledBatch, others: LabelledBatch, places: NDArray[np.int64]
+) -> tuple[LabelledBatch, NDArray[np.int64]]:
     """One batch of both, and where the n events of `batch` stand in it, (n,).
 
     Each of the k `others`, which are of no source, comes before the event of `batch` whose number `places` (k,) says,
@@ -339,7 +341,7 @@ def woven(batch: Batch, others: Batch, places: NDArray[np.int64]) -> tuple[Batch
     order = np.argsort(np.concatenate([2 * np.arange(n) + 1, 2 * places]), kind="stable")
     at = np.empty(n + k, dtype=np.int64)
     at[order] = np.arange(n + k)
-    whole = join([batch, others])
+    whole = join_batches([batch, others])
     has = np.ones(n + k, dtype=np.bool_) if whole.late is None else ~whole.late.bare
     row = np.cumsum(has[order]) - 1  # of each event of the new order that has one
     segments = []
@@ -350,20 +352,20 @@ def woven(batch: Batch, others: Batch, places: NDArray[np.int64]) -> tuple[Batch
             first = int(moved[start])
             after = one.offset + start if start else one.after
             segments.append(Segment(first, first + stop - start, one.name, one.offset + start, after))
-    return Batch(
-        spread([(whole.rows, row[at[has]])], int(np.count_nonzero(has)), whole.rows),
+    return LabelledBatch(
+        scatter_rows([(whole.rows, row[at[has]])], int(np.count_nonzero(has)), whole.rows),
         whole.labels[order],
         None if whole.weights is None else whole.weights[order],
         None if whole.times is None else whole.times[order],
         None if whole.ids is None else tuple(whole.ids[i] for i in order.tolist()),
         tuple(segments),
         None if whole.costs is None else whole.costs[order],
-        None if whole.late is None else Late._make(column[order] for column in whole.late),
+        None if whole.late is None else LateColumns._make(column[order] for column in whole.late),
     ), at[:n]
 
 
-def _late(batches: Sequence[Batch]) -> Late | None:
+def _late(batches: Sequence[LabelledBatch]) -> LateColumns | None:
     if all(batch.late is None for batch in batches):
         return None
-    parts = [Late.none(len(batch)) if batch.late is None else batch.late for batch in batches]
-    return Late._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
+    parts = [LateColumns.none(len(batch)) if batch.late is None else batch.late for batch in batches]
+    return LateColumns._make(np.concatenate(columns) for columns in zip(*parts, strict=True))

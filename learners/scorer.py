@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from learners.algorithms import Linear, linear_scores
 from learners.config import Config
-from learners.decision import Decision, Labelling, Scores
-from learners.decisions import dense_look, read_by
+from learners.decision import BinaryDecision, Decision, Predictions
+from learners.decisions import dense_inputs, score_dense
 from learners.features import Columns, EmbeddingState, scaling
 from learners.features import kernel_approximation as embedding
-from learners.metrics import MetricsView, OrdinalFigures
+from learners.metrics import BinaryMetricsView, RankMetricsView
 from learners.numerics import Matrix, Rows, Sparse, Vector, nearest
 
-__all__ = ["Scorer", "Scores", "View"]
+__all__ = ["LearnerView", "Predictions", "Scorer"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Scorer:
     embedding: EmbeddingState | None  # None: the model takes the scaled rows
     published: Callable[[], Linear]  # the algorithm's weights, which some have to compute
     decision: Decision
-    says: bool  # there is a model
+    has_model: bool
 
     @cached_property
     def weights(self) -> Linear:
@@ -54,7 +54,7 @@ class Scorer:
 
     def _mapped(self, rows: Rows) -> Rows:
         """Encoded events in the learner's own columns."""
-        return self.columns.look(nearest(self.config.read_as, rows))
+        return self.columns.look(nearest(self.config.input_precision, rows))
 
     def scaled_rows(self, rows: Rows) -> Rows:
         """Encoded events in the learner's own columns, scaled. O(values given)."""
@@ -68,27 +68,27 @@ class Scorer:
             ready = embedding.look(self.config.embedding, self.embedding, ready)
         return linear_scores(self.weights, ready)
 
-    def said(self, values: Matrix, costs: Vector | None = None) -> Scores:
+    def decide(self, values: Matrix, costs: Vector | None = None) -> Predictions:
         """What is said of n events with these values; `costs` (n,) of a miss of each."""
-        if not self.says:
-            return self.decision.nothing(values)
+        if not self.has_model:
+            return self.decision.without_model(values)
         return self.decision.look(values, np.ones(len(values)) if costs is None else costs)
 
     @cached_property
     def _read(self) -> tuple[Any, ...] | None:
         """What one compiled call reads to score dense rows; None where it takes the stages one by one."""
-        if self.embedding is not None or not self.says or not isinstance(self.decision, Labelling):
+        if self.embedding is not None or not self.has_model or not isinstance(self.decision, BinaryDecision):
             return None
-        calibrated, fit, said = self.decision.looked_at()
-        return read_by(self.config.scaling, self.scaling, self.scaled, self.weights, calibrated, fit, said)
+        calibrated, fit, said = self.decision.scoring_inputs()
+        return dense_inputs(self.config.scaling, self.scaling, self.scaled, self.weights, calibrated, fit, said)
 
-    def score(self, rows: Rows, costs: Vector | None = None) -> Scores:
+    def score(self, rows: Rows, costs: Vector | None = None) -> Predictions:
         """Score encoded events: `values` and `said` in one, to the bit. O(values given)."""
         if isinstance(rows, Sparse) or self._read is None:
-            return self.said(self.values(rows), costs)
+            return self.decide(self.values(rows), costs)
         mapped = self._mapped(rows)
         assert not isinstance(mapped, Sparse)
-        return Scores(*dense_look(self._read, mapped, costs))
+        return Predictions(*score_dense(self._read, mapped, costs))
 
     def frozen(self) -> Scorer:
         """A copy that stays as it is while the learner moves on. O(state that scoring reads)."""
@@ -101,23 +101,23 @@ class Scorer:
             self.embedding,  # never changes in place: a fit replaces it
             lambda: weights,
             self.decision.frozen(),
-            self.says,
+            self.has_model,
         )
 
 
 @dataclass(frozen=True)
-class View:
+class LearnerView:
     """Everything that readers of a learner see, at one moment of its life."""
 
     scorer: Scorer
-    figures: MetricsView | OrdinalFigures
+    figures: BinaryMetricsView | RankMetricsView
     sources: dict[str, int]
     columns: int  # that have a meaning so far
-    waits_for: str | None  # what the model has yet to be fitted by
+    pending_fit: str | None  # what the model has yet to be fitted by
     fitted_events: int | None  # that had been learnt when the last fit took its data; None where nothing is fitted
     rollbacks: int  # that the learner has been through
 
-    def frozen(self) -> View:
+    def frozen(self) -> LearnerView:
         """A copy that stays as it is while the learner moves on."""
         return replace(self, scorer=self.scorer.frozen(), figures=self.figures.frozen())
 
@@ -157,4 +157,4 @@ class View:
                 return f"only events of rank {met[0]} have been learnt yet"
             missing = next(name for name in counts if name not in met)
             return f"no labelled {missing} has been learnt yet"
-        return self.waits_for
+        return self.pending_fit

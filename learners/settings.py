@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
-__all__ = ["Parameters", "Problem", "Refused", "entries_for", "param", "pointer", "required", "show"]
+__all__ = ["InvalidInput", "Parameters", "Problem", "length_mismatch", "param", "pointer", "required", "show"]
 
 Value = TypeVar("Value")
 
@@ -32,19 +32,19 @@ class Problem(NamedTuple):
     detail: str  # what it is, and what was expected
 
 
-class Refused(ValueError):
+class InvalidInput(ValueError):
     """An input that changed nothing, with every problem found in it (batches: the first 100)."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = list(problems)
         super().__init__("; ".join(f"{p.pointer}: {p.detail}" if p.pointer else p.detail for p in self.problems))
 
-    def under(self, prefix: str) -> Refused:
+    def under(self, prefix: str) -> InvalidInput:
         """The same problems as seen from a document that holds the input at `prefix`."""
-        return Refused([Problem(prefix + p.pointer, p.detail) for p in self.problems])
+        return InvalidInput([Problem(prefix + p.pointer, p.detail) for p in self.problems])
 
 
-def entries_for(count: int, events: int) -> str:
+def length_mismatch(count: int, events: int) -> str:
     """`has 1 entry for 2 events`: what is wrong with a column that is not as long as the others."""
     return f"has {count} {'entry' if count == 1 else 'entries'} for {events} event{'s' * (events != 1)}"
 
@@ -107,13 +107,13 @@ class Parameters:
             else:
                 object.__setattr__(self, item.name, value)
         if problems:
-            raise Refused(problems)
+            raise InvalidInput(problems)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
         """From parsed JSON. Unknown and missing names and bad values are refused, all of them at once."""
         if not isinstance(values, Mapping):
-            raise Refused([Problem("", f"is {show(values)}; expected an object")])
+            raise InvalidInput([Problem("", f"is {show(values)}; expected an object")])
         known = {item.name: item for item in fields(cls)}
         problems = [
             Problem(pointer(name), f"is not a setting here; expected one of {', '.join(sorted(known)) or 'none'}")
@@ -134,13 +134,13 @@ class Parameters:
             for name, value in given.items():
                 if problem := _checked(name, value, hints[name], known[name].metadata)[1]:
                     problems.append(Problem(pointer(name), problem))
-            raise Refused(problems)
+            raise InvalidInput(problems)
         try:
             made = cls(**given)
-        except Refused as error:
+        except InvalidInput as error:
             problems += error.problems
         if problems:
-            raise Refused(problems)
+            raise InvalidInput(problems)
         return made
 
     def to_json(self) -> dict[str, Any]:

@@ -20,9 +20,9 @@ from learners.config import Config
 from learners.decisions import CalibrationState, calibration, threshold
 from learners.deduplication import RecentIds, Sources
 from learners.features import ScalingState, Table, columns_of, retained_events, scaling
-from learners.metrics import Metrics, OrdinalMetrics, consistency
+from learners.metrics import BinaryMetrics, RankMetrics, consistency
 from learners.numerics import Issues, counters, not_finite
-from learners.settings import Problem, Refused
+from learners.settings import InvalidInput, Problem
 
 __all__ = ["check_values"]
 
@@ -33,7 +33,7 @@ def check_values(config: Config, state: Mapping[str, NDArray[np.generic]]) -> No
     """Refuse arrays whose values no stream of events can have led to. O(state) time.
 
     `state` holds arrays by "part.name", of the right names, dtypes and shapes: the whole state of such a learner, or
-    some parts of it, such as what a fit gave. Raises `Refused` with a pointer to each array that is wrong.
+    some parts of it, such as what a fit gave. Raises `InvalidInput` with a pointer to each array that is wrong.
     """
     groups: defaultdict[str, Arrays] = defaultdict(dict)
     for name, array in state.items():
@@ -46,10 +46,10 @@ def check_values(config: Config, state: Mapping[str, NDArray[np.generic]]) -> No
             found.setdefault(f"/{part}.{name}", detail)  # the first thing that is wrong with an array will do
     if {"ids", "metrics"} <= groups.keys() and not any(name.startswith(("/ids.", "/metrics.")) for name in found):
         ranks = config.labels.ranks
-        for name, detail in consistency.of_ids(groups["ids"], groups["metrics"], config.window, ranks):
+        for name, detail in consistency.id_disagreements(groups["ids"], groups["metrics"], config.window, ranks):
             found.setdefault(f"/ids.{name}", detail)
     if found:
-        raise Refused([Problem(pointer, detail) for pointer, detail in found.items()])
+        raise InvalidInput([Problem(pointer, detail) for pointer, detail in found.items()])
 
 
 def _checks(config: Config) -> dict[str, Callable[[Arrays], Issues]]:
@@ -57,7 +57,7 @@ def _checks(config: Config) -> dict[str, Callable[[Arrays], Issues]]:
     ranks = config.labels.ranks
     table = isinstance(config.features, Table)
     window = config.window, config.window_seconds
-    metrics = Metrics(*window, config.figures) if ranks is None else OrdinalMetrics(*window, ranks)
+    metrics = BinaryMetrics(*window, config.figures) if ranks is None else RankMetrics(*window, ranks)
     checks: dict[str, Callable[[Arrays], Issues]] = {
         "algorithm": lambda arrays: _algorithm(config, arrays),
         "columns": columns_of(config.features).problems,
@@ -73,7 +73,7 @@ def _checks(config: Config) -> dict[str, Callable[[Arrays], Issues]]:
     if (calibrated := config.calibration) is not None:
         checks["calibration"] = lambda arrays: calibration.problems(calibrated, _of(CalibrationState, arrays))
     if (objective := config.threshold) is not None:
-        checks["threshold"] = lambda arrays: threshold.problems(objective, _of(threshold.State, arrays))
+        checks["threshold"] = lambda arrays: threshold.problems(objective, _of(threshold.ThresholdState, arrays))
     return checks
 
 

@@ -12,13 +12,13 @@ import numpy as np
 
 from learners.algorithms import algorithms
 from learners.config import Config
-from learners.decision import Scores, decision_of
+from learners.decision import Predictions, decision_of
 from learners.learner import Learner
-from learners.metrics import Metrics, OrdinalMetrics
+from learners.metrics import BinaryMetrics, RankMetrics
 from learners.numerics import hashes_of
-from learners.records import Served
+from learners.records import ServedBatch
 
-__all__ = ["warm", "warm_figures"]
+__all__ = ["warm", "warm_metrics"]
 
 _FEATURES: list[dict[str, Any]] = [
     {"kind": "dense", "dim": 2},
@@ -74,7 +74,7 @@ def warm() -> Iterator[str]:
         yield name
 
 
-def warm_figures(config: Config) -> None:
+def warm_metrics(config: Config) -> None:
     """Compile or load what every learner of this kind runs beside its model: the live figures, and the threshold.
 
     On a few made-up scores, of which nothing is kept. On a cold cache some 15 s, else some hundredths of a second.
@@ -87,28 +87,28 @@ def warm_figures(config: Config) -> None:
         y = np.where(np.arange(n) % 2, 1.0, -1.0)
         if config.labels.ranks is None:
             decision = decision_of(config)
-            metrics = Metrics(n - 1, config.window_seconds, config.figures)
+            metrics = BinaryMetrics(n - 1, config.window_seconds, config.figures)
             clocks = metrics.tick(nan)
             said = decision.learn(values, y, ~no, ones, clocks)
             decision.note(said, clocks)
         else:
-            metrics = OrdinalMetrics(n - 1, config.window_seconds, config.labels.ranks)
+            metrics = RankMetrics(n - 1, config.window_seconds, config.labels.ranks)
             clocks = metrics.tick(nan)
             y = 1.0 + np.arange(n) % 2
-            said = Scores(values, y.astype(np.int64))
+            said = Predictions(values, y.astype(np.int64))
         metrics.learn(said.scores, said.probabilities, said.thresholds, y, said.decisions, clocks, nan, hashes, no)
         metrics.serve(hashes, said.scores, said.thresholds, said.decisions, clocks)
         metrics.view().frozen().as_json()
 
 
 def _exercise(learner: Learner, events: list[Any]) -> None:
-    warm_figures(learner.config)
+    warm_metrics(learner.config)
     low, high = (0, 1) if learner.config.labels.ranks is None else (1, 2)
     learner.learn(events, [low, high, low], ids=["a", "b", "c"])
     learner.learn(events, [high, low, high], ids=["d", "b", None])
     learner.learn(events[:1] * 64, [low] * 64, times=[float(i) for i in range(64)])  # a row of the history
     scores = learner.scorer().score(learner.encode(events))
-    learner.apply(Served(hashes_of(["s", "t", "u"]), np.arange(100.0, 103.0), *scores))
+    learner.apply(ServedBatch(hashes_of(["s", "t", "u"]), np.arange(100.0, 103.0), *scores))
     learner.learn(events[:1], [high], ids=["a"])  # a correction
     learner.figures()
     Learner.restored(learner.config, learner.state())

@@ -18,7 +18,7 @@ from scipy import sparse
 
 from learners.algorithms.base import Linear
 from learners.numerics import Counts, Matrix, Rows, Sparse, Vector
-from learners.records import take
+from learners.records import select_rows
 from learners.settings import Parameters, param
 
 __all__ = [
@@ -82,7 +82,7 @@ def examples(params: MachineParams, rows: Rows, dim: int, y: Vector, weight: Vec
     ranks = labels.astype(np.int64)
     if len(np.unique(ranks)) < 2:
         raise ValueError("the events with a weight above 0 are of one rank or none; expected at least two")
-    picked = take(rows, counted)
+    picked = select_rows(rows, counted)
     check_entries(len(picked.data) if isinstance(picked, Sparse) else int(np.count_nonzero(picked)))
     if isinstance(picked, Sparse):
         parts = (picked.data, picked.indices.astype(np.int32), picked.indptr.astype(np.int32))

@@ -5,7 +5,7 @@ Start with `calibration`, then `threshold`, whose compiled rules are in `thresho
 
 from learners.decisions import calibration, threshold, threshold_kernels
 from learners.decisions.calibration import Calibration, CalibrationState
-from learners.decisions.fused_scoring import dense_look, read_by
+from learners.decisions.fused_scoring import dense_inputs, score_dense
 from learners.decisions.threshold import Threshold
 
 __all__ = [
@@ -13,8 +13,8 @@ __all__ = [
     "CalibrationState",
     "Threshold",
     "calibration",
-    "dense_look",
-    "read_by",
+    "dense_inputs",
+    "score_dense",
     "threshold",
     "threshold_kernels",
 ]

@@ -75,12 +75,12 @@ __all__ = [
     "SLOTS",
     "Account",
     "allowed",
+    "change_unit",
     "init",
     "lookback",
     "present",
     "problems",
     "quantile",
-    "rebased",
     "record",
     "tick",
 ]
@@ -143,7 +143,7 @@ def problems(account: Account) -> Issues:
     yield from outside("credit", account.credit, -MAX_COUNT, _SAVED)
 
 
-def rebased(account: Account, unit: float) -> Account:
+def change_unit(account: Account, unit: float) -> Account:
     """The account in another unit of so many seconds: what was spent counts as spent in it, its traffic is unknown."""
     fresh = init()
     fresh.spent[:2] = account.spent[:2]

@@ -18,7 +18,7 @@ from learners.decisions import Calibration, CalibrationState, calibration, thres
 from learners.features import Scaling, ScalingState, scaling
 from learners.numerics import Counts, Matrix, Vector, bare_kernel
 
-__all__ = ["dense_look", "read_by"]
+__all__ = ["dense_inputs", "score_dense"]
 
 _NONE, _UNIT, _STANDARD, _MAXABS = range(4)
 _SCALINGS = {"none": _NONE, "unit": _UNIT, "standard": _STANDARD, "maxabs": _MAXABS}
@@ -81,7 +81,7 @@ def _look(  # type: ignore[no-untyped-def]
     threshold_kernels.look(rule, false_positive, false_negative, live, probabilities, costs, thresholds, decisions)
 
 
-def read_by(
+def dense_inputs(
     settings: Scaling,
     scales: ScalingState,
     scaled: Any,
@@ -90,7 +90,7 @@ def read_by(
     fit: CalibrationState,
     said: tuple[int, float, float, Vector],
 ) -> tuple[Any, ...]:
-    """What `dense_look` reads of a learner, as views; `said` is `threshold.looked_at`."""
+    """What `score_dense` reads of a learner, as views; `said` is `threshold.scoring_inputs`."""
     return (
         _SCALINGS[settings.kind],
         math.inf if settings.clip is None else settings.clip,
@@ -110,8 +110,8 @@ def read_by(
     )
 
 
-def dense_look(by: tuple[Any, ...], rows: Matrix, costs: Vector | None) -> tuple[Vector, Counts, Vector, Vector]:
-    """Scores, decisions, probabilities and thresholds of n events, (n,) each, by what `read_by` has given.
+def score_dense(by: tuple[Any, ...], rows: Matrix, costs: Vector | None) -> tuple[Vector, Counts, Vector, Vector]:
+    """Scores, decisions, probabilities and thresholds of n events, (n,) each, by what `dense_inputs` has given.
 
     `rows` (n, dim) are in the learner's own columns, C-ordered; `costs` (n,) of a miss of each, None: 1. O(n dim).
     """

@@ -47,20 +47,20 @@ from learners.decisions.alert_budget import Account
 from learners.decisions.threshold_kernels import BUDGET, COST, FIXED, FOFO, OFO, Rule
 from learners.decisions.threshold_search import ACCURACY, BINS, F_BETA, FPR, PRECISION, RECALL
 from learners.numerics import MAX_COUNT, Counts, Issues, Matrix, Vector, counters, outside
-from learners.settings import Parameters, Problem, Refused, param
+from learners.settings import InvalidInput, Parameters, Problem, param
 
 __all__ = [
-    "State",
     "Threshold",
-    "changed",
+    "ThresholdState",
+    "change_settings",
     "current",
     "init",
     "learn",
     "look",
-    "looked_at",
     "note",
     "problems",
-    "restarted",
+    "restart",
+    "scoring_inputs",
     "serve",
 ]
 
@@ -136,7 +136,7 @@ class Threshold(Parameters):
             elif self.rate is not None and self.unit_seconds != type(self).unit_seconds:
                 problems.append(Problem("/unit_seconds", "is for alerts; rate knows no unit of time"))
         if problems:
-            raise Refused(problems)
+            raise InvalidInput(problems)
 
     @cached_property
     def rule(self) -> Rule:
@@ -197,7 +197,7 @@ _KINDS: Mapping[str, int] = MappingProxyType(
 )
 
 
-class State(NamedTuple):
+class ThresholdState(NamedTuple):
     """What is learnt for every objective; `live` alone is the chosen one's."""
 
     live: Vector  # (1,) the threshold; of an event of cost 1
@@ -219,11 +219,11 @@ class State(NamedTuple):
     credit: Vector
 
 
-def init(settings: Threshold) -> State:
+def init(settings: Threshold) -> ThresholdState:
     """The state before any event."""
     n = settings.horizon or settings.n1
     rule = settings.rule
-    state = State(
+    state = ThresholdState(
         live=np.zeros(1),
         seen=np.zeros(2, dtype=np.int64),
         mean=np.zeros(1),
@@ -247,14 +247,14 @@ def _start(rule: Rule) -> float:
     return rule.aim if rule.kind in (FPR, PRECISION, RECALL) else 0.0
 
 
-def restarted(settings: Threshold, state: State) -> State:
+def restart(settings: Threshold, state: ThresholdState) -> ThresholdState:
     """The state for the scores of another model: nothing is known of them, but what was spent of a budget is spent."""
     fresh = init(settings)._replace(**{name: getattr(state, name).copy() for name in Account._fields})
     threshold_kernels.refresh(settings.rule, fresh, threshold_search.edges())
     return fresh
 
 
-def changed(was: Threshold, settings: Threshold, state: State) -> State:
+def change_settings(was: Threshold, settings: Threshold, state: ThresholdState) -> ThresholdState:
     """The state under other settings: what was learnt stays, and the live threshold follows from it at once.
 
     FOFO begins a first block where its own settings differ, from the threshold that it has reached. Another objective
@@ -262,14 +262,14 @@ def changed(was: Threshold, settings: Threshold, state: State) -> State:
     another unit of time goes on with what was spent, and without a forecast; a share of all events starts at no credit.
     """
     old, new = was.rule, settings.rule
-    state = State._make(array.copy() for array in state)
+    state = ThresholdState._make(array.copy() for array in state)
     if (old.n1, old.kappa) != (new.n1, new.kappa):
         start = init(settings)
         state = state._replace(
             theta=state.mean.copy(), centre=state.mean.copy(), radius=start.radius, block=start.block, stage=start.stage
         )
     if old.unit != new.unit:
-        state = state._replace(**alert_budget.rebased(_account(state), new.unit)._asdict())
+        state = state._replace(**alert_budget.change_unit(_account(state), new.unit)._asdict())
     if old.rate != new.rate:
         state.credit[0] = 0.0
     if (old.kind, old.aim) != (new.kind, new.aim):
@@ -278,7 +278,7 @@ def changed(was: Threshold, settings: Threshold, state: State) -> State:
     return state
 
 
-def problems(settings: Threshold, state: State) -> Issues:
+def problems(settings: Threshold, state: ThresholdState) -> Issues:
     """What no events can have led to in a state of the right shapes."""
     wrong = list(counters({name: getattr(state, name) for name in ("seen", "called", "block", "stage", "decided")}))
     yield from wrong
@@ -304,14 +304,14 @@ def problems(settings: Threshold, state: State) -> Issues:
         yield from outside("stage", state.stage[1:], 0, min(each - 1, into))
 
 
-def current(settings: Threshold, state: State) -> float:  # noqa: ARG001
+def current(settings: Threshold, state: ThresholdState) -> float:  # noqa: ARG001
     """The live threshold; of an event of cost 1."""
     return float(state.live[0])
 
 
 def learn(
     settings: Threshold,
-    state: State,
+    state: ThresholdState,
     probabilities: Vector,
     y: Vector,
     decided: NDArray[np.bool_],
@@ -334,7 +334,7 @@ def learn(
 
 def serve(
     settings: Threshold,
-    state: State,
+    state: ThresholdState,
     probabilities: Vector,
     costs: Vector,
     clocks: Vector,
@@ -348,7 +348,7 @@ def serve(
     )
 
 
-def note(settings: Threshold, state: State, probabilities: Vector, decisions: Counts, clocks: Vector) -> None:
+def note(settings: Threshold, state: ThresholdState, probabilities: Vector, decisions: Counts, clocks: Vector) -> None:
     """Account for n unlabelled events that were decided elsewhere: after what `serve` said, the same bits as there."""
     columns = [np.array(column, dtype=np.float64) for column in (probabilities, clocks)]  # a record's are read-only
     known = np.array(decisions, dtype=np.int64)
@@ -358,17 +358,17 @@ def note(settings: Threshold, state: State, probabilities: Vector, decisions: Co
     )
 
 
-def look(settings: Threshold, state: State, probabilities: Vector, costs: Vector) -> tuple[Vector, Counts]:
+def look(settings: Threshold, state: ThresholdState, probabilities: Vector, costs: Vector) -> tuple[Vector, Counts]:
     """What would be said of each event now, were it the next: thresholds and decisions, (n,); the state stays."""
     thresholds, decisions = np.empty(len(probabilities)), np.empty(len(probabilities), dtype=np.int64)
-    threshold_kernels.look(*looked_at(settings, state), probabilities, costs, thresholds, decisions)
+    threshold_kernels.look(*scoring_inputs(settings, state), probabilities, costs, thresholds, decisions)
     return thresholds, decisions
 
 
-def looked_at(settings: Threshold, state: State) -> tuple[int, float, float, Vector]:
+def scoring_inputs(settings: Threshold, state: ThresholdState) -> tuple[int, float, float, Vector]:
     """What of it `rules.say` needs: the rule's kind, its costs of errors, and the live threshold (1,), a view."""
     return _KINDS[settings.objective], settings.false_positive, settings.false_negative, state.live
 
 
-def _account(state: State) -> Account:
+def _account(state: ThresholdState) -> Account:
     return Account._make(getattr(state, name) for name in Account._fields)

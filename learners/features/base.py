@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.numerics import Matrix, Rows, Sparse, bare_kernel, kernel
-from learners.settings import Parameters, Problem, Refused, required, show
+from learners.settings import InvalidInput, Parameters, Problem, required, show
 
 __all__ = [
     "LARGEST",
@@ -107,7 +107,7 @@ class Problems:
     def check(self) -> None:
         """Refuse the batch if anything was noted."""
         if self.found:
-            raise Refused(self.found)
+            raise InvalidInput(self.found)
 
 
 def _first_fault(numbers: Sequence[Any]) -> tuple[str, str] | None:
@@ -157,7 +157,7 @@ class Features(Parameters, ABC):
     def encode(self, values: Sequence[Any], typed: bool = False) -> Rows:
         """The columns of n events' features, (n, k).
 
-        `typed`: the JSON types were checked already. Raises `Refused` with a pointer to each bad event (the first
+        `typed`: the JSON types were checked already. Raises `InvalidInput` with a pointer to each bad event (the first
         100). O(numbers given).
         """
 
@@ -269,7 +269,7 @@ class SparseColumns(Features):
                 flat = np.array([one for indices, _ in values for one in indices], dtype=np.int64)
                 data = np.array([one for _, data in values for one in data], dtype=np.float64)
                 return self._checked(Sparse(data, flat, indptr))
-            except (OverflowError, Refused):  # the precise answer comes from the slow way below
+            except (OverflowError, InvalidInput):  # the precise answer comes from the slow way below
                 pass
         problems = Problems()
         for i, value in enumerate(values):
@@ -285,12 +285,14 @@ class SparseColumns(Features):
 
     def _checked(self, rows: Sparse) -> Sparse:
         if not _is_csr(rows):
-            raise Refused([Problem("", "is not a CSR matrix: expected float64 data, int64 indices and int64 row ends")])
+            raise InvalidInput(
+                [Problem("", "is not a CSR matrix: expected float64 data, int64 indices and int64 row ends")]
+            )
         faults = np.zeros(len(rows.indptr) - 1, dtype=np.int64)
         if _row_faults(rows.data, rows.indices, rows.indptr, self.dim, LARGEST, MAX_NONZERO, faults):
             columns = f"at most {MAX_NONZERO} ascending, distinct columns from 0 to {self.dim - 1}"
             detail = f"expected {columns}, and values of at most {LARGEST:g} in magnitude"
-            raise Refused([Problem(f"/{i}", detail) for i in np.flatnonzero(faults)[:MAX_PROBLEMS]])
+            raise InvalidInput([Problem(f"/{i}", detail) for i in np.flatnonzero(faults)[:MAX_PROBLEMS]])
         return rows
 
     def _check_event(self, problems: Problems, i: int, value: Any) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from learners.features.base import MAX_PROBLEMS, Dense, Features, SparseColumns
 from learners.features.named import MAX_NAME, Named, Table
 from learners.numerics import Vector
-from learners.settings import Problem, Refused, pointer, show
+from learners.settings import InvalidInput, Problem, pointer, show
 
 __all__ = ["MAX_COST", "costs_of", "futile", "misfit"]
 
@@ -48,8 +48,8 @@ def costs_of(features: Features, field: str, values: Any) -> Vector:
 
     `values` is a list of that, or a (n, dim) array, or a scipy sparse matrix.
 
-    A column that a sparse event does not have is 0. Raises `Refused` with a pointer to each that is missing, no number,
-    or not from 0 to 1e15.
+    A column that a sparse event does not have is 0. Raises `InvalidInput` with a pointer to each that is missing, is no
+    number, or is not from 0 to 1e15.
     """
     if hasattr(values, "tocsc"):
         values = values.tocsc()[:, [int(field)]].toarray()
@@ -78,5 +78,5 @@ def costs_of(features: Features, field: str, values: Any) -> Vector:
             continue
         costs[i] = found
     if problems:
-        raise Refused(problems)
+        raise InvalidInput(problems)
     return costs

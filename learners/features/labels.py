@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from learners.features.base import MAX_PROBLEMS
 from learners.numerics import Vector, bare_kernel
-from learners.settings import Problem, Refused, show
+from learners.settings import InvalidInput, Problem, show
 
 __all__ = ["Labels", "as_array"]
 
@@ -61,10 +61,10 @@ class Labels:
         return np.where(values > 0, 1.0, -1.0) if self.ranks is None else values
 
     def read(self, labels: Any) -> Vector:
-        """A list or array of labels as `columns` gives them. Raises `Refused` with a pointer to each bad one."""
+        """A list or array of labels as `columns` gives them. Raises `InvalidInput` with a pointer to each bad one."""
         y = as_array(labels)
         if y is None or y.ndim != 1:
-            raise Refused([Problem("/labels", f"is {show(labels)}; expected a list of labels")])
+            raise InvalidInput([Problem("/labels", f"is {show(labels)}; expected a list of labels")])
         if y.dtype.kind in ("biuf" if self.ranks is None else "iuf"):
             whole = y.dtype.kind != "f" or y.dtype == np.float64  # to cast a NaN that signals would be a warning
             if self.ranks is None and whole:  # most are good: that is found in one pass
@@ -79,7 +79,7 @@ class Labels:
         if not good.all():
             bad = np.flatnonzero(~good)[:MAX_PROBLEMS]
             detail = "is {}; expected {}"
-            raise Refused([Problem(f"/labels/{i}", detail.format(show(y.item(i)), self.expected)) for i in bad])
+            raise InvalidInput([Problem(f"/labels/{i}", detail.format(show(y.item(i)), self.expected)) for i in bad])
         return self.columns(y.astype(np.float64))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from learners.features.base import MAX_COLUMNS, MAX_NONZERO, Features, Problems, number_fault
 from learners.numerics import Counts, Rows, Sparse, Words, hash_strings, kernel
-from learners.settings import Parameters, Problem, Refused, param, pointer, required, show
+from learners.settings import InvalidInput, Parameters, Problem, param, pointer, required, show
 
 __all__ = ["MAX_LISTED", "MAX_NAME", "MAX_SPELT", "Field", "Named", "Table"]
 
@@ -86,7 +86,7 @@ class Named(Features):
             if len(fields) > MAX_LISTED
         ]
         if problems:
-            raise Refused(problems)
+            raise InvalidInput(problems)
 
     def objections(self) -> list[Problem]:
         """Each field of `log` that is declared to be no number besides."""
@@ -239,17 +239,17 @@ class Table(Features):
             for i, item in enumerate(self.fields):
                 try:
                     parsed.append(item if isinstance(item, Field) else Field.of(item))
-                except Refused as error:
+                except InvalidInput as error:
                     problems += error.under(f"/fields/{i}").problems
             object.__setattr__(self, "fields", tuple(parsed))
         try:
             super().__post_init__()
-        except Refused as error:
+        except InvalidInput as error:
             problems += error.problems
         if not problems:
             problems = self._layout_problems()
         if problems:
-            raise Refused(problems)
+            raise InvalidInput(problems)
 
     def _layout_problems(self) -> list[Problem]:
         if not self.fields:

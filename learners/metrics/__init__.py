@@ -5,23 +5,23 @@ Start with `binary` or `ordinal`, which combine the others: `window`, `cumulativ
 """
 
 from learners.metrics import consistency, sequential_tests
-from learners.metrics.binary import Metrics, MetricsView
-from learners.metrics.definitions import NO_SPREAD, Figures
-from learners.metrics.delong import Areas, areas, interval
-from learners.metrics.ordinal import OrdinalFigures, OrdinalMetrics
-from learners.metrics.sequential_tests import Betting
+from learners.metrics.binary import BinaryMetrics, BinaryMetricsView
+from learners.metrics.definitions import NO_SPREAD, MetricSettings
+from learners.metrics.delong import AucEstimates, estimate_aucs, interval
+from learners.metrics.ordinal import RankMetrics, RankMetricsView
+from learners.metrics.sequential_tests import SequentialTest
 
 __all__ = [
     "NO_SPREAD",
-    "Areas",
-    "Betting",
-    "Figures",
-    "Metrics",
-    "MetricsView",
-    "OrdinalFigures",
-    "OrdinalMetrics",
-    "areas",
+    "AucEstimates",
+    "BinaryMetrics",
+    "BinaryMetricsView",
+    "MetricSettings",
+    "RankMetrics",
+    "RankMetricsView",
+    "SequentialTest",
     "consistency",
+    "estimate_aucs",
     "interval",
     "sequential_tests",
 ]

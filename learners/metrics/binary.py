@@ -22,17 +22,17 @@ from numpy.typing import NDArray
 from learners.metrics import cumulative as sketch
 from learners.metrics import stream_stats as traffic
 from learners.metrics import window
-from learners.metrics.consistency import of_figures
-from learners.metrics.cumulative import BRIEF, Sketch, SketchState, SketchView
-from learners.metrics.definitions import FIGURES, LARGEST_LOSS, Figures, Undefined, in_order, ordinary, tallies
+from learners.metrics.consistency import metric_disagreements
+from learners.metrics.cumulative import BRIEF, CumulativeSketch, CumulativeSketchState, CumulativeSketchView
+from learners.metrics.definitions import FIGURES, LARGEST_LOSS, MetricSettings, Undefined, in_order, ordinary, tallies
 from learners.metrics.drift import KINDS, Drift, DriftView
-from learners.metrics.history import Axis, History, HistoryView
+from learners.metrics.history import Axis, MetricHistory, MetricHistoryView
 from learners.metrics.label_delays import MAX_DELAY
-from learners.metrics.stream_stats import Derived, Scope, Traffic, TrafficState, TrafficView
+from learners.metrics.stream_stats import Derived, Scope, StreamStats, StreamStatsState, StreamStatsView
 from learners.metrics.window import Sums, Window, WindowState, WindowView
 from learners.numerics import WAITING, Counts, Issues, Ordered, Vector, Words, bare_kernel, counters
 
-__all__ = ["HISTORY_COLUMNS", "Metrics", "MetricsView", "history_stride"]
+__all__ = ["HISTORY_COLUMNS", "BinaryMetrics", "BinaryMetricsView", "history_stride"]
 
 _OF_WINDOW = (
     "events",
@@ -109,14 +109,14 @@ def _counted(y, delays):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def _take(parts, size, seconds, scores, probabilities, y, decisions, clocks, delays, hashes, late):  # type: ignore[no-untyped-def]
-    """Take labelled events into window, sketch and traffic, one after the other; see `Metrics.learn`.
+    """Take labelled events into window, sketch and traffic, one after the other; see `BinaryMetrics.learn`.
 
     `parts` as plain tuples, which a call takes in a third of the time of named ones.
     """
-    ring, counts = WindowState(*parts[0]), SketchState(*parts[2])
+    ring, counts = WindowState(*parts[0]), CumulativeSketchState(*parts[2])
     negatives, positives, confusion, losses, bins, mass = parts[1]
     sums = Sums(Ordered(*negatives), Ordered(*positives), confusion, losses, bins, mass)
-    flow, (known, table, flagged) = TrafficState(*parts[3]), parts[4]
+    flow, (known, table, flagged) = StreamStatsState(*parts[3]), parts[4]
     derived = Derived(Ordered(*known), table, flagged)
     for i in range(y.shape[0]):
         label, decision, score = (1 if y[i] > 0.0 else 0), decisions[i], ordinary(scores[i])
@@ -126,24 +126,24 @@ def _take(parts, size, seconds, scores, probabilities, y, decisions, clocks, del
         traffic.take(flow, derived, size, seconds, clocks[i], delays[i], hashes[i], late[i])
 
 
-class Metrics:
+class BinaryMetrics:
     """The live figures of one learner."""
 
     # what the shapes of a state follow from
     counted = ("window_span", "traffic_span", "traffic_served", "history_count", "drift_negatives")
 
-    def __init__(self, size: int, seconds: float | None = None, settings: Figures | None = None) -> None:
+    def __init__(self, size: int, seconds: float | None = None, settings: MetricSettings | None = None) -> None:
         self.size = size
         self.seconds = seconds
-        self.settings = Figures() if settings is None else settings
+        self.settings = MetricSettings() if settings is None else settings
         self._counters: Counts = np.zeros(3, dtype=np.int64)  # duplicates, corrections, labels assumed negative
         self._window = Window(size, seconds)
-        self._sketch = Sketch()
-        self._traffic = Traffic(size, seconds)
+        self._sketch = CumulativeSketch()
+        self._traffic = StreamStats(size, seconds)
         ranges = {**_RANGES, **dict.fromkeys(_WHOLE, (0.0, float(size)))}
-        self._history = History(HISTORY_COLUMNS, history_stride(size), ranges, _WHOLE)
+        self._history = MetricHistory(HISTORY_COLUMNS, history_stride(size), ranges, _WHOLE)
         self._drift = Drift()
-        self._view: MetricsView | None = None  # of the present moment, once somebody has asked for it
+        self._view: BinaryMetricsView | None = None  # of the present moment, once somebody has asked for it
 
     @property
     def _parts(self) -> dict[str, _Part]:
@@ -304,13 +304,13 @@ class Metrics:
         self._sketch.correct(int(was), int(label), 0.0 if math.isnan(score) else score, probability, int(decision))
         self._counters[_CORRECTIONS] += 1
 
-    def change(self, settings: Figures) -> None:
+    def change(self, settings: MetricSettings) -> None:
         """Tell the figures by other settings from now on; the rows of the history stay as they were."""
         self._view = None
         self.settings = settings
 
     def label(self, h: int) -> None:
-        """The label of a served event, by the hash of its id, has come after another; see `Traffic.label`."""
+        """The label of a served event, by the hash of its id, has come after another; see `StreamStats.label`."""
         self._view = None
         self._traffic.label(h)
 
@@ -365,7 +365,7 @@ class Metrics:
             yield "drift_negatives", f"is {state['drift_negatives'][0]} after {events} events"
         if int(state["drift_began"][0]) + int(state["drift_placements"][0]) > events:
             yield "drift_began", f"is {state['drift_began'][0]} after {events} events"
-        yield from of_figures(state, "window_", self.size, self._history.stride)
+        yield from metric_disagreements(state, "window_", self.size, self._history.stride)
         held = np.arange(*state["window_span"].tolist()) % self.size
         cells = 2 * state["window_labels"][held].astype(np.int64) + state["window_decisions"][held]
         total: Counts = state["sketch_confusion"]  # type: ignore[assignment]
@@ -381,10 +381,10 @@ class Metrics:
 
     # Looking
 
-    def view(self) -> MetricsView:
+    def view(self) -> BinaryMetricsView:
         """The figures as they stand: right until the next change, or for good once `frozen()`."""
         if self._view is None:
-            self._view = MetricsView(
+            self._view = BinaryMetricsView(
                 self.size,
                 self.seconds,
                 self.settings,
@@ -400,18 +400,18 @@ class Metrics:
         return self._view
 
 
-class MetricsView(NamedTuple):
+class BinaryMetricsView(NamedTuple):
     """What readers of the figures need, at one moment."""
 
     size: int
     seconds: float | None
-    settings: Figures
+    settings: MetricSettings
     counts: Counts  # (2,) labelled events: negatives, positives
     counters: Counts  # (3,) duplicates, corrections, labels assumed negative
     window: WindowView
-    sketch: SketchView
-    traffic: TrafficView
-    rows: HistoryView
+    sketch: CumulativeSketchView
+    traffic: StreamStatsView
+    rows: MetricHistoryView
     drift: DriftView
     memory: dict[str, Any]  # what has been worked out already
 
@@ -420,7 +420,7 @@ class MetricsView(NamedTuple):
         """The learner's clock, in seconds; NaN while it is not known."""
         return self.traffic.clock
 
-    def frozen(self) -> MetricsView:
+    def frozen(self) -> BinaryMetricsView:
         """A copy that stays as it is; the same one for all who ask at one moment. O(window): 8 bytes an event."""
         if "frozen" not in self.memory:
             copy = self._replace(
@@ -435,7 +435,7 @@ class MetricsView(NamedTuple):
             )
             copy.memory["frozen"] = copy
             self.memory["frozen"] = copy
-        frozen: MetricsView = self.memory["frozen"]
+        frozen: BinaryMetricsView = self.memory["frozen"]
         return frozen
 
     def as_json(self) -> dict[str, Any]:
@@ -456,7 +456,7 @@ class MetricsView(NamedTuple):
         if math.isnan(traffic.clock):
             undefined["/clock"] = "no event and no label with a time yet"
         scopes: dict[Scope, dict[str, Any]] = {}
-        parts: dict[Scope, WindowView | SketchView] = {"window": self.window, "since_start": self.sketch}
+        parts: dict[Scope, WindowView | CumulativeSketchView] = {"window": self.window, "since_start": self.sketch}
         for scope, part in parts.items():
             figures, reasons = part.figures(self.settings)
             more, why = traffic.figures(scope)
@@ -488,7 +488,7 @@ class MetricsView(NamedTuple):
         step: float | None = None,
         by: Axis = "events",
     ) -> dict[str, Any]:
-        """The figures over time; see `HistoryView.points`. Raises ValueError for a `step` not above 0."""
+        """The figures over time; see `MetricHistoryView.points`. Raises ValueError for a `step` not above 0."""
         points = self.rows.points(start, stop, step, by)
         return {"columns": list(self.rows.columns), "points": [_whole(point) for point in points]}
 

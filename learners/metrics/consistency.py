@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.metrics.cumulative import Sketch
+from learners.metrics.cumulative import CumulativeSketch
 from learners.metrics.history import ROWS
 from learners.numerics import Counts, Issues
 
-__all__ = ["of_figures", "of_ids"]
+__all__ = ["id_disagreements", "metric_disagreements"]
 
 Arrays = dict[str, NDArray[np.generic]]
 
 
-def of_figures(state: Arrays, part: str, size: int, stride: int) -> Issues:
+def metric_disagreements(state: Arrays, part: str, size: int, stride: int) -> Issues:
     """Where the window, traffic and history of a learner's figures are not of the same events. O(window).
 
     The window's arrays are called `part` + span and clocks; it holds `size` events, and a row is due every `stride`
@@ -49,7 +49,7 @@ def of_figures(state: Arrays, part: str, size: int, stride: int) -> Issues:
             yield "history_rows", "has a clock that is yet to come"
 
 
-def of_ids(ids: Arrays, metrics: Arrays, size: int, ranks: int | None) -> Issues:
+def id_disagreements(ids: Arrays, metrics: Arrays, size: int, ranks: int | None) -> Issues:
     """Where what is remembered of ids is not what the figures of a window of `size` are made of, by the ids' arrays.
 
     `ranks`: those of an ordinal learner. O(ids + window).
@@ -78,7 +78,7 @@ def of_ids(ids: Arrays, metrics: Arrays, size: int, ranks: int | None) -> Issues
         if (rest < 0).any():
             yield "decisions", "has more events of a rank and a decision than there were"
         return
-    counted = Sketch()
+    counted = CumulativeSketch()
     counted.learn(scores, probabilities, labels.astype(np.float64), decisions)
     for name, array in (("decisions", "confusion"), ("scores", "bins"), ("probabilities", "reliability")):
         if (getattr(counted.arrays, array) > metrics[f"sketch_{array}"].astype(np.int64)).any():

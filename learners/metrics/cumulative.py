@@ -22,7 +22,7 @@ from learners.metrics.definitions import (
     LARGEST_LOSS,
     NO_SPREAD,
     RELIABILITY_BINS,
-    Figures,
+    MetricSettings,
     Undefined,
     confusion_figures,
     confusion_values,
@@ -39,7 +39,15 @@ from learners.metrics.definitions import (
 from learners.metrics.ranking_from_bins import mixed, sweep
 from learners.numerics import MAX_COUNT, Counts, Issues, Vector, bare_kernel, counters, inlined, outside
 
-__all__ = ["BRIEF", "SCORE_BINS", "Sketch", "SketchState", "SketchView", "score_bin", "take"]
+__all__ = [
+    "BRIEF",
+    "SCORE_BINS",
+    "CumulativeSketch",
+    "CumulativeSketchState",
+    "CumulativeSketchView",
+    "score_bin",
+    "take",
+]
 
 _LOW, _HIGH = -24, 16  # exponents with bins of their own: 2^-24 <= |score| < 2^16
 _PER_OCTAVE = 16
@@ -50,10 +58,10 @@ _LOW_BITS, _HIGH_BITS = 30, 60  # of the last two words of a sum; see `_carry`
 _SLACK = 2**12  # in multiples of 2^-60: a probability at an edge may be rounded into the bin beside it
 
 _RANKED = ("auc", "average_precision", "partial_auc", "ks", "recall_at_fpr", "precision_at_k")  # as `sweep` has them
-BRIEF = ("auc", "average_precision", "f1", "precision", "recall", "alert_rate")  # see `SketchView.brief`
+BRIEF = ("auc", "average_precision", "f1", "precision", "recall", "alert_rate")  # see `CumulativeSketchView.brief`
 
 
-class SketchState(NamedTuple):
+class CumulativeSketchState(NamedTuple):
     """The arrays of the state; a sum is three words, see `_carry`."""
 
     counts: Counts  # (2,) labelled events by class: negatives, positives
@@ -125,11 +133,11 @@ def _add_sums(sums, more):  # type: ignore[no-untyped-def]
         _carry(sums[i])
 
 
-class Sketch:
+class CumulativeSketch:
     """What is kept of all labelled events since the start."""
 
     def __init__(self) -> None:
-        self.arrays = SketchState(
+        self.arrays = CumulativeSketchState(
             counts=np.zeros(2, dtype=np.int64),
             confusion=np.zeros(4, dtype=np.int64),
             bins=np.zeros((2, SCORE_BINS), dtype=np.int64),
@@ -157,7 +165,7 @@ class Sketch:
         for one, sign in ((was, -1), (label, 1)):
             _learn(self.arrays, *said, np.array([2.0 * one - 1.0]), called, sign)
 
-    def merge(self, other: Sketch) -> None:
+    def merge(self, other: CumulativeSketch) -> None:
         """Add the events of another sketch."""
         for name, array in self.arrays._asdict().items():
             more = getattr(other.arrays, name)
@@ -172,7 +180,7 @@ class Sketch:
 
     def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
         """What no events can have led to in a state of the right shapes. O(bins)."""
-        arrays = SketchState(**state)  # type: ignore[arg-type]
+        arrays = CumulativeSketchState(**state)  # type: ignore[arg-type]
         wrong = list(counters({name: array for name, array in state.items() if name not in ("losses", "mass")}))
         for name, sums in (("losses", arrays.losses), ("mass", arrays.mass)):
             wrong += outside(name, sums[:, 0], 0, MAX_COUNT)
@@ -200,14 +208,16 @@ class Sketch:
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take the arrays of a state."""
-        self.arrays = SketchState(**{name: np.array(state[name], dtype=np.int64, order="C") for name in self.state()})
+        self.arrays = CumulativeSketchState(
+            **{name: np.array(state[name], dtype=np.int64, order="C") for name in self.state()}
+        )
 
-    def view(self) -> SketchView:
+    def view(self) -> CumulativeSketchView:
         """The figures as they stand: right until the next change, or for good once `frozen()`."""
-        return SketchView._make(self.arrays)
+        return CumulativeSketchView._make(self.arrays)
 
 
-class SketchView(NamedTuple):
+class CumulativeSketchView(NamedTuple):
     """What a reader of the figures needs: the arrays of the state."""
 
     counts: Counts
@@ -217,11 +227,11 @@ class SketchView(NamedTuple):
     reliability: NDArray[np.int64]
     mass: NDArray[np.int64]
 
-    def frozen(self) -> SketchView:
+    def frozen(self) -> CumulativeSketchView:
         """A copy that stays as it is. O(1): some 20 KB."""
-        return SketchView._make(array.copy() for array in self)
+        return CumulativeSketchView._make(array.copy() for array in self)
 
-    def figures(self, settings: Figures) -> tuple[dict[str, Any], dict[str, str]]:
+    def figures(self, settings: MetricSettings) -> tuple[dict[str, Any], dict[str, str]]:
         """The figures since the start, and by pointer why those that are None are undefined. O(bins)."""
         undefined = Undefined("since_start", {})
         negatives, positives = self.counts.tolist()
@@ -245,7 +255,7 @@ class SketchView(NamedTuple):
         f1, _, precision, recall, _, _, _, alert_rate = confusion_values(self.confusion.tolist(), 1.0)
         return [auc if n and m else None, precisions / m if m else None, f1, precision, recall, alert_rate]
 
-    def _ranked(self, settings: Figures, undefined: Undefined) -> dict[str, Any]:
+    def _ranked(self, settings: MetricSettings, undefined: Undefined) -> dict[str, Any]:
         """The figures that follow from the order of the scores, each with its error."""
         n, m = self.counts.tolist()
         found, squares = np.zeros((len(_RANKED), 3)), np.zeros(2)

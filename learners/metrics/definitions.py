@@ -35,7 +35,7 @@ __all__ = [
     "LARGEST_LOSS",
     "NO_SPREAD",
     "RELIABILITY_BINS",
-    "Figures",
+    "MetricSettings",
     "Undefined",
     "auc_interval",
     "brier",
@@ -96,7 +96,7 @@ _IN_ORDER = tuple(name for figure in FIGURES for name in (figure, f"{figure}_err
 
 
 @dataclass(frozen=True)
-class Figures(Parameters):
+class MetricSettings(Parameters):
     """Settings of the live figures."""
 
     beta: float = param(1.0, "F-beta: how many times recall counts as much as precision", above=0, most=100)

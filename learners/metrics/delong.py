@@ -24,10 +24,10 @@ import numpy as np
 
 from learners.numerics import Matrix, Vector, normal_quantile
 
-__all__ = ["Areas", "areas", "interval"]
+__all__ = ["AucEstimates", "estimate_aucs", "interval"]
 
 
-class Areas(NamedTuple):
+class AucEstimates(NamedTuple):
     """What is known of m AUCs."""
 
     auc: Vector  # (m,)
@@ -39,7 +39,7 @@ class Areas(NamedTuple):
         return None if S is None else max(0.0, float(S[a, a] + S[b, b] - 2.0 * S[a, b]))
 
 
-def areas(negatives: Matrix, positives: Matrix) -> Areas:
+def estimate_aucs(negatives: Matrix, positives: Matrix) -> AucEstimates:
     """The AUCs of m scorers by their scores of the negatives (n0, m) and the positives (n1, m), at least one of each.
 
     Scores may be infinite, but not NaN.
@@ -51,8 +51,8 @@ def areas(negatives: Matrix, positives: Matrix) -> Areas:
         V01[:, j] = 1.0 - _below(np.sort(positives[:, j]), negatives[:, j])
     auc: Vector = V10.mean(axis=0)
     if n0 < 2 or n1 < 2:
-        return Areas(auc, None)
-    return Areas(auc, _covariance(V10) / n1 + _covariance(V01) / n0)
+        return AucEstimates(auc, None)
+    return AucEstimates(auc, _covariance(V10) / n1 + _covariance(V01) / n0)
 
 
 def _below(ordered: Vector, scores: Vector) -> Vector:

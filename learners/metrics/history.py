@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from learners.numerics import MAX_COUNT, Counts, Cube, Issues, Matrix, Vector, outside
 
-__all__ = ["LEVELS", "ROWS", "Axis", "History", "HistoryView"]
+__all__ = ["LEVELS", "ROWS", "Axis", "MetricHistory", "MetricHistoryView"]
 
 ROWS = 64  # of a level
 LEVELS = 32  # at most: 2^37 rows until the first of them is forgotten
@@ -37,7 +37,7 @@ def _levels(count: int) -> int:
     return min(LEVELS, 1 + max(0, (max(count, 1) - 1) // ROWS).bit_length())
 
 
-class History:
+class MetricHistory:
     """Rows of figures by columns, of which the first are `events`, `clock` and `served`; NaN stands for undefined.
 
     `events` were learnt with their labels, and `served` under an id, since the start: a row's steps are their sum.
@@ -145,12 +145,12 @@ class History:
         self.count = np.array(state["count"], dtype=np.int64, order="C")
         self.rows = np.array(state["rows"], dtype=np.float64, order="C")
 
-    def view(self) -> HistoryView:
+    def view(self) -> MetricHistoryView:
         """The rows as they stand: right until the next `add`, or for good once `frozen()`."""
-        return HistoryView(self.columns, self.stride, self.count, self.rows)
+        return MetricHistoryView(self.columns, self.stride, self.count, self.rows)
 
 
-class HistoryView(NamedTuple):
+class MetricHistoryView(NamedTuple):
     """What a reader of the history needs."""
 
     columns: tuple[str, ...]
@@ -158,7 +158,7 @@ class HistoryView(NamedTuple):
     met: Counts  # (1,) rows so far
     rows: Cube  # (levels, ROWS, columns)
 
-    def frozen(self) -> HistoryView:
+    def frozen(self) -> MetricHistoryView:
         """A copy that stays as it is. O(rows): with 37 columns 19 KB for each level, so some 200 KB."""
         return self._replace(met=self.met.copy(), rows=self.rows.copy())
 

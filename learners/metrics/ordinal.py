@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.metrics.consistency import of_figures
-from learners.metrics.definitions import Figures
+from learners.metrics.consistency import metric_disagreements
+from learners.metrics.definitions import MetricSettings
 from learners.metrics.drift import KINDS, Drift, DriftView
-from learners.metrics.history import Axis, History, HistoryView
+from learners.metrics.history import Axis, MetricHistory, MetricHistoryView
 from learners.metrics.label_delays import MAX_DELAY
-from learners.metrics.stream_stats import Traffic, TrafficView
+from learners.metrics.stream_stats import StreamStats, StreamStatsView
 from learners.numerics import Counts, Issues, Vector, Words, counters, kernel, outside
 
-__all__ = ["ORDINAL_HISTORY", "OrdinalFigures", "OrdinalMetrics", "OrdinalMetricsState"]
+__all__ = ["ORDINAL_HISTORY", "RankMetrics", "RankMetricsState", "RankMetricsView"]
 
 ORDINAL_HISTORY = (
     "events",
@@ -45,7 +45,7 @@ _LEAST = 64  # slots of the ring at first
 _TOLD = ("label_delay_median", "label_delay_p90", "label_coverage", "events_per_second")  # by the traffic
 
 
-class OrdinalMetricsState(NamedTuple):
+class RankMetricsState(NamedTuple):
     """The arrays of the state that are not of another part."""
 
     counts: Counts  # (ranks,) labelled events by rank
@@ -135,7 +135,7 @@ def _capacity(events: int, size: int) -> int:
     return min(size, max(_LEAST, 1 << (max(1, min(events, size)) - 1).bit_length()))
 
 
-class OrdinalMetrics:
+class RankMetrics:
     """The live figures of one learner whose labels are the ranks 1 to `ranks` (at most 127)."""
 
     counted = (
@@ -151,7 +151,7 @@ class OrdinalMetrics:
         self.seconds = seconds
         self.ranks = ranks
         capacity = _capacity(0, size)
-        self.arrays = OrdinalMetricsState(
+        self.arrays = RankMetricsState(
             counts=np.zeros(ranks, dtype=np.int64),
             counters=np.zeros(2, dtype=np.int64),
             total=np.zeros((ranks, ranks), dtype=np.int64),
@@ -160,7 +160,7 @@ class OrdinalMetrics:
             decisions=np.zeros(capacity, dtype=np.int8),
             clocks=np.zeros(capacity),
         )
-        self._traffic = Traffic(size, seconds)
+        self._traffic = StreamStats(size, seconds)
         farthest = ranks - 1.0
         ranges = {
             **dict.fromkeys(("mae", "since_start_mae"), (0.0, farthest)),
@@ -170,7 +170,7 @@ class OrdinalMetrics:
             **dict.fromkeys(("label_delay_median", "label_delay_p90"), (0.0, MAX_DELAY)),
             "events_per_second": (0.0, math.inf),
         }
-        self._history = History(ORDINAL_HISTORY, _STRIDE, ranges)
+        self._history = MetricHistory(ORDINAL_HISTORY, _STRIDE, ranges)
         self._drift = Drift()
         self._rebuild()
 
@@ -283,11 +283,11 @@ class OrdinalMetrics:
             _count(self._derived, before, decision, -1)
             _count(self._derived, after, decision, 1)
 
-    def change(self, settings: Figures) -> None:
+    def change(self, settings: MetricSettings) -> None:
         """The settings are about two classes."""
 
     def label(self, h: int) -> None:
-        """The label of a served event, by the hash of its id, has come after another; see `Traffic.label`."""
+        """The label of a served event, by the hash of its id, has come after another; see `StreamStats.label`."""
         self._traffic.label(h)
 
     def skip(self, duplicates: int) -> None:
@@ -348,7 +348,7 @@ class OrdinalMetrics:
         yield from wrong
         if wrong:
             return
-        arrays = OrdinalMetricsState(**{name: state[name] for name in OrdinalMetricsState._fields})  # type: ignore[arg-type]
+        arrays = RankMetricsState(**{name: state[name] for name in RankMetricsState._fields})  # type: ignore[arg-type]
         if (arrays.total.sum(axis=1) != arrays.counts).any():
             yield "total", "does not add up to the counts of the ranks"
         first, following = arrays.span.tolist()
@@ -369,12 +369,12 @@ class OrdinalMetrics:
                 np.subtract.at(rest, tuple(array.astype(np.int64) - 1 for _, array in ranked), 1)
                 if (rest < 0).any():
                     yield "total", "is less than that of the window"
-            yield from of_figures(state, "", self.size, _STRIDE)
+            yield from metric_disagreements(state, "", self.size, _STRIDE)
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take the arrays of a state."""
         own = self.arrays._asdict()
-        self.arrays = OrdinalMetricsState(
+        self.arrays = RankMetricsState(
             **{name: np.array(state[name], dtype=own[name].dtype, order="C") for name in own}
         )
         self._traffic.restore(_part("traffic", state))
@@ -382,10 +382,10 @@ class OrdinalMetrics:
         self._drift.restore(_part("drift", state))
         self._rebuild()
 
-    def view(self) -> OrdinalFigures:
+    def view(self) -> RankMetricsView:
         """The figures as they stand: right until the next `learn`, or for good once `frozen()`."""
         state = self.arrays
-        return OrdinalFigures(
+        return RankMetricsView(
             self.size,
             self.seconds,
             self.clock,
@@ -404,7 +404,7 @@ def _part(part: str, state: dict[str, NDArray[np.generic]]) -> dict[str, NDArray
     return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
 
 
-class OrdinalFigures(NamedTuple):
+class RankMetricsView(NamedTuple):
     """What a reader of the figures needs: a small part of the state, so that it can be copied at any time."""
 
     size: int
@@ -414,11 +414,11 @@ class OrdinalFigures(NamedTuple):
     counters: Counts  # (2,)
     total: Counts  # (ranks, ranks) confusion since the start
     recent: Counts  # (ranks, ranks) confusion of the window
-    traffic: TrafficView
-    rows: HistoryView
+    traffic: StreamStatsView
+    rows: MetricHistoryView
     drift: DriftView
 
-    def frozen(self) -> OrdinalFigures:
+    def frozen(self) -> RankMetricsView:
         """A copy that stays as it is. O(ranks^2 + history): some 100 KB."""
         return self._replace(
             counts=self.counts.copy(),
@@ -475,7 +475,7 @@ class OrdinalFigures(NamedTuple):
         step: float | None = None,
         by: Axis = "events",
     ) -> dict[str, Any]:
-        """The figures over the stream; see `HistoryView.points`."""
+        """The figures over the stream; see `MetricHistoryView.points`."""
         return {"columns": list(ORDINAL_HISTORY), "points": self.rows.points(start, stop, step, by)}
 
     @property

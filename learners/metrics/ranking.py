@@ -22,7 +22,7 @@ import numpy as np
 
 from learners.metrics.definitions import (
     NO_SPREAD,
-    Figures,
+    MetricSettings,
     Undefined,
     auc_interval,
     interval_reason,
@@ -144,7 +144,7 @@ _OTHERS = ("average_precision", "partial_auc", "ks", "recall_at_fpr", "precision
 
 
 def ranking_values(
-    negatives: Vector, positives: Vector, settings: Figures
+    negatives: Vector, positives: Vector, settings: MetricSettings
 ) -> tuple[float | None, list[float] | None, tuple[float | None, ...]]:
     """AUC, its interval, and the figures named in `_OTHERS`; None where undefined.
 
@@ -163,7 +163,9 @@ def ranking_values(
     return pairs / (2 * n * m), interval, others
 
 
-def ranking_figures(negatives: Vector, positives: Vector, settings: Figures, undefined: Undefined) -> dict[str, Any]:
+def ranking_figures(
+    negatives: Vector, positives: Vector, settings: MetricSettings, undefined: Undefined
+) -> dict[str, Any]:
     """The same by name; a null one has its reason put into `undefined`."""
     n, m = len(negatives), len(positives)
     auc, interval, others = ranking_values(negatives, positives, settings)

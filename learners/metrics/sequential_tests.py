@@ -42,14 +42,14 @@ from numpy.typing import NDArray
 
 from learners.numerics import MAX_COUNT, Counts, Issues, Matrix, Vector, counters, kernel, log, not_finite, outside
 
-__all__ = ["GATHERED", "Betting", "init", "limit_of", "log10", "meet", "pairs", "problems"]
+__all__ = ["GATHERED", "SequentialTest", "decimal_log", "init", "meet", "pairs", "problems", "wealth_limit"]
 
 GATHERED = 1024  # events of one class that wait for one of the other: the noise of so many is nothing beside its own
 _PRIOR = 1.0  # sum of d^2 before the first block
 _MOST = 0.5  # of a wealth that is bet
 
 
-class Betting(NamedTuple):
+class SequentialTest(NamedTuple):
     """The arrays of the tests of all P = m (m - 1) / 2 pairs of m scorers, in the order of `pairs`."""
 
     gathered: Matrix  # (GATHERED, m) scores of the events since the last block as a ring, all of one class
@@ -67,10 +67,10 @@ def pairs(m: int) -> list[tuple[int, int]]:
     return list(combinations(range(m), 2))
 
 
-def init(m: int) -> Betting:
+def init(m: int) -> SequentialTest:
     """Nothing met yet, of m scorers."""
     size = len(pairs(m))
-    return Betting(
+    return SequentialTest(
         gathered=np.zeros((GATHERED, m)),
         waiting=np.zeros(2, dtype=np.int64),
         blocks=np.zeros(1, dtype=np.int64),
@@ -139,7 +139,7 @@ def meet(state, limit, label, scores, events, clock):  # type: ignore[no-untyped
     state.waiting[1 - label] = 0
 
 
-def problems(state: Betting, events: int) -> Issues:
+def problems(state: SequentialTest, events: int) -> Issues:
     """What no `events` events can have led to in arrays of the right shapes. O(GATHERED * m + m^2)."""
     wrong = list(counters({"waiting": state.waiting, "blocks": state.blocks}))
     yield from wrong
@@ -158,12 +158,12 @@ def problems(state: Betting, events: int) -> Issues:
         yield "verdict_clocks", "has infinite numbers"
 
 
-def limit_of(alpha: float) -> float:
+def wealth_limit(alpha: float) -> float:
     """The logarithm of the wealth that decides at the level alpha, half of it for each side."""
     limit: float = log(2.0 / alpha)
     return limit
 
 
-def log10(wealth: float) -> float:
+def decimal_log(wealth: float) -> float:
     """The decimal logarithm of a wealth of which the natural one is given."""
     return wealth / math.log(10.0)

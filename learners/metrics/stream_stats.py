@@ -45,7 +45,7 @@ from learners.numerics import (
     outside,
 )
 
-__all__ = ["Derived", "Scope", "Traffic", "TrafficState", "TrafficView", "take"]
+__all__ = ["Derived", "Scope", "StreamStats", "StreamStatsState", "StreamStatsView", "take"]
 
 Scope = Literal["window", "since_start"]
 
@@ -55,7 +55,7 @@ _ANY = 2**62  # events: more than there can be
 _TENTHS = (5, 9)  # the quantiles of the delays that are told: median, 90th percentile
 
 
-class TrafficState(NamedTuple):
+class StreamStatsState(NamedTuple):
     """The arrays of the state; the rings hold event i at i % size."""
 
     clock: Vector  # (1,)
@@ -192,14 +192,14 @@ def _longer(ring: NDArray[Any], more: int) -> NDArray[Any]:
     return np.concatenate([ring, np.zeros(more, dtype=ring.dtype)])
 
 
-class Traffic:
+class StreamStats:
     """Clock, delays, coverage and rates of one learner; see the top of this file."""
 
     def __init__(self, size: int, seconds: float | None) -> None:
         self.size = size
         self.seconds = math.inf if seconds is None else float(seconds)
         capacity = _capacity(0, size)
-        self.arrays = TrafficState(
+        self.arrays = StreamStatsState(
             clock=np.full(1, np.nan),
             start=np.full(1, np.nan),
             timed=np.zeros(1, dtype=np.int64),
@@ -308,12 +308,12 @@ class Traffic:
         yield from wrong
         if wrong:
             return
-        arrays = TrafficState(**state)  # type: ignore[arg-type]
+        arrays = StreamStatsState(**state)  # type: ignore[arg-type]
         yield from self._clock_problems(arrays)
         yield from self._window_problems(arrays)
         yield from self._served_problems(arrays)
 
-    def _clock_problems(self, arrays: TrafficState) -> Issues:
+    def _clock_problems(self, arrays: StreamStatsState) -> Issues:
         clock, start, timed = float(arrays.clock[0]), float(arrays.start[0]), int(arrays.timed[0])
         if math.isinf(clock):
             yield "clock", "is not finite"
@@ -324,7 +324,7 @@ class Traffic:
         elif timed and not -math.inf < start <= clock:
             yield "start", f"is {start} at the clock {clock}"
 
-    def _window_problems(self, arrays: TrafficState) -> Issues:
+    def _window_problems(self, arrays: StreamStatsState) -> Issues:
         first, following = arrays.span.tolist()
         slots, oldest = _capacity(following, self.size), max(0, following - self.size)
         if not len(arrays.delays) == len(arrays.clocks) == slots:
@@ -348,7 +348,7 @@ class Traffic:
         elif not (clocks[1:] >= clocks[:-1]).all():
             yield "clocks", "goes back"
 
-    def _served_problems(self, arrays: TrafficState) -> Issues:
+    def _served_problems(self, arrays: StreamStatsState) -> Issues:
         served, positive, labelled = arrays.served.tolist()
         held, slots = min(served, self.size), _capacity(served, self.size)
         if not len(arrays.ids) == len(arrays.flags) == slots:
@@ -369,17 +369,19 @@ class Traffic:
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take the arrays of a state."""
         own = self.arrays._asdict()
-        self.arrays = TrafficState(**{name: np.array(state[name], dtype=own[name].dtype, order="C") for name in own})
+        self.arrays = StreamStatsState(
+            **{name: np.array(state[name], dtype=own[name].dtype, order="C") for name in own}
+        )
         self._rebuild()
 
-    def view(self) -> TrafficView:
+    def view(self) -> StreamStatsView:
         """What is known as it stands: right until the next change, or for good once `frozen()`. O(1)."""
         arrays, derived = self.arrays, self.derived
         first, following = arrays.span.tolist()
         timed = int(arrays.timed[0])
         from_ = max(first, following - timed)  # the first one in the window that has a clock: all after it have
         since = float(arrays.clocks[from_ % self.size]) if from_ < following else math.nan
-        return TrafficView(
+        return StreamStatsView(
             self.clock,
             _Events(following - from_, since),
             _Events(timed, float(arrays.start[0])),
@@ -415,7 +417,7 @@ class _Delays(NamedTuple):
         return self if self.ordered is None else _Delays(None, self.quantiles())
 
 
-class TrafficView(NamedTuple):
+class StreamStatsView(NamedTuple):
     """What a reader of the figures needs."""
 
     clock: float
@@ -426,7 +428,7 @@ class TrafficView(NamedTuple):
     served_window: tuple[int, ...]  # of the last `size`: events, called positive, labelled
     served: tuple[int, ...]  # the same since the start
 
-    def frozen(self) -> TrafficView:
+    def frozen(self) -> StreamStatsView:
         """A copy that stays as it is: some 32 KB. O(size)."""
         return self._replace(histogram=self.histogram.copy(), delays=self.delays.frozen())
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from learners.metrics.curves import curves
 from learners.metrics.definitions import (
     RELIABILITY_BINS,
-    Figures,
+    MetricSettings,
     Undefined,
     confusion_figures,
     confusion_values,
@@ -289,7 +289,7 @@ class Window:
         """The window as it stands: right until it changes, or for good once `frozen()`."""
         return WindowView(self.size, self.seconds, *self.sums)
 
-    def values(self, settings: Figures) -> tuple[float | None, ...]:
+    def values(self, settings: MetricSettings) -> tuple[float | None, ...]:
         """The figures of `WindowView.figures` from `auc` to `calibration_error`, the interval as two; None for null."""
         sums = self.sums
         negatives, positives = order_statistics.settled(sums.negatives), order_statistics.settled(sums.positives)
@@ -322,7 +322,7 @@ class WindowView(NamedTuple):
             mass=self.mass.copy(),
         )
 
-    def figures(self, settings: Figures) -> tuple[dict[str, Any], dict[str, str]]:
+    def figures(self, settings: MetricSettings) -> tuple[dict[str, Any], dict[str, str]]:
         """The exact figures of the window, null where undefined, and the reasons of those by JSON pointer.
 
         From `events` to `calibration_error`, and `confusion`. One merge of the scores of the classes: O(events) at

@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 from prometheus_client import Metric
 
-from learners import View
-from learners.metrics import OrdinalFigures
+from learners import LearnerView
+from learners.metrics import RankMetricsView
 from service.engine import Engine
 from service.engine.replica import LearnerReplica
 
@@ -146,7 +146,7 @@ class LearnerSeries:
     def __init__(self, most: int) -> None:
         """`most`: learners that are told of."""
         self._most = most
-        self._shown: dict[str, tuple[View, dict[str, Any]] | None] = {}
+        self._shown: dict[str, tuple[LearnerView, dict[str, Any]] | None] = {}
 
     def chosen(self, engine: Engine) -> list[LearnerReplica]:
         """The learners that are told of, by name: of those in memory the last used.
@@ -227,13 +227,13 @@ class LearnerSeries:
             for family, value in zip(_PENDING, held.pending, strict=True):
                 add(family, value)
 
-    def _window(self, name: str, view: View) -> dict[str, Any]:
+    def _window(self, name: str, view: LearnerView) -> dict[str, Any]:
         """The figures of the window, worked out where the learner has moved since the last scrape."""
         known = self._shown.get(name)
         if known is not None and known[0] is view:
             return known[1]
         figures = view.figures
-        if isinstance(figures, OrdinalFigures):
+        if isinstance(figures, RankMetricsView):
             window: dict[str, Any] = figures.as_json()["window"]
         else:
             window = {**figures.window.figures(figures.settings)[0], **figures.traffic.figures("window")[0]}

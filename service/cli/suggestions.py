@@ -154,19 +154,19 @@ def misplaced(body: Mapping[str, Any], pointers: Iterable[str]) -> list[str]:
     refused = {pointer.removeprefix("/params/") for pointer in pointers if pointer.startswith("/params/")}
     if not refused:
         return []
-    from learners import Parameters, Whole, algorithms
+    from learners import LearnerSettings, Parameters, algorithms
     from learners.decisions import calibration, threshold
     from learners.features import LateLabels, kernel_approximation, scaling  # loads numba: only where needed
-    from learners.metrics import Figures
+    from learners.metrics import MetricSettings
 
     parts: dict[str, type[Parameters]] = {
         "scaling": scaling.Scaling,
         "embedding": kernel_approximation.Embedding,
         "calibration": calibration.Calibration,
         "threshold": threshold.Threshold,
-        "figures": Figures,
+        "figures": MetricSettings,
         "late": LateLabels,
-        "": Whole,
+        "": LearnerSettings,
     }
     params = body.get("params")
     algorithm = algorithms().get(str(body.get("algorithm")))

@@ -8,7 +8,7 @@ from typing import ClassVar, TypeVar, TypeVarTuple
 
 import numpy as np
 
-from learners import Batch, Config, Outcome, warm_figures
+from learners import BatchOutcome, Config, LabelledBatch, warm_metrics
 from learners.numerics import Sparse
 from service.engine.cost_estimate import event_nanoseconds, kernels_of
 
@@ -26,7 +26,7 @@ async def run_by_size(size: int, call: Callable[[*Arguments], Result], *argument
     return await asyncio.to_thread(call, *arguments) if size >= LARGE else call(*arguments)
 
 
-def size_of(batch: Batch) -> int:
+def size_of(batch: LabelledBatch) -> int:
     """Roughly the bytes that a batch keeps in memory."""
     arrays = [*(batch.rows if isinstance(batch.rows, tuple) else (batch.rows,)), batch.labels]
     arrays += [array for array in (batch.weights, batch.times, batch.costs) if array is not None]
@@ -35,12 +35,12 @@ def size_of(batch: Batch) -> int:
     return ids + 512 + sum(int(array.nbytes) for array in arrays)
 
 
-def values_of(batch: Batch) -> int:
+def values_of(batch: LabelledBatch) -> int:
     """A batch's feature values."""
     return len(batch.rows.data) if isinstance(batch.rows, Sparse) else int(batch.rows.size)
 
 
-def numbers_of(batch: Batch) -> int:
+def numbers_of(batch: LabelledBatch) -> int:
     """How much work a batch is: its feature values, and something for each event."""
     return 8 * len(batch) + values_of(batch)
 
@@ -97,16 +97,16 @@ class Pace:
         return self._figures in self._loaded
 
     def load_figures(self) -> None:
-        """See `warm_figures`; for a thread."""
-        warm_figures(self._config)
+        """See `warm_metrics`; for a thread."""
+        warm_metrics(self._config)
         self._loaded.add(self._figures)
 
-    def seconds(self, batch: Batch, columns: int) -> float:
+    def seconds(self, batch: LabelledBatch, columns: int) -> float:
         """What a batch will probably take, of a learner that has met so many columns."""
         estimated = self._estimated(batch, columns, len(batch))
         return self._factor(estimated).value * estimated
 
-    def note(self, batch: Batch, columns: int, seconds: float, outcome: Outcome) -> None:
+    def note(self, batch: LabelledBatch, columns: int, seconds: float, outcome: BatchOutcome) -> None:
         """Take in a measurement. Duplicates cost nothing and tell nothing."""
         learnt = int(np.count_nonzero(outcome.applied))
         if not learnt:
@@ -120,7 +120,7 @@ class Pace:
         these, others = (self._small, self._large) if estimated < 2 * _BATCH else (self._large, self._small)
         return these if these.notes or not others.notes else others
 
-    def _estimated(self, batch: Batch, columns: int, events: int) -> float:
+    def _estimated(self, batch: LabelledBatch, columns: int, events: int) -> float:
         """The seconds that so many of a batch's events take."""
         if not events:
             return 0.0

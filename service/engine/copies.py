@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from learners import Config, Parameters, Refused, check_state, required
+from learners import Config, InvalidInput, Parameters, check_state, required
 from service.auth import FREE, Grant
 from service.engine.engine import Engine
 from service.engine.records import Snapshot, check_scaling, pack_snapshot, unpack_snapshot
@@ -45,7 +45,7 @@ async def clone(engine: Engine, source: LearnerReplica, values: object, grant: G
     """
     try:
         to = Clone.of(values).to  # type: ignore[arg-type]  # what is no mapping is refused there
-    except Refused as error:
+    except InvalidInput as error:
         raise Invalid("the clone is refused; nothing was created", error.problems) from None
     check_name(to, "/to")
     grant.may_make(to)
@@ -115,7 +115,7 @@ def _checked(data: bytes, grant: Grant) -> Snapshot:
         check_scaling(found.config, found.state)
     except Damaged as error:
         raise _refused(error.detail) from None
-    except Refused as error:
+    except InvalidInput as error:
         said = "; ".join(f"{one.pointer} {one.detail}".strip() for one in error.problems[:3])
         more = f"; and {len(error.problems) - 3} more" if len(error.problems) > 3 else ""
         raise _refused(f"the state in the file does not fit its configuration: {said}{more}") from None

@@ -190,7 +190,7 @@ class Engine:
                 assert isinstance(found, LearnerReplica)
                 replica = found
         if replica.learner.config != config:
-            changed = replica.learner.config.fixed == config.fixed
+            changed = replica.learner.config.immutable_part == config.immutable_part
             remedy = "PATCH changes what differs" if changed else "delete it first, or choose another name"
             problems = list(_differences(replica.learner.config.to_json(), config.to_json()))
             raise NameTaken(f"{name} exists with another configuration; {remedy}", problems)

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import length, part_of
+from learners import length, slice_rows
 from learners.features import Features, Named, Table
 from learners.numerics import Counts, Rows, Sparse, hash_strings
 
@@ -100,7 +100,7 @@ class FeatureNames:
         for start in range(0, n, _PIECE):
             if not self.looking:
                 return
-            part = rows if n <= _PIECE else part_of(rows, start, start + _PIECE)
+            part = rows if n <= _PIECE else slice_rows(rows, start, start + _PIECE)
             for i, signs in self._chosen(part).items():
                 named = self._named(carried[start + i], signs)
                 with self._lock:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from numpy import generic
 from numpy.typing import NDArray
 
-from learners import Comparison, Config, GroupConfig, Learner, Refused
+from learners import Config, GroupComparison, GroupConfig, InvalidInput, Learner
 from learners.features import Dense
 from learners.numerics import hashes_of
 from service.engine.batch_cost import LARGE
@@ -49,7 +49,7 @@ Result = TypeVar("Result")
 class Recovered(NamedTuple):
     """What a log has led to, as far as was read."""
 
-    machine: Learner | Comparison
+    machine: Learner | GroupComparison
     position: int
     snapshot: SnapshotInfo | None  # that it began with; None: at its creation
     token: bytes  # of the record there
@@ -206,31 +206,31 @@ class Node:
             self._passed_over(reasons)
             return Recovered(machine, 1, None, birth, behind=True, pending=None)
 
-    async def _begun(self, name: str, birth: bytes) -> Learner | Comparison:
+    async def _begun(self, name: str, birth: bytes) -> Learner | GroupComparison:
         """The machine at its creation. Raises `Damaged`, or `BehindLog` where the log has no beginning."""
         first = await self.reached(self.store.read(name, birth, 0, 1))
         return await self.in_thread(functools.partial(self._created, name, first))
 
-    def _created(self, name: str, first: list[Entry]) -> Learner | Comparison:
+    def _created(self, name: str, first: list[Entry]) -> Learner | GroupComparison:
         record = unpack_record(first[0].data, f"record 1 of {called(name)}") if first else None
         if not isinstance(record, Created):
             raise Damaged(f"the log of {called(name)} does not begin with its creation")
         try:
             config = config_of(record.config)
             if isinstance(config, GroupConfig):
-                return Comparison(config)
+                return GroupComparison(config)
             state = record.state
             if state is not None:  # a copy of another learner
                 return _primed(name, lambda: _restored(config, state, sound=False))
             return _primed(name, lambda: Learner(config))
-        except Refused as error:
+        except InvalidInput as error:
             raise Damaged(f"the creation of {called(name)} is not one this release knows: {error}") from error
 
     def _passed_over(self, reasons: list[str]) -> None:
         for reason in reasons:
             logger.error("%s; an older snapshot and the log are used instead", reason)
 
-    async def _revived(self, name: str, birth: bytes, data: bytes, position: int) -> Learner | Comparison:
+    async def _revived(self, name: str, birth: bytes, data: bytes, position: int) -> Learner | GroupComparison:
         """The machine of a snapshot. Raises `Damaged`."""
         size = (
             len(data) if self.trusted_snapshots.met(birth) else LARGE
@@ -239,7 +239,7 @@ class Node:
         self.trusted_snapshots.tell(birth, digest)
         return machine
 
-    def _revive(self, name: str, birth: bytes, data: bytes, position: int) -> tuple[Learner | Comparison, bytes]:
+    def _revive(self, name: str, birth: bytes, data: bytes, position: int) -> tuple[Learner | GroupComparison, bytes]:
         """The machine, and by what its snapshot is known to be sound from now on."""
         what = f"snapshot {position} of {called(name)}"
         digest = self.trusted_snapshots.digest(data)
@@ -248,16 +248,16 @@ class Node:
         try:
             config = snapshot.config
             if isinstance(config, GroupConfig):
-                return Comparison.restored(config, snapshot.state), digest
+                return GroupComparison.restored(config, snapshot.state), digest
             return _primed(name, lambda: _restored(config, snapshot.state, sound)), digest
-        except Refused as error:
+        except InvalidInput as error:
             said = "; ".join(f"{pointer} {detail}" for pointer, detail in error.problems[:3])
             more = f"; and {len(error.problems) - 3} more" if len(error.problems) > 3 else ""
             raise Damaged(f"{what} is not one of this release, or damaged: {said}{more}") from error
 
 
 def _restored(config: Config, state: dict[str, NDArray[generic]], sound: bool) -> Learner:
-    """The learner of a state, which is looked at unless it is known to be `sound`. Raises `Refused`."""
+    """The learner of a state, which is looked at unless it is known to be `sound`. Raises `InvalidInput`."""
     learner = Learner.restored(config, state, sound=sound)
     if not sound:
         check_scaling(config, state)

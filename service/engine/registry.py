@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from learners import Comparison
+from learners import GroupComparison
 from service.auth import Grant
 from service.engine.node import Node
 from service.engine.replica import GroupReplica, LearnerReplica
@@ -87,7 +87,7 @@ class Registry:
         """What the log of this name is of, as its newest snapshot has it, and whether the log may go on behind that;
         nobody finds it yet."""
         found = await self.node.recover(log, birth)
-        if isinstance(found.machine, Comparison):
+        if isinstance(found.machine, GroupComparison):
             group = GroupReplica(log, birth, found.machine, found.position, self.node, self.forget, found.snapshot)
             group.token = found.token
             return group, found.behind

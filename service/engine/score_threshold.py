@@ -21,12 +21,12 @@ def score_threshold(scorer: Scorer, edges: Sequence[float]) -> float | None:
     reaches it or all do, and where probabilities do not rise with the scores, so that no single score parts them.
     """
     threshold = scorer.threshold
-    if len(edges) < 2 or threshold is None or not scorer.says:
+    if len(edges) < 2 or threshold is None or not scorer.has_model:
         return None
     low, high = float(edges[0]), float(edges[-1])
     for _ in range(_ROUNDS):
         scores = np.linspace(low, high, _GRID)
-        probabilities = scorer.said(scores).probabilities
+        probabilities = scorer.decide(scores).probabilities
         if probabilities is None:
             return None
         above = probabilities >= threshold

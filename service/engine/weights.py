@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learners import Config, View
+from learners import Config, LearnerView
 from learners.features import Field, Named, OneHot, Table
 from learners.numerics import Counts, Vector
 from service.engine.feature_names import FeatureNames, Key
@@ -46,7 +46,7 @@ class Weights(NamedTuple):
     reason: str | None  # why there are no weights, if there are none
 
 
-def copy_weights(view: View, position: int) -> Weights:
+def copy_weights(view: LearnerView, position: int) -> Weights:
     """A copy of the weights of a view, at rest; one array is copied. O(columns met)."""
     scorer = view.scorer
     reason = _lacking(view)
@@ -87,14 +87,14 @@ def rank_weights(weights: Weights, top: int, names: FeatureNames) -> dict[str, A
     }
 
 
-def _lacking(view: View) -> str | None:
+def _lacking(view: LearnerView) -> str | None:
     """Why a learner scores by no weights of features, if it does not."""
     scorer = view.scorer
     algorithm = scorer.config.algorithm
     if scorer.embedding is not None or scorer.config.embedding.kind != "none":
         kind = scorer.config.embedding.kind
         return f"{algorithm} scores behind a {kind} embedding: its weights are of components, not of features"
-    if not scorer.says:
+    if not scorer.has_model:
         return f"{view.not_ready or 'there is no model yet'}: there is no model to have weights"
     if scorer.weights.w.ndim > 1:
         return f"{algorithm} tells ranks by {len(scorer.weights.w)} planes, each with weights of its own"

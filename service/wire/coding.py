@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
-from learners import Config, Explanation, Scores
+from learners import Config, Predictions, ScoreExplanation
 from service.wire.json_encode import Head
 from service.wire.requests import Events, Labelled, Learnt
 
@@ -25,4 +25,4 @@ class Coding(NamedTuple):
     decode_labels: Callable[[bytes, Config], tuple[Labelled, Any]]
     decode_events: Callable[[bytes, Config], tuple[Events, Any]]
     encode_learnt: Callable[[Learnt, tuple[str | None, ...] | None], bytes]
-    encode_scores: Callable[[Scores, tuple[str | None, ...], Head, Sequence[Explanation] | None], bytes]
+    encode_scores: Callable[[Predictions, tuple[str | None, ...], Head, Sequence[ScoreExplanation] | None], bytes]

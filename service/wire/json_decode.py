@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import MAX_TIME, MAX_WEIGHT, Config, Refused, Segment, show
+from learners import MAX_TIME, MAX_WEIGHT, Config, InvalidInput, Segment, show
 from learners.features import Dense, Features
 from learners.numerics import Rows, Vector
 from service.errors import BadBody
@@ -90,7 +90,7 @@ class _Unfit(Exception):
 
 
 # what ends the fast way; OverflowError: a whole number beyond float64
-_NOT_FAST = (msgspec.DecodeError, UnicodeError, OverflowError, RecursionError, Refused, _Unfit)
+_NOT_FAST = (msgspec.DecodeError, UnicodeError, OverflowError, RecursionError, InvalidInput, _Unfit)
 
 
 def decode_json(body: bytes) -> Any:
@@ -312,7 +312,7 @@ def latest_time() -> float:
 
 def with_clock(times: Vector | None, n: int, config: Config) -> Vector | None:
     """The times of n labelled events, (n,); those not given are now, where the learner asks for every event's."""
-    if not config.timed:
+    if not config.uses_clock:
         return times
     now = time.time()
     return np.full(n, now) if times is None else np.where(np.isnan(times), now, times)

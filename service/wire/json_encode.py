@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import Explanation, Scores, Status
+from learners import Predictions, ScoreExplanation, Status
 from service.wire.requests import Learnt
 
 __all__ = ["STATUSES", "Head", "encode_learnt", "encode_scores", "explanation"]
@@ -100,10 +100,10 @@ def became(learnt: Learnt, ids: tuple[str | None, ...] | None) -> tuple[list[str
 
 
 def encode_scores(
-    scores: Scores,
+    scores: Predictions,
     ids: tuple[str | None, ...],
     head: Head,
-    explained: Sequence[Explanation] | None = None,
+    explained: Sequence[ScoreExplanation] | None = None,
 ) -> bytes:
     """The reply to a predict, after the members of `head`."""
     # before both classes have been seen there is nothing to decide by
@@ -122,7 +122,7 @@ def encode_scores(
     return _encode(_Scored(head.position, head.ready, head.remembered, head.stale_seconds, results))
 
 
-def explanation(why: Explanation) -> dict[str, Any]:
+def explanation(why: ScoreExplanation) -> dict[str, Any]:
     """What a reply says of why a score is what it is."""
     features = [{"name": name, "contribution": part} for name, part in why.features]
     return {"intercept": why.intercept, "features": features, "rest": why.rest}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import Any, Literal
 
-from learners import MAX_SOURCE_NAME, MAX_TIME, MAX_WEIGHT, Config, Problem, Refused, Segment, pointer, show
+from learners import MAX_SOURCE_NAME, MAX_TIME, MAX_WEIGHT, Config, InvalidInput, Problem, Segment, pointer, show
 from learners.features import MAX_PROBLEMS
 from service.errors import Invalid
 from service.wire.kernels import MAX_ID
@@ -211,7 +211,7 @@ class Precise:
         try:
             self.config.encode(carried)
             self.config.costs(carried)
-        except Refused as error:
+        except InvalidInput as error:
             prefix = "" if len(self.members) > 1 else f"/{self.members[0]}"
             for found, detail in error.problems:
                 number, _, rest = found[1:].partition("/")

@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import MAX_TIME, MAX_WEIGHT, Config, Refused, Segment, pointer, show
+from learners import MAX_TIME, MAX_WEIGHT, Config, InvalidInput, Segment, pointer, show
 from learners.features import MAX_NONZERO, MAX_PROBLEMS
 from learners.numerics import Rows, Sparse, Vector
 from service.errors import BadBody
@@ -162,7 +162,7 @@ class _Body(Members):
             column = np.array(column, dtype=object)  # true is 1 to NumPy, and no rank
         try:
             return self.config.labels.read(column)
-        except Refused as error:
+        except InvalidInput as error:
             for found in error.problems:
                 self.note(*found)
             return np.empty(0)
@@ -239,7 +239,7 @@ class _Body(Members):
         try:
             rows = self.config.encode(carried)
             costs = self.config.costs(told)
-        except Refused as error:
+        except InvalidInput as error:
             for found, detail in error.problems:
                 self._note_feature(found, detail, carried)
         return _Features(n, rows, told, costs)
@@ -329,7 +329,7 @@ class _Body(Members):
         if not rest:
             try:
                 self.config.features.encode([_Pairs(rows)[i]])
-            except Refused as error:
+            except InvalidInput as error:
                 found, detail = error.problems[0]
                 rest = found.removeprefix("/0/")
         member, _, k = rest.partition("/")

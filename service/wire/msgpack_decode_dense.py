@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 import numpy as np
 
-from learners import Config, Refused
+from learners import Config, InvalidInput
 from learners.features import Dense
 from learners.numerics import Matrix, Vector
 from service.wire.json_errors import MAX_EVENTS
@@ -59,7 +59,7 @@ def dense_events(body: bytes, config: Config) -> DenseEvents | None:
         return None
     try:
         return DenseEvents(rows, config.costs(rows), labels, ids)
-    except Refused:
+    except InvalidInput:
         return None
 
 

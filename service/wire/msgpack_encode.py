@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import Explanation, Scores, Status
+from learners import Predictions, ScoreExplanation, Status
 from service.wire.json_encode import STATUSES, Head, explanation
 from service.wire.msgpack_templates import begin, in_parts
 from service.wire.requests import Learnt
@@ -120,10 +120,10 @@ def _columns(learnt: Learnt) -> dict[str, NDArray[Any]]:
 
 
 def encode_scores(
-    scores: Scores,
+    scores: Predictions,
     ids: tuple[str | None, ...],  # noqa: ARG001 - the caller has them
     head: Head,
-    explained: Sequence[Explanation] | None = None,
+    explained: Sequence[ScoreExplanation] | None = None,
 ) -> bytes:
     """The reply to a predict, in the order of its events, after the members of `head`. O(events)."""
     # before both classes have been seen there is nothing to decide by

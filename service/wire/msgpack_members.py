@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import Problem, entries_for, pointer, show
+from learners import Problem, length_mismatch, pointer, show
 from learners.features import MAX_PROBLEMS
 from learners.numerics import Vector
 from service.errors import BadBody, Invalid
@@ -141,11 +141,11 @@ class Members:
             if n is None or n == count:
                 column = self._taken(cells if named else scalars, given)
             else:
-                self.note(where, entries_for(count, n))
+                self.note(where, length_mismatch(count, n))
                 return None
         values = column if isinstance(column, list) else self.array(given, where, dtypes, 1, "a list or ", column)
         if values is not None and n is not None and len(values) != n:
-            self.note(where, entries_for(len(values), n))
+            self.note(where, length_mismatch(len(values), n))
             return None
         return values
 

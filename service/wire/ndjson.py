@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from learners import Config, Explanation, Problem, Scores
+from learners import Config, Predictions, Problem, ScoreExplanation
 from service.errors import BadBody, Invalid
 from service.wire import json_decode
 from service.wire import json_encode as json_replies
@@ -102,10 +102,10 @@ def _encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes:
 
 
 def _encode_scores(
-    scores: Scores,
+    scores: Predictions,
     ids: tuple[str | None, ...],
     head: json_replies.Head,
-    explained: Sequence[Explanation] | None = None,
+    explained: Sequence[ScoreExplanation] | None = None,
 ) -> bytes:
     results = _results(json_replies.encode_scores(scores, ids, head, explained)).results
     return b"".join([bytes(one) + b"\n" for one in results]) + _encode(head) + b"\n"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import Batch, Outcome, Segment, part_of
+from learners import BatchOutcome, LabelledBatch, Segment, slice_rows
 from learners.numerics import Rows, Vector
 
 __all__ = ["Events", "Labelled", "Learnt"]
@@ -39,17 +39,17 @@ class Labelled(NamedTuple):
         """Whether all of them carry their features: then there is nothing to join them with."""
         return bool(self.carried.all())
 
-    def batch(self) -> Batch:
+    def batch(self) -> LabelledBatch:
         """As a learner takes them, where they are `plain`."""
-        return Batch(self.rows, self.labels, self.weights, self.times, self.ids, self.segments, self.costs)
+        return LabelledBatch(self.rows, self.labels, self.weights, self.times, self.ids, self.segments, self.costs)
 
     def part(self, start: int, stop: int) -> Labelled:
         """Some neighbouring events, as views."""
         cut = slice(start, stop)
         own = slice(int(np.count_nonzero(self.carried[:start])), int(np.count_nonzero(self.carried[:stop])))
-        whole = Batch(self.labels, self.labels, segments=self.segments)  # the rows play no part in its segments
+        whole = LabelledBatch(self.labels, self.labels, segments=self.segments)  # the rows play no part in its segments
         return Labelled(
-            part_of(self.rows, own.start, own.stop),
+            slice_rows(self.rows, own.start, own.stop),
             self.carried[cut],
             self.labels[cut],
             None if self.weights is None else self.weights[cut],
@@ -63,7 +63,7 @@ class Labelled(NamedTuple):
 class Learnt(NamedTuple):
     """The answer to one update."""
 
-    outcome: Outcome
+    outcome: BatchOutcome
     position: int
     class_counts: dict[str, int]
     expired: NDArray[np.bool_] | None = None  # labels without features that came too late

@@ -23,7 +23,7 @@ import httpx
 import numpy as np
 
 from learners import create
-from learners.records import Batch
+from learners.records import LabelledBatch
 from service.engine.records.codec import unpack_record
 from service.storage.base import open_store
 from tests.harness.process import Process
@@ -126,7 +126,7 @@ async def _logged_ids(store_url: str) -> tuple[list[str], int]:
         while entries := await store.read(NAME, birth, position, 500):
             for entry in entries:
                 record = unpack_record(entry.data, f"record {entry.position}")
-                if isinstance(record, Batch):
+                if isinstance(record, LabelledBatch):
                     ids += [one or "" for one in record.ids or ()]
                 position = entry.position
     finally:

@@ -21,7 +21,7 @@ import rarestream
 import service
 from learners import algorithms
 from learners.algorithms.registry import describe
-from learners.config import KINDS, Config, Whole
+from learners.config import FEATURE_KINDS, Config, LearnerSettings
 from learners.features.base import Dense, SparseColumns
 from learners.metrics.binary import HISTORY_COLUMNS
 from learners.metrics.definitions import FIGURES
@@ -142,10 +142,10 @@ def test_the_readme_counts_what_there_is() -> None:
     assert f"{words[count]} [threshold objectives]" in prose
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEATURE_KINDS)
 def test_every_kind_of_features_is_in_the_guide(kind: str) -> None:
     (text,) = re.findall(rf"^`{kind}`:\n\n(.*?)(?:\n\n)", section(LEARNERS, "Features"), re.DOTALL | re.MULTILINE)
-    assert_documented(KINDS[kind].schema(), text)
+    assert_documented(FEATURE_KINDS[kind].schema(), text)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_every_kind_of_features_is_in_the_guide(kind: str) -> None:
 )
 def test_every_part_of_a_learner_is_in_the_guides(part: str, text: str) -> None:
     config = Config.of({"algorithm": "cbr", "features": {"kind": "dense", "dim": 1}})
-    kind = Whole if part == "learner" else type(getattr(config, part))
+    kind = LearnerSettings if part == "learner" else type(getattr(config, part))
     (table,) = re.findall(r"^\| parameter \| default \|.*?(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE)
     assert_documented(kind.schema(), table)
 

@@ -12,7 +12,7 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from learners import Learner
 from learners.learner import State
-from learners.records import Batch, Late, Outcome
+from learners.records import BatchOutcome, LabelledBatch, LateColumns
 from tests.learners.pipelines import PIPELINES, Pipeline
 
 Vector = NDArray[np.float64]
@@ -39,7 +39,7 @@ def named(n: int, first: int = 0) -> tuple[str, ...]:
     return tuple(f"e{i}" for i in range(first, first + n))
 
 
-def said_of(pipeline: Pipeline, n: int, seed: int = 0, y: Vector | None = None) -> Late:
+def said_of(pipeline: Pipeline, n: int, seed: int = 0, y: Vector | None = None) -> LateColumns:
     """What was said of n served events, whatever a model would say; with `y` it has something to do with the labels."""
     random = np.random.default_rng(seed)
     scores = random.normal(size=n) + (0.0 if y is None else 0.7 * y)
@@ -47,7 +47,7 @@ def said_of(pipeline: Pipeline, n: int, seed: int = 0, y: Vector | None = None) 
     decisions = (probabilities > 0.55).astype(np.int64)
     if pipeline.traits.ordinal:
         probabilities, decisions = np.full(n, np.nan), random.integers(1, 6, n)
-    return Late.none(n)._replace(
+    return LateColumns.none(n)._replace(
         served=np.ones(n, dtype=np.bool_),
         scores=np.round(scores, 1),
         probabilities=probabilities,
@@ -57,11 +57,11 @@ def said_of(pipeline: Pipeline, n: int, seed: int = 0, y: Vector | None = None) 
     )
 
 
-def bare(labels: Vector, ids: tuple[str, ...], learner: Learner, **columns: Any) -> Batch:
+def bare(labels: Vector, ids: tuple[str, ...], learner: Learner, **columns: Any) -> LabelledBatch:
     """Labels of which nothing but the ids is at hand."""
     n = len(labels)
-    late = Late.none(n)._replace(bare=np.ones(n, dtype=np.bool_), **columns)
-    return Batch(np.zeros((0, learner.config.features.columns)), labels, ids=ids, late=late)
+    late = LateColumns.none(n)._replace(bare=np.ones(n, dtype=np.bool_), **columns)
+    return LabelledBatch(np.zeros((0, learner.config.features.columns)), labels, ids=ids, late=late)
 
 
 def other_labels(pipeline: Pipeline, y: Vector) -> Vector:
@@ -69,7 +69,7 @@ def other_labels(pipeline: Pipeline, y: Vector) -> Vector:
     return y % 5 + 1 if pipeline.traits.ordinal else -y
 
 
-def outcome_of(learner: Learner, record: Batch) -> Outcome:
+def outcome_of(learner: Learner, record: LabelledBatch) -> BatchOutcome:
     """What became of the events of a batch."""
     outcome = learner.apply(record)
     assert outcome is not None
@@ -98,11 +98,11 @@ def scopes(learner: Learner) -> dict[str, Any]:
 
 def refit(learner: Learner) -> None:
     """Make the fit that is due."""
-    assert learner.due
-    learner.apply(learner.fitting().run())
+    assert learner.fit_due
+    learner.apply(learner.fit_job().run())
 
 
-def agree(figures: dict[str, Any], y: Vector, outcome: Outcome, cut: slice | list[int]) -> None:
+def agree(figures: dict[str, Any], y: Vector, outcome: BatchOutcome, cut: slice | list[int]) -> None:
     """That the figures of the window are those of these events, by scikit-learn."""
     assert outcome.probabilities is not None
     probabilities, called = outcome.probabilities[cut], outcome.decisions[cut] > 0

@@ -14,7 +14,7 @@ from learners import Config, Learner, algorithms
 from learners.algorithms.base import Traits
 from learners.learner import State
 from learners.numerics.arrays import Vector
-from learners.records import Batch, Outcome, Segment, joined
+from learners.records import BatchOutcome, LabelledBatch, Segment, join_outcomes
 
 FEATURES: dict[str, dict[str, Any]] = {
     "dense": {"kind": "dense", "dim": 4},
@@ -95,9 +95,9 @@ def _event(kind: str, random: np.random.Generator, label: float) -> Any:
     return event
 
 
-def batch(learner: Learner, carried: list[Any], y: Vector, **columns: Any) -> Batch:
+def batch(learner: Learner, carried: list[Any], y: Vector, **columns: Any) -> LabelledBatch:
     """Labelled events as a record of the log holds them."""
-    return Batch(learner.encode(carried), y, **columns)
+    return LabelledBatch(learner.encode(carried), y, **columns)
 
 
 def copied(learner: Learner) -> State:
@@ -105,12 +105,12 @@ def copied(learner: Learner) -> State:
     return {name: array.copy() for name, array in learner.state().items()}
 
 
-def bits(outcomes: list[Outcome]) -> list[bytes]:
+def bits(outcomes: list[BatchOutcome]) -> list[bytes]:
     """Everything that was said of some events."""
-    return [array.tobytes() for array in vars(joined(outcomes)).values() if array is not None]
+    return [array.tobytes() for array in vars(join_outcomes(outcomes)).values() if array is not None]
 
 
-def cut(whole: Batch, learner: Learner, carried: list[Any], cuts: list[int]) -> Iterator[Batch]:
+def cut(whole: LabelledBatch, learner: Learner, carried: list[Any], cuts: list[int]) -> Iterator[LabelledBatch]:
     """The events of a batch in pieces."""
     for start, stop in pairwise([0, *sorted(cuts), len(whole)]):
         segments = tuple(
@@ -134,7 +134,7 @@ def cut(whole: Batch, learner: Learner, carried: list[Any], cuts: list[int]) -> 
         )
 
 
-def stream(pipeline: Pipeline, learner: Learner, n: int, seed: int = 0) -> tuple[Batch, list[Any]]:
+def stream(pipeline: Pipeline, learner: Learner, n: int, seed: int = 0) -> tuple[LabelledBatch, list[Any]]:
     """A batch with weights, ids of which some come again, and a source that overlaps."""
     random = np.random.default_rng(seed)
     carried, y = events(pipeline, n, seed)

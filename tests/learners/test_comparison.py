@@ -16,35 +16,35 @@ from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 from learners import comparison
-from learners.comparison import Compared, Comparison, GroupConfig
-from learners.metrics.delong import areas
+from learners.comparison import ComparedBatch, GroupComparison, GroupConfig
+from learners.metrics.delong import estimate_aucs
 from learners.numerics.hash_table import hashes_of
-from learners.settings import Refused
+from learners.settings import InvalidInput
 
 Vector = NDArray[np.float64]
 
 
-def record(n: int, seed: int, m: int = 3, share: float = 0.3, ids: int | None = None) -> Compared:
+def record(n: int, seed: int, m: int = 3, share: float = 0.3, ids: int | None = None) -> ComparedBatch:
     """Scorers that are ever better, with ties; ids out of `ids` many, a few events without one."""
     random = np.random.default_rng(seed)
     labels = np.where(random.random(n) < share, 1.0, -1.0)
     scores = random.normal(size=(n, 1)) + random.normal(size=(n, m)) + labels[:, None] * (0.2 + 0.3 * np.arange(m))
     names = [f"e{k}" if k % 5 else None for k in random.integers(0, ids or 10**9, n)]
     clocks = np.where(random.random(n) < 0.2, np.nan, random.integers(0, 1000, n) + np.arange(n))
-    return Compared(hashes_of(names), labels, np.round(2 * scores) / 2, clocks)
+    return ComparedBatch(hashes_of(names), labels, np.round(2 * scores) / 2, clocks)
 
 
-def cut(whole: Compared, start: int, stop: int) -> Compared:
+def cut(whole: ComparedBatch, start: int, stop: int) -> ComparedBatch:
     part = slice(start, stop)
-    return Compared(whole.hashes[part], whole.labels[part], whole.scores[part], whole.clocks[part])
+    return ComparedBatch(whole.hashes[part], whole.labels[part], whole.scores[part], whole.clocks[part])
 
 
 def config(m: int = 3, **settings: Any) -> GroupConfig:
     return GroupConfig(tuple("abcdefgh"[:m]), **settings)
 
 
-def compared(whole: Compared, **settings: Any) -> Comparison:
-    out = Comparison(config(whole.scores.shape[1], **settings))
+def compared(whole: ComparedBatch, **settings: Any) -> GroupComparison:
+    out = GroupComparison(config(whole.scores.shape[1], **settings))
     out.apply(whole)
     return out
 
@@ -72,7 +72,7 @@ class Naive:
         self.wealth = {pair: [0.0, 0.0] for pair in self.d}
         self.verdict: dict[tuple[int, int], tuple[str, int, float | None]] = {}
 
-    def apply(self, whole: Compared) -> None:
+    def apply(self, whole: ComparedBatch) -> None:
         for h, y, row, clock in zip(whole.hashes, whole.labels, whole.scores, whole.clocks, strict=True):
             if not np.isnan(clock):
                 self.clock = float(clock) if self.clock is None else max(self.clock, float(clock))
@@ -157,13 +157,13 @@ def test_all_is_as_in_the_definitions_however_the_stream_is_cut(
     whole = record(700, seed=m, m=m, ids=ids)
     whole.scores[3, 0] = np.nan
     whole.scores[5, 1], whole.scores[6, 1] = np.inf, -np.inf
-    naive, parts = Naive(m, window, 0.3, remembered), Comparison(config(m, window=window, alpha=0.3))
+    naive, parts = Naive(m, window, 0.3, remembered), GroupComparison(config(m, window=window, alpha=0.3))
     for start, stop in pairwise([0, 0, 1, 2, 40, 41, 300, 700]):
         part = cut(whole, start, stop)
         naive.apply(part)
         parts.apply(part)
         naive.check(parts.view().as_json())
-        parts = Comparison.restored(parts.config, {name: array.copy() for name, array in parts.state().items()})
+        parts = GroupComparison.restored(parts.config, {name: array.copy() for name, array in parts.state().items()})
     assert parts.digest() == compared(whole, window=window, alpha=0.3).digest()
     assert sorted(parts.state()["ids.hashes"].tolist()) == sorted(naive.known)
     assert naive.verdict or window < 50
@@ -180,7 +180,7 @@ def test_the_state_does_not_tell_the_batches(cuts: list[int], window: int, remem
     whole = record(400, seed=9, ids=300)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(comparison, "_FEWEST_IDS", remembered)
-        parts = Comparison(config(window=window))
+        parts = GroupComparison(config(window=window))
         for start, stop in pairwise([0, *sorted(cuts), 400]):
             parts.apply(cut(whole, start, stop))
         assert parts.digest() == compared(whole, window=window).digest()
@@ -189,15 +189,15 @@ def test_the_state_does_not_tell_the_batches(cuts: list[int], window: int, remem
 def test_a_correction_is_as_if_the_label_had_been_so_from_the_start() -> None:
     whole = record(200, seed=3)
     names = [f"e{i}" for i in range(200)]
-    whole = Compared(hashes_of(names), whole.labels, whole.scores, whole.clocks)
+    whole = ComparedBatch(hashes_of(names), whole.labels, whole.scores, whole.clocks)
     other = compared(whole, window=150)
     before = other.view().as_json()
     places = [60, 100, 199]
-    again = Compared(whole.hashes[places], -whole.labels[places], whole.scores[places] + 1, np.full(3, np.nan))
+    again = ComparedBatch(whole.hashes[places], -whole.labels[places], whole.scores[places] + 1, np.full(3, np.nan))
     other.apply(again)
     labels = whole.labels.copy()
     labels[places] *= -1
-    right = compared(Compared(whole.hashes, labels, whole.scores, whole.clocks), window=150)
+    right = compared(ComparedBatch(whole.hashes, labels, whole.scores, whole.clocks), window=150)
     told = other.view().as_json()
     assert told["window"] == right.view().as_json()["window"] != before["window"]
     assert told["tests"] == before["tests"]
@@ -205,7 +205,7 @@ def test_a_correction_is_as_if_the_label_had_been_so_from_the_start() -> None:
     other.apply(again)
     assert (other.view().as_json()["duplicates"], other.events) == (3, 200)
     told = other.view().as_json()
-    gone = Compared(whole.hashes[:2], whole.labels[:2] * [1, -1], whole.scores[:2], np.full(2, np.nan))
+    gone = ComparedBatch(whole.hashes[:2], whole.labels[:2] * [1, -1], whole.scores[:2], np.full(2, np.nan))
     for counted in ((4, 4), (6, 4)):  # no longer in the window, but known
         other.apply(gone)
         after = other.view().as_json()
@@ -216,7 +216,7 @@ def test_a_correction_is_as_if_the_label_had_been_so_from_the_start() -> None:
 def test_an_id_is_known_for_longer_than_its_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "_FEWEST_IDS", 128)
     whole = record(200, seed=3)
-    whole = Compared(hashes_of([f"e{i}" for i in range(200)]), whole.labels, whole.scores, whole.clocks)
+    whole = ComparedBatch(hashes_of([f"e{i}" for i in range(200)]), whole.labels, whole.scores, whole.clocks)
     one = compared(whole, window=20)
     one.apply(cut(whole, 72, 200))
     assert (one.events, one.view().as_json()["duplicates"]) == (200, 128)
@@ -256,14 +256,14 @@ def test_delong_equals_all_pairs_with_ties(events: list[tuple[bool, list[float]]
     labels[:2], labels[-2:] = 1.0, -1.0
     scores = np.array([row for _, row in events])
     auc, covariance = naive_delong(labels, scores)
-    found = areas(scores[labels < 0], scores[labels > 0])
+    found = estimate_aucs(scores[labels < 0], scores[labels > 0])
     np.testing.assert_allclose(found.auc, auc, atol=1e-12)
     np.testing.assert_allclose(found.covariance, covariance, atol=1e-12)  # type: ignore[arg-type]
 
 
 def test_delong_on_many_events_and_against_scikit_learn() -> None:
     whole = record(1500, seed=4, m=2, share=0.1)
-    found = areas(whole.scores[whole.labels < 0], whole.scores[whole.labels > 0])
+    found = estimate_aucs(whole.scores[whole.labels < 0], whole.scores[whole.labels > 0])
     auc, covariance = naive_delong(whole.labels, whole.scores)
     np.testing.assert_allclose(found.auc, auc, atol=1e-12)
     np.testing.assert_allclose(found.covariance, covariance, atol=1e-12)  # type: ignore[arg-type]
@@ -292,7 +292,7 @@ def test_a_learner_and_its_copy_differ_by_nothing() -> None:
 )
 def test_what_is_undefined_says_why(labels: list[int], reason: str, intervals: bool) -> None:
     n = len(labels)
-    whole = Compared(np.zeros(n, np.uint64), np.array(labels, float), np.ones((n, 2)), np.full(n, np.nan))
+    whole = ComparedBatch(np.zeros(n, np.uint64), np.array(labels, float), np.ones((n, 2)), np.full(n, np.nan))
     told = compared(whole).view().as_json()
     pointers = [f"/window/{place}" for place in ("auc/a", "auc/b", "differences/0")]
     keys = ["auc", "auc", "difference"]
@@ -308,7 +308,7 @@ def test_the_better_one_is_found_and_the_words_say_so() -> None:
     random = np.random.default_rng(6)
     labels = np.where(random.random(4000) < 0.2, 1.0, -1.0)
     scores = random.normal(size=(4000, 2)) + labels[:, None] * np.array([0.1, 0.8])
-    whole = Compared(np.zeros(4000, np.uint64), labels, scores, np.arange(4000.0))
+    whole = ComparedBatch(np.zeros(4000, np.uint64), labels, scores, np.arange(4000.0))
     (test,) = compared(whole).view().as_json()["tests"]
     assert test["verdict"] == "b"
     assert test["evidence"]["b_better"] > 9
@@ -321,7 +321,7 @@ def test_the_better_one_is_found_and_the_words_say_so() -> None:
     assert before["words"].startswith("not decided: evidence ")
     assert before["words"].endswith("; 40 to 1 decides")
     turned = compared(whole)
-    turned.apply(Compared(whole.hashes, -labels, scores, whole.clocks))
+    turned.apply(ComparedBatch(whole.hashes, -labels, scores, whole.clocks))
     (after,) = turned.view().as_json()["tests"]
     assert (after["verdict"], after["since_events"]) == ("b", test["since_events"])
     assert "b was better: evidence reached 40 to 1 at event" in after["words"]
@@ -334,7 +334,7 @@ def test_equals_seldom_get_a_verdict_though_one_looks_after_every_event() -> Non
     for _ in range(100):
         labels = np.where(random.random(1500) < 0.3, 1.0, -1.0)
         scores = random.normal(size=(1500, 2)) + labels[:, None]
-        whole = Compared(np.zeros(1500, np.uint64), labels, scores, np.full(1500, np.nan))
+        whole = ComparedBatch(np.zeros(1500, np.uint64), labels, scores, np.full(1500, np.nan))
         decided += compared(whole, window=1).view().as_json()["tests"][0]["verdict"] is not None
     assert decided <= 12
 
@@ -344,7 +344,7 @@ def test_more_events_of_a_class_than_are_gathered() -> None:
     scores = np.random.default_rng(8).normal(size=(n + 1, m))
     labels = np.full(n + 1, -1.0)
     labels[-1] = 1.0
-    whole = Compared(np.zeros(n + 1, np.uint64), labels, scores, np.full(n + 1, np.nan))
+    whole = ComparedBatch(np.zeros(n + 1, np.uint64), labels, scores, np.full(n + 1, np.nan))
     naive = Naive(m, 100, 0.05)
     naive.apply(whole)
     naive.check(compared(whole, window=100).view().as_json())
@@ -375,7 +375,7 @@ def test_a_view_can_last() -> None:
     ],
 )
 def test_configurations_that_are_refused(values: dict[str, Any], pointers: list[str]) -> None:
-    with pytest.raises(Refused) as error:
+    with pytest.raises(InvalidInput) as error:
         GroupConfig.of(values)
     assert [problem.pointer for problem in error.value.problems] == pointers
 
@@ -389,10 +389,10 @@ def test_a_configuration_comes_back_from_json() -> None:
 def test_columns_that_do_not_fit_change_nothing() -> None:
     one, whole = compared(record(20, seed=0)), record(20, seed=1, m=2)
     before = one.digest()
-    with pytest.raises(Refused, match=r"/scores: has shape \(20, 2\); expected \(20, 3\)"):
+    with pytest.raises(InvalidInput, match=r"/scores: has shape \(20, 2\); expected \(20, 3\)"):
         one.apply(whole)
-    with pytest.raises(Refused, match="/clocks"):
-        one.apply(Compared(whole.hashes, whole.labels, np.ones((20, 3)), np.zeros(3)))
+    with pytest.raises(InvalidInput, match="/clocks"):
+        one.apply(ComparedBatch(whole.hashes, whole.labels, np.ones((20, 3)), np.zeros(3)))
     assert one.digest() == before
 
 
@@ -428,10 +428,10 @@ def test_columns_that_do_not_fit_change_nothing() -> None:
 def test_a_state_that_no_records_lead_to_is_refused(name: str, place: Any, value: float) -> None:
     one = compared(record(100, seed=2), window=50)
     state = {key: array.copy() for key, array in one.state().items()}
-    Comparison.restored(one.config, state)
+    GroupComparison.restored(one.config, state)
     state[name][place] = value
-    with pytest.raises(Refused) as error:
-        Comparison.restored(one.config, state)
+    with pytest.raises(InvalidInput) as error:
+        GroupComparison.restored(one.config, state)
     assert f"/{name}" in [problem.pointer for problem in error.value.problems]
 
 
@@ -441,8 +441,8 @@ def test_labels_of_ids_are_those_of_the_window() -> None:
         state = {key: array.copy() for key, array in one.state().items()}
         place = state["ids.numbers"][-1] % 50 if name == "window.labels" else -1
         state[name][place] = 1 - state[name][place]
-        with pytest.raises(Refused) as error:
-            Comparison.restored(one.config, state)
+        with pytest.raises(InvalidInput) as error:
+            GroupComparison.restored(one.config, state)
         assert [problem.pointer for problem in error.value.problems] == pointers
 
 
@@ -451,8 +451,8 @@ def test_more_ids_than_events_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
     one = compared(record(200, seed=2), window=50)
     state = {key: array.copy() for key, array in one.state().items()}
     state["window.counts"][3] = 201
-    with pytest.raises(Refused, match="has 201 ids of 200 events"):
-        Comparison.restored(one.config, state)
+    with pytest.raises(InvalidInput, match="has 201 ids of 200 events"):
+        GroupComparison.restored(one.config, state)
 
 
 def test_a_state_of_other_arrays_is_refused() -> None:
@@ -468,19 +468,19 @@ def test_a_state_of_other_arrays_is_refused() -> None:
         ("/tests.sums", state | {"tests.sums": np.zeros((4, 2))}),
     ]
     for pointer, arrays in wrong:
-        with pytest.raises(Refused) as error:
-            Comparison.restored(one.config, arrays)
+        with pytest.raises(InvalidInput) as error:
+            GroupComparison.restored(one.config, arrays)
         assert pointer in [problem.pointer for problem in error.value.problems]
-    with pytest.raises(Refused):
-        Comparison.restored(config(2, window=50), state)
-    with pytest.raises(Refused):
-        Comparison.restored(config(3, window=60), state)
+    with pytest.raises(InvalidInput):
+        GroupComparison.restored(config(2, window=50), state)
+    with pytest.raises(InvalidInput):
+        GroupComparison.restored(config(3, window=60), state)
 
 
 def test_one_compiled_signature() -> None:
     whole = record(30, seed=0)
     one = compared(whole)
-    one.apply(Compared(whole.hashes[::2], whole.labels[::2], whole.scores[::2], whole.clocks[::2]))
-    restored = Comparison.restored(one.config, one.state())
+    one.apply(ComparedBatch(whole.hashes[::2], whole.labels[::2], whole.scores[::2], whole.clocks[::2]))
+    restored = GroupComparison.restored(one.config, one.state())
     restored.apply(whole)
     assert len(getattr(comparison._apply, "signatures", [1])) == 1

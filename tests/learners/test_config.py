@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 
 import learners
-from learners import Config, Learner, Problem, Refused, create, restore
+from learners import Config, InvalidInput, Learner, Problem, create, restore
 from learners.algorithms.registry import algorithms, describe
 from learners.features.labels import Labels
 from learners.settings import show
@@ -23,7 +23,7 @@ SPARSE = {"kind": "sparse", "dim": 30}
 
 def refused(values: Any) -> list[str]:
     """The pointers of everything that is wrong with a configuration."""
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(InvalidInput) as caught:
         Config.of(values)
     assert all(problem.detail for problem in caught.value.problems)
     return [problem.pointer for problem in caught.value.problems]
@@ -210,7 +210,7 @@ def test_create_takes_what_the_http_api_takes_and_shortens_it() -> None:
     ],
 )
 def test_create_refuses_with_a_pointer(settings: dict[str, Any], pointer: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(InvalidInput) as caught:
         create("cbr", **settings)
     assert [problem.pointer for problem in caught.value.problems] == [pointer]
 
@@ -225,9 +225,9 @@ def test_restore_takes_a_configuration_and_a_state_back() -> None:
     assert other.digest() != learner.digest()  # it took copies
     assert other.learn(carried, y).shape == (30,)
     assert other.digest() == learner.digest()
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidInput):
         restore({**learner.config.to_json(), "window": 0}, learner.state())
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidInput):
         restore(learner.config.to_json(), {})
 
 
@@ -293,7 +293,7 @@ def test_labels_of_any_spelling(labels: Any) -> None:
     ids=str,
 )  # fmt: skip
 def test_bad_labels_are_refused_with_a_pointer_to_each(labels: Any, problems: list[Problem]) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(InvalidInput) as caught:
         Labels().read(labels)
     assert caught.value.problems == problems
 
@@ -310,7 +310,7 @@ def test_ranks_are_whole_numbers_from_1() -> None:
         assert kind.fault(bad) == f"is {show(bad)}; {expected}"
         if bad is True:  # in a list of numbers NumPy reads it as 1
             continue
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(InvalidInput) as caught:
             kind.read([1, bad])
         assert [(one.pointer, one.detail[-len(expected) :]) for one in caught.value.problems] == [
             ("/labels/1", expected)
@@ -347,10 +347,10 @@ def test_a_scipy_matrix_of_another_shape_or_for_other_features_is_refused(kind: 
         scipy.sparse.csr_array((2, 4)),
         scipy.sparse.coo_array(np.eye(1)[0]),
     ):
-        with pytest.raises(Refused):
+        with pytest.raises(InvalidInput):
             learner.encode(matrix)
     if kind == "sparse":
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(InvalidInput) as caught:
             learner.encode(scipy.sparse.csr_array(np.full((1, 300), np.inf)))
         assert [problem.pointer for problem in caught.value.problems] == ["/0"]
 
@@ -396,12 +396,12 @@ def test_a_threshold_that_decides_nothing_yet_is_undefined() -> None:
 
 def test_parts_that_may_change_keep_what_they_are_not_told() -> None:
     config = Config.of({"algorithm": "cbr", "features": DENSE, "threshold": {"objective": "fbeta", "beta": 2.0}})
-    other = config.changed({"threshold": {"memory": 500}, "figures": {"k": 7}, "late": {"unlabelled": "negative"}})
+    other = config.with_changes({"threshold": {"memory": 500}, "figures": {"k": 7}, "late": {"unlabelled": "negative"}})
     assert other.threshold is not None
     assert (other.threshold.objective, other.threshold.beta, other.threshold.memory) == ("fbeta", 2.0, 500)
     assert (other.figures.k, other.figures.beta, other.late.unlabelled) == (7, 1.0, "negative")
-    assert other.fixed == config.fixed
-    fixed = other.changed({"threshold": {"objective": "fixed"}}).threshold
+    assert other.immutable_part == config.immutable_part
+    fixed = other.with_changes({"threshold": {"objective": "fixed"}}).threshold
     assert fixed is not None
     assert (fixed.beta, fixed.value) == (1.0, 0.5)  # another objective: from its defaults
     assert Config.of(other.to_json()) == other
@@ -422,8 +422,8 @@ def test_parts_that_may_change_keep_what_they_are_not_told() -> None:
 )
 def test_changes_that_are_refused(algorithm: str, values: Any, pointers: list[str]) -> None:
     config = Config.of({"algorithm": algorithm, "features": DENSE})
-    with pytest.raises(Refused) as caught:
-        config.changed(values)
+    with pytest.raises(InvalidInput) as caught:
+        config.with_changes(values)
     assert [problem.pointer for problem in caught.value.problems] == pointers
 
 
@@ -442,7 +442,7 @@ def test_what_a_miss_costs_is_no_name_and_no_text(field: str, detail: str | None
     features = {"kind": "named", "text": ["body"], "categorical": ["shop"], "log": ["amount"]}
     plain = Config.of({"algorithm": "fofo", "features": features})
     assert plain.objections() == []
-    config = plain.changed({"threshold": {"objective": "cost", "field": field}})  # a log may hold it
+    config = plain.with_changes({"threshold": {"objective": "cost", "field": field}})  # a log may hold it
     assert config.objections() == ([] if detail is None else [Problem("/threshold/field", detail)])
     assert Config.of(config.to_json()) == config
 
@@ -450,7 +450,7 @@ def test_what_a_miss_costs_is_no_name_and_no_text(field: str, detail: str | None
 def test_what_is_objected_to_is_not_created_but_restored() -> None:
     features = {"kind": "named", "categorical": ["shop", "amount"], "log": ["amount"]}
     threshold = {"objective": "cost", "field": "shop"}
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(InvalidInput) as caught:
         create("cbr-diag", features=features, threshold=threshold)
     assert [problem.pointer for problem in caught.value.problems] == ["/features/log/0", "/threshold/field"]
     config = Config.of({"algorithm": "cbr-diag", "features": features, "threshold": threshold})  # of an older log
@@ -463,7 +463,7 @@ def test_events_too_long_for_the_buffers_are_refused_where_there_are_buffers() -
     event = (list(range(2000)), [1.0] * 2000)
     features = {"kind": "sparse", "dim": 5000}
     stored = Config.of({"algorithm": "npsvor", "features": features})
-    with pytest.raises(Refused, match="has 2000 columns; expected at most 1048 where 1000 events are stored"):
+    with pytest.raises(InvalidInput, match="has 2000 columns; expected at most 1048 where 1000 events are stored"):
         stored.encode([event])
     for name, params in (("npsvor", {"replays": 0}), ("fofo", {}), ("oam", {"capacity": 100})):
         Config.of({"algorithm": name, "params": params, "features": features}).encode([event])
@@ -471,5 +471,5 @@ def test_events_too_long_for_the_buffers_are_refused_where_there_are_buffers() -
 
 @pytest.mark.parametrize("odd", [np.longdouble(1) + np.finfo(np.longdouble).eps, np.longdouble("1e-4000")])
 def test_labels_are_looked_at_as_they_are_given_and_not_as_they_are_rounded(odd: np.longdouble) -> None:
-    with pytest.raises(Refused, match="/labels/0"):
+    with pytest.raises(InvalidInput, match="/labels/0"):
         create("oam", dim=1).learn([[1.0], [2.0]], np.array([odd, 1], dtype=np.longdouble))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from learners.config import Config
-from learners.decision import Labelling, Ranking, Scores, decision_of
+from learners.decision import BinaryDecision, OrdinalDecision, Predictions, decision_of
 from learners.decisions.calibration import Calibration
 from learners.decisions.threshold import Threshold
 from learners.numerics.arrays import Vector
@@ -24,18 +24,18 @@ def stream(n: int, seed: int = 0) -> tuple[Vector, Vector, Vector, Vector]:
     return random.normal(size=n) + y, y, random.lognormal(0, 1, n), 1e9 + np.cumsum(random.exponential(1500, n))
 
 
-def bits(decision: Labelling) -> list[bytes]:
+def bits(decision: BinaryDecision) -> list[bytes]:
     return [array.tobytes() for arrays in decision.state().values() for array in arrays.values()]
 
 
-def said(scores: Scores) -> list[bytes]:
+def said(scores: Predictions) -> list[bytes]:
     return [np.asarray(column).tobytes() for column in scores]
 
 
 @pytest.mark.parametrize("calibrated", KINDS, ids=lambda one: one.kind)
 @pytest.mark.parametrize("objective", [Threshold(), BUDGET, Threshold("cost", field="amount")], ids=str)
 def test_a_node_that_notes_what_another_has_served_has_its_state(calibrated: Calibration, objective: Threshold) -> None:
-    there, here = Labelling(calibrated, objective), Labelling(calibrated, objective)
+    there, here = BinaryDecision(calibrated, objective), BinaryDecision(calibrated, objective)
     values, y, costs, clocks = stream(400)
     for start in range(0, 400, 80):
         learnt, served = slice(start, start + 30), slice(start + 30, start + 80)
@@ -52,12 +52,12 @@ def test_a_node_that_notes_what_another_has_served_has_its_state(calibrated: Cal
 
 def test_a_frozen_copy_stays_and_a_restored_one_goes_on() -> None:
     values, y, costs, clocks = stream(300)
-    decision = Labelling(KINDS[0], BUDGET)
+    decision = BinaryDecision(KINDS[0], BUDGET)
     now = np.ones(100, dtype=np.bool_)
     decision.learn(values[:100], y[:100], now, costs[:100], clocks[:100])
     frozen = decision.frozen()
     before = bits(frozen)
-    other = Labelling(KINDS[0], BUDGET)
+    other = BinaryDecision(KINDS[0], BUDGET)
     other.restore(decision.state())
     for one in (decision, other):
         one.serve(values[100:], costs[100:], clocks[100:])
@@ -68,7 +68,7 @@ def test_a_frozen_copy_stays_and_a_restored_one_goes_on() -> None:
 
 def test_no_costs_are_costs_of_1_and_looking_accounts_for_nothing() -> None:
     values, _, _, clocks = stream(50)
-    decision = Labelling(KINDS[1], Threshold("cost", false_positive=2.0, field="amount"))
+    decision = BinaryDecision(KINDS[1], Threshold("cost", false_positive=2.0, field="amount"))
     before = bits(decision)
     assert said(decision.look(values)) == said(decision.look(values, np.ones(50)))
     assert bits(decision) == before
@@ -81,12 +81,12 @@ def test_no_costs_are_costs_of_1_and_looking_accounts_for_nothing() -> None:
 def test_a_restart_forgets_the_model_and_not_what_was_spent_today() -> None:
     values, y, costs, clocks = stream(300)
     clocks[:] = clocks[0]  # one day
-    decision = Labelling(Calibration("isotonic"), Threshold("budget", alerts=10))
+    decision = BinaryDecision(Calibration("isotonic"), Threshold("budget", alerts=10))
     first = decision.learn(values[:150], y[:150], np.ones(150, dtype=np.bool_), costs[:150], clocks[:150])
     spent = first.decisions.sum()
     assert 0 < spent <= 10
     decision.restart()
-    fresh = Labelling(Calibration("isotonic"), Threshold("budget", alerts=10))
+    fresh = BinaryDecision(Calibration("isotonic"), Threshold("budget", alerts=10))
     assert said(decision.look(values)) == said(fresh.look(values))
     account = decision.state()["threshold"]
     assert account["spent"].tolist() == [150, spent, 0]
@@ -99,7 +99,7 @@ def test_a_restart_forgets_the_model_and_not_what_was_spent_today() -> None:
 
 def test_the_threshold_can_be_changed_and_changed_back() -> None:
     values, y, costs, clocks = stream(640)
-    decision, always = (Labelling(KINDS[0], Threshold("f1-window")) for _ in range(2))
+    decision, always = (BinaryDecision(KINDS[0], Threshold("f1-window")) for _ in range(2))
     now = np.ones(640, dtype=np.bool_)
     for one in (decision, always):
         one.learn(values, y, now, costs, clocks)
@@ -113,14 +113,14 @@ def test_the_threshold_can_be_changed_and_changed_back() -> None:
 
 
 def test_as_long_as_there_is_no_model_nothing_is_called_positive() -> None:
-    scores = Labelling(KINDS[0], Threshold()).nothing(np.zeros(3))
+    scores = BinaryDecision(KINDS[0], Threshold()).without_model(np.zeros(3))
     assert scores.decisions.tolist() == [0, 0, 0]
 
 
 def test_an_ordinal_learner_has_nothing_to_account_for() -> None:
     config: dict[str, Any] = {"algorithm": "npsvor", "features": {"kind": "dense", "dim": 2}, "params": {"ranks": 3}}
     decision = decision_of(Config.of(config))
-    assert isinstance(decision, Ranking)
+    assert isinstance(decision, OrdinalDecision)
     values = np.random.default_rng(0).normal(size=(20, 3))
     clocks = np.full(20, np.nan)
     ranks = [
@@ -133,4 +133,4 @@ def test_an_ordinal_learner_has_nothing_to_account_for() -> None:
     assert len({tuple(one.decisions.tolist()) for one in ranks}) == 1
     assert decision.state() == {}
     with pytest.raises(ValueError, match="ordinal"):
-        Labelling(KINDS[0], Threshold()).note(ranks[0], clocks)
+        BinaryDecision(KINDS[0], Threshold()).note(ranks[0], clocks)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from learners.deduplication import MAX_SOURCES, RecentIds, Sources
 from learners.numerics.hash_table import hashes_of
-from learners.records import Late, Segment, Status
+from learners.records import LateColumns, Segment, Status
 from tests.learners.naive_pipeline import Recent
 
 
@@ -38,7 +38,7 @@ WORDS = ["applied", "duplicate", "beyond", "relabelled", "unknown"]
 def admitted(recent: RecentIds, batch: list[Event], number: int = 0) -> tuple[list[str], list[Any]]:
     """What becomes of the events of a batch; and what each corrected one had been, with what had been said of it."""
     n = len(batch)
-    late = Late.none(n)._replace(
+    late = LateColumns.none(n)._replace(
         bare=np.array([one.bare for one in batch], dtype=np.bool_),
         assumed=np.array([one.assumed for one in batch], dtype=np.bool_),
     )
@@ -131,7 +131,7 @@ def test_memory_follows_what_is_held_and_not_the_capacity() -> None:
     assert len(recent._learnt.ring) <= 128
     assert len(recent._table) <= 1024
     assert recent.state()["ring"].shape == (100,)
-    assert recent.known(["5", "100", "99"]).tolist() == [True, False, True]
+    assert recent.find_learnt(["5", "100", "99"]).tolist() == [True, False, True]
 
 
 def test_what_was_said_of_an_id_is_kept_as_long_as_the_id() -> None:

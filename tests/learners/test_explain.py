@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learners import Learner, Refused, Scorer, create, explain
+from learners import InvalidInput, Learner, Scorer, create, explain
 from learners.algorithms.base import Linear
-from learners.explain import MAX_FEATURES, MAX_TOLD, MAX_WORK, Explanation
+from learners.explain import MAX_FEATURES, MAX_TOLD, MAX_WORK, ScoreExplanation
 from learners.numerics.arrays import Matrix, Vector
 from learners.settings import Problem
 from tests.learners import naive_pipeline as slow
@@ -32,7 +32,7 @@ def taught(learner: Learner, kind: str, n: int = 60) -> Learner:
     return learner
 
 
-def total(one: Explanation) -> float:
+def total(one: ScoreExplanation) -> float:
     return math.fsum([one.intercept, *(part for _, part in one.features), one.rest])
 
 
@@ -201,7 +201,7 @@ def test_the_largest_come_first_and_ties_in_the_order_of_columns() -> None:
     ranked = [("x[1]", -4.0), ("x[2]", 2.0), ("x[3]", -2.0), ("x[5]", 2.0), ("x[0]", 1.0), ("x[4]", 0.0)]
     for k in range(1, 9):
         (told,) = explain.explain(scorer, [x], k)
-        assert told == Explanation(0.5, ranked[:k], sum(part for _, part in ranked[k:]))
+        assert told == ScoreExplanation(0.5, ranked[:k], sum(part for _, part in ranked[k:]))
     assert str(explain.explain(scorer, [[-0.0] * 6], 1)[0].features[0][1]) == "0.0"
 
 
@@ -216,7 +216,7 @@ def test_an_event_without_features_has_the_intercept() -> None:
     for kind, empty in (("sparse", ([], [])), ("named", {})):
         learner = taught(Pipeline("stamp", kind).learner(), kind)
         (told,) = explain.explain(learner.scorer(), [empty], 5)
-        assert told == Explanation(learner.score([empty])[0], [], 0.0)
+        assert told == ScoreExplanation(learner.score([empty])[0], [], 0.0)
         assert explain.explain(learner.scorer(), [], 5) == []
 
 
@@ -355,7 +355,7 @@ def test_until_its_embedding_is_there_a_learner_is_explained_as_linear() -> None
 
 
 def refused(scorer: Scorer, values: Sequence[Any], k: Any) -> list[Problem]:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(InvalidInput) as caught:
         explain.explain(scorer, values, k)
     return caught.value.problems
 

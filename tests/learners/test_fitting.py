@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners import Learner, Refused, algorithms, create
+from learners import InvalidInput, Learner, algorithms, create
 from learners.numerics.arrays import Vector
-from learners.records import Batch, Fitted, Restored
+from learners.records import FitResult, LabelledBatch, Rollback
 from tests.learners.pipelines import PIPELINES, Pipeline, batch, copied, events
 from tests.learners.streams import auc
 
@@ -57,13 +57,13 @@ def logged(pipeline: Pipeline, n: int, late: int) -> tuple[Learner, list[Any]]:
     """A learner and its log, where each fit comes `late` records after the events that it was made of."""
     learner, log = pipeline.learner(), []
     carried, y = events(pipeline, n)
-    under_way: list[tuple[int, Fitted]] = []
+    under_way: list[tuple[int, FitResult]] = []
     for start in range(0, n, 10):
         record: Any = batch(learner, carried[start : start + 10], y[start : start + 10])
         learner.apply(record)
         log.append(record)
-        if learner.due and not under_way:
-            under_way.append((len(log) + late, learner.fitting().run()))
+        if learner.fit_due and not under_way:
+            under_way.append((len(log) + late, learner.fit_job().run()))
         if under_way and under_way[0][0] <= len(log):
             fitted = under_way.pop()[1]
             learner.apply(fitted)
@@ -76,7 +76,7 @@ def logged(pipeline: Pipeline, n: int, late: int) -> tuple[Learner, list[Any]]:
 @pytest.mark.parametrize("late", [0, 2])
 def test_a_log_with_fits_gives_the_same_bits_again(pipeline: Pipeline, late: int) -> None:
     learner, log = logged(pipeline, 90, late)
-    fits = [record for record in log if isinstance(record, Fitted)]
+    fits = [record for record in log if isinstance(record, FitResult)]
     assert len(fits) == (1 if not pipeline.batch else 4 if late == 0 else 2)
     assert replayed(pipeline, log).digest() == learner.digest()
     for after in range(len(log)):  # a snapshot anywhere, and the log from there
@@ -90,30 +90,30 @@ def test_a_log_with_fits_gives_the_same_bits_again(pipeline: Pipeline, late: int
 @EACH
 def test_a_fit_of_another_life_is_left_out(pipeline: Pipeline) -> None:
     learner, log = logged(pipeline, 60, 0)
-    fitted = next(record for record in log if isinstance(record, Fitted))
+    fitted = next(record for record in log if isinstance(record, FitResult))
     start = copied(pipeline.learner())
     digest = learner.digest()
     learner.apply(fitted)  # another node had made it, too
     assert learner.digest() == digest
-    learner.apply(Restored(1, start))
+    learner.apply(Rollback(1, start))
     rolled_back = learner.digest()
     learner.apply(fitted)  # from before the roll-back
     assert learner.digest() == rolled_back
     learner.apply(dataclasses.replace(fitted, restores=1))  # of events that have not been learnt
     assert learner.digest() == rolled_back
     for record in log:
-        if not isinstance(record, Fitted):
+        if not isinstance(record, FitResult):
             learner.apply(record)
-    assert learner.due
-    learner.apply(learner.fitting().run())
+    assert learner.fit_due
+    learner.apply(learner.fit_job().run())
     assert learner.digest() != rolled_back
-    assert not learner.due
+    assert not learner.fit_due
 
 
 @EACH
 def test_a_fit_that_is_not_of_such_a_learner_is_refused(pipeline: Pipeline) -> None:
     _, log = logged(pipeline, 40, 0)
-    first = next(i for i, record in enumerate(log) if isinstance(record, Fitted))
+    first = next(i for i, record in enumerate(log) if isinstance(record, FitResult))
     learner, fitted = replayed(pipeline, log[:first]), log[first]
     digest = learner.digest()
     name, array = next(iter(fitted.arrays.items()))
@@ -127,7 +127,7 @@ def test_a_fit_that_is_not_of_such_a_learner_is_refused(pipeline: Pipeline) -> N
         *({**fitted.arrays, key: np.zeros((*value.shape[:-1], value.shape[-1] + 9999))} for key, value in odd),
     ]
     for arrays in broken:
-        with pytest.raises(Refused):
+        with pytest.raises(InvalidInput):
             learner.apply(dataclasses.replace(fitted, arrays=arrays))
         assert learner.digest() == digest
 
@@ -188,9 +188,9 @@ def test_a_batch_algorithm_waits_for_both_classes() -> None:
         learner.learn(X[first:], late[first:])
         assert learner.view().fitted_events == first + 1
     weighted = create("ranksvm", dim=2, refit_every=100, refit_window=120)
-    assert weighted.view().waits_for == "the first fit comes after 100 labelled events"
+    assert weighted.view().pending_fit == "the first fit comes after 100 labelled events"
     weighted.learn(X, late, weights=(late < 0) * 1.0)
-    assert not weighted.due
+    assert not weighted.fit_due
     assert weighted.view().fitted_events == 0
     assert weighted.view().not_ready == "the first fit waits for two classes: the last 120 events have one"
 
@@ -213,7 +213,7 @@ def test_a_roll_back_gives_the_digest_back() -> None:
     state, digest = copied(learner), learner.digest()
     learner.learn(X[150:], y[150:])
     for _ in range(2):
-        learner.apply(Restored(9, state))
+        learner.apply(Rollback(9, state))
         assert learner.digest() == digest
 
 
@@ -249,13 +249,13 @@ def test_fit_takes_data_or_what_is_retained() -> None:
     with pytest.raises(ValueError, match="no events"):
         create("nbauc", dim=2).fit()
     for bad in ((X, y[:5]), (X, None), (X[:, :1], y)):
-        with pytest.raises(Refused):
+        with pytest.raises(InvalidInput):
             learner.fit(*bad)
-    with pytest.raises(Refused, match="learns from each event"):
+    with pytest.raises(InvalidInput, match="learns from each event"):
         create("cbr", dim=2).fit(X, y)
     early = create("oam", dim=2, embedding={"kind": "nystroem", "components": 50, "warmup": 10_000})
     early.fit(X, y)
-    assert early.view().waits_for is None
+    assert early.view().pending_fit is None
     assert auc(early.score(X), y) > 0.9
 
 
@@ -286,10 +286,10 @@ def test_columns_met_since_a_fit_was_begun_have_weight_0() -> None:
     learner = create("ranksvm", features={"kind": "named", "bits": 12}, refit_every=20, refit_window=20)
     early = [{"a": float(i), "b": float(-i)} for i in range(20)]
     y = np.where(np.arange(20) < 10, -1.0, 1.0)
-    learner.apply(Batch(learner.encode(early), y))
-    fitted = learner.fitting().run()
+    learner.apply(LabelledBatch(learner.encode(early), y))
+    fitted = learner.fit_job().run()
     late = [{f"new{i}": 1.0, "a": float(i)} for i in range(20)]
-    learner.apply(Batch(learner.encode(late), y))
+    learner.apply(LabelledBatch(learner.encode(late), y))
     learner.apply(fitted)
     assert learner.score([{"new3": 100.0}]).tolist() == [0.0]
     assert learner.score([{"a": 2.0}])[0] != 0.0

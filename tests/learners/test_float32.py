@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from numba.core import config as numba_config
 
-from learners import Config, Learner, Refused, algorithms, create, restore
+from learners import Config, InvalidInput, Learner, algorithms, create, restore
 from learners.algorithms.auc import cbr
 from learners.features import kernel_approximation
-from learners.fitting import Fitting
+from learners.fitting import FitJob
 from learners.numerics import packed_symmetric
 from learners.numerics.arrays import Matrix, Sparse, Vector
 from learners.numerics.float32 import initial, nearest, stored
-from learners.records import Restored
+from learners.records import Rollback
 from tests.learners.numerics.bits import hashes
 from tests.learners.pipelines import EVERY, PIPELINES, Pipeline, copied, events
 from tests.learners.streams import as_sparse, auc, labels_for, run, stream
@@ -192,7 +192,9 @@ def test_a_frozen_scorer_stays_and_predicts_what_learning_then_says(pipeline: Pi
     rows = learner.encode(carried[60:61])
     live, frozen = learner.scorer(), learner.scorer().frozen()
     before = frozen.score(rows)
-    assert before.scores.tobytes() == live.score(rows).scores.tobytes() == live.said(live.values(rows)).scores.tobytes()
+    assert (
+        before.scores.tobytes() == live.score(rows).scores.tobytes() == live.decide(live.values(rows)).scores.tobytes()
+    )
     said = learner.learn(carried[60:61], labels[60:61])
     if not pipeline.traits.ordinal:
         assert said.tobytes() == before.scores.tobytes()
@@ -250,7 +252,7 @@ def test_features_are_read_as_float32_where_events_are_retained() -> None:
     learner.learn(X, (y > 0) * 1.0)
     retained: Any = learner.state()["retained.values"]
     assert np.array_equal(retained, X.astype(np.float32))
-    fitting: Fitting = learner.fitting()
+    fitting: FitJob = learner.fit_job()
     assert not isinstance(fitting.rows, Sparse)
     assert not fitting.rows[:, 2].any()
     assert np.abs(fitting.rows).max() < 5.0
@@ -258,8 +260,8 @@ def test_features_are_read_as_float32_where_events_are_retained() -> None:
     exact, rounded = (scorer.score(learner.encode(rows)).scores for rows in (X, X.astype(np.float32)))
     assert exact.tobytes() == rounded.tobytes()
     online = create("oam", dim=3, precision="float32")
-    assert online.config.read_as == "float64"
-    assert create("nsauc", dim=3, precision="float32").config.read_as == "float32"
+    assert online.config.input_precision == "float64"
+    assert create("nsauc", dim=3, precision="float32").config.input_precision == "float32"
 
 
 def test_rounded_rows_keep_their_gaps_and_kinds() -> None:
@@ -303,20 +305,20 @@ def test_a_state_of_the_other_precision_is_refused(pipeline: Pipeline) -> None:
         one.learn(carried, _labels(pipeline, y))
     for one, other, wanted in ((*learners, "float64"), (*learners[::-1], "float32")):
         digest = one.digest()
-        with pytest.raises(Refused) as refused:
-            one.apply(Restored(1, copied(other)))
+        with pytest.raises(InvalidInput) as refused:
+            one.apply(Rollback(1, copied(other)))
         told = {problem.pointer: problem.detail for problem in refused.value.problems}
         for name in pipeline.traits.halved:
             assert f"expected {wanted} of" in told[f"/algorithm.{name}"]
         assert one.digest() == digest
-        with pytest.raises(Refused, match=f"expected {wanted}"):
+        with pytest.raises(InvalidInput, match=f"expected {wanted}"):
             restore(one.config.to_json(), copied(other))
     assert learners[0].digest() != learners[1].digest()
 
 
 @pytest.mark.parametrize("value", ["float16", "single", 32, True, ["float32"]], ids=str)
 def test_another_precision_is_refused_by_name(value: Any) -> None:
-    with pytest.raises(Refused, match="expected one of float64, float32") as refused:
+    with pytest.raises(InvalidInput, match="expected one of float64, float32") as refused:
         create("oam", dim=3, precision=value)
     assert [problem.pointer for problem in refused.value.problems] == ["/precision"]
 
@@ -330,10 +332,10 @@ def test_the_precision_is_part_of_the_configuration() -> None:
     single = Config.of({**before, "precision": "float32"})
     assert Config.of(single.to_json()) == single
     assert single != usual
-    assert single.fixed != usual.fixed
+    assert single.immutable_part != usual.immutable_part
     assert Learner(single).digest() != Learner(usual).digest()
-    with pytest.raises(Refused, match="precision: cannot be changed"):
-        usual.changed({"precision": "float32"})
+    with pytest.raises(InvalidInput, match="precision: cannot be changed"):
+        usual.with_changes({"precision": "float32"})
 
 
 def test_every_pipeline_is_run() -> None:

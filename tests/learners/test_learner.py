@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba.core import config as numba_config
 
-from learners import Learner, Refused, algorithms, restore
+from learners import InvalidInput, Learner, algorithms, restore
 from learners import model as model_module
 from learners.numerics.arrays import Sparse
-from learners.records import Batch, Segment, join
+from learners.records import LabelledBatch, Segment, join_batches
 from tests.learners.pipelines import EVERY, ONLINE, PIPELINES, Pipeline, batch, bits, cut, events, stream
 
 DENSE = [one for one in PIPELINES if one.kind == "dense"]
@@ -51,9 +51,9 @@ def test_joined_batches_are_learnt_like_one_after_the_other(pipeline: Pipeline) 
         batch(apart, carried[15:30], y[15:30], weights=np.full(15, 0.5), segments=(Segment(0, 15, "s", 3, 3),)),
         batch(apart, carried[30:], y[30:], segments=(Segment(0, 4, "s", 10, 10), Segment(4, 10, "t", 0, 0))),
     ]
-    whole = join(pieces)
+    whole = join_batches(pieces)
     assert len(whole) == 40
-    assert join([whole]) is whole
+    assert join_batches([whole]) is whole
     said = joined.apply(whole)
     assert said is not None
     assert bits([said]) == bits([apart.apply(piece) for piece in pieces])  # type: ignore[misc]
@@ -98,7 +98,7 @@ def test_predict_says_what_learning_will_to_the_bit(pipeline: Pipeline, scaling:
         said = learner.scorer().score(rows)
         together = learner.scorer().frozen().score(learner.encode(carried[i:]))
         assert learner.digest() == before
-        learnt = learner.apply(Batch(rows, y[i : i + 1]))
+        learnt = learner.apply(LabelledBatch(rows, y[i : i + 1]))
         assert learnt is not None
         for name, column in said._asdict().items():
             expected = getattr(learnt, name)
@@ -231,10 +231,10 @@ def test_refused_events_change_nothing(pipeline: Pipeline) -> None:
         (carried, y, {"ids": ["a", 5]}),
     ]
     for X, labels, more in broken:
-        with pytest.raises(Refused):
+        with pytest.raises(InvalidInput):
             learner.learn(X, labels, **more)
         assert learner.digest() == before
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidInput):
         learner.score([carried[0], 7])
     assert learner.learn([], []).shape == (0,)
     assert learner.digest() == before

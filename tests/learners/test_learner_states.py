@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learners import Learner, Refused, algorithms, restore
+from learners import InvalidInput, Learner, algorithms, restore
 from learners.learner import check_state
-from learners.records import Restored
+from learners.records import Rollback
 from tests.learners.pipelines import EVERY, PIPELINES, Pipeline, bits, copied, cut, stream
 
 UNTOLD = ("fits.restores", "life.rollbacks")  # a roll-back gives the digest back that the state had
@@ -89,11 +89,11 @@ def test_a_roll_back_is_a_record(pipeline: Pipeline) -> None:
     state, before = copied(learner), without_roll_backs(learner)
     learner.apply(second)
     after = without_roll_backs(learner)
-    assert learner.apply(Restored(5, state)) is None
+    assert learner.apply(Rollback(5, state)) is None
     assert without_roll_backs(learner) == before
     learner.apply(second)
     assert without_roll_backs(learner) == after
-    other.apply(Restored(5, state))
+    other.apply(Rollback(5, state))
     assert without_roll_backs(other) == before  # the record is not moved by who takes it
 
 
@@ -127,10 +127,10 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(pipeline: Pipe
     bad[f"/{model}"] = {**good, model: good[model][:-1]}
     for pointer, state in bad.items():
         for take in (
-            lambda state=state: learner.apply(Restored(1, state)),
+            lambda state=state: learner.apply(Rollback(1, state)),
             lambda s=state: restore(learner.config.to_json(), s),
         ):
-            with pytest.raises(Refused) as caught:
+            with pytest.raises(InvalidInput) as caught:
                 take()
             assert [problem.pointer for problem in caught.value.problems] == [pointer]
     assert learner.digest() == digest
@@ -148,12 +148,12 @@ def test_a_state_of_another_configuration_is_refused(pipeline: Pipeline) -> None
     for other in others:
         foreign = other.learner()
         foreign.apply(stream(other, foreign, 30)[0])
-        with pytest.raises(Refused):
+        with pytest.raises(InvalidInput):
             Learner.restored(learner.config, foreign.state())
     wider = {
         "dense": {"kind": "dense", "dim": 5},
         "table": {"kind": "table", "fields": [{"name": "a", "kind": "numeric"}]},
     }
     if pipeline.kind in wider:
-        with pytest.raises(Refused):
+        with pytest.raises(InvalidInput):
             Learner.restored(pipeline.config(features=wider[pipeline.kind]), learner.state())

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners.numerics.arrays import Rows, Sparse
-from learners.records import Batch, Late, Segment, join, woven
+from learners.records import LabelledBatch, LateColumns, Segment, join_batches, merge_batches
 
 
 def rows(n: int, base: float, sparse: bool) -> Rows:
@@ -20,12 +20,12 @@ def rows(n: int, base: float, sparse: bool) -> Rows:
     return Sparse(dense.ravel(), np.tile(np.arange(3), n), 3 * np.arange(n + 1))
 
 
-def batch(n: int, base: float, sparse: bool, bare: list[bool] | None = None, segments: int = 0) -> Batch:
+def batch(n: int, base: float, sparse: bool, bare: list[bool] | None = None, segments: int = 0) -> LabelledBatch:
     late = None
     if bare is not None:
-        late = Late.none(n)._replace(bare=np.array(bare, dtype=np.bool_), labelled=base + np.arange(n) / 4)
+        late = LateColumns.none(n)._replace(bare=np.array(bare, dtype=np.bool_), labelled=base + np.arange(n) / 4)
     cuts = np.linspace(0, n, segments + 1).astype(int).tolist()
-    return Batch(
+    return LabelledBatch(
         rows(n - sum(bare or ()), base, sparse),
         base + np.arange(n),
         weights=np.full(n, base) if base else None,
@@ -40,7 +40,7 @@ def batch(n: int, base: float, sparse: bool, bare: list[bool] | None = None, seg
     )
 
 
-def numbered(whole: Batch) -> list[tuple[str, int] | None]:
+def numbered(whole: LabelledBatch) -> list[tuple[str, int] | None]:
     """Of each event, its source and number."""
     found: list[tuple[str, int] | None] = [None] * len(whole)
     for one in whole.segments:
@@ -58,12 +58,12 @@ def test_a_woven_batch_is_its_events_joined_in_that_order(sparse: bool, data: st
     bare = data.draw(st.none() | st.lists(st.booleans(), min_size=n, max_size=n))
     places = sorted(data.draw(st.lists(st.integers(0, n), min_size=k, max_size=k)))
     one, other = batch(n, 0.0, sparse, bare, data.draw(st.integers(0, 3))), batch(k, 1000.0, sparse, [False] * k)
-    found, at = woven(one, other, np.array(places))
+    found, at = merge_batches(one, other, np.array(places))
     parts = []
     for i in range(n + 1):
         parts += [other.part(j, j + 1) for j in range(k) if places[j] == i]
         parts += [one.part(i, i + 1)] if i < n else []
-    expected = join(parts)
+    expected = join_batches(parts)
     assert len(found) == n + k
     for name in ("labels", "weights", "times"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))

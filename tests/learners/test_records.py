@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 
 from learners import Learner
 from learners.numerics.hash_table import hashes_of
-from learners.records import Batch, Changed, Outcome, Restored, Served, Status, joined, take
+from learners.records import (
+    BatchOutcome,
+    LabelledBatch,
+    Rollback,
+    ServedBatch,
+    SettingsChange,
+    Status,
+    join_outcomes,
+    select_rows,
+)
 from tests.learners.late_labels import (
     SEVERAL,
     Vector,
@@ -35,10 +44,12 @@ from tests.learners.pipelines import Pipeline, batch, bits, copied, events
 APPLIED, DUPLICATE, RELABELLED, UNKNOWN = Status.APPLIED, Status.DUPLICATE, Status.RELABELLED, Status.UNKNOWN
 
 
-def served(pipeline: Pipeline, ids: tuple[str, ...], times: Vector, *, ready: bool = True, seed: int = 5) -> Served:
+def served(
+    pipeline: Pipeline, ids: tuple[str, ...], times: Vector, *, ready: bool = True, seed: int = 5
+) -> ServedBatch:
     """A record of events that were served, whatever a model would say of them."""
     scores, decisions, *rest = said_columns(pipeline, len(ids), seed)
-    return Served(hashes_of(ids), times, scores, decisions, *rest, ready=ready)
+    return ServedBatch(hashes_of(ids), times, scores, decisions, *rest, ready=ready)
 
 
 def course(pipeline: Pipeline, learner: Learner, seed: int) -> list[Any]:
@@ -70,25 +81,25 @@ def course(pipeline: Pipeline, learner: Learner, seed: int) -> list[Any]:
             costs=random.choice([0.0, 1.0, 7.0], n),
             late=late,
         )
-        records.append(replace(one, rows=take(one.rows, ~late.bare)))
+        records.append(replace(one, rows=select_rows(one.rows, ~late.bare)))
         if start == 30 and not pipeline.traits.ordinal:
-            records.append(Changed({"threshold": {"objective": "budget", "alerts": 5}, "figures": {"k": 9}}))
+            records.append(SettingsChange({"threshold": {"objective": "budget", "alerts": 5}, "figures": {"k": 9}}))
     return records
 
 
-def run(learner: Learner, records: list[Any], cuts: Iterable[int] = ()) -> list[Outcome]:
+def run(learner: Learner, records: list[Any], cuts: Iterable[int] = ()) -> list[BatchOutcome]:
     """Apply the records, each batch in pieces, and fit where that is due after a batch."""
     out = []
     for record in records:
-        if not isinstance(record, Batch):
+        if not isinstance(record, LabelledBatch):
             learner.apply(record)
             continue
         pieces = []
         for start, stop in pairwise([0, *sorted(cuts), len(record)]):
             pieces.append(outcome_of(learner, record.part(start, stop)))
-        out.append(joined(pieces))
-        if learner.due:
-            learner.apply(learner.fitting().run())
+        out.append(join_outcomes(pieces))
+        if learner.fit_due:
+            learner.apply(learner.fit_job().run())
     return out
 
 
@@ -171,7 +182,7 @@ def test_changed_settings_take_effect_and_what_was_learnt_stays() -> None:
         "late": {"label_ttl": 60.0, "max_events": 9},
     }
     before = copied(learner)
-    assert learner.apply(Changed(parts)) is None
+    assert learner.apply(SettingsChange(parts)) is None
     assert learner.threshold == 0.25
     assert (learner.config.figures.k, learner.config.late.max_events) == (7, 9)
     moved = [name for name, array in learner.state().items() if before[name].tobytes() != array.tobytes()]
@@ -182,7 +193,7 @@ def test_changed_settings_take_effect_and_what_was_learnt_stays() -> None:
     for one in (learner, plain):
         one.apply(batch(one, carried[30:], y[30:], ids=named(30, 30)))
     assert same(learner, plain, ("algorithm.", "calibration.", "scaling."))
-    learner.apply(Changed({"figures": plain.config.figures.to_json()}))
+    learner.apply(SettingsChange({"figures": plain.config.figures.to_json()}))
     kept = {name: value for name, value in plain.figures()["window"].items() if name in ("auc", "partial_auc", "brier")}
     assert {name: learner.figures()["window"][name] for name in kept} == kept
 
@@ -195,13 +206,13 @@ def test_a_roll_back_brings_the_settings_of_then() -> None:
     was = learner.config
     parts = {name: getattr(was, name).to_json() for name in ("threshold", "figures", "late")}
     state, digest = copied(learner), learner.digest()
-    learner.apply(Changed({"threshold": {"objective": "recall", "target": 0.9}, "figures": {"k": 3}}))
+    learner.apply(SettingsChange({"threshold": {"objective": "recall", "target": 0.9}, "figures": {"k": 3}}))
     changed = learner.config
     learner.apply(batch(learner, carried[30:], y[30:], ids=named(30, 30)))
-    learner.apply(Restored(1, state))
+    learner.apply(Rollback(1, state))
     assert (learner.config, learner.metrics.events) == (changed, int(state["metrics.window_span"][1]))
     assert learner.digest() != digest
-    learner.apply(Restored(1, state, parts))
+    learner.apply(Rollback(1, state, parts))
     assert (learner.config, learner.digest()) == (was, digest)
     assert learner.figures()["window"]["precision_at_k"] is None
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from learners import Learner
 from learners import model as model_module
 from learners.numerics.hash_table import hashes_of
-from learners.records import Outcome, Served, Status
+from learners.records import BatchOutcome, ServedBatch, Status
 from tests.learners.late_labels import (
     SEVERAL,
     Vector,
@@ -101,7 +101,7 @@ def test_assumed_labels_are_counted_and_never_override(pipeline: Pipeline) -> No
     learner = pipeline.learner()
     carried, y = events(pipeline, 12)
     y[:6], y[6:] = 1.0, -1.0
-    learner.apply(Served(hashes_of(named(12)), 1e9 + np.arange(12.0), *said_columns(pipeline, 12)))
+    learner.apply(ServedBatch(hashes_of(named(12)), 1e9 + np.arange(12.0), *said_columns(pipeline, 12)))
     known = batch(learner, carried[:6], y[:6], ids=named(6), late=said_of(pipeline, 6))
     assert outcome_of(learner, known).applied.all()
     assert learner.figures()["served"]["labelled"] == 6
@@ -158,7 +158,7 @@ def test_figures_are_as_if_the_label_had_been_so_from_the_start(
     assert scopes(learner) == scopes(right)
     assert learner.figures()["corrections"] == len(places)
     if not pipeline.traits.ordinal:
-        outcome = Outcome(np.zeros(100, np.int8), said.scores, said.decisions, said.probabilities, said.thresholds)
+        outcome = BatchOutcome(np.zeros(100, np.int8), said.scores, said.decisions, said.probabilities, said.thresholds)
         agree(learner.figures()["window"], y[60:], outcome, slice(60, 100))
         assert same(learner, right, ("metrics.window_", "metrics.sketch_", "metrics.traffic_"))
     if not rows:
@@ -198,7 +198,7 @@ def test_the_next_fit_of_a_batch_algorithm_has_the_right_label(pipeline: Pipelin
     assert same(learner, right, ("retained.", "scaling."))
     assert not same(learner, right, ("algorithm.",))
     for one in (learner, right):
-        one.apply(one.fitting().run())
+        one.apply(one.fit_job().run())
     assert same(learner, right, ("algorithm.", "retained.", "fits."))
 
 
@@ -269,5 +269,5 @@ def test_one_id_twice_in_a_batch(pipeline: Pipeline) -> None:
     for label in (y[0], other[0]):
         expected[list(expected)[int(label) - 1 if pipeline.traits.ordinal else int(label > 0)]] += 1
     assert figures["class_counts"] == expected
-    assert learner.known(["a", "b", "c"]).tolist() == [True, True, False]
-    assert learner.said_before(["b"]).tobytes() == outcome.scores[3:4].tobytes()
+    assert learner.find_learnt(["a", "b", "c"]).tolist() == [True, True, False]
+    assert learner.learnt_scores(["b"]).tobytes() == outcome.scores[3:4].tobytes()

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners import algorithms
-from learners.config import KINDS
+from learners.config import FEATURE_KINDS
 from learners.decisions.calibration import Calibration
 from learners.decisions.threshold import Threshold
 from learners.features.base import Dense, SparseColumns
 from learners.features.named import Field, Named, Table
 from learners.features.scaling import Scaling
-from learners.settings import Parameters, Problem, Refused, param, pointer, required, show
+from learners.settings import InvalidInput, Parameters, Problem, param, pointer, required, show
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Sample(Parameters):
 
 def refused(values: Any, kind: type[Parameters] = Sample) -> dict[str, str]:
     """Pointer -> detail of everything that is wrong with `values`."""
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(InvalidInput) as caught:
         kind.of(values)
     return {problem.pointer: problem.detail for problem in caught.value.problems}
 
@@ -107,7 +107,7 @@ def test_what_is_no_object_is_refused(values: Any) -> None:
 
 
 def test_refused_tells_all_in_one_line_and_can_be_moved_under_a_prefix() -> None:
-    error = Refused([Problem("/a", "is bad"), Problem("", "is worse")])
+    error = InvalidInput([Problem("/a", "is bad"), Problem("", "is worse")])
     assert str(error) == "/a: is bad; is worse"
     assert isinstance(error, ValueError)
     assert error.under("/params").problems == [Problem("/params/a", "is bad"), Problem("/params", "is worse")]
@@ -157,7 +157,8 @@ def test_every_kind_of_settings_survives_json_and_has_a_schema(one: Parameters) 
     plain = one.to_json()
     kind = type(one)
     assert (
-        kind.of({name: value for name, value in plain.items() if name != "kind" or kind not in KINDS.values()}) == one
+        kind.of({name: value for name, value in plain.items() if name != "kind" or kind not in FEATURE_KINDS.values()})
+        == one
     )
     schema = kind.schema()
     assert set(schema["properties"]) == set(plain)

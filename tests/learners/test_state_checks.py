@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from learners import Config, Learner, Refused, algorithms
+from learners import Config, InvalidInput, Learner, algorithms
 from learners.deduplication import MAX_SOURCES, Sources
 from learners.learner import State, check_state
-from learners.metrics.binary import Metrics
-from learners.metrics.ordinal import OrdinalMetrics
+from learners.metrics.binary import BinaryMetrics
+from learners.metrics.ordinal import RankMetrics
 from learners.numerics.arrays import Sparse
 from learners.numerics.hash_table import hashes_of
-from learners.records import Batch, Served
+from learners.records import LabelledBatch, ServedBatch
 from learners.state_checks import check_values
 from tests.learners.pipelines import EVERY, PIPELINES, Pipeline, batch, copied, events, stream
 
@@ -34,15 +34,15 @@ MAY_BE_INFINITE = {"ids.scores", "metrics.window_scores", "metrics.drift_scores"
 
 def refit(learner: Learner) -> None:
     """Fit if that is due."""
-    if learner.due:
-        learner.apply(learner.fitting().run())
+    if learner.fit_due:
+        learner.apply(learner.fit_job().run())
 
 
-def served(learner: Learner, n: int, time: float) -> Served:
+def served(learner: Learner, n: int, time: float) -> ServedBatch:
     """A record of n events, scored by `learner`; some of their ids are those of `stream`."""
     scores = np.linspace(-2.0, 2.0, n)
     two = learner.config.labels.ranks is None
-    return Served(
+    return ServedBatch(
         hashes_of([f"id{i}" for i in range(n)]),
         np.linspace(time, time + 5.0, n),
         scores,
@@ -80,7 +80,7 @@ def refused(config: Config, state: State) -> list[str]:
     try:
         check_state(config, state)
         check_values(config, state)
-    except Refused as error:
+    except InvalidInput as error:
         return [problem.pointer for problem in error.problems]
     return []
 
@@ -140,14 +140,14 @@ def test_a_state_of_events_at_the_limits_is_sound(pipeline: Pipeline) -> None:
     else:
         rows[:, 0] = np.sign(rows[:, 0]) * 1e30
         rows[:, 2] = np.sign(rows[:, 2]) * 1e-310  # between them a table has a category
-    whole = Batch(rows, y, weights=np.full(60, 1e6))
+    whole = LabelledBatch(rows, y, weights=np.full(60, 1e6))
     for start in (0, 30):
         learner.apply(whole.part(start, start + 30))
-        if learner.due:
+        if learner.fit_due:
             try:
-                learner.apply(learner.fitting().run())
+                learner.apply(learner.fit_job().run())
             except ValueError:  # these events have no such model
-                learner.unfit()
+                learner.postpone_fit()
     assert refused(learner.config, copied(learner)) == []
 
 
@@ -499,7 +499,7 @@ def test_a_part_of_a_state_is_checked_alone() -> None:
     part = {name: array for name, array in state.items() if name.startswith("algorithm.")}
     check_values(config, part)
     part["algorithm.bias"] = np.full(5, np.inf)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(InvalidInput) as caught:
         check_values(config, part)
     assert [problem.pointer for problem in caught.value.problems] == ["/algorithm.bias"]
 
@@ -520,20 +520,20 @@ def test_scores_that_are_nan_count_as_0() -> None:
     half, unknown, no = np.full(8, 0.5), np.full(8, np.nan), np.zeros(8, dtype=np.bool_)
     figures = []
     for said in (scores, np.nan_to_num(scores)):
-        metrics = Metrics(3)
+        metrics = BinaryMetrics(3)
         for _ in range(20):
             metrics.serve(hashes_of([f"e{i}" for i in range(8)]), said, None, decisions, unknown)
             metrics.learn(said, half, half, y, decisions, unknown, unknown, hashes, no)
         figures.append(metrics.view().as_json())
         assert list(metrics.problems(metrics.state())) == []
-        again = Metrics(3)
+        again = BinaryMetrics(3)
         again.restore(metrics.state())
         assert again.view().as_json() == figures[-1]
     assert figures[0] == figures[1]
 
 
 def test_the_total_of_ranks_holds_the_window() -> None:
-    metrics = OrdinalMetrics(5, None, 3)
+    metrics = RankMetrics(5, None, 3)
     unknown, hashes = np.full(4, np.nan), np.zeros(4, dtype=np.uint64)
     y, decisions = np.array([1.0, 2.0, 2.0, 3.0]), np.array([1, 2, 1, 3])
     metrics.learn(unknown, None, None, y, decisions, unknown, unknown, hashes, np.zeros(4, dtype=np.bool_))

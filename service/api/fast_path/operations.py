@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from learners import Explanation, Refused, View
+from learners import InvalidInput, LearnerView, ScoreExplanation
 from learners import explain as explanations
 from service.engine import LARGE, run_by_size
 from service.engine.replica import LearnerReplica, Predicted
@@ -97,8 +97,8 @@ async def told(learnt: Learnt, events: Labelled, size: int, write: Coding) -> by
     return await run_by_size(size, write.encode_learnt, learnt, events.ids)
 
 
-async def _explained(view: View, carried: Any, most: int) -> list[Explanation]:
+async def _explained(view: LearnerView, carried: Any, most: int) -> list[ScoreExplanation]:
     try:
         return await asyncio.to_thread(explanations, view.scorer, carried, most)
-    except Refused as error:
+    except InvalidInput as error:
         raise Invalid("the explanation is refused; nothing was served", error.problems) from None

@@ -11,7 +11,7 @@ from fastapi.requests import HTTPConnection
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
-from learners import Refused
+from learners import InvalidInput
 from service.api.body import Bodies, check_json
 from service.auth import FREE, SCOPES, Grant, Guard, Scope
 from service.engine import Engine
@@ -211,7 +211,7 @@ def settings_of(name: str, body: bytes, read: Callable[[Any], Settings], what: s
     """
     try:
         settings = read(decode_settings(body))
-    except Refused as error:
+    except InvalidInput as error:
         wrong = problems_of(name)
         said = f"the name and the {what} are refused" if wrong else f"the {what} is refused"
         raise Invalid(f"{said}; nothing was created", [*wrong, *error.problems]) from None

@@ -161,7 +161,7 @@ async def _decoded(
     for name, member in members.items():
         config = member.learner.config
         field = None if config.threshold is None else config.threshold.field
-        key = (config.features, config.params if config.features.sparse else None, field, config.timed)
+        key = (config.features, config.params if config.features.sparse else None, field, config.uses_clock)
         if key not in found:
             try:
                 found[key] = await asyncio.to_thread(decode, body, config)

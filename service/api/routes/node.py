@@ -10,11 +10,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
-from learners import KINDS, Config, Refused, Whole, algorithms
+from learners import FEATURE_KINDS, Config, InvalidInput, LearnerSettings, algorithms
 from learners.algorithms import describe
 from learners.decisions import Calibration, Threshold
 from learners.features import Embedding, LateLabels, Scaling
-from learners.metrics import Figures
+from learners.metrics import MetricSettings
 from service.api import schemas
 from service.api.routes.dependencies import ANY, OPEN, READ, Guarded, TheEngine, TheGrant, problems
 from service.engine import Engine
@@ -40,10 +40,10 @@ _SMALLEST: Mapping[str, dict[str, Any]] = MappingProxyType(  # features of each 
 def _usual(name: str) -> dict[str, dict[str, Any]]:
     """By each kind of features that the algorithm takes: what a learner's other settings are where none is given."""
     found = {}
-    for kind in KINDS:
+    for kind in FEATURE_KINDS:
         try:
             config = Config.of({"algorithm": name, "features": {"kind": kind, **_SMALLEST[kind]}}).to_json()
-        except Refused:  # not of its features
+        except InvalidInput:  # not of its features
             continue
         found[kind] = {part: value for part, value in config.items() if part not in ("algorithm", "params", "features")}
     return found
@@ -60,14 +60,14 @@ def _usual(name: str) -> dict[str, dict[str, Any]]:
 async def catalogue() -> dict[str, Any]:
     """Every algorithm, and the settings of the other parts of a learner, with JSON schemas."""
     parts = {
-        "features": {kind: one.schema() for kind, one in KINDS.items()},
+        "features": {kind: one.schema() for kind, one in FEATURE_KINDS.items()},
         "scaling": Scaling.schema(),
         "embedding": Embedding.schema(),
         "calibration": Calibration.schema(),
         "threshold": Threshold.schema(),
-        "figures": Figures.schema(),
+        "figures": MetricSettings.schema(),
         "late": LateLabels.schema(),
-        "learner": Whole.schema(),
+        "learner": LearnerSettings.schema(),
     }
     return {"algorithms": [{**describe(name), "usual": _usual(name)} for name in algorithms()], "parts": parts}
 

@@ -19,7 +19,19 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import Batch, Changed, Compared, Config, Fitted, GroupConfig, Late, Refused, Restored, Segment, Served
+from learners import (
+    ComparedBatch,
+    Config,
+    FitResult,
+    GroupConfig,
+    InvalidInput,
+    LabelledBatch,
+    LateColumns,
+    Rollback,
+    Segment,
+    ServedBatch,
+    SettingsChange,
+)
 from learners.numerics import Sparse
 from service.errors import Damaged
 from service.wire.kernels import narrowed
@@ -114,7 +126,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     state: dict[str, NDArray[np.generic]]
 
 
-Record = Created | Batch | Changed | Compared | Fitted | Restored | Served
+Record = Created | LabelledBatch | SettingsChange | ComparedBatch | FitResult | Rollback | ServedBatch
 
 _DTYPES = frozenset({"<f8", "<i8", "<u8", "<u4", "|i1", "|u1", "|b1"})
 _WHOLE = frozenset({"<i8", "<u4"})
@@ -182,7 +194,7 @@ def _state(state: dict[str, NDArray[np.generic]]) -> dict[str, _Array]:
     return {name: packed for name, array in state.items() if (packed := _array(array)) is not None}
 
 
-def _batch_parts(batch: Batch) -> _BatchParts:
+def _batch_parts(batch: LabelledBatch) -> _BatchParts:
     parts = _BatchParts(
         labels=batch.labels.astype(np.int8).tobytes(),
         weights=_array(batch.weights),
@@ -204,7 +216,7 @@ def _batch_parts(batch: Batch) -> _BatchParts:
     return parts
 
 
-def _batch(parts: _BatchParts, what: str) -> Batch:
+def _batch(parts: _BatchParts, what: str) -> LabelledBatch:
     def floats(array: _Array | None) -> NDArray[np.float64] | None:
         return None if array is None else _numpy(array, what)
 
@@ -225,13 +237,15 @@ def _batch(parts: _BatchParts, what: str) -> Batch:
     ids = None if parts.ids is None else tuple(parts.ids)
     late = None
     if parts.late is not None:
-        if set(parts.late) != set(Late._fields):
+        if set(parts.late) != set(LateColumns._fields):
             raise Damaged(f"{what} has late labels of another form")
-        late = Late(**{name: _numpy(one, what) for name, one in parts.late.items()})
-    return Batch(rows, labels, floats(parts.weights), floats(parts.times), ids, segments, floats(parts.costs), late)
+        late = LateColumns(**{name: _numpy(one, what) for name, one in parts.late.items()})
+    return LabelledBatch(
+        rows, labels, floats(parts.weights), floats(parts.times), ids, segments, floats(parts.costs), late
+    )
 
 
-def _served_parts(served: Served) -> _ServedParts:
+def _served_parts(served: ServedBatch) -> _ServedParts:
     return _ServedParts(
         **_state({"hashes": served.hashes, "times": served.times, "scores": served.scores}),
         decisions=served.decisions.astype(np.int8).tobytes(),
@@ -241,8 +255,8 @@ def _served_parts(served: Served) -> _ServedParts:
     )
 
 
-def _served(parts: _ServedParts, what: str) -> Served:
-    return Served(
+def _served(parts: _ServedParts, what: str) -> ServedBatch:
+    return ServedBatch(
         _numpy(parts.hashes, what),
         _numpy(parts.times, what),
         _numpy(parts.scores, what),
@@ -259,16 +273,16 @@ def pack_record(record: Record) -> bytes:
         if record.state is not None:
             return _snapshot(1, record.config, record.state)
         return _frame(_CREATED, _encoder.encode(record.config))
-    if isinstance(record, Restored):
+    if isinstance(record, Rollback):
         restored = _RestoredParts(record.position, _state(record.state), record.parts)
         return _frame(_RESTORED, _encoder.encode(restored))
-    if isinstance(record, Served):
+    if isinstance(record, ServedBatch):
         return _frame(_SERVED, _encoder.encode(_served_parts(record)))
-    if isinstance(record, Compared):
+    if isinstance(record, ComparedBatch):
         return _frame(_COMPARED, _encoder.encode(_state(vars(record))))
-    if isinstance(record, Changed):
+    if isinstance(record, SettingsChange):
         return _frame(_CHANGED, _encoder.encode(record.parts))
-    if isinstance(record, Fitted):
+    if isinstance(record, FitResult):
         return _frame(
             _FITTED, _encoder.encode(_FittedParts(record.events, record.restores, record.dim, _state(record.arrays)))
         )
@@ -290,20 +304,20 @@ def unpack_record(data: bytes, what: str) -> Record:
         if kind == _RESTORED:
             restored = msgspec.msgpack.decode(body, type=_RestoredParts)
             state = _state_of(restored.state, what)
-            return Restored(restored.position, state, restored.parts)
+            return Rollback(restored.position, state, restored.parts)
         if kind == _FITTED:
             fitted = msgspec.msgpack.decode(body, type=_FittedParts)
             arrays = _state_of(fitted.arrays, what)
-            return Fitted(fitted.events, fitted.restores, fitted.dim, arrays)
+            return FitResult(fitted.events, fitted.restores, fitted.dim, arrays)
         if kind == _SERVED:
             return _served(msgspec.msgpack.decode(body, type=_ServedParts), what)
         if kind == _CHANGED:
-            return Changed(msgspec.msgpack.decode(body, type=dict[str, Any]))
+            return SettingsChange(msgspec.msgpack.decode(body, type=dict[str, Any]))
         if kind == _COMPARED:
             columns = msgspec.msgpack.decode(body, type=dict[str, _Array])
-            if set(columns) != set(Compared.__annotations__):
+            if set(columns) != set(ComparedBatch.__annotations__):
                 raise Damaged(f"{what} is a comparison of another form")
-            return Compared(**{name: _numpy(one, what) for name, one in columns.items()})
+            return ComparedBatch(**{name: _numpy(one, what) for name, one in columns.items()})
         if kind == _BATCH:
             return _batch(msgspec.msgpack.decode(body, type=_BatchParts), what)
     except NOT_READABLE as error:
@@ -312,7 +326,7 @@ def unpack_record(data: bytes, what: str) -> Record:
 
 
 def config_of(values: dict[str, Any]) -> Config | GroupConfig:
-    """The configuration of a learner, or that of a group. Raises `Refused`."""
+    """The configuration of a learner, or that of a group. Raises `InvalidInput`."""
     return GroupConfig.of(values) if "learners" in values else Config.of(values)
 
 
@@ -340,6 +354,6 @@ def unpack_snapshot(data: bytes, what: str) -> Snapshot:
     try:
         parts = msgspec.msgpack.decode(body, type=_SnapshotParts)
         config = _config(bytes(parts.config))
-    except (*NOT_READABLE, Refused) as error:
+    except (*NOT_READABLE, InvalidInput) as error:
         raise Damaged(f"{what} is not readable: {error}") from error
     return Snapshot(parts.position, config, _state_of(parts.state, what))

@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 import numpy as np
 
-from learners import Scores
+from learners import Predictions
 from learners.numerics import Counts, Rows, Sparse, Vector
 from service.engine.records.codec import NOT_READABLE
 from service.errors import Damaged
@@ -50,7 +50,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Event)
 
 
-def pack_served(rows: Rows, scores: Scores, costs: Vector | None, position: int) -> list[bytes]:
+def pack_served(rows: Rows, scores: Predictions, costs: Vector | None, position: int) -> list[bytes]:
     """What to keep of each of n events that were scored at `position`. O(numbers)."""
     n = len(scores.scores)
     nan = [float("nan")] * n

@@ -19,17 +19,17 @@ from learners import (
     MAX_SOURCE_NAME,
     MAX_TIME,
     MAX_WEIGHT,
-    Batch,
-    Changed,
-    Compared,
+    ComparedBatch,
     Config,
-    Fitted,
-    Late,
+    FitResult,
+    InvalidInput,
+    LabelledBatch,
+    LateColumns,
     Problem,
-    Refused,
-    Restored,
+    Rollback,
     Segment,
-    Served,
+    ServedBatch,
+    SettingsChange,
     length,
 )
 from learners.features import LARGEST, MAX_COLUMNS, MAX_NONZERO, Named, Table
@@ -40,18 +40,20 @@ from service.storage import MAX_POSITION, RECORD_BYTES
 __all__ = ["check_compared", "check_record", "check_scaling"]
 
 _MAX_OFFSET = 2**54  # of a source: the edge takes 2^53, and a batch goes on from there
-_LATE = Late.none(0)  # of the dtypes that there are
+_LATE = LateColumns.none(0)  # of the dtypes that there are
 
 
-def check_record(record: Batch | Changed | Fitted | Restored | Served, config: Config, what: str) -> None:
+def check_record(
+    record: LabelledBatch | SettingsChange | FitResult | Rollback | ServedBatch, config: Config, what: str
+) -> None:
     """Refuse what no learner of this configuration has ever logged. Raises `Damaged`. O(numbers)."""
-    if isinstance(record, Batch):
+    if isinstance(record, LabelledBatch):
         fault = _of_batch(record, config)
-    elif isinstance(record, Served):
+    elif isinstance(record, ServedBatch):
         fault = _of_served(record, config)
-    elif isinstance(record, Fitted):
+    elif isinstance(record, FitResult):
         fault = None if 0 <= record.dim <= max(config.features.columns, MAX_COLUMNS) else f"has {record.dim} columns"
-    elif isinstance(record, Restored):
+    elif isinstance(record, Rollback):
         fault = _of_restored(record, config)
     else:
         return
@@ -62,8 +64,8 @@ def check_record(record: Batch | Changed | Fitted | Restored | Served, config: C
 def check_scaling(config: Config, state: Mapping[str, NDArray[np.generic]]) -> None:
     """Refuse a state by whose means, variances or largest values no feature that is taken can be scaled to a number.
 
-    `state` holds arrays by "part.name", all or some of a learner's. Raises `Refused` with a pointer to each array that
-    is wrong. O(columns).
+    `state` holds arrays by "part.name", all or some of a learner's. Raises `InvalidInput` with a pointer to each array
+    that is wrong. O(columns).
     """
     most = 2 * _most(config)  # sums are rounded
     met = state.get("scaling.seen")
@@ -75,10 +77,10 @@ def check_scaling(config: Config, state: Mapping[str, NDArray[np.generic]]) -> N
         if (array := state.get(name)) is not None and array.size and not bool(np.abs(array).max() <= bound)
     ]
     if problems:
-        raise Refused(problems)
+        raise InvalidInput(problems)
 
 
-def _of_restored(restored: Restored, config: Config) -> str | None:
+def _of_restored(restored: Rollback, config: Config) -> str | None:
     """What is wrong with a roll-back, if anything that the library does not look at."""
     if not 0 <= restored.position <= MAX_POSITION:
         return f"goes back to {restored.position}, which is no position"
@@ -87,7 +89,7 @@ def _of_restored(restored: Restored, config: Config) -> str | None:
         return f"has a state of {size} bytes; a record has at most {RECORD_BYTES}"
     try:
         check_scaling(config, restored.state)
-    except Refused as error:
+    except InvalidInput as error:
         return f"has a state that no learner can have: {error}"
     return None
 
@@ -98,7 +100,7 @@ def _most(config: Config) -> float:
     return LARGEST * (MAX_NONZERO if isinstance(config.features, Named) else 1)
 
 
-def check_compared(record: Compared, what: str) -> None:
+def check_compared(record: ComparedBatch, what: str) -> None:
     """The same of a group's record, whose shapes the library checks. Raises `Damaged`. O(numbers)."""
     if not _column(record.labels, len(record.labels)) or not _within(np.abs(record.labels), 1, 1):
         raise Damaged(f"{what} has labels that are not -1 or 1")
@@ -108,7 +110,7 @@ def check_compared(record: Compared, what: str) -> None:
         raise Damaged(f"{what} has times beyond {MAX_TIME:g}")
 
 
-def _of_batch(batch: Batch, config: Config) -> str | None:
+def _of_batch(batch: LabelledBatch, config: Config) -> str | None:
     """What is wrong with a batch, if anything."""
     n, ranks = len(batch.labels), config.labels.ranks
     if not bool(config.labels.good(batch.labels).all()) or not batch.labels.all():
@@ -130,8 +132,8 @@ def _of_batch(batch: Batch, config: Config) -> str | None:
     return _of_segments(batch.segments, n) or _of_rows(batch.rows, rows, config)
 
 
-def _of_late(late: Late, ids: tuple[str | None, ...] | None, n: int, ranks: int | None) -> str | None:
-    for name, column, like in zip(Late._fields, late, _LATE, strict=True):
+def _of_late(late: LateColumns, ids: tuple[str | None, ...] | None, n: int, ranks: int | None) -> str | None:
+    for name, column, like in zip(LateColumns._fields, late, _LATE, strict=True):
         if column.dtype != like.dtype or column.shape != (n,):
             return f"has late labels whose {name} are not {n} of {like.dtype}"
     if ids is None or any(ids[i] is None for i in np.flatnonzero(late.bare).tolist()):
@@ -184,7 +186,7 @@ def _of_rows(rows: Rows, n: int, config: Config) -> str | None:
     return None if _numbers(data, most) else f"has features that are not numbers of at most {most:g}"
 
 
-def _of_served(served: Served, config: Config) -> str | None:
+def _of_served(served: ServedBatch, config: Config) -> str | None:
     n, ranks = len(served.scores), config.labels.ranks
     if not _column(served.scores, n) or not _column(served.times, n) or not _seconds(served.times):
         return f"has other times than {n} numbers of seconds"

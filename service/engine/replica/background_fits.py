@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Protocol
 
-from learners import Fitted, Fitting, Learner
+from learners import FitJob, FitResult, Learner
 from service.engine.node import Node
 from service.engine.replica.lease import Lease
 from service.errors import ServiceError, StoreUnavailable, TooLarge
@@ -55,7 +55,7 @@ class Owner(Protocol):
         """Apply what other nodes have appended. Only in what was `put`."""
         ...
 
-    async def log_fit(self, fitted: Fitted) -> None:
+    async def log_fit(self, fitted: FitResult) -> None:
         """Append a record and apply everything up to it. Only in what was `put`."""
         ...
 
@@ -67,11 +67,11 @@ class BackgroundFits:
         self._owner: Owner = weakref.proxy(owner)
         self._asked = False  # one is to be begun next
         self._started = False  # its turn has come: a node makes one background fit at a time
-        self._task: asyncio.Task[Fitted] | None = None
+        self._task: asyncio.Task[FitResult] | None = None
         self._holding: asyncio.Task[None] | None = None
         self._since: float | None = None  # on the monotonic clock: another node's fit is waited for
         self._not_before = 0.0  # is the claim asked for again
-        self._fitted: Fitted | None = None  # not in the log yet
+        self._fitted: FitResult | None = None  # not in the log yet
         self.failed: str | None = None  # why the last fit failed
 
     @property
@@ -86,7 +86,7 @@ class BackgroundFits:
 
     def consider(self) -> None:
         """Begin a fit if one is due, or see whether another node does."""
-        if not self._owner.learner.due:
+        if not self._owner.learner.fit_due:
             self._since = None
         elif not self.running and not self._owner.abandon.is_set() and time.monotonic() >= self._not_before:
             self._asked = True
@@ -107,15 +107,15 @@ class BackgroundFits:
     async def begin(self) -> None:
         """Begin a fit if one is due; an urgent one is in the log, or refused, on return. Only in what was `put`."""
         learner, node = self._owner.learner, self._owner.node
-        if self._task is not None or self._fitted is not None or not learner.due:
+        if self._task is not None or self._fitted is not None or not learner.fit_due:
             self._asked = False
             return
         self._asked = True
-        urgent = learner.urgent
+        urgent = learner.fit_urgent
         try:
             if not await (self._urgently_own() if urgent else self._own()):
                 return
-            fitting = await node.in_thread(self._owner.learner.fitting)
+            fitting = await node.in_thread(self._owner.learner.fit_job)
         except MemoryError:
             self._refuse("there is not enough memory for the retained events")
             return
@@ -137,7 +137,7 @@ class BackgroundFits:
     async def _own(self) -> bool:
         """Whether the fit that is due is this node's to make; else it is asked again after a while."""
         claim, now = self._owner.lease, time.monotonic()
-        patience = _URGENT_PATIENCE if self._owner.learner.urgent else _PATIENCE
+        patience = _URGENT_PATIENCE if self._owner.learner.fit_urgent else _PATIENCE
         if self._since is not None and now >= self._since + patience:
             logger.warning("no node has logged a fit of %s in time: this one makes it", self._owner.name)
             return True
@@ -162,11 +162,11 @@ class BackgroundFits:
             if owner.abandon.is_set():
                 return False
             await owner.read_on()
-            if not owner.learner.due:
+            if not owner.learner.fit_due:
                 return False
         return True
 
-    async def _hold(self, task: asyncio.Task[Fitted]) -> None:
+    async def _hold(self, task: asyncio.Task[FitResult]) -> None:
         """Have the claim for as long as the fit takes."""
         claim = self._owner.lease
         while not (await asyncio.wait([task], timeout=claim.seconds / 4))[0]:
@@ -175,11 +175,11 @@ class BackgroundFits:
             except ServiceError as error:  # another node may make it, too
                 logger.debug("the claim of %s is not held: %s", self._owner.name, error.detail)
 
-    def _run(self, fitting: Fitting) -> Fitted:
+    def _run(self, fitting: FitJob) -> FitResult:
         self._started = True
         return fitting.run()
 
-    def _ended(self, task: asyncio.Task[Fitted]) -> None:
+    def _ended(self, task: asyncio.Task[FitResult]) -> None:
         self._task = None
         if task.cancelled():
             return
@@ -198,7 +198,7 @@ class BackgroundFits:
     def _refuse(self, why: str) -> None:
         logger.warning("%s could not be fitted to its last events: %s", self._owner.name, why)
         self.failed = why
-        self._owner.learner.unfit()
+        self._owner.learner.postpone_fit()
         self._owner.put(self._owner.lease.release)  # another node may have the memory
 
     async def _log(self) -> None:
@@ -206,7 +206,7 @@ class BackgroundFits:
             return
         try:
             await self._owner.read_on()
-            if self._owner.learner.wants(self._fitted):  # not made by another node, not from before a roll-back
+            if self._owner.learner.accepts(self._fitted):  # not made by another node, not from before a roll-back
                 await self._owner.log_fit(self._fitted)
         except StoreUnavailable:
             asyncio.get_running_loop().call_later(_PAUSE, self._again)

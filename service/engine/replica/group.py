@@ -17,7 +17,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learners import Compared, Comparison, ComparisonView, GroupConfig, Outcome, Refused, Status
+from learners import (
+    BatchOutcome,
+    ComparedBatch,
+    GroupComparison,
+    GroupComparisonView,
+    GroupConfig,
+    InvalidInput,
+    Status,
+)
 from learners.numerics import Vector, hashes_of
 from service.engine.node import Node
 from service.engine.records import check_compared
@@ -43,14 +51,14 @@ class GroupLearnt(NamedTuple):
     position: int  # of the group's log
 
 
-class GroupReplica(Logged[Comparison, ComparisonView]):
+class GroupReplica(Logged[GroupComparison, GroupComparisonView]):
     """One group on this node."""
 
     def __init__(
         self,
         name: str,
         birth: bytes,
-        machine: Comparison,
+        machine: GroupComparison,
         position: int,
         node: Node,
         gone: Callable[[GroupReplica], None],
@@ -127,18 +135,18 @@ class GroupReplica(Logged[Comparison, ComparisonView]):
         self._told = self._tests = None
 
     def _check_read(self, record: Any, what: str) -> None:
-        if not isinstance(record, Compared):
+        if not isinstance(record, ComparedBatch):
             raise Damaged(f"{what} is of a learner, not of a group")
         check_compared(record, what)
 
-    async def _move(self, record: Compared) -> None:
+    async def _move(self, record: ComparedBatch) -> None:
         try:
             if len(record) <= _INLINE:
                 self.machine.apply(record)
             else:
                 self.view = await self.node.in_thread(self.view.frozen)
                 await self.node.in_thread(lambda: self.machine.apply(record))
-        except Refused as error:
+        except InvalidInput as error:
             raise Damaged(f"a record of {called(self.name)} does not fit it: {error}") from error
 
     def _weight(self, record: Any) -> int:
@@ -164,18 +172,18 @@ def _agree(members: Mapping[str, LearnerReplica], events: Mapping[str, Labelled]
             raise SourceGap(f"not every learner knows the source {source!r}, which would begin at {after}: {said}")
 
 
-async def _scores(member: LearnerReplica, outcome: Outcome, ids: tuple[str | None, ...] | None) -> Vector:
+async def _scores(member: LearnerReplica, outcome: BatchOutcome, ids: tuple[str | None, ...] | None) -> Vector:
     """What a learner said of each event, now or, of a duplicate, when it met it first; NaN where that is not known."""
     again = np.flatnonzero(outcome.status == Status.DUPLICATE)
     if ids is None or not len(again):
         return outcome.scores
     scores = outcome.scores.copy()
     known = [i for i in again.tolist() if ids[i] is not None]
-    scores[known] = await member.said_before([ids[i] or "" for i in known])
+    scores[known] = await member.learnt_scores([ids[i] or "" for i in known])
     return scores
 
 
-def _compared(events: Labelled, outcomes: list[Outcome], scores: list[Vector]) -> Compared:
+def _compared(events: Labelled, outcomes: list[BatchOutcome], scores: list[Vector]) -> ComparedBatch:
     """Those events that every learner has said something of."""
     said = np.ones(len(events.labels), dtype=np.bool_)
     for outcome, own in zip(outcomes, scores, strict=True):
@@ -183,4 +191,6 @@ def _compared(events: Labelled, outcomes: list[Outcome], scores: list[Vector]) -
         said &= np.isin(outcome.status, (Status.APPLIED, Status.RELABELLED)) | before
     hashes = np.zeros(len(said), dtype=np.uint64) if events.ids is None else hashes_of(events.ids)
     times = np.full(len(said), np.nan) if events.times is None else events.times
-    return Compared(hashes[said], events.labels[said], np.stack([own[said] for own in scores], axis=1), times[said])
+    return ComparedBatch(
+        hashes[said], events.labels[said], np.stack([own[said] for own in scores], axis=1), times[said]
+    )

@@ -27,7 +27,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import Batch, Late, Learner, Outcome, joined, woven
+from learners import BatchOutcome, LabelledBatch, LateColumns, Learner, join_outcomes, merge_batches
 from service.engine.node import Node
 from service.engine.records import check_record, unpack_served
 from service.engine.replica.lease import Lease
@@ -42,7 +42,7 @@ _UNTOLD = 100_000  # ids of labels that are kept for the store, beyond which it 
 class _Due(NamedTuple):
     """Events of which no label has come in time."""
 
-    labels: Batch  # that they are negative
+    labels: LabelledBatch  # that they are negative
     places: NDArray[np.int64]  # (n,) before which event of the batch each is due
     stop: int  # up to which event of the batch no others are due
     upto: int  # where the store settles once they are learnt
@@ -71,7 +71,7 @@ class Owner(Protocol):
         """Apply what other nodes have appended. Only in what was `put`."""
         ...
 
-    async def log_batch(self, batch: Batch) -> Outcome:
+    async def log_batch(self, batch: LabelledBatch) -> BatchOutcome:
         """Append a batch and learn it. Only in what was `put`, or in turn."""
         ...
 
@@ -117,7 +117,7 @@ class LabelExpiry:
         if own and self._assumes and not self._busy:
             self._assuming = self._owner.put(self._look)
 
-    def learnt(self, batch: Batch) -> None:
+    def learnt(self, batch: LabelledBatch) -> None:
         """A batch of the log has been applied: the store is to know whose labels have come."""
         position = self._owner.position
         if not self._assumes or batch.ids is None or position <= self._told:
@@ -125,7 +125,7 @@ class LabelExpiry:
         given = [id for id in batch.ids if id is not None]
         if batch.late is not None:
             given = [id for id, guess in zip(batch.ids, batch.late.assumed.tolist(), strict=True) if id and not guess]
-        known = self._owner.learner.known(given)  # neither those of nobody nor those beyond a gap
+        known = self._owner.learner.find_learnt(given)  # neither those of nobody nor those beyond a gap
         ids = [id for id, learnt in zip(given, known.tolist(), strict=True) if learnt]
         self._labelled.append((position, ids))
         self._untold += len(ids)
@@ -216,24 +216,24 @@ class LabelExpiry:
         self._upto = due.upto
         return True
 
-    async def learn(self, batch: Batch) -> Outcome:
+    async def learn(self, batch: LabelledBatch) -> BatchOutcome:
         """Append a batch and learn it, and before each of its events what is due by its time. Only in turn.
 
         So how events are cut into batches changes nothing. The outcome is that of the batch alone.
         """
-        outcomes: list[Outcome] = []
+        outcomes: list[BatchOutcome] = []
         while len(batch) and (due := await self._due(batch)) is not None:
             stop = due.stop if due.more else len(batch)  # what comes behind may find others due
             part, at = batch.part(0, stop), np.arange(stop)
             if len(due.labels):
-                part, at = woven(part, due.labels, due.places)
+                part, at = merge_batches(part, due.labels, due.places)
             if len(part):
                 outcomes.append((await self._owner.log_batch(part)).of(at))
             self._upto = due.upto
             batch = batch.part(stop, len(batch))
         if len(batch) or not outcomes:
             outcomes.append(await self._owner.log_batch(batch))
-        return joined(outcomes)
+        return join_outcomes(outcomes)
 
     async def _reopen(self) -> None:
         owner = self._owner
@@ -241,7 +241,7 @@ class LabelExpiry:
             await owner.node.reached(owner.node.store.reopen(owner.name, owner.birth))
             self._reopened, self._settled = 0, 0
 
-    async def _due(self, batch: Batch | None) -> _Due | None:
+    async def _due(self, batch: LabelledBatch | None) -> _Due | None:
         """What has waited for its label too long by the end of a batch, or by now, if anything has."""
         owner = self._owner
         while self._assumes:
@@ -263,19 +263,19 @@ class LabelExpiry:
             latest = np.maximum.accumulate([one.time for one in found.events])
             before = np.fmax(clocks - ttl, -math.inf)
             places = np.searchsorted(before, latest, side="right")
-            missing = ~np.array(found.labelled) & ~learner.known([one.id for one in found.events])
+            missing = ~np.array(found.labelled) & ~learner.find_learnt([one.id for one in found.events])
             missing &= latest >= self._since
             events = [found.events[i] for i in np.flatnonzero(missing).tolist()]
             return _Due(self._labels(events, ttl), places[missing], int(places[-1]), found.upto, found.more)
         return None
 
-    def _labels(self, events: Sequence[Remembered], ttl: float) -> Batch:
+    def _labels(self, events: Sequence[Remembered], ttl: float) -> LabelledBatch:
         n = len(events)
         like = self._owner.learner.config.encode([])
         what = f"what was remembered of {self._owner.name}"
         told = unpack_served([one.data for one in events], like, what)
         times = np.array([one.time for one in events])
-        late = Late(
+        late = LateColumns(
             np.ones(n, dtype=np.bool_),
             np.zeros(n, dtype=np.bool_),
             np.ones(n, dtype=np.bool_),
@@ -286,6 +286,6 @@ class LabelExpiry:
             times + ttl,
         )
         ids = tuple(one.id for one in events)
-        batch = Batch(told.rows, np.full(n, -1.0), None, times, ids, costs=told.costs, late=late)
+        batch = LabelledBatch(told.rows, np.full(n, -1.0), None, times, ids, costs=told.costs, late=late)
         check_record(batch, self._owner.learner.config, what)
         return batch

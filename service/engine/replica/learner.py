@@ -22,19 +22,19 @@ from numpy.typing import NDArray
 
 from learners import (
     CHANGEABLE,
-    Batch,
-    Changed,
-    Fitted,
+    BatchOutcome,
+    FitResult,
+    InvalidInput,
+    LabelledBatch,
     Learner,
-    Outcome,
-    Refused,
-    Restored,
+    LearnerView,
+    Rollback,
     Segment,
-    Served,
+    ServedBatch,
+    SettingsChange,
     Sources,
-    View,
-    join,
-    joined,
+    join_batches,
+    join_outcomes,
 )
 from learners.numerics import Vector
 from service.auth import FREE, Grant
@@ -61,19 +61,19 @@ _FROZEN = 2**16  # numbers of a view, which take about as long to copy as a thre
 _INLINE_SERVED = 2**10  # events of a record of what was served, of which more are counted by a thread
 _PIECE_SECONDS = 0.2  # of a long record, after which others have their turn
 
-LearnerRecord = Batch | Changed | Fitted | Restored | Served
+LearnerRecord = LabelledBatch | SettingsChange | FitResult | Rollback | ServedBatch
 
 
 @dataclass
 class _Update:
     """A batch that waits to be learnt."""
 
-    batch: Batch
+    batch: LabelledBatch
     size: int  # bytes, of the queue's bound
     done: asyncio.Future[Learnt]
 
 
-class LearnerReplica(Logged[Learner, View]):
+class LearnerReplica(Logged[Learner, LearnerView]):
     """One learner on this node."""
 
     def __init__(
@@ -106,7 +106,7 @@ class LearnerReplica(Logged[Learner, View]):
 
     # What callers use
 
-    def update(self, batch: Batch) -> asyncio.Future[Learnt]:
+    def update(self, batch: LabelledBatch) -> asyncio.Future[Learnt]:
         """Queue events to be logged and learnt; what becomes of each, or a `StoreError`. Raises `QueueFull`.
 
         Who cancels the future before they are logged takes them back.
@@ -118,7 +118,7 @@ class LearnerReplica(Logged[Learner, View]):
             raise QueueFull(f"{self.queued_events} events wait already; try again in a moment")
         return self._queued(batch, size)
 
-    def _queued(self, batch: Batch, size: int) -> asyncio.Future[Learnt]:
+    def _queued(self, batch: LabelledBatch, size: int) -> asyncio.Future[Learnt]:
         """As `update`, whatever waits already."""
         self._check()
         done: asyncio.Future[Learnt] = asyncio.get_running_loop().create_future()
@@ -154,15 +154,15 @@ class LearnerReplica(Logged[Learner, View]):
             batch, late = await self.served_events.joined(events.part(start, start + step) if step < n else events)
             learnt.append(await (self._queued(batch, size_of(batch)) if learnt else self.update(batch)))
             expired.append(late)
-        outcome = joined([one.outcome for one in learnt])
+        outcome = join_outcomes([one.outcome for one in learnt])
         return learnt[-1]._replace(outcome=outcome, expired=np.concatenate(expired))
 
-    async def said_before(self, ids: Sequence[str]) -> Vector:
+    async def learnt_scores(self, ids: Sequence[str]) -> Vector:
         """The score that each of n ids was learnt with, (n,); NaN of one that is not remembered."""
         found: list[Vector] = []
 
         async def run() -> None:
-            found.append(self.learner.said_before(ids))
+            found.append(self.learner.learnt_scores(ids))
 
         await self.at_rest(run)
         return found[0]
@@ -176,8 +176,8 @@ class LearnerReplica(Logged[Learner, View]):
             await self.read_on()
             present = self.learner.config
             try:
-                config = present.changed(values)
-            except Refused as error:
+                config = present.with_changes(values)
+            except InvalidInput as error:
                 raise Invalid("the change is refused; nothing was changed", error.problems) from None
             parts = {
                 name: getattr(config, name).to_json()
@@ -190,7 +190,7 @@ class LearnerReplica(Logged[Learner, View]):
                 raise Invalid("the change is refused; nothing was changed", problems)
             if parts:
                 changed = True
-                await self.append(Changed(parts))
+                await self.append(SettingsChange(parts))
 
         await self.at_rest(run)
         return changed
@@ -238,16 +238,18 @@ class LearnerReplica(Logged[Learner, View]):
         self.fits.consider()
 
     def _applied(self, entry: Entry, record: Any, own: bool) -> None:
-        if isinstance(record, Fitted):
+        if isinstance(record, FitResult):
             self.fits.applied()
-        elif isinstance(record, Batch):
+        elif isinstance(record, LabelledBatch):
             self.label_expiry.learnt(record)
-        elif isinstance(record, Restored):
+        elif isinstance(record, Rollback):
             self.label_expiry.rolled_back()
         if self.served_events.applied(entry.token):  # appended past the task
             own = True
             self.node.notifier.moved(self.name, entry.position)
-        self.label_expiry.moved(own=own and not isinstance(record, Batch))  # in a batch of ours what was due is there
+        self.label_expiry.moved(
+            own=own and not isinstance(record, LabelledBatch)
+        )  # in a batch of ours what was due is there
         alarms = self.machine.metrics.alarm_count
         if own and alarms > self._alarms:
             for alarm in self.view.figures.alarms(self._alarms):
@@ -268,7 +270,7 @@ class LearnerReplica(Logged[Learner, View]):
         self._alarms = self.machine.metrics.alarm_count
 
     def _weight(self, record: LearnerRecord) -> int:
-        return len(record) if isinstance(record, (Batch, Served)) else 1
+        return len(record) if isinstance(record, (LabelledBatch, ServedBatch)) else 1
 
     async def _turn(self) -> None:
         self._current = updates = self._drain()
@@ -299,7 +301,7 @@ class LearnerReplica(Logged[Learner, View]):
                 settle(update.done, self.failed)
             return
         try:
-            outcome = await self.label_expiry.learn(join([update.batch for update in updates]))
+            outcome = await self.label_expiry.learn(join_batches([update.batch for update in updates]))
         except ServiceError as error:
             self._notice(error)
             for update in updates:
@@ -316,23 +318,23 @@ class LearnerReplica(Logged[Learner, View]):
                 update.done.set_result(Learnt(part, self.position, counts))
             start = stop
 
-    async def log_batch(self, batch: Batch) -> Outcome:
+    async def log_batch(self, batch: LabelledBatch) -> BatchOutcome:
         """Append a batch and learn it: as one record, but for one that goes on beyond the end of a warm-up.
 
         Only in what was `put`, or in turn.
         """
-        outcomes: list[Outcome] = []
+        outcomes: list[BatchOutcome] = []
         done = 0
         while done < len(batch) or not outcomes:
             part = batch.part(done, len(batch))
-            if self.learner.urgent and not self.learner.due:
-                part = part.part(0, self.learner.step(part))
-            outcome: Outcome = await self.append(part, small=size_of(part) < _PACKED_BYTES)
+            if self.learner.fit_urgent and not self.learner.fit_due:
+                part = part.part(0, self.learner.events_until_fit(part))
+            outcome: BatchOutcome = await self.append(part, small=size_of(part) < _PACKED_BYTES)
             outcomes.append(outcome)
             done += len(part)
-            if self.learner.urgent:
+            if self.learner.fit_urgent:
                 await self.fits.begin()
-        return joined(outcomes)
+        return join_outcomes(outcomes)
 
     def _gap(self, segments: Sequence[Segment]) -> SourceGap:
         said = [
@@ -347,7 +349,7 @@ class LearnerReplica(Logged[Learner, View]):
         await super().read_on()
         self.served_events.read_up_to(mark)
 
-    async def log_fit(self, fitted: Fitted) -> None:
+    async def log_fit(self, fitted: FitResult) -> None:
         """Append what was fitted, and apply everything up to it; only in what was `put`."""
         await self.append(fitted)
 
@@ -356,7 +358,7 @@ class LearnerReplica(Logged[Learner, View]):
             raise Damaged(f"{what} is of a group, not of a learner")
         check_record(record, self.machine.config, what)
 
-    async def _move(self, record: LearnerRecord) -> Outcome | None:
+    async def _move(self, record: LearnerRecord) -> BatchOutcome | None:
         """Apply a record: here if that is short work, else piece by piece in a thread.
 
         Pieces (the result is the same to the bit) let other learners have the thread, and let a stop or a deletion end
@@ -364,9 +366,9 @@ class LearnerReplica(Logged[Learner, View]):
         """
         if not self._pace.figures_loaded:  # compiling them here would hold up every request
             await self.node.in_thread(self._pace.load_figures)
-        if isinstance(record, Served) and len(record) <= _INLINE_SERVED:
+        if isinstance(record, ServedBatch) and len(record) <= _INLINE_SERVED:
             return self._apply_record(record)
-        if not isinstance(record, Batch):
+        if not isinstance(record, LabelledBatch):
             await self._freeze()
             await self.node.in_thread(lambda: self._apply_record(record))
             return None
@@ -385,7 +387,7 @@ class LearnerReplica(Logged[Learner, View]):
             piece = record.part(start, stop)
             outcomes.append(await self.node.in_thread(functools.partial(self._apply_timed, piece)))
             start = stop
-        return joined(outcomes)
+        return join_outcomes(outcomes)
 
     async def _freeze(self) -> None:
         """Let readers see the present moment while the learner moves in a thread; nothing moves while it is copied."""
@@ -393,11 +395,11 @@ class LearnerReplica(Logged[Learner, View]):
         small = view.figures.size + sum(array.size for array in view.scorer.weights) <= _FROZEN
         self.view = view.frozen() if small else await self.node.in_thread(view.frozen)
 
-    def _seconds(self, batch: Batch) -> float:
+    def _seconds(self, batch: LabelledBatch) -> float:
         """What a batch will probably take to learn."""
         return self._pace.seconds(batch, self.machine.columns)
 
-    def _apply_timed(self, batch: Batch) -> Outcome:
+    def _apply_timed(self, batch: LabelledBatch) -> BatchOutcome:
         """Apply a batch, and note its pace: by the thread's own clock, as a busy machine's waits are no work."""
         began = time.thread_time()
         outcome = self._apply_record(batch)
@@ -405,8 +407,8 @@ class LearnerReplica(Logged[Learner, View]):
         self._pace.note(batch, self.machine.columns, time.thread_time() - began, outcome)
         return outcome
 
-    def _apply_record(self, record: LearnerRecord) -> Outcome | None:
+    def _apply_record(self, record: LearnerRecord) -> BatchOutcome | None:
         try:
             return self.learner.apply(record)
-        except Refused as error:
+        except InvalidInput as error:
             raise Damaged(f"a record of {self.name} does not fit its configuration: {error}") from error

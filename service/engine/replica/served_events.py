@@ -23,7 +23,18 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import Batch, Decision, Late, Learner, Scores, Served, View, length, spread, take
+from learners import (
+    Decision,
+    LabelledBatch,
+    LateColumns,
+    Learner,
+    LearnerView,
+    Predictions,
+    ServedBatch,
+    length,
+    scatter_rows,
+    select_rows,
+)
 from learners.numerics import Rows, Vector, hashes_of
 from service.engine.node import Node
 from service.engine.records import check_record, pack_record, pack_served, unpack_served
@@ -46,8 +57,8 @@ _UNDER_WAY = 10_000  # requests that are served and not applied yet
 class Predicted(NamedTuple):
     """The answer to one predict."""
 
-    view: View
-    scores: Scores
+    view: LearnerView
+    scores: Predictions
     position: int
     remembered: int  # events whose labels may come by id
 
@@ -59,7 +70,7 @@ class Owner(Protocol):
     birth: bytes
     position: int
     node: Node
-    view: View
+    view: LearnerView
     failed: ServiceError | None
 
     @property
@@ -78,12 +89,12 @@ class ServedEvents:
     def __init__(self, owner: Owner) -> None:
         self._owner: Owner = weakref.proxy(owner)
         self.pending: Pending | None = None  # what the store remembers, as it last said
-        self._under_way: dict[bytes, tuple[Scores, Vector, bool]] = {}  # not applied yet, in order
+        self._under_way: dict[bytes, tuple[Predictions, Vector, bool]] = {}  # not applied yet, in order
         # tokens of what was served here and is not applied yet: the how manieth of all that stood in the log, 0 before
         self._own: dict[bytes, int] = {}
         self.mark = 0  # so many records of what was served here have stood in the log
         self._account: Decision | None = None  # the decision stage after those
-        self._account_of: View | None = None
+        self._account_of: LearnerView | None = None
         self.named = False  # there were ids among the events that were scored last
 
     # Scoring
@@ -93,7 +104,7 @@ class ServedEvents:
         """Whether something was served here that the learner has not caught up with, or is being settled."""
         return bool(self._own or self._under_way)
 
-    def at_once(self, events: Events, at: tuple[View, int] | None = None) -> Predicted | None:
+    def at_once(self, events: Events, at: tuple[LearnerView, int] | None = None) -> Predicted | None:
         """As `predict`, where nothing is waited for: it is short work, and nothing is remembered; else None."""
         self.named = any(events.ids)
         if self.named and self._remembers(events):
@@ -108,7 +119,7 @@ class ServedEvents:
         owner = self._owner
         return any(events.ids) and owner.node.unreachable is None and owner.failed is None
 
-    async def predict(self, events: Events, at: tuple[View, int] | None = None) -> Predicted:
+    async def predict(self, events: Events, at: tuple[LearnerView, int] | None = None) -> Predicted:
         """Score events by the present view, and remember those with an id where the store answers.
 
         Or by the view of an earlier moment and the position then, `at`.
@@ -146,20 +157,20 @@ class ServedEvents:
 
     async def _served(
         self,
-        view: View,
+        view: LearnerView,
         events: Events,
-        scores: Scores,
+        scores: Predictions,
         places: NDArray[np.int64],
         ids: Sequence[str],
         times: Vector,
         position: int,
     ) -> None:
         """Log and remember the events at these places, (k,), with these ids and times; `scores` get what is decided."""
-        told = Scores._make(None if column is None else column[places] for column in scores)
+        told = Predictions._make(None if column is None else column[places] for column in scores)
         costs = None if events.costs is None else events.costs[places]
         token = uuid.uuid4().bytes
         self._own[token] = 0
-        if view.scorer.decision.accounts:
+        if view.scorer.decision.depends_on_order:
             told = self._decide(view, told, costs, times, token)
             for column, decided in zip(scores, told, strict=True):
                 if column is not None and decided is not None:
@@ -190,7 +201,9 @@ class ServedEvents:
         self.applied(token)
         self._account_of = None
 
-    def _decide(self, view: View, told: Scores, costs: Vector | None, times: Vector, token: bytes) -> Scores:
+    def _decide(
+        self, view: LearnerView, told: Predictions, costs: Vector | None, times: Vector, token: bytes
+    ) -> Predictions:
         """Decide on the account, which then knows of it."""
         if self._account is None or self._account_of is not self._owner.view:
             self._account = self._owner.view.scorer.decision.frozen()
@@ -214,7 +227,7 @@ class ServedEvents:
         places: NDArray[np.int64],
         ids: Sequence[str],
         times: Vector,
-        told: Scores,
+        told: Predictions,
         costs: Vector | None,
         position: int,
         token: bytes,
@@ -229,7 +242,7 @@ class ServedEvents:
         def pack() -> tuple[bytes, list[Remembered]]:
             chosen = _rows_at(rows, places)
             kept = pack_served(chosen, told, costs, position)
-            record = Served(hashes_of(ids), times, *told, ready=ready)
+            record = ServedBatch(hashes_of(ids), times, *told, ready=ready)
             remembered = [Remembered(*one) for one in zip(ids, times.tolist(), kept, strict=True)]
             return pack_record(record), remembered
 
@@ -268,7 +281,7 @@ class ServedEvents:
         features = self._owner.learner.config.features
         return max(1, min(_JOINED, _JOINED_BYTES // (8 * (1 if features.sparse else features.columns))))
 
-    async def joined(self, events: Labelled) -> tuple[Batch, NDArray[np.bool_]]:
+    async def joined(self, events: Labelled) -> tuple[LabelledBatch, NDArray[np.bool_]]:
         """The batch of labelled events, those without features joined with what was served; which have expired, (n,).
 
         An event that was served too long ago, or never, goes in by its id alone: its label may correct one that was
@@ -285,7 +298,7 @@ class ServedEvents:
         store = owner.node.store
         found = await owner.node.reached(store.recall(owner.name, owner.birth, [one or "" for one in ids]))
         rows, times, late, costs = self._join(events, places, found, expired)
-        batch = Batch(rows, events.labels, events.weights, times, events.ids, events.segments, costs, late)
+        batch = LabelledBatch(rows, events.labels, events.weights, times, events.ids, events.segments, costs, late)
         check_record(batch, owner.learner.config, f"what was remembered of {owner.name}")
         return batch, expired
 
@@ -295,7 +308,7 @@ class ServedEvents:
         places: NDArray[np.int64],
         found: Sequence[Remembered | bool | None],
         expired: NDArray[np.bool_],
-    ) -> tuple[Rows, Vector, Late, Vector | None]:
+    ) -> tuple[Rows, Vector, LateColumns, Vector | None]:
         n = len(events.labels)
         given = np.full(n, math.nan) if events.times is None else events.times
         now = time.time()
@@ -313,7 +326,7 @@ class ServedEvents:
         like = config.encode([])
         what = f"what was remembered of {self._owner.name}"
         told = unpack_served([one.data for _, one in known], like, what)
-        late = Late.none(n)._replace(labelled=labelled)
+        late = LateColumns.none(n)._replace(labelled=labelled)
         late.served[at] = True
         late.bare[places] = True
         late.bare[at] = False
@@ -328,7 +341,7 @@ class ServedEvents:
         times[at] = [one.time for _, one in known]
         own = np.flatnonzero(events.carried)
         row = np.cumsum(~late.bare) - 1  # of each event that has one
-        rows = spread([(events.rows, row[own]), (told.rows, row[at])], len(own) + len(at), like)
+        rows = scatter_rows([(events.rows, row[own]), (told.rows, row[at])], len(own) + len(at), like)
         costs = np.ones(n)
         costs[at] = told.costs
         if events.costs is not None:
@@ -343,4 +356,4 @@ def _rows_at(rows: Rows, places: NDArray[np.int64]) -> Rows:
         return rows
     mask = np.zeros(n, dtype=np.bool_)
     mask[places] = True
-    return take(rows, mask)
+    return select_rows(rows, mask)

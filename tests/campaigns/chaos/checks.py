@@ -17,7 +17,7 @@ import numpy as np
 
 from learners.config import Config
 from learners.learner import Learner
-from learners.records import Batch
+from learners.records import LabelledBatch
 from service.engine.records.codec import Created, unpack_record
 from service.storage.base import Entry, Store, open_store
 from service.storage.redis.store import LOG
@@ -98,7 +98,7 @@ async def _verdict(store: Store, name: str, traffic: Traffic, history: Path | No
             continue
         assert learner is not None
         outcome = learner.apply(record)
-        if isinstance(record, Batch):
+        if isinstance(record, LabelledBatch):
             assert outcome is not None
             _note(found, learnt, record, outcome.applied, traffic.sent[name])
     assert learner is not None
@@ -113,7 +113,9 @@ async def _verdict(store: Store, name: str, traffic: Traffic, history: Path | No
     return found
 
 
-def _note(found: Verdict, learnt: Counter[str], record: Batch, applied: np.ndarray, sent: dict[str, Event]) -> None:
+def _note(
+    found: Verdict, learnt: Counter[str], record: LabelledBatch, applied: np.ndarray, sent: dict[str, Event]
+) -> None:
     assert record.ids is not None
     assert isinstance(record.rows, np.ndarray)
     for i, id in enumerate(record.ids):

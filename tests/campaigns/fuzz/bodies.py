@@ -24,7 +24,7 @@ else:
     from backports import zstd
 
 from learners.learner import check_state
-from learners.settings import Refused
+from learners.settings import InvalidInput
 from service.engine.engine import Engine
 from service.storage.memory import MemoryStore
 from tests.campaigns.fuzz.mutations import mutated_bytes, mutated_value, packed
@@ -214,7 +214,7 @@ async def _stands(
     if taken and now != stood[name]:
         try:
             check_state(replica.learner.config, {key: array.copy() for key, array in replica.learner.state().items()})
-        except Refused as error:
+        except InvalidInput as error:
             report.fail(f"taken, and then {error}: {detail}")
     elif now != stood[name]:
         report.fail(f"refused, and moved from {stood[name]} to {now}: {detail}")

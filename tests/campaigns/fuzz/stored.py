@@ -18,14 +18,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from learners.comparison import Compared, Comparison, GroupConfig
+from learners.comparison import ComparedBatch, GroupComparison, GroupConfig
 from learners.config import Config
 from learners.learner import Learner, State, check_state
 from learners.numerics.arrays import Sparse
 from learners.numerics.hash_table import hashes_of
-from learners.records import Batch, Changed, Late, Restored, Segment, Served, take
-from learners.scorer import Scores
-from learners.settings import Refused
+from learners.records import LabelledBatch, LateColumns, Rollback, Segment, ServedBatch, SettingsChange, select_rows
+from learners.scorer import Predictions
+from learners.settings import InvalidInput
 from service.engine.records.codec import Created, pack_record, pack_snapshot, unpack_record, unpack_snapshot
 from service.engine.records.served_codec import pack_served, unpack_served
 from service.engine.records.validation import check_compared, check_record
@@ -78,9 +78,9 @@ def _subject(pipeline: Pipeline) -> Subject:
     learner = pipeline.learner()
     for seed in range(3):
         batch, _ = stream(pipeline, learner, 30, seed)
-        learner.apply(Batch(**{**vars(batch), "segments": ()}))
-        if learner.due:
-            learner.apply(learner.fitting().run())
+        learner.apply(LabelledBatch(**{**vars(batch), "segments": ()}))
+        if learner.fit_due:
+            learner.apply(learner.fit_job().run())
     state = {name: array.copy() for name, array in learner.state().items()}
     one, _ = stream(pipeline, learner, 18, 9)
     two = learner.config.labels.ranks is None
@@ -89,9 +89,9 @@ def _subject(pipeline: Pipeline) -> Subject:
     late = _late(18, two)
     made: dict[str, Any] = {
         "batch": one,
-        "batch with times": Batch(one.rows, one.labels, one.weights, timed, one.ids, segments, np.ones(18)),
-        "batch of late labels": Batch(_but(one.rows), one.labels, None, timed, _named(18), (), None, late),
-        "served": Served(
+        "batch with times": LabelledBatch(one.rows, one.labels, one.weights, timed, one.ids, segments, np.ones(18)),
+        "batch of late labels": LabelledBatch(_but(one.rows), one.labels, None, timed, _named(18), (), None, late),
+        "served": ServedBatch(
             hashes_of(_named(18)),
             1e9 + np.arange(18.0),
             np.linspace(-1, 1, 18),
@@ -99,14 +99,14 @@ def _subject(pipeline: Pipeline) -> Subject:
             np.linspace(0, 1, 18) if two else None,
             np.full(18, 0.5) if two else None,
         ),
-        "roll-back": Restored(7, state, {"figures": {"k": 3}}),
-        "change": Changed({"late": {"label_ttl": 5.0}, "figures": {"k": 3}}),
+        "roll-back": Rollback(7, state, {"figures": {"k": 3}}),
+        "change": SettingsChange({"late": {"label_ttl": 5.0}, "figures": {"k": 3}}),
         "copy": Created(learner.config.to_json(), state),
     }
     other = pipeline.learner()
-    other.apply(Batch(**{**vars(stream(pipeline, other, 30, 1)[0]), "segments": ()}))
-    if other.due:
-        made["fit"] = other.fitting().run()
+    other.apply(LabelledBatch(**{**vars(stream(pipeline, other, 30, 1)[0]), "segments": ()}))
+    if other.fit_due:
+        made["fit"] = other.fit_job().run()
     return Subject(
         f"{pipeline.algorithm}, {pipeline.kind}",
         learner.config,
@@ -123,7 +123,7 @@ def _named(n: int) -> tuple[str, ...]:
 
 def _late(n: int, two: bool) -> Any:
     served, bare = np.arange(n) % 2 == 0, np.arange(n) == 3
-    return Late.none(n)._replace(
+    return LateColumns.none(n)._replace(
         served=served,
         bare=bare,
         scores=np.where(served, 0.5, np.nan),
@@ -140,7 +140,7 @@ def _but(rows: Any) -> Any:
         return np.delete(rows, 3, axis=0)
     keep = np.ones(len(rows.indptr) - 1, dtype=np.bool_)
     keep[3] = False
-    return take(rows, keep)
+    return select_rows(rows, keep)
 
 
 def _mutated(random: Random, data: bytes, others: list[bytes]) -> bytes:
@@ -163,7 +163,7 @@ def _tried(report: Report, what: str, data: bytes, run: Callable[[], None]) -> b
     """Whether it was taken; notes what became of it. Whatever is no refusal with a message is a fault."""
     try:
         run()
-    except (Damaged, Refused) as error:
+    except (Damaged, InvalidInput) as error:
         if not str(error):
             report.fail(f"{what}: refused without a word: {data[:200].hex()}")
         report.note(what, "refused")
@@ -201,7 +201,7 @@ def _one_record(report: Report, subject: Subject, learners: list[Learner], k: in
         if isinstance(record, Created):
             _created(record)
             return
-        if isinstance(record, Compared):
+        if isinstance(record, ComparedBatch):
             raise Damaged("of a group")
         check_record(record, subject.config, "record 2 of a")
         learner.apply(record)
@@ -216,7 +216,7 @@ def _one_record(report: Report, subject: Subject, learners: list[Learner], k: in
 
 def _created(record: Created) -> None:
     if "learners" in record.config:
-        Comparison(GroupConfig.of(record.config))
+        GroupComparison(GroupConfig.of(record.config))
         return
     config = Config.of(record.config)
     learner = Learner(config) if record.state is None else Learner.restored(config, record.state)
@@ -231,7 +231,7 @@ def _goes_on(report: Report, what: str, data: bytes, learner: Learner, grown: bo
     try:
         learner.view().frozen().figures.as_json()
         check_state(learner.config, {name: array.copy() for name, array in learner.state().items()})
-    except Refused as error:
+    except InvalidInput as error:
         if grown and all(detail.endswith("not finite") for _, detail in error.problems):
             report.note(what, "taken, and overflowed later")
         else:
@@ -243,19 +243,19 @@ def _goes_on(report: Report, what: str, data: bytes, learner: Learner, grown: bo
 def _groups(report: Report, random: Random, seconds: float, count: int | None) -> None:
     """Records of a group's log."""
     config = GroupConfig.of({"learners": ["one", "two"], "window": 20})
-    record = Compared(
+    record = ComparedBatch(
         np.arange(1, 9, dtype=np.uint64), np.where(np.arange(8) % 2, 1.0, -1.0), np.ones((8, 2)), np.full(8, np.nan)
     )
     data = pack_record(record)
-    group = Comparison(config)
+    group = GroupComparison(config)
     group.apply(record)
     state, digest = {name: array.copy() for name, array in group.state().items()}, group.digest()
     for _ in until(seconds, count):
         changed = _mutated(random, data, [data])
 
-        def run(group: Comparison = group, changed: bytes = changed) -> None:
+        def run(group: GroupComparison = group, changed: bytes = changed) -> None:
             found = unpack_record(changed, "record 2 of a")
-            if not isinstance(found, Compared):
+            if not isinstance(found, ComparedBatch):
                 raise Damaged("of no group")
             check_compared(found, "record 2 of a")
             group.apply(found)
@@ -263,10 +263,10 @@ def _groups(report: Report, random: Random, seconds: float, count: int | None) -
         if _tried(report, "record: comparison", changed, run):
             group.view().as_json()
             try:
-                Comparison.restored(config, {name: array.copy() for name, array in group.state().items()})
-            except Refused as error:
+                GroupComparison.restored(config, {name: array.copy() for name, array in group.state().items()})
+            except InvalidInput as error:
                 report.fail(f"record: comparison: taken, and then {error} at {changed.hex()[:300]}")
-            group = Comparison.restored(config, state)
+            group = GroupComparison.restored(config, state)
         elif group.digest() != digest:
             report.fail(f"record: comparison: was refused, and changed the group: {changed.hex()[:300]}")
 
@@ -285,16 +285,16 @@ def snapshots(seconds: float, seed: int = 0, count: int | None = None) -> Report
         def run(data: bytes = data, made: list[Learner] = made) -> None:
             found = unpack_snapshot(data, "snapshot 9 of a")
             if isinstance(found.config, GroupConfig):
-                Comparison.restored(found.config, found.state)
+                GroupComparison.restored(found.config, found.state)
                 return
             made.append(Learner.restored(found.config, found.state))
             made[0].score([])
 
         if _tried(report, what, data, run) and made and made[0].config == subject.config:
             batch = unpack_record(subject.records["batch"], "record 2 of a")
-            assert isinstance(batch, Batch)
+            assert isinstance(batch, LabelledBatch)
 
-            def learn(one: Learner = made[0], batch: Batch = batch) -> None:
+            def learn(one: Learner = made[0], batch: LabelledBatch = batch) -> None:
                 one.apply(batch)
 
             _tried(report, "events, after a snapshot that was taken", data, learn)
@@ -343,9 +343,9 @@ def remembered(seconds: float, seed: int = 0, count: int | None = None) -> Repor
     kept = []
     for one in every:
         batch = unpack_record(one.records["batch"], "it")
-        assert isinstance(batch, Batch)
+        assert isinstance(batch, LabelledBatch)
         n = len(batch)
-        told = Scores(np.linspace(-1, 1, n), np.ones(n, dtype=np.int64), np.full(n, 0.5), np.full(n, 0.4))
+        told = Predictions(np.linspace(-1, 1, n), np.ones(n, dtype=np.int64), np.full(n, 0.5), np.full(n, 0.4))
         kept.append(pack_served(batch.rows, told, None, 3))
     for i in until(seconds, count):
         k = i % len(every)
@@ -358,7 +358,7 @@ def remembered(seconds: float, seed: int = 0, count: int | None = None) -> Repor
 
         def run(config: Config = config, changed: bytes = changed, k: int = k) -> None:
             told = unpack_served([kept[k][0], changed], config.encode([]), "what was remembered of a")
-            late = Late.none(2)._replace(
+            late = LateColumns.none(2)._replace(
                 served=np.ones(2, dtype=np.bool_),
                 scores=told.scores,
                 probabilities=told.probabilities,
@@ -366,7 +366,7 @@ def remembered(seconds: float, seed: int = 0, count: int | None = None) -> Repor
                 decisions=told.decisions,
             )
             ones = np.ones(2)
-            batch = Batch(told.rows, ones, None, None, ("a", "b"), costs=told.costs, late=late)
+            batch = LabelledBatch(told.rows, ones, None, None, ("a", "b"), costs=told.costs, late=late)
             check_record(batch, config, "what was remembered of a")
             learner = every[k].learner()
             learner.apply(batch)

@@ -53,19 +53,19 @@ class Said(NamedTuple):
     decisions: Counts
 
 
-def learnt(setting: Threshold, state: threshold.State, stream: Stream) -> Said:
+def learnt(setting: Threshold, state: threshold.ThresholdState, stream: Stream) -> Said:
     said = Said(np.empty(len(stream.p)), np.empty(len(stream.p), dtype=np.int64))
     threshold.learn(setting, state, *stream, *said)
     return said
 
 
-def served(setting: Threshold, state: threshold.State, stream: Stream) -> Said:
+def served(setting: Threshold, state: threshold.ThresholdState, stream: Stream) -> Said:
     said = Said(np.empty(len(stream.p)), np.empty(len(stream.p), dtype=np.int64))
     threshold.serve(setting, state, stream.p, stream.costs, stream.clocks, *said)
     return said
 
 
-def run(setting: Threshold, p: Vector, y: Vector) -> tuple[threshold.State, Vector]:
+def run(setting: Threshold, p: Vector, y: Vector) -> tuple[threshold.ThresholdState, Vector]:
     state = threshold.init(setting)
     thresholds, decisions = learnt(setting, state, undated(p, y))
     if setting.objective != "budget":
@@ -74,5 +74,5 @@ def run(setting: Threshold, p: Vector, y: Vector) -> tuple[threshold.State, Vect
     return state, thresholds
 
 
-def copied(state: threshold.State) -> threshold.State:
-    return threshold.State._make(array.copy() for array in state)
+def copied(state: threshold.ThresholdState) -> threshold.ThresholdState:
+    return threshold.ThresholdState._make(array.copy() for array in state)

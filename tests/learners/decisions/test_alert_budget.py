@@ -59,7 +59,9 @@ def traffic(
     return Traffic(t, z, positive, 1 / (1 + np.exp(-odds)))
 
 
-def served(setting: Threshold, p: Vector, clocks: Vector, chunk: int = 500) -> tuple[Vector, Counts, threshold.State]:
+def served(
+    setting: Threshold, p: Vector, clocks: Vector, chunk: int = 500
+) -> tuple[Vector, Counts, threshold.ThresholdState]:
     state = threshold.init(setting)
     thresholds, decisions = np.empty(len(p)), np.empty(len(p), dtype=np.int64)
     for i in range(0, len(p), chunk):
@@ -278,13 +280,13 @@ def test_another_unit_of_time_goes_on_with_what_was_spent() -> None:
     was = Threshold("budget", alerts=20)
     _, decisions, state = served(was, stream.p, stream.days * DAY)
     now = Threshold("budget", alerts=20, unit_seconds=3600)
-    other = threshold.changed(was, now, state)
+    other = threshold.change_settings(was, now, state)
     assert other.spent.tolist()[:2] == state.spent.tolist()[:2]
     assert other.spent[1] == per_day(stream.days, decisions)[-1]
     assert (other.traffic[1] == -1).all()
     assert other.opening[0] == pytest.approx(state.clock[0] / 3600 % 1)
     assert list(threshold.problems(now, other)) == []
-    again = threshold.changed(now, was, other)
+    again = threshold.change_settings(now, was, other)
     assert again.opening[0] == pytest.approx(state.clock[0] / DAY % 1)
 
 

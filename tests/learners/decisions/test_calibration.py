@@ -14,7 +14,7 @@ from learners.decisions import calibration, calibration_histogram
 from learners.decisions.calibration import Calibration, CalibrationState
 from learners.numerics import log_bins
 from learners.numerics.arrays import Vector
-from learners.settings import Refused
+from learners.settings import InvalidInput
 from tests.learners import naive_pipeline as slow
 
 PLATT, POSTERIOR = Calibration("platt"), Calibration("posterior")
@@ -362,5 +362,5 @@ def test_batch_cuts_change_no_bit(options: Calibration, cuts: list[int]) -> None
 
 @pytest.mark.parametrize("options", [{"kind": "sigmoid"}, {"memory": 9}, {"memory": 10**9 + 1}, {"memory": 1.5}])
 def test_bad_settings_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidInput):
         Calibration.of(options)

@@ -28,7 +28,7 @@ def agree(learner: Learner, events: Any) -> None:
     scorer = learner.scorer()
     rows = learner.encode(events)
     costs = learner.config.costs(events)
-    staged = scorer.said(scorer.values(rows), costs)
+    staged = scorer.decide(scorer.values(rows), costs)
     assert scorer._read is not None
     for whole, other in zip(scorer.score(rows, costs), staged, strict=True):
         assert whole is not None

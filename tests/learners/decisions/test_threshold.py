@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from learners.decisions import fofo_stages, threshold, threshold_kernels
 from learners.decisions.threshold import Threshold
-from learners.settings import Refused
+from learners.settings import InvalidInput
 from tests.learners.algorithms import naive
 from tests.learners.algorithms import naive_fmeasure as naive_f
 from tests.learners.decisions.labelled_streams import Stream, copied, events, learnt, mixed, run, served
@@ -148,7 +148,7 @@ def test_an_objective_can_be_changed_and_loses_nothing(values: dict[str, Any], t
     learnt(was, state, stream)
     learnt(now, always, stream)
     before = copied(state)
-    changed = threshold.changed(was, now, state)
+    changed = threshold.change_settings(was, now, state)
     assert same_bits(state, before)
     assert list(threshold.problems(now, changed)) == []
     same = ["seen", "called", "clock"]
@@ -160,7 +160,7 @@ def test_an_objective_can_be_changed_and_loses_nothing(values: dict[str, Any], t
         assert changed.bins[:rows].tobytes() == always.bins[:rows].tobytes()
     if to["objective"] == "f1-window" and was.memory == now.memory:
         assert changed.live[0] == always.live[0]
-    assert same_bits(threshold.changed(now, now, changed), changed)
+    assert same_bits(threshold.change_settings(now, now, changed), changed)
     learnt(now, changed, stream)
     assert list(threshold.problems(now, changed)) == []
 
@@ -169,14 +169,14 @@ def test_stages_begin_anew_where_their_settings_change() -> None:
     p, y = events(3000, seed=9)
     was, now = Threshold(), Threshold(n1=64)
     state, _ = run(was, p, y)
-    changed = threshold.changed(was, now, state)
+    changed = threshold.change_settings(was, now, state)
     assert changed.live[0] == state.live[0] == changed.theta[0] == changed.centre[0]
     assert (changed.block.tolist(), changed.radius[0]) == ([64, *fofo_stages.stages(64), 0], 0.5)
     assert changed.bins.tobytes() == state.bins.tobytes()
-    kept = threshold.changed(was, Threshold("fixed", value=0.3), state)
+    kept = threshold.change_settings(was, Threshold("fixed", value=0.3), state)
     assert kept.block.tobytes() == state.block.tobytes()
     assert kept.live[0] == 0.3
-    assert threshold.changed(Threshold("fixed", value=0.3), was, kept).live[0] == state.live[0]
+    assert threshold.change_settings(Threshold("fixed", value=0.3), was, kept).live[0] == state.live[0]
 
 
 def test_after_a_restart_only_the_account_of_the_budget_is_known() -> None:
@@ -184,7 +184,7 @@ def test_after_a_restart_only_the_account_of_the_budget_is_known() -> None:
     stream = mixed(400, seed=10)
     state = threshold.init(setting)
     served(setting, state, stream)
-    again = threshold.restarted(setting, state)
+    again = threshold.restart(setting, state)
     for name in ("clock", "spent", "opening", "traffic", "credit"):
         assert getattr(again, name).tobytes() == getattr(state, name).tobytes()
     fresh = threshold.init(setting)
@@ -204,7 +204,7 @@ def test_the_account_is_kept_whatever_the_objective() -> None:
     today = stream.clocks // 86400 == stream.clocks[-1] // 86400
     assert state.spent[:2].tolist() == [today.sum(), said.decisions[today].sum()]
     assert state.spent[1] > 4
-    now = threshold.changed(fixed, budget, state)
+    now = threshold.change_settings(fixed, budget, state)
     later = Stream(np.ones(5), np.ones(5), np.ones(5, dtype=np.bool_), np.ones(5), np.full(5, stream.clocks[-1]))
     assert threshold.current(budget, now) == 1.0
     assert served(budget, now, later).decisions.tolist() == [0] * 5
@@ -298,13 +298,13 @@ def test_stages_at_exact_powers() -> None:
     ids=str,
 )
 def test_refused(values: dict[str, Any], pointer: str) -> None:
-    with pytest.raises(Refused, match=pointer.removeprefix("/")) as caught:
+    with pytest.raises(InvalidInput, match=pointer.removeprefix("/")) as caught:
         Threshold.of(values)
     assert [problem.pointer for problem in caught.value.problems] == [pointer]
 
 
 def test_every_setting_that_does_not_belong_is_told_with_where_it_does() -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(InvalidInput) as caught:
         Threshold.of({"objective": "fixed", "memory": 500, "target": 0.1})
     assert [problem.detail for problem in caught.value.problems] == [
         "is for f1-window, fbeta, jaccard, fpr, precision, recall, budget, optroc; the objective is fixed",
@@ -323,7 +323,7 @@ def test_one_compiled_version_serves_every_objective() -> None:
         said = served(setting, state, stream)
         threshold.note(setting, state, stream.p, said.decisions, stream.clocks)
         threshold.look(setting, state, stream.p, stream.costs)
-        threshold.changed(setting, setting, state)
+        threshold.change_settings(setting, setting, state)
     for one in (threshold_kernels.learn, threshold_kernels.decide, threshold_kernels.look, threshold_kernels.refresh):
         assert len(getattr(one, "signatures", [None])) == 1  # plain Python has none
 

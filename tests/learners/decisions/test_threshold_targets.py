@@ -104,13 +104,14 @@ def test_another_target_or_objective_is_what_is_searched_for(was: dict[str, Any]
     old = Threshold(**was)
     state, _ = run(old, p, y)
     assert state.aim[0] != old.target
-    assert threshold.changed(old, Threshold(**was, memory=500), state).aim[0] == state.aim[0]
+    assert threshold.change_settings(old, Threshold(**was, memory=500), state).aim[0] == state.aim[0]
     for to in ({"objective": "fpr", "target": 0.2}, {"objective": "precision", "target": 0.1}):
         setting = Threshold(**to)  # type: ignore[arg-type]
-        changed = threshold.changed(old, setting, state)
+        changed = threshold.change_settings(old, setting, state)
         assert changed.aim[0] == setting.target
         assert (
-            threshold.changed(Threshold(), setting, threshold.changed(old, Threshold(), state)).aim[0] == to["target"]
+            threshold.change_settings(Threshold(), setting, threshold.change_settings(old, Threshold(), state)).aim[0]
+            == to["target"]
         )
-    assert threshold.changed(old, Threshold(), state).aim[0] == 0.0
-    assert threshold.restarted(old, state).aim[0] == old.target
+    assert threshold.change_settings(old, Threshold(), state).aim[0] == 0.0
+    assert threshold.restart(old, state).aim[0] == old.target

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from learners.config import features_of
+from learners.config import read_features
 from learners.features.base import LARGEST, MAX_COLUMNS, MAX_NONZERO, Dense, Features, SparseColumns, number_fault
 from learners.numerics.arrays import Sparse
-from learners.settings import Refused
+from learners.settings import InvalidInput
 
 HUGE = 10**400
 NUMBERS = "expected a number"
@@ -22,7 +22,7 @@ NUMBERS = "expected a number"
 
 def refused(features: Features, values: Any, typed: bool = False) -> dict[str, str]:
     """Pointer -> detail of everything that is wrong with `values`."""
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(InvalidInput) as caught:
         features.encode(values, typed)
     return {problem.pointer: problem.detail for problem in caught.value.problems}
 
@@ -263,7 +263,7 @@ def test_sparse_typed_and_untyped_agree(values: list[tuple[list[int], list[float
 def outcome(features: Features, values: Any, typed: bool) -> Any:
     try:
         return bits(features.encode(values, typed))
-    except Refused as error:
+    except InvalidInput as error:
         return ["refused", *error.problems]
 
 
@@ -294,7 +294,7 @@ def test_features_by_kind() -> None:
             "extra": "ignore",
         },
     ):
-        made = features_of(features)
+        made = read_features(features)
         assert made.to_json() == features
         assert made.KIND == features["kind"] == made.schema()["properties"]["kind"]["const"]
         assert "kind" in made.schema()["required"]
@@ -318,6 +318,6 @@ def test_features_by_kind() -> None:
     ],
 )
 def test_bad_settings_of_features_are_refused_with_pointers(values: Any, pointers: list[str]) -> None:
-    with pytest.raises(Refused) as caught:
-        features_of(values)
+    with pytest.raises(InvalidInput) as caught:
+        read_features(values)
     assert [problem.pointer for problem in caught.value.problems] == pointers

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from learners.features.base import Dense
 from learners.features.costs import costs_of
 from learners.features.named import Named
-from learners.settings import Refused
+from learners.settings import InvalidInput
 
 
 def outcome(values: Any) -> Any:
     try:
         return costs_of(Dense(dim=2), "1", values).tolist()
-    except Refused as error:
+    except InvalidInput as error:
         return error.problems
 
 
@@ -45,6 +45,6 @@ def test_an_array_of_objects_is_looked_at_event_by_event() -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -1.0, 1e16])
 def test_a_bad_cost_in_an_array_is_pointed_at(bad: float) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(InvalidInput) as refused:
         costs_of(Dense(dim=2), "1", np.array([[0, 1.0], [0, bad], [bad, 2.0]]))
     assert [one.pointer for one in refused.value.problems] == ["/1/1"]

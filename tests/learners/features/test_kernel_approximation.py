@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from learners.features import kernel_approximation
 from learners.features.kernel_approximation import Embedding, EmbeddingState
 from learners.numerics.arrays import Matrix
-from learners.settings import Refused
+from learners.settings import InvalidInput
 
 KINDS = ["nystroem", "fourier"]
 
@@ -306,7 +306,7 @@ def test_wrong_shapes_are_refused(kind: Any) -> None:
     ids=str,
 )
 def test_settings_out_of_range_are_refused(values: dict[str, Any]) -> None:
-    with pytest.raises(Refused, match=next(iter(values))):
+    with pytest.raises(InvalidInput, match=next(iter(values))):
         Embedding.of(values)
 
 

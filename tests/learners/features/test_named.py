@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from learners.features.base import MAX_COLUMNS, MAX_NONZERO, Features
 from learners.features.named import MAX_NAME, MAX_SPELT, Field, Named, Table
 from learners.numerics.arrays import Sparse
-from learners.settings import Problem, Refused, show
+from learners.settings import InvalidInput, Problem, show
 from tests.learners import naive_pipeline as slow
 
 HUGE = 10**400
 
 
 def problems(features: Features, values: Any, typed: bool = False) -> list[Problem]:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(InvalidInput) as caught:
         features.encode(values, typed)
     return caught.value.problems
 
@@ -383,7 +383,7 @@ def test_the_first_hundred_bad_events_are_listed_once_each_in_order(features: Fe
     ],
 )  # fmt: skip
 def test_a_bad_declaration_is_refused_with_every_pointer(values: Any, pointers: list[str]) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(InvalidInput) as caught:
         Table.of(values)
     assert [problem.pointer for problem in caught.value.problems] == pointers
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from learners.features import scaling
 from learners.features.scaling import Scaling, ScalingState
 from learners.numerics.arrays import Matrix, Rows, Sparse
-from learners.settings import Refused
+from learners.settings import InvalidInput
 from tests.learners import naive_pipeline as slow
 from tests.learners.streams import as_sparse, piece
 
@@ -222,5 +222,5 @@ def test_unknown_columns_have_no_weight_but_count_in_a_norm() -> None:
 
 @pytest.mark.parametrize("settings_", [{"kind": "minmax"}, {"clip": 0}, {"clip": -1.0}, {"clip": math.inf}, {"odd": 1}])
 def test_bad_settings_are_refused(settings_: dict[str, Any]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidInput):
         Scaling.of(settings_)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import metrics as sk
 
-from learners.metrics.definitions import Figures
+from learners.metrics.definitions import MetricSettings
 
 __all__ = ["auc_interval", "calibration_error", "exact_figures", "precision_at_k"]
 
@@ -47,7 +47,7 @@ def exact_figures(
     scores: NDArray[np.float64],
     probabilities: NDArray[np.float64],
     called: NDArray[np.bool_],
-    settings: Figures,
+    settings: MetricSettings,
 ) -> dict[str, Any]:
     """Every figure of a scope from `auc` to `calibration_error` and its counts; None where it is undefined."""
     n, m = int((~label).sum()), int(label.sum())

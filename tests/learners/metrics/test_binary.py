@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from learners.metrics.binary import HISTORY_COLUMNS, Metrics, history_stride
-from learners.metrics.definitions import FIGURES, Figures
+from learners.metrics.binary import HISTORY_COLUMNS, BinaryMetrics, history_stride
+from learners.metrics.definitions import FIGURES, MetricSettings
 from learners.numerics.hash_table import hashes_of
 from tests.learners.metrics.naive_metrics import exact_figures
 
-SETTINGS = Figures(beta=0.5, max_fpr=0.2, k=20)
+SETTINGS = MetricSettings(beta=0.5, max_fpr=0.2, k=20)
 SINCE_START = ("auc", "average_precision", "f1", "precision", "recall", "alert_rate", "label_coverage")
 BOUNDED = ("auc", "average_precision", "partial_auc", "ks", "recall_at_fpr", "precision_at_k")
 
@@ -58,14 +58,14 @@ def stream(n: int, seed: int, *, share: float = 0.3, shift: float = 1.0, digits:
     return Events(scores, probabilities, thresholds, y, called, times, delays, hashes, served)
 
 
-def feed(metrics: Metrics, events: Events) -> None:
+def feed(metrics: BinaryMetrics, events: Events) -> None:
     """Serve those that were served, one after the other with learning them all."""
     late = events.picked(events.served)
     metrics.serve(late.hashes, late.scores, late.thresholds, late.decisions, np.full(len(late.y), metrics.clock))
     learn(metrics, events)
 
 
-def learn(metrics: Metrics, events: Events) -> None:
+def learn(metrics: BinaryMetrics, events: Events) -> None:
     clocks = metrics.tick(events.times)
     metrics.learn(*events[:5], clocks, *events[6:])
 
@@ -90,7 +90,7 @@ def pointers(document: dict[str, Any]) -> set[str]:
     return nulls | ({"/clock"} if document["clock"] is None else set())
 
 
-def same_state(one: Metrics, other: Metrics) -> None:
+def same_state(one: BinaryMetrics, other: BinaryMetrics) -> None:
     states = one.state(), other.state()
     assert states[0].keys() == states[1].keys()
     for name, array in states[0].items():
@@ -102,7 +102,7 @@ def same_state(one: Metrics, other: Metrics) -> None:
 @pytest.mark.parametrize("size", [1, 30, 64, 300])
 def test_the_document_has_every_figure_of_both_scopes(size: int, share: float) -> None:
     events = stream(700, seed=size, share=share)
-    metrics = Metrics(size, settings=SETTINGS)
+    metrics = BinaryMetrics(size, settings=SETTINGS)
     for start, stop in pairwise([0, 0, 1, 5, 100, 700]):
         feed(metrics, events.part(start, stop))
         document = metrics.view().as_json()
@@ -131,7 +131,7 @@ def test_the_document_has_every_figure_of_both_scopes(size: int, share: float) -
 
 
 def test_before_anything_happened() -> None:
-    document = Metrics(10, 60.0).view().as_json()
+    document = BinaryMetrics(10, 60.0).view().as_json()
     assert set(document["undefined"]) == pointers(document)
     assert document["undefined"]["/window/auc"] == "no labelled events in the window"
     assert document["undefined"]["/since_start/auc"] == "no labelled events yet"
@@ -142,7 +142,7 @@ def test_before_anything_happened() -> None:
 
 
 def test_what_is_known_beside_scores_comes_from_clocks_and_served_events() -> None:
-    metrics = Metrics(100)
+    metrics = BinaryMetrics(100)
     hashes = hashes_of(["a", "b", "c", "d"])
     metrics.serve(hashes, np.zeros(4), None, np.array([1, 0, 0, 0]), metrics.tick(np.array([10.0, 11.0, 12.0, 13.0])))
     clocks = metrics.tick(np.array([20.0, np.nan, 40.0]))
@@ -182,12 +182,12 @@ def test_what_is_known_beside_scores_comes_from_clocks_and_served_events() -> No
 @pytest.mark.parametrize(("size", "stride"), [(1, 64), (4096, 64), (4097, 128), (10_000, 256), (100_000, 2048)])
 def test_rows_are_rarer_the_larger_the_window(size: int, stride: int) -> None:
     assert history_stride(size) == stride
-    assert Metrics(size).view().rows.stride == stride
+    assert BinaryMetrics(size).view().rows.stride == stride
 
 
 def test_a_point_of_the_history_has_the_figures_right_after_its_event() -> None:
     events = stream(400, seed=1)
-    metrics = Metrics(100, 200.0, SETTINGS)
+    metrics = BinaryMetrics(100, 200.0, SETTINGS)
     feed(metrics, events)
     history = metrics.view().history()
     assert history["columns"] == list(HISTORY_COLUMNS)
@@ -197,7 +197,7 @@ def test_a_point_of_the_history_has_the_figures_right_after_its_event() -> None:
     assert [(point["served"], point["events"]) for point in history["points"]] == steps
     for point in history["points"][first // 64 :]:
         now = point["events"]
-        there = Metrics(100, 200.0, SETTINGS)
+        there = BinaryMetrics(100, 200.0, SETTINGS)
         there.serve(served.hashes, served.scores, None, served.decisions, np.full(len(served.y), np.nan))
         learn(there, events.part(0, now))
         document = there.view().as_json()
@@ -225,7 +225,7 @@ def test_a_point_of_the_history_has_the_figures_right_after_its_event() -> None:
 
 
 def test_undefined_figures_are_null_in_the_history() -> None:
-    metrics = Metrics(10, settings=SETTINGS)
+    metrics = BinaryMetrics(10, settings=SETTINGS)
     learn(metrics, stream(64, seed=2, share=0.0, timed=False))
     (point,) = metrics.view().history()["points"]
     assert point["auc"] is point["auc_low"] is point["auc_high"] is point["clock"] is point["recall"] is None
@@ -238,7 +238,7 @@ def test_undefined_figures_are_null_in_the_history() -> None:
 
 def test_figures_since_the_start_are_those_of_a_worked_example() -> None:
     """32 negatives score 1, 16 positives 2, and 16 positives 0; then 64 negatives score 0."""
-    metrics = Metrics(16, settings=SETTINGS)
+    metrics = BinaryMetrics(16, settings=SETTINGS)
     scores = np.concatenate([np.repeat([1.0, 2.0, 0.0], [32, 16, 16]), np.zeros(64)])
     y = np.concatenate([np.repeat([-1.0, 1.0, 1.0], [32, 16, 16]), np.full(64, -1.0)])
     decisions = (scores > 1.5).astype(np.int64)
@@ -261,7 +261,7 @@ def test_figures_since_the_start_are_those_of_a_worked_example() -> None:
 @settings(max_examples=20, deadline=None, derandomize=True)
 def test_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int], size: int, seconds: float | None) -> None:
     events = stream(300, seed=3)
-    whole, pieces = Metrics(size, seconds, SETTINGS), Metrics(size, seconds, SETTINGS)
+    whole, pieces = BinaryMetrics(size, seconds, SETTINGS), BinaryMetrics(size, seconds, SETTINGS)
     others = stream(50, seed=4)
     for metrics in (whole, pieces):
         metrics.serve(
@@ -275,7 +275,7 @@ def test_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int], size: int, se
         assert list(pieces.problems(state)) == []
         assert {name: array.shape for name, array in state.items()} == pieces.shapes(state)
         document, history = pieces.view().as_json(), pieces.view().history()
-        pieces = Metrics(size, seconds, SETTINGS)
+        pieces = BinaryMetrics(size, seconds, SETTINGS)
         pieces.restore(state)
         assert pieces.view().as_json() == document
         assert pieces.view().history() == history
@@ -285,7 +285,7 @@ def test_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int], size: int, se
 
 def test_served_events_and_corrections_are_the_same_in_any_cut() -> None:
     events = stream(500, seed=5)
-    whole, pieces = Metrics(120, 150.0, SETTINGS), Metrics(120, 150.0, SETTINGS)
+    whole, pieces = BinaryMetrics(120, 150.0, SETTINGS), BinaryMetrics(120, 150.0, SETTINGS)
     for start in range(0, 500, 100):
         part = events.part(start, start + 100)
         number, was = start + 50, int(part.y[50] > 0)
@@ -305,7 +305,7 @@ def test_a_corrected_label_counts_as_if_it_had_been_so() -> None:
     events = stream(200, seed=6)
     events.scores[150] = np.nan
     right = events._replace(y=events.y.copy())
-    metrics, straight = Metrics(80, settings=SETTINGS), Metrics(80, settings=SETTINGS)
+    metrics, straight = BinaryMetrics(80, settings=SETTINGS), BinaryMetrics(80, settings=SETTINGS)
     learn(metrics, events)
     for number in (3, 119, 120, 150, 199):  # the first two have left the window
         was = int(events.y[number] > 0)
@@ -322,7 +322,7 @@ def test_a_corrected_label_counts_as_if_it_had_been_so() -> None:
 
 def test_what_is_too_old_leaves_while_no_label_comes() -> None:
     events = stream(100, seed=7)
-    metrics = Metrics(1000, 50.0, SETTINGS)
+    metrics = BinaryMetrics(1000, 50.0, SETTINGS)
     learn(metrics, events)
     clock = metrics.clock
     held = metrics.view().as_json()["window"]["events"]
@@ -340,7 +340,7 @@ def test_what_is_too_old_leaves_while_no_label_comes() -> None:
 
 
 def test_frozen_views_stay_and_live_ones_move() -> None:
-    metrics = Metrics(70, settings=SETTINGS)
+    metrics = BinaryMetrics(70, settings=SETTINGS)
     learn(metrics, stream(150, seed=8))
     frozen = metrics.view().frozen()
     before = frozen.history(), frozen.curves(), frozen.alarms(), frozen.counts.tolist()
@@ -353,7 +353,7 @@ def test_frozen_views_stay_and_live_ones_move() -> None:
 
 
 def test_an_unchanged_view_works_its_figures_out_once() -> None:
-    metrics = Metrics(70, settings=SETTINGS)
+    metrics = BinaryMetrics(70, settings=SETTINGS)
     events = stream(65, seed=10)
     learn(metrics, events)
     document = metrics.view().as_json()
@@ -378,7 +378,7 @@ def test_an_unchanged_view_works_its_figures_out_once() -> None:
 
 def test_curves_are_those_of_the_window() -> None:
     events = stream(500, seed=11, digits=9)
-    metrics = Metrics(200, settings=SETTINGS)
+    metrics = BinaryMetrics(200, settings=SETTINGS)
     learn(metrics, events)
     curves = metrics.view().curves(50)
     assert set(curves) == {
@@ -400,7 +400,7 @@ def test_curves_are_those_of_the_window() -> None:
 
 
 def test_a_fall_of_the_auc_raises_an_alarm() -> None:
-    metrics = Metrics(10_000)
+    metrics = BinaryMetrics(10_000)
     learn(metrics, stream(4000, seed=12, shift=0.8, digits=9))
     assert metrics.view().alarms() == []
     learn(metrics, stream(4000, seed=13, shift=-0.5, digits=9))
@@ -414,7 +414,7 @@ def test_the_window_has_no_say_in_what_is_a_fall_of_the_auc() -> None:
     events = stream(3000, seed=17, digits=9)
     states = []
     for size, seconds in ((10_000, None), (10, None), (1000, 5.0)):
-        metrics = Metrics(size, seconds)
+        metrics = BinaryMetrics(size, seconds)
         learn(metrics, events)
         states.append({name: array for name, array in metrics.state().items() if name.startswith("drift_")})
     for other in states[1:]:
@@ -422,8 +422,8 @@ def test_the_window_has_no_say_in_what_is_a_fall_of_the_auc() -> None:
     assert states[0]["drift_negatives"][0] == np.count_nonzero(events.y < 0)
 
 
-def learnt() -> Metrics:
-    metrics = Metrics(100, 120.0)
+def learnt() -> BinaryMetrics:
+    metrics = BinaryMetrics(100, 120.0)
     feed(metrics, stream(200, seed=14))
     return metrics
 
@@ -459,23 +459,23 @@ def test_each_part_finds_what_is_wrong_with_it(name: str, change: Any) -> None:
 
 
 def test_parts_of_different_streams_do_not_go_together() -> None:
-    metrics, other = learnt(), Metrics(100, 120.0)
+    metrics, other = learnt(), BinaryMetrics(100, 120.0)
     feed(other, stream(203, seed=15))
     for part in ("window", "sketch", "traffic"):
         mixed = metrics.state() | {name: array for name, array in other.state().items() if name.startswith(f"{part}_")}
         assert list(metrics.problems(mixed)) != []
-    longer = Metrics(100, 120.0)
+    longer = BinaryMetrics(100, 120.0)
     feed(longer, stream(320, seed=15))
     mixed = metrics.state() | {name: array for name, array in longer.state().items() if name.startswith("history_")}
     assert [name for name, _ in metrics.problems(mixed)] == ["history_count"]
 
 
 def test_a_batch_may_end_where_a_row_is_due_and_a_window_may_be_larger_than_the_stream() -> None:
-    metrics = Metrics(10**6)
+    metrics = BinaryMetrics(10**6)
     assert metrics.view().rows.stride == 16384
     learn(metrics, stream(128, seed=16))
     assert metrics.view().history()["points"] == []
-    short = Metrics(5)
+    short = BinaryMetrics(5)
     learn(short, stream(128, seed=16))
     learn(short, stream(0, seed=16))
     assert [point["events"] for point in short.view().history()["points"]] == [64, 128]

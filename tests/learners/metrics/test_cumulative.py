@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.special import digamma
 from sklearn import metrics as sk
 
-from learners.metrics.cumulative import SCORE_BINS, Sketch, score_bin
-from learners.metrics.definitions import NO_SPREAD, Figures
+from learners.metrics.cumulative import SCORE_BINS, CumulativeSketch, score_bin
+from learners.metrics.definitions import NO_SPREAD, MetricSettings
 from learners.metrics.ranking_from_bins import reciprocals
 
 State = dict[str, NDArray[Any]]
@@ -39,8 +39,8 @@ class Events:
         return Events(self.scores[cut], self.label[cut], self.probabilities[cut], self.decisions[cut])
 
 
-def sketched(events: Events, into: Sketch | None = None) -> Sketch:
-    sketch = into or Sketch()
+def sketched(events: Events, into: CumulativeSketch | None = None) -> CumulativeSketch:
+    sketch = into or CumulativeSketch()
     y = np.where(events.label, 1.0, -1.0)
     sketch.learn(events.scores, events.probabilities, y, events.decisions)
     return sketch
@@ -54,7 +54,7 @@ def stream(n: int, seed: int, scale: float = 1.0, share: float = 0.2) -> Events:
     return Events(scale * margin, label, probabilities, probabilities > 0.4)
 
 
-def exact(events: Events, settings: Figures) -> dict[str, float | None]:
+def exact(events: Events, settings: MetricSettings) -> dict[str, float | None]:
     """The figures of the order of the scores, from their definitions; None where they are undefined."""
     scores, label = np.where(np.isnan(events.scores), 0.0, events.scores), events.label
     rank = np.unique(scores, return_inverse=True)[1]  # scikit-learn takes no infinite scores
@@ -78,7 +78,7 @@ def exact(events: Events, settings: Figures) -> dict[str, float | None]:
     return out
 
 
-def check_bounds(events: Events, settings: Figures) -> dict[str, Any]:
+def check_bounds(events: Events, settings: MetricSettings) -> dict[str, Any]:
     """That every figure is as near to the exact one as it says; the figures."""
     figures, undefined = sketched(events).view().figures(settings)
     for name, value in exact(events, settings).items():
@@ -122,7 +122,9 @@ limits = st.sampled_from([0.05, 0.25, 0.5, 1.0, 1e-9]) | st.floats(0.01, 1.0)
 def test_every_figure_is_within_its_error_whatever_the_scores(
     events: list[tuple[float, bool]], max_fpr: float, k: int
 ) -> None:
-    check_bounds(Events([score for score, _ in events], [flag for _, flag in events]), Figures(max_fpr=max_fpr, k=k))
+    check_bounds(
+        Events([score for score, _ in events], [flag for _, flag in events]), MetricSettings(max_fpr=max_fpr, k=k)
+    )
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -132,13 +134,15 @@ def test_the_bounds_hold_with_many_events_in_a_bin(seed: int) -> None:
     label = random.random(n) < random.choice([0.01, 0.3, 0.9])
     wide = random.normal(size=n) * 0.4 + label * random.choice([-0.5, 0.0, 0.5])
     for scores_ in (1.5 + wide, np.round(1.5 + wide, 1), 1.0 + 0.05 * (wide > 0), np.where(label, 1.01, 1.02), wide**9):
-        check_bounds(Events(scores_, label), Figures(max_fpr=float(random.choice([0.01, 0.1, 0.7])), k=200))
+        check_bounds(Events(scores_, label), MetricSettings(max_fpr=float(random.choice([0.01, 0.1, 0.7])), k=200))
 
 
 @pytest.mark.parametrize(("above", "p", "n"), [(0, 1, 1), (0, 40, 40), (3, 30, 7), (50, 5, 200), (2, 100, 0)])
 def test_the_bounds_are_reached(above: int, p: int, n: int) -> None:
     """`above` events of each class, then a bin with its positives on top and tied, or below and distinct."""
-    settings_ = Figures(max_fpr=(above + n / 3) / (above + n) if above + n else 0.5, k=2 * above + (p + n) // 2 + 1)
+    settings_ = MetricSettings(
+        max_fpr=(above + n / 3) / (above + n) if above + n else 0.5, k=2 * above + (p + n) // 2 + 1
+    )
     top = [*np.linspace(40.0, 50.0, above), *np.linspace(20.0, 30.0, above)]
     label = [*([True] * above), *([False] * above), *([True] * p), *([False] * n)]
     best = Events([*top, *([1.05] * p), *([1.01] * n)], label)
@@ -152,7 +156,7 @@ def test_the_bounds_are_reached(above: int, p: int, n: int) -> None:
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 def test_the_figures_are_close_on_ordinary_scores(scale: float) -> None:
-    events, settings_ = stream(20_000, seed=1, scale=scale), Figures()
+    events, settings_ = stream(20_000, seed=1, scale=scale), MetricSettings()
     figures = check_bounds(events, settings_)
     tolerances = (0.0005, 0.002, 0.002, 0.006, 0.005, 0.02)
     for (name, value), tolerance in zip(exact(events, settings_).items(), tolerances, strict=True):
@@ -166,7 +170,10 @@ def test_scores_that_share_no_bin_with_the_other_class_have_exact_figures(levels
     random = np.random.default_rng(levels)
     level = random.integers(0, levels, 400)
     label = level % 2 == 1
-    events, settings_ = Events(np.ldexp(1.03 + level % 16 / 16, level // 16 - 9), label), Figures(k=17, max_fpr=0.3)
+    events, settings_ = (
+        Events(np.ldexp(1.03 + level % 16 / 16, level // 16 - 9), label),
+        MetricSettings(k=17, max_fpr=0.3),
+    )
     figures = check_bounds(events, settings_)
     for name, value in exact(events, settings_).items():
         if name != "average_precision":  # which tells ties from none, even among positives only
@@ -184,10 +191,12 @@ def test_the_interval_is_delongs_widened_by_the_error() -> None:
     for events in (stream(500, seed=2), Events(np.arange(40) % 7 + 1.0, np.arange(40) % 3 == 0)):
         bins = np.array([score_bin(score) for score in events.scores], dtype=np.float64)
         auc, variance = delong(bins[events.label], bins[~events.label])
-        figures = sketched(events).view().figures(Figures())[0]
+        figures = sketched(events).view().figures(MetricSettings())[0]
         reach = 1.959963984540054 * math.sqrt(variance) + figures["auc_error"]
         assert figures["auc_interval"] == pytest.approx([max(auc - reach, 0), min(auc + reach, 1)], abs=1e-12)
-    perfect, undefined = sketched(Events([1.0, 2.0, 3.0, 4.0], [False, False, True, True])).view().figures(Figures())
+    perfect, undefined = (
+        sketched(Events([1.0, 2.0, 3.0, 4.0], [False, False, True, True])).view().figures(MetricSettings())
+    )
     assert perfect["auc"] == 1.0
     assert perfect["auc_interval"] is None
     assert undefined["/since_start/auc_interval"] == f"{NO_SPREAD} yet"
@@ -197,7 +206,7 @@ def test_the_interval_is_delongs_widened_by_the_error() -> None:
 def test_what_follows_from_decisions_and_probabilities_is_exact(n: int) -> None:
     events = stream(n, seed=n, share=0.5)
     events.probabilities[: n // 10] = np.resize([0.0, 1.0, 1e-300, 1 / 3, 14 / 15, 5e-324], n // 10)
-    figures = sketched(events).view().figures(Figures(beta=2.0))[0]
+    figures = sketched(events).view().figures(MetricSettings(beta=2.0))[0]
     label, p = events.label.astype(float), events.probabilities
     bins = np.minimum((p * 15).astype(int), 14)
     apart = sum(abs((label - p)[bins == one].sum()) for one in range(15)) / n
@@ -218,7 +227,7 @@ def test_what_follows_from_decisions_and_probabilities_is_exact(n: int) -> None:
 
 
 def test_keys_stand_in_order_with_each_error_after_its_figure() -> None:
-    names = list(sketched(stream(300, seed=0)).view().figures(Figures())[0])
+    names = list(sketched(stream(300, seed=0)).view().figures(MetricSettings())[0])
     ranked = ["auc", "auc_error", "auc_interval"] + [x for name in RANKED[1:] for x in (name, f"{name}_error")]
     decided = ["f1", "fbeta", "precision", "recall", "fpr", "accuracy", "mcc", "alert_rate"]
     assert names == [
@@ -249,7 +258,7 @@ def test_keys_stand_in_order_with_each_error_after_its_figure() -> None:
 def test_an_undefined_figure_is_null_with_its_reason(
     label: list[bool], reason: str | None, interval: str | None
 ) -> None:
-    figures, undefined = sketched(Events(np.arange(len(label)), label)).view().figures(Figures(k=4))
+    figures, undefined = sketched(Events(np.arange(len(label)), label)).view().figures(MetricSettings(k=4))
     for name in ("auc", "auc_error", "partial_auc", "partial_auc_error", "ks", "ks_error", "recall_at_fpr"):
         assert undefined.get(f"/since_start/{name}") == reason
     assert undefined.get("/since_start/auc_interval") == interval
@@ -279,15 +288,15 @@ def test_sums_of_reciprocals_are_a_little_more_than_they_are(a: float, count: in
 # State
 
 
-def same(a: Sketch, b: Sketch) -> bool:
+def same(a: CumulativeSketch, b: CumulativeSketch) -> bool:
     return all(
         x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
         for x, y in zip(a.state().values(), b.state().values(), strict=True)
     )
 
 
-def restored(sketch: Sketch, state: State | None = None) -> Sketch:
-    other = Sketch()
+def restored(sketch: CumulativeSketch, state: State | None = None) -> CumulativeSketch:
+    other = CumulativeSketch()
     other.restore({name: array.copy() for name, array in (state or sketch.state()).items()})
     return other
 
@@ -297,11 +306,11 @@ def restored(sketch: Sketch, state: State | None = None) -> Sketch:
 def test_batch_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int]) -> None:
     events = stream(300, seed=3)
     events.scores[::17] = np.nan
-    whole, cut = sketched(events), Sketch()
+    whole, cut = sketched(events), CumulativeSketch()
     for start, stop in pairwise([0, *sorted(cuts), 300]):
         cut = restored(sketched(events[start:stop], cut))
     assert same(whole, cut)
-    assert whole.view().figures(Figures()) == cut.view().figures(Figures())
+    assert whole.view().figures(MetricSettings()) == cut.view().figures(MetricSettings())
     assert whole.events == 300
     assert list(whole.problems(whole.state())) == []
 
@@ -338,7 +347,7 @@ def test_sketches_of_parts_add_up_to_that_of_the_whole_in_any_order(first: int, 
     low, high = sorted((first, second))
     parts = [sketched(events[:low]), sketched(events[low:high]), sketched(events[high:])]
     for order in ((0, 1, 2), (2, 0, 1), (1, 2, 0)):
-        merged = Sketch()
+        merged = CumulativeSketch()
         for i in order:
             merged.merge(parts[i])
         assert same(merged, sketched(events))
@@ -348,11 +357,11 @@ def test_sums_have_room_for_any_stream_and_stay_exact() -> None:
     """A sketch added to itself over and over: 200 2^43 events."""
     events = stream(200, seed=4)
     sketch = sketched(events)
-    once = sketch.view().frozen().figures(Figures())[0]
+    once = sketch.view().frozen().figures(MetricSettings())[0]
     for _ in range(43):
         sketch.merge(restored(sketch))
     assert list(sketch.problems(sketch.state())) == []
-    figures = sketch.view().figures(Figures())[0]
+    figures = sketch.view().figures(MetricSettings())[0]
     assert figures["events"] == 200 * 2**43
     for name in ("auc", "auc_error", "partial_auc", "ks", "recall_at_fpr", "f1", "mcc", "brier", "log_loss"):
         assert figures[name] == pytest.approx(once[name], abs=1e-12), name
@@ -364,7 +373,7 @@ def test_sums_have_room_for_any_stream_and_stay_exact() -> None:
 
 
 def test_a_restored_sketch_is_apart_from_the_state_it_came_from() -> None:
-    sketch, other = sketched(stream(50, seed=0)), Sketch()
+    sketch, other = sketched(stream(50, seed=0)), CumulativeSketch()
     other.restore(sketch.state())
     sketched(stream(5, seed=1), other)
     assert same(sketch, sketched(stream(50, seed=0)))
@@ -374,11 +383,11 @@ def test_a_restored_sketch_is_apart_from_the_state_it_came_from() -> None:
 def test_frozen_figures_stay_and_live_ones_move() -> None:
     sketch = sketched(stream(70, seed=5))
     live, frozen = sketch.view(), sketch.view().frozen()
-    before = frozen.figures(Figures())
-    assert before == live.figures(Figures())
+    before = frozen.figures(MetricSettings())
+    assert before == live.figures(MetricSettings())
     sketched(stream(70, seed=6), sketch)
-    assert frozen.figures(Figures()) == before
-    assert sketch.view().figures(Figures()) != before
+    assert frozen.figures(MetricSettings()) == before
+    assert sketch.view().figures(MetricSettings()) != before
 
 
 def add(name: str, place: tuple[int, ...], value: int) -> Callable[[State], None]:
@@ -413,9 +422,9 @@ WRONG: list[tuple[str, Callable[[State], None]]] = [
 @pytest.mark.parametrize(("wrong", "change"), WRONG, ids=[f"{i}-{name}" for i, (name, _) in enumerate(WRONG)])
 def test_what_no_stream_can_have_led_to(wrong: str, change: Callable[[State], None]) -> None:
     state = {name: array.copy() for name, array in sketched(stream(300, seed=2)).state().items()}
-    assert list(Sketch().problems(state)) == []
+    assert list(CumulativeSketch().problems(state)) == []
     change(state)
-    assert wrong in [name for name, _ in Sketch().problems(state)]
+    assert wrong in [name for name, _ in CumulativeSketch().problems(state)]
 
 
 def test_probabilities_at_the_edges_of_their_bins_are_no_problem() -> None:
@@ -436,8 +445,8 @@ def test_a_state_that_is_not_refused_goes_on(data: st.DataObject) -> None:
     limits = np.iinfo(np.int64)
     values = [limits.min, limits.max, -1, 0, 1, 2**53, 2**59]
     state[name].reshape(-1)[place] = data.draw(st.sampled_from(values))
-    if list(Sketch().problems(state)):
+    if list(CumulativeSketch().problems(state)):
         return
-    sketch = sketched(stream(300, seed=3), restored(Sketch(), state))
-    json.dumps(sketch.view().figures(Figures()), allow_nan=False)
+    sketch = sketched(stream(300, seed=3), restored(CumulativeSketch(), state))
+    json.dumps(sketch.view().figures(MetricSettings()), allow_nan=False)
     assert list(sketch.problems(sketch.state())) == []

@@ -16,23 +16,23 @@ from sklearn import metrics as sk
 
 from learners.metrics import definitions
 from learners.metrics.curves import HISTOGRAM_BINS, curves, thinned
-from learners.metrics.definitions import EPSILON, NO_SPREAD, RELIABILITY_BINS, Figures, Undefined
+from learners.metrics.definitions import EPSILON, NO_SPREAD, RELIABILITY_BINS, MetricSettings, Undefined
 from learners.metrics.ranking import ranking_figures
-from learners.settings import Refused
+from learners.settings import InvalidInput
 from tests.learners.metrics.naive_metrics import exact_figures
 
 RANKED = ("auc", "auc_interval", "average_precision", "partial_auc", "ks", "recall_at_fpr", "precision_at_k")
 
 
 def ranked(
-    label: NDArray[np.bool_], scores: NDArray[np.float64], chosen: Figures
+    label: NDArray[np.bool_], scores: NDArray[np.float64], chosen: MetricSettings
 ) -> tuple[dict[str, Any], dict[str, str]]:
     undefined = Undefined("window", {})
     found = ranking_figures(np.sort(scores[~label]), np.sort(scores[label]), chosen, undefined)
     return found, undefined.reasons
 
 
-def check(label: NDArray[np.bool_], scores: NDArray[np.float64], chosen: Figures) -> None:
+def check(label: NDArray[np.bool_], scores: NDArray[np.float64], chosen: MetricSettings) -> None:
     found, reasons = ranked(label, scores, chosen)
     expected = exact_figures(label, scores, np.full(len(label), 0.5), label, chosen)
     assert tuple(found) == RANKED
@@ -50,7 +50,7 @@ def check(label: NDArray[np.bool_], scores: NDArray[np.float64], chosen: Figures
 @settings(max_examples=150, deadline=None, derandomize=True)
 def test_one_merge_gives_the_figures_of_the_definitions(rows: list[tuple[int, bool]], max_fpr: float, k: int) -> None:
     label = np.array([flag for _, flag in rows], dtype=np.bool_)
-    check(label, np.array([float(level) for level, _ in rows]), Figures(max_fpr=max_fpr, k=k))
+    check(label, np.array([float(level) for level, _ in rows]), MetricSettings(max_fpr=max_fpr, k=k))
 
 
 @pytest.mark.parametrize("share", [0.003, 0.05, 0.5, 0.99])
@@ -58,7 +58,7 @@ def test_one_merge_gives_the_figures_of_the_definitions(rows: list[tuple[int, bo
 def test_long_runs_are_crossed_rightly(share: float, digits: int) -> None:
     random = np.random.default_rng(digits)
     label = random.random(3000) < share
-    check(label, np.round(random.normal(size=3000) + label, digits), Figures(max_fpr=0.1, k=250))
+    check(label, np.round(random.normal(size=3000) + label, digits), MetricSettings(max_fpr=0.1, k=250))
 
 
 @pytest.mark.parametrize("n", [7, 10, 49, 100])
@@ -66,18 +66,18 @@ def test_long_runs_are_crossed_rightly(share: float, digits: int) -> None:
 def test_recall_at_an_fpr_that_is_reached_exactly(n: int, part: int) -> None:
     """count / n <= max_fpr is decided as floats divide, whichever side their product falls on."""
     label = np.arange(2 * n) % 2 == 0
-    check(label, np.random.default_rng(n).permutation(2 * n).astype(float), Figures(max_fpr=part / n, k=1))
+    check(label, np.random.default_rng(n).permutation(2 * n).astype(float), MetricSettings(max_fpr=part / n, k=1))
 
 
 def test_counts_do_not_overflow_in_the_largest_window() -> None:
     n, m = 660_000, 340_000
     positives, negatives = np.arange(m) + 2.0 * n, np.arange(n) * 1.0
-    found, _ = ranked(np.arange(n + m) >= n, np.concatenate([negatives, positives]), Figures())
+    found, _ = ranked(np.arange(n + m) >= n, np.concatenate([negatives, positives]), MetricSettings())
     assert found["auc"] == found["ks"] == found["partial_auc"] == found["average_precision"] == 1.0
     positives[0], negatives[-1] = negatives[-1], positives[0]  # one pair out of order
-    found, _ = ranked(np.arange(n + m) >= n, np.concatenate([negatives, positives]), Figures())
+    found, _ = ranked(np.arange(n + m) >= n, np.concatenate([negatives, positives]), MetricSettings())
     assert 0.999999 < found["auc_interval"][0] < found["auc"] < found["auc_interval"][1] == 1.0
-    found, _ = ranked(np.arange(n + m) < m, np.arange(n + m) * 1.0, Figures(max_fpr=1.0))
+    found, _ = ranked(np.arange(n + m) < m, np.arange(n + m) * 1.0, MetricSettings(max_fpr=1.0))
     assert (found["auc"], found["auc_interval"], found["ks"]) == (0.0, None, 0.0)
 
 
@@ -98,7 +98,7 @@ def test_reasons_say_which_class_is_missing(
     negatives: int, positives: int, reasons: dict[str, str], scope: str, where: str
 ) -> None:
     undefined = Undefined(scope, {})
-    found = ranking_figures(np.zeros(negatives), np.zeros(positives), Figures(k=4), undefined)
+    found = ranking_figures(np.zeros(negatives), np.zeros(positives), MetricSettings(k=4), undefined)
     if negatives + positives < 4:
         reasons = reasons | {"precision_at_k": "fewer than 4 labelled events"}
     assert undefined.reasons == {f"/{scope}/{name}": f"{reason} {where}" for name, reason in reasons.items()}
@@ -166,8 +166,8 @@ def test_probabilities_fall_into_bins_of_equal_width() -> None:
     "bad", [{"beta": 0.0}, {"beta": 101.0}, {"max_fpr": 0.0}, {"max_fpr": 1.1}, {"k": 0}, {"k": 10**7}]
 )
 def test_settings_out_of_range_are_refused(bad: dict[str, float]) -> None:
-    with pytest.raises(Refused, match=next(iter(bad))):
-        Figures.of(bad)
+    with pytest.raises(InvalidInput, match=next(iter(bad))):
+        MetricSettings.of(bad)
 
 
 # Curves

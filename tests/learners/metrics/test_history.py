@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from learners.metrics.history import LEVELS, ROWS, History
+from learners.metrics.history import LEVELS, ROWS, MetricHistory
 
 COLUMNS = ("events", "clock", "served", "auc")
 STRIDE = 10
@@ -25,8 +25,8 @@ def row(number: int, clock: float | None = None, served: int = 0) -> NDArray[np.
     return np.array([steps - served, clock, served, number % 7 / 7 if number % 5 else np.nan])
 
 
-def filled(count: int) -> History:
-    history = History(COLUMNS, STRIDE)
+def filled(count: int) -> MetricHistory:
+    history = MetricHistory(COLUMNS, STRIDE)
     for number in range(1, count + 1):
         history.add(row(number))
     return history
@@ -46,13 +46,13 @@ def kept(count: int) -> list[int]:
     return sorted(numbers)
 
 
-def restored(history: History, state: dict[str, NDArray[Any]] | None = None) -> History:
-    other = History(history.columns, history.stride)
+def restored(history: MetricHistory, state: dict[str, NDArray[Any]] | None = None) -> MetricHistory:
+    other = MetricHistory(history.columns, history.stride)
     other.restore({name: array.copy() for name, array in (state or history.state()).items()})
     return other
 
 
-def same(a: History, b: History) -> bool:
+def same(a: MetricHistory, b: MetricHistory) -> bool:
     return all(
         x.shape == y.shape and x.tobytes() == y.tobytes()
         for x, y in zip(a.state().values(), b.state().values(), strict=True)
@@ -77,7 +77,7 @@ def test_the_rows_kept_are_those_of_the_definition(count: int) -> None:
 
 
 def test_everything_since_the_start_is_covered_finely_near_its_end() -> None:
-    history = History(COLUMNS, STRIDE)
+    history = MetricHistory(COLUMNS, STRIDE)
     for count in range(1, 3000):
         history.add(row(count))
         if count % 37 and count > 200:
@@ -102,7 +102,7 @@ def test_there_are_never_more_levels_than_the_bound() -> None:
         for n in range((count >> level) - ROWS + 1, (count >> level) + 1):
             rows[level, n % ROWS] = row(n << level)
     state: dict[str, NDArray[Any]] = {"count": np.array([count]), "rows": rows}
-    history = restored(History(COLUMNS, STRIDE), state)
+    history = restored(MetricHistory(COLUMNS, STRIDE), state)
     assert history.shapes(state)["rows"] == rows.shape
     assert list(history.problems(state)) == []
     for number in range(count + 1, count + 200):
@@ -127,11 +127,11 @@ def test_a_row_is_due_at_each_multiple_of_the_stride_and_no_other_is_taken() -> 
 @pytest.mark.parametrize("columns", [("events", "clock"), ("clock", "events", "served"), ("events", "clock", "auc")])
 def test_the_first_columns_are_fixed(columns: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="expected events, clock, served"):
-        History(columns, 1)
+        MetricHistory(columns, 1)
 
 
 def test_events_served_and_learnt_are_counted_alike() -> None:
-    history = History(COLUMNS, STRIDE)
+    history = MetricHistory(COLUMNS, STRIDE)
     for number in range(1, 201):
         with pytest.raises(ValueError, match=f"expected {number * STRIDE}"):
             history.add(row(number, served=halves(number)) - [0, 0, 1, 0])
@@ -145,7 +145,7 @@ def test_events_served_and_learnt_are_counted_alike() -> None:
 
 
 def test_rows_of_served_events_alone_share_a_place_among_the_labelled_ones() -> None:
-    history = History(COLUMNS, STRIDE)
+    history = MetricHistory(COLUMNS, STRIDE)
     for number in range(1, 9):
         history.add(row(number, served=halves(number)))
     view = history.view()
@@ -194,7 +194,7 @@ def test_a_step_is_above_0(step: float) -> None:
 
 
 def test_rows_without_a_clock_have_no_place_on_its_axis() -> None:
-    history = History(COLUMNS, STRIDE)
+    history = MetricHistory(COLUMNS, STRIDE)
     for number in range(1, 6):
         history.add(row(number, clock=np.nan if number < 3 else 100.0 * number))
     view = history.view()
@@ -214,7 +214,7 @@ def test_rows_since_a_number(number: int) -> None:
 @given(st.lists(st.integers(0, 300), max_size=6))
 @settings(max_examples=25, deadline=None, derandomize=True)
 def test_a_restore_goes_on_to_the_bit(cuts: list[int]) -> None:
-    whole, cut = filled(300), History(COLUMNS, STRIDE)
+    whole, cut = filled(300), MetricHistory(COLUMNS, STRIDE)
     for number in range(1, 301):
         if number in cuts:
             cut = restored(cut)
@@ -225,7 +225,7 @@ def test_a_restore_goes_on_to_the_bit(cuts: list[int]) -> None:
 
 def test_a_restored_history_is_apart_from_the_state_it_came_from() -> None:
     history = filled(70)
-    other = History(COLUMNS, STRIDE)
+    other = MetricHistory(COLUMNS, STRIDE)
     other.restore(history.state())
     other.add(row(71))
     assert same(history, filled(70))
@@ -269,7 +269,7 @@ def test_what_no_stream_can_have_led_to(name: str, place: int, value: float, det
 @pytest.mark.parametrize("moved", [0.5, 65.0, -65.0, 1e4])
 def test_events_are_whole_and_become_no_fewer(moved: float) -> None:
     """Of a row whose sum is right."""
-    history = History(COLUMNS, STRIDE)
+    history = MetricHistory(COLUMNS, STRIDE)
     for number in range(1, 31):
         history.add(row(number, served=halves(number)))
     state = {key: array.copy() for key, array in history.state().items()}
@@ -281,4 +281,4 @@ def test_events_are_whole_and_become_no_fewer(moved: float) -> None:
 @pytest.mark.parametrize("count", [65, 99, 101, 128])
 def test_a_count_that_is_not_that_of_the_rows(count: int) -> None:
     state = {**filled(100).state(), "count": np.array([count])}
-    assert [name for name, _ in History(COLUMNS, STRIDE).problems(state)] == ["rows"]
+    assert [name for name, _ in MetricHistory(COLUMNS, STRIDE).problems(state)] == ["rows"]

@@ -17,15 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from learners.metrics.binary import HISTORY_COLUMNS, Metrics
-from learners.metrics.ordinal import ORDINAL_HISTORY, OrdinalMetrics
+from learners.metrics.binary import HISTORY_COLUMNS, BinaryMetrics
+from learners.metrics.ordinal import ORDINAL_HISTORY, RankMetrics
 from learners.numerics.hash_table import hashes_of
 
 SINCE = "since_start_"
 STRIDE = 64  # of any window up to 4096
 N = 330
 SHARES = {"served only": 1.0, "labelled only": 0.0, "mixed": 0.5, "mostly served": 0.95}  # of served events
-Any_ = Metrics | OrdinalMetrics
+Any_ = BinaryMetrics | RankMetrics
 
 
 class Events(NamedTuple):
@@ -64,7 +64,7 @@ def stream(share: float, ranks: bool, seed: int) -> Events:
 
 
 def fresh(ranks: bool, size: int, seconds: float | None) -> Any_:
-    return OrdinalMetrics(size, seconds, 3) if ranks else Metrics(size, seconds)
+    return RankMetrics(size, seconds, 3) if ranks else BinaryMetrics(size, seconds)
 
 
 def feed(metrics: Any_, events: Events) -> None:
@@ -175,7 +175,7 @@ def test_a_learner_without_labels_has_a_history(ranks: bool) -> None:
 
 
 def test_an_id_that_is_served_again_is_no_step_and_makes_no_row_anew() -> None:
-    metrics = Metrics(1000)
+    metrics = BinaryMetrics(1000)
     ids = [f"s{i}" for i in range(STRIDE)]
     zeros, nan = np.zeros(STRIDE), np.full(STRIDE, np.nan)
     for called in (0, 1):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from learners.metrics.ordinal import ORDINAL_HISTORY, OrdinalMetrics
+from learners.metrics.ordinal import ORDINAL_HISTORY, RankMetrics
 from learners.numerics.hash_table import hashes_of
 
 TOLD = ("label_delay_median", "label_delay_p90", "label_coverage", "events_per_second")
@@ -26,7 +26,7 @@ def stream(n: int, seed: int, ranks: int = 5) -> tuple[NDArray[np.float64], NDAr
     return y.astype(np.float64), decisions
 
 
-def feed(metrics: OrdinalMetrics, y: Any, decisions: Any, times: Any = None) -> None:
+def feed(metrics: RankMetrics, y: Any, decisions: Any, times: Any = None) -> None:
     """Learn some events at once."""
     n = len(y)
     clocks = metrics.tick(np.full(n, np.nan) if times is None else times)
@@ -73,14 +73,14 @@ def check(metrics: Any, y: Any, decisions: Any, window: int, ranks: int) -> None
 @settings(max_examples=15, deadline=None, derandomize=True, database=None)
 def test_every_figure_is_right_however_the_stream_is_cut(ranks: int, cuts: list[int], window: int) -> None:
     y, decisions = stream(300, seed=ranks, ranks=ranks)
-    metrics = OrdinalMetrics(window, None, ranks)
+    metrics = RankMetrics(window, None, ranks)
     for start, stop in pairwise([0, *sorted(cuts), 300]):
         feed(metrics, y[start:stop], decisions[start:stop])
         check(metrics, y[:stop], decisions[:stop], window, ranks)
 
 
 def test_before_any_event_figures_are_null_with_their_reasons() -> None:
-    metrics = OrdinalMetrics(5, None, 3)
+    metrics = RankMetrics(5, None, 3)
     check(metrics, np.empty(0), np.empty(0, dtype=np.int64), 5, 3)
     figures = metrics.view().as_json()
     assert (figures["duplicates"], figures["corrections"], figures["served"], figures["clock"]) == (0, 0, 0, None)
@@ -90,7 +90,7 @@ def test_before_any_event_figures_are_null_with_their_reasons() -> None:
 
 
 def test_rows_of_the_confusion_are_true_ranks() -> None:
-    metrics = OrdinalMetrics(2, None, 3)
+    metrics = RankMetrics(2, None, 3)
     feed(metrics, np.array([3.0, 1.0, 3.0]), np.array([1, 2, 3]))
     figures = metrics.view().as_json()
     assert figures["window"]["confusion"] == [[0, 1, 0], [0, 0, 0], [0, 0, 1]]
@@ -99,7 +99,7 @@ def test_rows_of_the_confusion_are_true_ranks() -> None:
     assert (figures["window"]["mae"], figures["window"]["accuracy"]) == (0.5, 0.5)
 
 
-def states_equal(a: OrdinalMetrics, b: OrdinalMetrics) -> bool:
+def states_equal(a: RankMetrics, b: RankMetrics) -> bool:
     return all(
         (array.dtype, array.shape, array.tobytes()) == (other.dtype, other.shape, other.tobytes())
         for array, other in zip(a.state().values(), b.state().values(), strict=True)
@@ -112,13 +112,13 @@ def states_equal(a: OrdinalMetrics, b: OrdinalMetrics) -> bool:
 def test_batch_cuts_are_invisible_and_a_restore_goes_on(seconds: float | None, cuts: list[int], window: int) -> None:
     y, decisions = stream(300, seed=3)
     times = 1e9 + np.arange(300.0)
-    whole, cut = OrdinalMetrics(window, seconds, 5), OrdinalMetrics(window, seconds, 5)
+    whole, cut = RankMetrics(window, seconds, 5), RankMetrics(window, seconds, 5)
     feed(whole, y, decisions, times)
     for start, stop in pairwise([0, *sorted(cuts), 300]):
         part = slice(start, stop)
         feed(cut, y[part], decisions[part], times[part])
         copied = {name: array.copy() for name, array in cut.state().items()}
-        cut = OrdinalMetrics(window, seconds, 5)
+        cut = RankMetrics(window, seconds, 5)
         assert {name: array.shape for name, array in copied.items()} == cut.shapes(copied)
         assert list(cut.problems(copied)) == []
         cut.restore(copied)
@@ -129,7 +129,7 @@ def test_batch_cuts_are_invisible_and_a_restore_goes_on(seconds: float | None, c
 
 def test_a_window_of_seconds_holds_what_is_younger() -> None:
     y, decisions = stream(300, seed=8)
-    metrics = OrdinalMetrics(1000, 40.0, 5)
+    metrics = RankMetrics(1000, 40.0, 5)
     feed(metrics, y, decisions, np.arange(300.0))
     figures = metrics.view().as_json()["window"]
     assert (figures["events"], figures["seconds"]) == (40, 40.0)
@@ -147,7 +147,7 @@ def test_a_window_of_seconds_holds_what_is_younger() -> None:
 @settings(max_examples=25, deadline=None, derandomize=True, database=None)
 def test_a_corrected_rank_is_as_if_it_had_been_so(corrections: list[tuple[int, int]], window: int) -> None:
     y, decisions = stream(300, seed=5)
-    metrics = OrdinalMetrics(window, None, 5)
+    metrics = RankMetrics(window, None, 5)
     feed(metrics, y, decisions)
     count = 0
     for number, label in corrections:
@@ -160,7 +160,7 @@ def test_a_corrected_rank_is_as_if_it_had_been_so(corrections: list[tuple[int, i
 
 
 def test_a_restored_state_is_a_copy() -> None:
-    first, second = OrdinalMetrics(10, None, 4), OrdinalMetrics(10, None, 4)
+    first, second = RankMetrics(10, None, 4), RankMetrics(10, None, 4)
     feed(first, *stream(30, seed=1, ranks=4))
     second.restore(first.state())
     before = second.view().frozen().as_json()
@@ -169,16 +169,16 @@ def test_a_restored_state_is_a_copy() -> None:
 
 
 def test_the_window_takes_no_more_room_than_its_events() -> None:
-    metrics = OrdinalMetrics(1_000_000, None, 5)
+    metrics = RankMetrics(1_000_000, None, 5)
     assert len(metrics.arrays.labels) == 64
     feed(metrics, *stream(100, seed=0))
     assert len(metrics.arrays.labels) == len(metrics.arrays.decisions) == 128
     check(metrics, *stream(100, seed=0), 1_000_000, 5)
-    assert len(OrdinalMetrics(5, None, 5).arrays.labels) == 5
+    assert len(RankMetrics(5, None, 5).arrays.labels) == 5
 
 
 def test_the_history_holds_the_window_at_each_stride() -> None:
-    metrics = OrdinalMetrics(100, None, 5)
+    metrics = RankMetrics(100, None, 5)
     y, decisions = stream(400, seed=2)
     feed(metrics, y, decisions)
     history = metrics.view().history()
@@ -199,7 +199,7 @@ def test_the_history_holds_the_window_at_each_stride() -> None:
 
 
 def test_frozen_figures_stay_and_live_ones_move() -> None:
-    metrics = OrdinalMetrics(20, None, 5)
+    metrics = RankMetrics(20, None, 5)
     feed(metrics, *stream(70, seed=5))
     live, frozen = metrics.view(), metrics.view().frozen()
     before, past = frozen.as_json(), frozen.history()

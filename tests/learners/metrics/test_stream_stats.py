@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from learners.metrics.label_delays import DELAY_BINS, DELAY_ERROR, MAX_DELAY
-from learners.metrics.stream_stats import Traffic
+from learners.metrics.stream_stats import StreamStats
 from learners.numerics.hash_table import hashes_of
 
 State = dict[str, NDArray[Any]]
@@ -92,7 +92,7 @@ class Slow:
         }
 
 
-def feed(traffic: Traffic, steps: list[Step]) -> None:
+def feed(traffic: StreamStats, steps: list[Step]) -> None:
     """All at once where the parts of the steps allow it: times, then what is served, then labels."""
     clocks = traffic.tick(np.array([step.time for step in steps]))
     served = [step for step in steps if step.served is not None]
@@ -106,20 +106,20 @@ def feed(traffic: Traffic, steps: list[Step]) -> None:
     )
 
 
-def restored(traffic: Traffic, state: State | None = None) -> Traffic:
-    other = Traffic(traffic.size, None if math.isinf(traffic.seconds) else traffic.seconds)
+def restored(traffic: StreamStats, state: State | None = None) -> StreamStats:
+    other = StreamStats(traffic.size, None if math.isinf(traffic.seconds) else traffic.seconds)
     other.restore({name: array.copy() for name, array in (state or traffic.state()).items()})
     return other
 
 
-def same(a: Traffic, b: Traffic) -> bool:
+def same(a: StreamStats, b: StreamStats) -> bool:
     return all(
         x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
         for x, y in zip(a.state().values(), b.state().values(), strict=True)
     )
 
 
-def check(traffic: Traffic, slow: Slow) -> None:
+def check(traffic: StreamStats, slow: Slow) -> None:
     view = traffic.view()
     for scope in ("window", "since_start"):
         figures, undefined = view.figures(scope)  # type: ignore[arg-type]
@@ -151,7 +151,7 @@ late = st.builds(
 @given(st.lists(steps | late, max_size=40))
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_every_figure_is_that_of_the_definition(size: int, seconds: float | None, events: list[Step]) -> None:
-    traffic, slow = Traffic(size, seconds), Slow(size, seconds)
+    traffic, slow = StreamStats(size, seconds), Slow(size, seconds)
     check(traffic, slow)
     for step in events:
         feed(traffic, [step])
@@ -186,7 +186,7 @@ def stream(n: int, seed: int, ids: int) -> list[Step]:
 
 @pytest.mark.parametrize(("size", "seconds"), [(1, None), (64, None), (65, 30.0), (150, 1e4), (1000, 20.0)])
 def test_long_streams(size: int, seconds: float | None) -> None:
-    traffic, slow = Traffic(size, seconds), Slow(size, seconds)
+    traffic, slow = StreamStats(size, seconds), Slow(size, seconds)
     for i, step in enumerate(stream(1500, seed=size, ids=200)):
         feed(traffic, [step])
         slow.step(step)
@@ -200,7 +200,7 @@ def test_long_streams(size: int, seconds: float | None) -> None:
 @settings(max_examples=25, deadline=None, derandomize=True)
 def test_batch_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int], kind: tuple[int, float | None]) -> None:
     events = sorted(stream(600, seed=3, ids=90), key=lambda step: step.labelled)  # first all that is served
-    whole, cut = Traffic(*kind), Traffic(*kind)
+    whole, cut = StreamStats(*kind), StreamStats(*kind)
     feed(whole, events)
     for start, stop in pairwise([0, *sorted(cuts), 600]):
         feed(cut, events[start:stop])
@@ -211,21 +211,21 @@ def test_batch_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int], kind: t
 
 
 def test_the_clock_never_goes_back() -> None:
-    traffic = Traffic(10, None)
+    traffic = StreamStats(10, None)
     assert math.isnan(traffic.clock)
     got = traffic.tick(np.array([np.nan, np.inf, 5.0, np.nan, 3.0, -np.inf, 7.0, 6.0]))
     assert np.array_equal(got, [np.nan, np.nan, 5, 5, 5, 5, 7, 7], equal_nan=True)
     assert traffic.tick(np.array([1.0])).tolist() == [7.0]
     assert traffic.tick(np.array([])).tolist() == []
     assert traffic.clock == 7.0
-    before = Traffic(10, None)
+    before = StreamStats(10, None)
     assert before.tick(np.array([-1e9, -2e9])).tolist() == [-1e9, -1e9]
 
 
 @pytest.mark.parametrize("seconds", [10.0, None])
 def test_events_from_before_the_clock_was_known(seconds: float | None) -> None:
     """They leave as soon as there is a clock, where age matters; and never count for the rate."""
-    traffic = Traffic(100, seconds)
+    traffic = StreamStats(100, seconds)
     feed(traffic, [Step(labelled=True, delay=5.0)] * 4)
     assert traffic.view().figures("window")[0]["label_delay_median"] == 5.0
     feed(traffic, [Step(100.0, labelled=True, delay=7.0), Step(104.0, labelled=True, delay=9.0)])
@@ -236,7 +236,7 @@ def test_events_from_before_the_clock_was_known(seconds: float | None) -> None:
 
 
 def test_a_served_id_keeps_its_place_and_counts_once() -> None:
-    traffic = Traffic(3, None)
+    traffic = StreamStats(3, None)
     for name, decision in (("a", 1), ("b", 0), ("a", 0), ("c", 1), ("b", 1)):
         feed(traffic, [Step(served=name, decision=decision)])
     figures = traffic.view().figures("window")[0]
@@ -249,7 +249,7 @@ def test_a_served_id_keeps_its_place_and_counts_once() -> None:
 
 
 def test_a_label_that_comes_with_its_event_marks_no_served_one() -> None:
-    traffic = Traffic(10, None)
+    traffic = StreamStats(10, None)
     feed(traffic, [Step(served="a"), Step(served="b")])
     one = np.array([1.0])
     traffic.learn(one, one, hashes_of(["a"]), np.array([False]))
@@ -259,7 +259,7 @@ def test_a_label_that_comes_with_its_event_marks_no_served_one() -> None:
 
 
 def test_what_was_served_without_an_id_is_not_counted() -> None:
-    traffic = Traffic(10, None)
+    traffic = StreamStats(10, None)
     traffic.serve(hashes_of([None, "a", None]), np.array([1, 0, 1]))
     assert traffic.view().figures("since_start")[0]["served"] == 1
     assert traffic.view().figures("since_start")[0]["served_alert_rate"] == 0.0
@@ -267,7 +267,7 @@ def test_what_was_served_without_an_id_is_not_counted() -> None:
 
 def test_no_more_are_taken_than_are_to_count() -> None:
     """Behind the event that makes the number full: those that do not count are taken as long as it is not."""
-    traffic = Traffic(100, None)
+    traffic = StreamStats(100, None)
     names = ["a", None, "a", "b", "b", "c", "a", "d"]
     hashes, decisions = hashes_of(names), np.array([0, 1, 1, 0, 1, 0, 0, 0])
     for most, taken, served, rate in ((1, 1, 1, 0.0), (1, 3, 2, 0.5), (1, 2, 3, 2 / 3), (5, 2, 4, 1 / 4)):
@@ -284,7 +284,7 @@ def test_no_more_are_taken_than_are_to_count() -> None:
 
 
 def test_labels_of_events_that_left_the_ring_count_since_the_start_up_to_what_was_served() -> None:
-    traffic = Traffic(2, None)
+    traffic = StreamStats(2, None)
     feed(traffic, [Step(served=name) for name in "abcd"])
     feed(traffic, [Step(labelled=True, late="a")])
     assert [traffic.view().figures(scope)[0]["label_coverage"] for scope in ("window", "since_start")] == [0.0, 0.25]  # type: ignore[arg-type]
@@ -296,7 +296,7 @@ def test_quantiles_since_the_start_are_within_their_error_at_every_scale() -> No
     for scale in 10.0 ** np.arange(-6, 12):
         random = np.random.default_rng(0)
         delays = scale * random.uniform(1, 9, 401)
-        traffic = Traffic(5, None)
+        traffic = StreamStats(5, None)
         feed(traffic, [Step(labelled=True, delay=delay) for delay in delays])
         figures = traffic.view().figures("since_start")[0]
         for name, q in (("label_delay_median", 0.5), ("label_delay_p90", 0.9)):
@@ -307,7 +307,7 @@ def test_every_delay_is_within_half_a_bin_of_its_middle() -> None:
     """Edges of the bins are where a place off by one would show."""
     edges = np.ldexp(1.0 + np.arange(64) / 64, np.arange(-22, 40)[:, None]).ravel()
     for delay in np.concatenate([edges, np.nextafter(edges, 0.0)[1:], [1e12, MAX_DELAY, 0.0]])[::7]:
-        traffic = Traffic(1, None)
+        traffic = StreamStats(1, None)
         feed(traffic, [Step(labelled=True, delay=delay)])
         got = traffic.view().figures("since_start")[0]["label_delay_median"]
         assert abs(got - delay) <= delay / 128
@@ -315,7 +315,7 @@ def test_every_delay_is_within_half_a_bin_of_its_middle() -> None:
 
 
 def test_undefined_figures_have_their_reason() -> None:
-    traffic = Traffic(5, None)
+    traffic = StreamStats(5, None)
     figures, undefined = traffic.view().figures("window")
     assert figures == {
         "label_delay_median": None,
@@ -336,7 +336,7 @@ def test_undefined_figures_have_their_reason() -> None:
 
 @pytest.mark.parametrize("times", [[-1.7e308, 1.7e308], [0.0, 5e-324], [1e300, 1e300]])
 def test_rates_at_the_ends_of_the_floats_are_finite_or_undefined(times: list[float]) -> None:
-    traffic = Traffic(5, 1.0)
+    traffic = StreamStats(5, 1.0)
     feed(traffic, [Step(time, labelled=True, delay=1.0) for time in times])
     for scope in ("window", "since_start"):
         figures, undefined = traffic.view().figures(scope)  # type: ignore[arg-type]
@@ -346,17 +346,17 @@ def test_rates_at_the_ends_of_the_floats_are_finite_or_undefined(times: list[flo
 
 
 def test_rings_take_no_more_room_than_their_events() -> None:
-    traffic = Traffic(10**6, None)
+    traffic = StreamStats(10**6, None)
     assert {len(array) for array in traffic.arrays[5:7] + traffic.arrays[8:]} == {64}
     feed(traffic, [Step(labelled=True)] * 65)
     feed(traffic, [Step(served=f"{n}") for n in range(300)])
     assert [len(array) for array in (traffic.arrays.delays, traffic.arrays.clocks)] == [128, 128]
     assert [len(array) for array in (traffic.arrays.ids, traffic.arrays.flags)] == [512, 512]
-    assert len(Traffic(5, None).arrays.ids) == 5
+    assert len(StreamStats(5, None).arrays.ids) == 5
 
 
 def test_frozen_figures_stay_and_live_ones_move() -> None:
-    traffic = Traffic(50, None)
+    traffic = StreamStats(50, None)
     feed(traffic, stream(100, seed=0, ids=30))
     frozen = traffic.view().frozen()
     before = [frozen.figures(scope) for scope in ("window", "since_start")]  # type: ignore[arg-type]
@@ -421,17 +421,17 @@ WRONG: list[tuple[str, Callable[[State], None]]] = [
 
 @pytest.mark.parametrize(("wrong", "change"), WRONG, ids=[f"{i}-{name}" for i, (name, _) in enumerate(WRONG)])
 def test_what_no_stream_can_have_led_to(wrong: str, change: Callable[[State], None]) -> None:
-    traffic = Traffic(1000, None)
+    traffic = StreamStats(1000, None)
     feed(traffic, stream(300, seed=2, ids=90))
     state = {name: array.copy() for name, array in traffic.state().items()}
     assert list(traffic.problems(state)) == []
     change(state)
-    assert wrong in [name for name, _ in Traffic(1000, None).problems(state)]
+    assert wrong in [name for name, _ in StreamStats(1000, None).problems(state)]
 
 
 def test_shapes_of_counts_that_cannot_be_are_within_bounds() -> None:
     """They are asked for before the values are looked at."""
-    traffic = Traffic(1000, None)
+    traffic = StreamStats(1000, None)
     for count in (-(2**62), -1, 2**62):
         state = {**traffic.state(), "span": np.array([0, count]), "served": np.array([count, 0, 0])}
         shapes = traffic.shapes(state)
@@ -443,7 +443,7 @@ def test_shapes_of_counts_that_cannot_be_are_within_bounds() -> None:
 @settings(max_examples=300, deadline=None, derandomize=True)
 def test_a_state_that_is_not_refused_goes_on(data: st.DataObject) -> None:
     """One number anywhere is another: either that is told, or the learner can live with it."""
-    traffic = Traffic(100, 60.0)
+    traffic = StreamStats(100, 60.0)
     feed(traffic, stream(250, seed=2, ids=90))
     state = {name: array.copy() for name, array in traffic.state().items()}
     name = data.draw(st.sampled_from(sorted(state)))
@@ -472,7 +472,7 @@ def test_delays_are_the_same_whether_they_wait_or_not(size: int, seconds: float 
     clocks = np.cumsum(random.exponential(size=n)) + np.repeat([0.0, 1e6], [1800, n - 1800])  # then all before has left
     delays = np.where(random.random(n) < known, np.round(random.exponential(9.0, n), 1), math.nan)
     late, hashes = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.uint64)
-    single, together = Traffic(size, seconds), Traffic(size, seconds)
+    single, together = StreamStats(size, seconds), StreamStats(size, seconds)
     single.tick(clocks)
     together.tick(clocks)
     for start, stop in pairwise([0, 26, 1200, 1224, 1700, 2100, n]):

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from learners.metrics.definitions import FIGURES, Figures
+from learners.metrics.definitions import FIGURES, MetricSettings
 from learners.metrics.window import Window
 from learners.numerics.order_statistics import values
 from tests.learners.metrics.naive_metrics import exact_figures
 
-SETTINGS = Figures(beta=2.0, max_fpr=0.3, k=5)
+SETTINGS = MetricSettings(beta=2.0, max_fpr=0.3, k=5)
 
 
 class Events(NamedTuple):

@@ -139,7 +139,7 @@ async def test_alerts_begin_at_the_score_threshold() -> None:
         scorer = engine.get("a").view.scorer
         assert scorer.threshold is not None
         step = 1e-6 * (edges[-1] - edges[0])
-        below, above = scorer.said(np.array([found - step, found])).probabilities  # type: ignore[misc]
+        below, above = scorer.decide(np.array([found - step, found])).probabilities  # type: ignore[misc]
         assert below < scorer.threshold <= above
 
         assert score_threshold(scorer, [found + step, found + 1]) is None  # all scores of the range are alerts

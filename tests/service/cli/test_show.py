@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from learners import Refused, create
+from learners import InvalidInput, create
 from learners.comparison import GroupConfig
 from service.cli.commands.show import _figure_columns, alarm_of
 from service.cli.commands.watch import Watched
@@ -36,7 +36,7 @@ def test_one_event_is_one_wherever_events_are_counted() -> None:
     learner = create("loam-ada", dim=1)
     learner.learn(np.ones((1, 1)), np.ones(1))
     assert figures_table({**learner.figures(), "name": "cards", "threshold": 0.0}).title == "cards: 1 event"
-    with pytest.raises(Refused, match="has 1 name; expected 2 to 8"):
+    with pytest.raises(InvalidInput, match="has 1 name; expected 2 to 8"):
         GroupConfig(learners=("a",))
 
 

@@ -16,8 +16,8 @@ import pytest
 
 from learners import Learner, algorithms, create
 from learners.config import Config
-from learners.fitting import Fitting
-from learners.records import Fitted
+from learners.fitting import FitJob
+from learners.records import FitResult
 from learners.scorer import Scorer
 from service.engine.records.codec import Created, unpack_record
 from service.engine.replica.background_fits import BackgroundFits
@@ -82,7 +82,7 @@ async def replayed(store: Store, birth: bytes, position: int) -> tuple[Learner, 
         else:
             assert learner is not None
             learner.apply(record)
-            fits += isinstance(record, Fitted)
+            fits += isinstance(record, FitResult)
     assert learner is not None
     return learner, fits
 
@@ -93,7 +93,7 @@ async def test_fits_are_records_of_the_log(name: str, store: Store) -> None:
         replica, _ = await node.create("a", Config.of(SETUPS[name]))
         for start in range(0, 200, 10):
             await replica.label(batch_of(name, 10, start))
-        await until(lambda: not replica.fits.running and not replica.learner.due and replica.view.not_ready is None)
+        await until(lambda: not replica.fits.running and not replica.learner.fit_due and replica.view.not_ready is None)
         assert replica.fits.failed is None
         position, digest = await replica.digest()
         learner, fits = await replayed(store, replica.birth, position)
@@ -122,7 +122,7 @@ async def test_two_nodes_agree_whoever_fits(name: str, store: Store, open_again:
         async def settled() -> bool:
             await here.catch_up()
             await there.catch_up()
-            return await here.digest() == await there.digest() and not here.learner.due
+            return await here.digest() == await there.digest() and not here.learner.fit_due
 
         await until(settled)
 
@@ -150,7 +150,9 @@ async def test_one_node_makes_a_fit_and_the_others_wait_for_its_record(
         async def settled() -> bool:
             await here.catch_up()
             await there.catch_up()
-            return await here.digest() == await there.digest() and not here.learner.due and not there.learner.due
+            return (
+                await here.digest() == await there.digest() and not here.learner.fit_due and not there.learner.fit_due
+            )
 
         await until(settled)
         await until(lambda: not here.fits.running and not there.fits.running)
@@ -174,7 +176,7 @@ async def test_where_the_node_that_has_the_claim_makes_no_fit_another_does(
         assert await store.claim("a", replica.birth, b"another node, 16", 0.5 if way == "is gone" else 3600.0)
         for start in range(0, 200, 10):
             await replica.label(batch_of(name, 10, start))
-        await until(lambda: not replica.fits.running and not replica.learner.due and replica.view.not_ready is None)
+        await until(lambda: not replica.fits.running and not replica.learner.fit_due and replica.view.not_ready is None)
         assert replica.fits.failed is None
 
 
@@ -281,7 +283,7 @@ class Away(MemoryStore):
     refused = 0
 
     async def append(self, learner: str, birth: bytes, records: Any, after: int, known: bytes = b"") -> list[Entry]:
-        fits = [one for one in records if isinstance(unpack_record(one[1], "it"), Fitted)]
+        fits = [one for one in records if isinstance(unpack_record(one[1], "it"), FitResult)]
         if self.away and fits:
             self.refused += 1
             raise StoreUnavailable("away")
@@ -294,8 +296,8 @@ async def test_a_fit_that_cannot_be_logged_is_kept_and_holds_nobody_up(
 ) -> None:
     monkeypatch.setattr("service.engine.replica.background_fits._PAUSE", 0.05)
     made = []
-    run = Fitting.run
-    monkeypatch.setattr(Fitting, "run", lambda self: made.append(1) or run(self))
+    run = FitJob.run
+    monkeypatch.setattr(FitJob, "run", lambda self: made.append(1) or run(self))
     store = Away()
     async with engine(store) as node:
         replica, _ = await node.create("a", Config.of(SETUPS[name]))

@@ -9,7 +9,7 @@ import pytest
 
 from learners import Config
 from learners.numerics.arrays import Sparse
-from learners.records import Batch, Outcome, Status
+from learners.records import BatchOutcome, LabelledBatch, Status
 from service.engine.batch_cost import Pace, numbers_of
 
 
@@ -22,12 +22,12 @@ def config(algorithm: str = "fofo", dim: int = 8, **settings: Any) -> Config:
     return Config.of({"algorithm": algorithm, "features": {"kind": "dense", "dim": dim}, **settings})
 
 
-def batch(n: int, dim: int = 8) -> Batch:
-    return Batch(np.zeros((n, dim)), np.ones(n))
+def batch(n: int, dim: int = 8) -> LabelledBatch:
+    return LabelledBatch(np.zeros((n, dim)), np.ones(n))
 
 
-def outcome(n: int, status: Status = Status.APPLIED) -> Outcome:
-    return Outcome(np.full(n, status, dtype=np.int8), np.zeros(n), np.zeros(n, dtype=np.int64))
+def outcome(n: int, status: Status = Status.APPLIED) -> BatchOutcome:
+    return BatchOutcome(np.full(n, status, dtype=np.int8), np.zeros(n), np.zeros(n, dtype=np.int64))
 
 
 def test_the_first_batch_is_expected_to_take_what_the_algorithm_says() -> None:
@@ -42,9 +42,11 @@ def test_the_first_batch_is_expected_to_take_what_the_algorithm_says() -> None:
 def test_of_sparse_rows_the_columns_met_count_and_those_that_may_come() -> None:
     pace = Pace(Config.of({"algorithm": "loam-ada", "features": {"kind": "sparse", "dim": 10**6}}))
     rows = Sparse(np.ones(30), np.tile(np.arange(3), 10), np.arange(0, 31, 3))
-    few, many = (pace.seconds(Batch(rows, np.ones(10)), columns) for columns in (0, 10**5))
+    few, many = (pace.seconds(LabelledBatch(rows, np.ones(10)), columns) for columns in (0, 10**5))
     assert many > 5 * few
-    assert pace.seconds(Batch(rows, np.ones(10)), 10**7) == pace.seconds(Batch(rows, np.ones(10)), 10**6)
+    assert pace.seconds(LabelledBatch(rows, np.ones(10)), 10**7) == pace.seconds(
+        LabelledBatch(rows, np.ones(10)), 10**6
+    )
 
 
 def test_measurements_take_the_place_of_the_estimate() -> None:

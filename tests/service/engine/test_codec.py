@@ -9,10 +9,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from learners.comparison import Compared, Comparison, GroupConfig
+from learners.comparison import ComparedBatch, GroupComparison, GroupConfig
 from learners.config import Config
 from learners.numerics.arrays import Sparse
-from learners.records import Batch, Changed, Fitted, Late, Restored, Segment, Served
+from learners.records import FitResult, LabelledBatch, LateColumns, Rollback, Segment, ServedBatch, SettingsChange
 from service.engine.records.codec import (
     Created,
     Record,
@@ -27,7 +27,7 @@ from tests.service.engine.test_served_events import SETUPS, labelled, library
 
 GROUP = GroupConfig.of({"learners": ["one", "two"]})
 ODD = np.array([0.1, -0.0, np.nan])
-LATE = Late.none(3)._replace(
+LATE = LateColumns.none(3)._replace(
     served=np.array([True, False, True]),
     bare=np.array([False, True, False]),
     assumed=np.array([False, False, True]),
@@ -40,8 +40,8 @@ RECORDS: dict[str, Record] = {
     "creation": Created(Config.of(SETUPS["table"]).to_json()),
     "creation of a copy": Created(Config.of(SETUPS["table"]).to_json(), {"a.b": np.zeros((2, 0, 3)), "ids.ring": ODD}),
     "creation of a group": Created(GROUP.to_json()),
-    "batch": Batch(np.arange(6.0).reshape(3, 2), np.array([1.0, -1.0, 3.0])),
-    "batch with everything": Batch(
+    "batch": LabelledBatch(np.arange(6.0).reshape(3, 2), np.array([1.0, -1.0, 3.0])),
+    "batch with everything": LabelledBatch(
         rows=SPARSE,
         labels=np.array([1.0, -1.0, -1.0]),
         weights=np.array([0.0, 1.0, 1e6]),
@@ -51,14 +51,14 @@ RECORDS: dict[str, Record] = {
         costs=np.array([1.0, 0.0, 1e15]),
         late=LATE,
     ),
-    "served": Served(np.array([1, 2**64 - 1, 0], dtype=np.uint64), ODD, ODD, np.array([0, 1, 1]), ODD, ODD),
-    "served ranks": Served(np.zeros(3, dtype=np.uint64), ODD, ODD, np.array([1, 2, 127])),
-    "served nothing": Served(np.zeros(0, dtype=np.uint64), np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.int64)),
-    "change": Changed({"late": {"label_ttl": 5.0, "unlabelled": "negative"}, "figures": {"k": 3}}),
-    "roll-back": Restored(7, {"ids.ring": np.array([2**63], dtype=np.uint64)}),
-    "roll-back of settings": Restored(7, {"a.b": np.zeros((2, 0, 3))}, {"figures": {"k": 3}}),
-    "fit": Fitted(10, 2, 3, {"algorithm.w": ODD}),
-    "comparison": Compared(
+    "served": ServedBatch(np.array([1, 2**64 - 1, 0], dtype=np.uint64), ODD, ODD, np.array([0, 1, 1]), ODD, ODD),
+    "served ranks": ServedBatch(np.zeros(3, dtype=np.uint64), ODD, ODD, np.array([1, 2, 127])),
+    "served nothing": ServedBatch(np.zeros(0, dtype=np.uint64), np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.int64)),
+    "change": SettingsChange({"late": {"label_ttl": 5.0, "unlabelled": "negative"}, "figures": {"k": 3}}),
+    "roll-back": Rollback(7, {"ids.ring": np.array([2**63], dtype=np.uint64)}),
+    "roll-back of settings": Rollback(7, {"a.b": np.zeros((2, 0, 3))}, {"figures": {"k": 3}}),
+    "fit": FitResult(10, 2, 3, {"algorithm.w": ODD}),
+    "comparison": ComparedBatch(
         np.array([5, 0, 6], dtype=np.uint64), np.array([1.0, -1.0, 1.0]), np.ones((3, 2)) * ODD[:, None], ODD
     ),
 }
@@ -128,8 +128,8 @@ def test_a_record_of_unknown_kind_or_a_snapshot_in_its_place() -> None:
 
 def test_snapshots_of_learners_and_of_groups() -> None:
     learner = library("dense", [labelled("dense", 0, 50)])
-    comparison = Comparison(GROUP)
-    comparison.apply(Compared(np.arange(4, dtype=np.uint64), np.ones(4), np.ones((4, 2)), np.full(4, np.nan)))
+    comparison = GroupComparison(GROUP)
+    comparison.apply(ComparedBatch(np.arange(4, dtype=np.uint64), np.ones(4), np.ones((4, 2)), np.full(4, np.nan)))
     for machine in (learner, comparison):
         found = unpack_snapshot(pack_snapshot(9, machine.config, machine.state()), "snapshot 9 of a")
         assert (found.position, found.config) == (9, machine.config)
@@ -165,10 +165,10 @@ def test_numbers_that_are_float32_take_half_the_room_and_come_back_to_the_bit(na
         rows: Any = Sparse(X, np.arange(X.size), np.linspace(0, X.size, n + 1).astype(np.int64))
     else:
         rows = X
-    data = pack_record(Batch(rows, np.ones(n)))
+    data = pack_record(LabelledBatch(rows, np.ones(n)))
     assert (b"<f4" in data) == narrow
     back = unpack_record(data, "it")
-    assert isinstance(back, Batch)
+    assert isinstance(back, LabelledBatch)
     found = back.rows.data if isinstance(back.rows, Sparse) else back.rows
     assert (found.dtype, found.shape, found.tobytes()) == (np.float64, X.shape, X.tobytes())
     assert found.flags.writeable

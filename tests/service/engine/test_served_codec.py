@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from learners.numerics.arrays import Sparse
-from learners.records import part_of
-from learners.scorer import Scores
+from learners.records import slice_rows
+from learners.scorer import Predictions
 from service.engine.records.served_codec import pack_served, unpack_served
 from service.errors import Damaged
 
@@ -25,11 +25,11 @@ def bits(array: Any) -> bytes:
 
 
 @st.composite
-def said(draw: st.DrawFn, n: int) -> tuple[Scores, np.ndarray | None]:
+def said(draw: st.DrawFn, n: int) -> tuple[Predictions, np.ndarray | None]:
     column = arrays(np.float64, n, elements=NUMBERS)
     decisions = draw(arrays(np.int64, n, elements=st.integers(0, 127)))
     two = draw(st.booleans())
-    scores = Scores(draw(column), decisions, draw(column) if two else None, draw(column) if two else None)
+    scores = Predictions(draw(column), decisions, draw(column) if two else None, draw(column) if two else None)
     return scores, draw(st.none() | arrays(np.float64, n, elements=st.floats(0, 1e15)))
 
 
@@ -42,7 +42,7 @@ def sparse(draw: st.DrawFn, n: int) -> Sparse:
     return Sparse(draw(arrays(np.float64, total, elements=NUMBERS)), indices, indptr)
 
 
-def check(rows: Any, scores: Scores, costs: Any, like: Any) -> None:
+def check(rows: Any, scores: Predictions, costs: Any, like: Any) -> None:
     n = len(scores.scores)
     kept = pack_served(rows, scores, costs, 2**53)
     told = unpack_served(kept, like, "what was remembered of a")
@@ -79,14 +79,14 @@ def test_sparse_rows_come_back_to_the_bit(data: st.DataObject, n: int) -> None:
 
 def test_a_part_of_other_rows_and_a_column_that_is_not_in_one_piece() -> None:
     rows = Sparse(np.arange(6.0), np.arange(6) * 3, np.array([0, 2, 2, 6]))
-    scores = Scores(np.arange(6.0)[::2][:2], np.array([1, 0]), np.array([0.5, 0.25]), np.array([0.5, 0.5]))
+    scores = Predictions(np.arange(6.0)[::2][:2], np.array([1, 0]), np.array([0.5, 0.25]), np.array([0.5, 0.5]))
     like = Sparse(np.empty(0), np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
-    check(part_of(rows, 1, 3), scores, None, like)
+    check(slice_rows(rows, 1, 3), scores, None, like)
     check(np.arange(12.0).reshape(2, 6)[:, ::2], scores, np.array([1.0, 5.0]), np.empty((0, 3)))
 
 
 def kept() -> bytes:
-    scores = Scores(np.array([1.5]), np.array([1]), np.array([0.5]), np.array([0.25]))
+    scores = Predictions(np.array([1.5]), np.array([1]), np.array([0.5]), np.array([0.25]))
     return pack_served(np.array([[1.0, 2.0, 3.0]]), scores, None, 7)[0]
 
 

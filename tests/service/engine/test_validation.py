@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learners.comparison import Compared
+from learners.comparison import ComparedBatch
 from learners.config import Config
 from learners.learner import Learner
 from learners.numerics.arrays import Sparse
-from learners.records import Batch, Fitted, Late, Restored, Segment, Served
+from learners.records import FitResult, LabelledBatch, LateColumns, Rollback, Segment, ServedBatch
 from service.engine.records.codec import pack_record, pack_snapshot, unpack_record
 from service.engine.records.validation import check_compared, check_record
 from service.errors import Damaged
@@ -26,10 +26,10 @@ from tests.harness.nodes import digest, node, over, posted, serving
 from tests.service.engine.test_served_events import SETUPS, labelled
 
 DENSE, SPARSE, ORDINAL = (Config.of(SETUPS[name]) for name in ("dense", "sparse", "ordinal"))
-ROWS = Batch(np.ones((3, 3)), np.array([1.0, -1.0, 1.0]))
+ROWS = LabelledBatch(np.ones((3, 3)), np.array([1.0, -1.0, 1.0]))
 CSR = Sparse(np.ones(3), np.array([4, 7, 2]), np.array([0, 2, 2, 3]))
-LATE = Late.none(3)._replace(bare=np.array([False, True, False]))
-SERVED = Served(
+LATE = LateColumns.none(3)._replace(bare=np.array([False, True, False]))
+SERVED = ServedBatch(
     np.arange(1, 4, dtype=np.uint64), np.ones(3), np.ones(3), np.array([0, 1, 1]), np.full(3, 0.5), np.full(3, 0.5)
 )
 BATCHES: dict[str, tuple[dict[str, Any], str]] = {
@@ -50,10 +50,10 @@ BATCHES: dict[str, tuple[dict[str, Any], str]] = {
     "a source without a name": ({"segments": (Segment(0, 3, "", 0, 0),)}, "without a name"),
     "a label without its id": ({"rows": np.ones((2, 3)), "late": LATE, "ids": ("a", None, "b")}, "without an id"),
     "what was served": (
-        {"late": Late.none(3)._replace(served=np.ones(3, np.bool_)), "ids": ("a", "b", "c")},
+        {"late": LateColumns.none(3)._replace(served=np.ones(3, np.bool_)), "ids": ("a", "b", "c")},
         "probabilities",
     ),
-    "late labels of others": ({"late": Late.none(2), "ids": ("a", "b", "c")}, "late labels"),
+    "late labels of others": ({"late": LateColumns.none(2), "ids": ("a", "b", "c")}, "late labels"),
 }
 
 
@@ -87,7 +87,7 @@ def test_sparse_rows_that_a_kernel_would_be_led_astray_by(rows: Sparse) -> None:
 
 def test_ranks_and_what_nobody_has_given() -> None:
     check_record(replace(ROWS, labels=np.array([1.0, 2.0, 3.0])), ORDINAL, "it")
-    assumed = Late.none(3)._replace(assumed=np.ones(3, dtype=np.bool_))
+    assumed = LateColumns.none(3)._replace(assumed=np.ones(3, dtype=np.bool_))
     for changes in ({"labels": np.array([1.0, 2.0, 4.0])}, {"late": assumed, "ids": ("a", "b", "c")}):
         with pytest.raises(Damaged):
             check_record(replace(ROWS, **{"labels": np.ones(3), **changes}), ORDINAL, "it")  # type: ignore[arg-type]
@@ -113,10 +113,10 @@ def test_a_record_of_what_was_served(changes: dict[str, Any]) -> None:
 
 
 def test_a_fit_and_a_comparison() -> None:
-    check_record(Fitted(10, 0, 3, {}), DENSE, "it")
+    check_record(FitResult(10, 0, 3, {}), DENSE, "it")
     with pytest.raises(Damaged):
-        check_record(Fitted(10, 0, -3, {}), DENSE, "it")
-    good = Compared(np.zeros(2, dtype=np.uint64), np.array([1.0, -1.0]), np.ones((2, 2)), np.full(2, np.nan))
+        check_record(FitResult(10, 0, -3, {}), DENSE, "it")
+    good = ComparedBatch(np.zeros(2, dtype=np.uint64), np.array([1.0, -1.0]), np.ones((2, 2)), np.full(2, np.nan))
     check_compared(good, "it")
     for changes in ({"labels": np.zeros(2)}, {"clocks": np.array([1.0, np.inf])}, {"hashes": np.zeros(2)}):
         with pytest.raises(Damaged):
@@ -150,8 +150,8 @@ def scaled(name: str, value: float) -> tuple[Learner, dict[str, Any]]:
 async def test_a_state_by_which_no_feature_scales_to_a_number_is_refused(name: str, value: float) -> None:
     learner, state = scaled(name, value)
     with pytest.raises(Damaged, match=f"^record 9 of a has a state .*{name}"):
-        check_record(Restored(3, state), learner.config, "record 9 of a")
-    check_record(Restored(3, learner.state()), learner.config, "record 9 of a")
+        check_record(Rollback(3, state), learner.config, "record 9 of a")
+    check_record(Rollback(3, learner.state()), learner.config, "record 9 of a")
     async with serving(MemoryStore()) as (http, _):
         file = pack_snapshot(9, learner.config, state)
         reply = await http.post("/learners/a/import", content=file)
@@ -180,7 +180,7 @@ async def test_a_snapshot_by_which_no_feature_scales_to_a_number_is_passed_over(
 def test_a_roll_back_is_to_a_position() -> None:
     learner, _ = scaled("mean", 0.0)
     with pytest.raises(Damaged, match="no position"):
-        check_record(Restored(-1, learner.state()), learner.config, "record 9 of a")
+        check_record(Rollback(-1, learner.state()), learner.config, "record 9 of a")
 
 
 async def test_a_state_is_not_larger_than_a_record_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +188,7 @@ async def test_a_state_is_not_larger_than_a_record_may_be(monkeypatch: pytest.Mo
         await http.put("/learners/a", json=SCALED)
         await posted(http, "/learners/a/update", labelled("dense", 0, 20))
         position = (await http.post("/learners/a/snapshots")).json()["position"]
-        size = len(pack_record(Restored(position, engine.replicas["a"].learner.state())))
+        size = len(pack_record(Rollback(position, engine.replicas["a"].learner.state())))
         before = await digest(http)
         monkeypatch.setattr("service.engine.replica.replica.RECORD_BYTES", size - 1)
         reply = await http.post(f"/learners/a/snapshots/{position}/restore")
@@ -199,7 +199,7 @@ async def test_a_state_is_not_larger_than_a_record_may_be(monkeypatch: pytest.Mo
     monkeypatch.setattr("service.engine.records.validation.RECORD_BYTES", 1000)
     learner, _ = scaled("mean", 0.0)
     with pytest.raises(Damaged, match="a record has at most 1000"):
-        check_record(Restored(1, learner.state()), learner.config, "record 9 of a")
+        check_record(Rollback(1, learner.state()), learner.config, "record 9 of a")
 
 
 async def test_a_follower_stops_before_a_record_that_it_cannot_have() -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from learners.config import Config
 from learners.numerics.arrays import Sparse
-from learners.records import Batch, Changed, Fitted, Restored, Served
+from learners.records import FitResult, LabelledBatch, Rollback, ServedBatch, SettingsChange
 from service.api.websocket import messages
 from service.engine.records.codec import pack_record, unpack_record, unpack_snapshot
 from service.engine.records.served_codec import unpack_served
@@ -105,7 +105,7 @@ def test_records(kind: int, body: bytes) -> None:
     for read in (unpack_record, unpack_snapshot):
         found, refusal = tried(read, data, "record 7")
         assert refusal is None or refusal.detail.startswith("record 7 ")
-        if isinstance(found, (Batch, Changed, Fitted, Restored, Served)):
+        if isinstance(found, (LabelledBatch, SettingsChange, FitResult, Rollback, ServedBatch)):
             for config in CONFIGS.values():
                 try:
                     check_record(found, config, "record 7")

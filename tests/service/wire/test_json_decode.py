@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from learners.config import Config
 from learners.learner import Learner
 from learners.numerics.arrays import Sparse
-from learners.records import Batch, Restored, Segment
+from learners.records import LabelledBatch, Rollback, Segment
 from service.engine.records.codec import Created, pack_record, pack_snapshot, unpack_record, unpack_snapshot
 from service.errors import BadBody, Damaged, Invalid
 from service.wire import json_decode
@@ -133,8 +133,8 @@ def test_columns_of_a_good_batch():
 
 RECORDS = [
     Created({"algorithm": "cbr", "x": [1, None]}),
-    Batch(np.array([[1.0, -0.0], [1e-300, 2.0]]), np.array([1.0, -1.0])),
-    Batch(
+    LabelledBatch(np.array([[1.0, -0.0], [1e-300, 2.0]]), np.array([1.0, -1.0])),
+    LabelledBatch(
         Sparse(np.array([1.0, 2.0]), np.array([3, 2**24 - 1]), np.array([0, 0, 2])),
         np.array([1.0, -1.0]),
         weights=np.array([1.0, 0.5]),
@@ -142,7 +142,7 @@ RECORDS = [
         ids=("a", None),
         segments=(Segment(0, 2, "src", 5, 5),),
     ),
-    Restored(3, {"a.b": np.arange(6, dtype=np.int64).reshape(2, 3), "c": np.zeros(0, dtype=np.uint64)}),
+    Rollback(3, {"a.b": np.arange(6, dtype=np.int64).reshape(2, 3), "c": np.zeros(0, dtype=np.uint64)}),
 ]
 
 
@@ -152,7 +152,7 @@ def test_records_come_back_as_they_were_and_writable(record):
     back = unpack_record(data, "it")
     assert pack_record(back) == data
     assert type(back) is type(record)
-    if isinstance(back, Batch):
+    if isinstance(back, LabelledBatch):
         assert plain(back) == plain(record)
         arrays = [*back.rows] if isinstance(back.rows, Sparse) else [back.rows]
         assert all(array.flags.writeable for array in arrays)

@@ -16,7 +16,7 @@ from learners.algorithms import _liblinear
 from learners.algorithms.base import linear_scores
 from learners.algorithms.baselines import redsvm, svc, svr
 from learners.numerics.arrays import Matrix, Rows, Vector
-from learners.settings import Refused
+from learners.settings import InvalidInput
 from tests.learners.streams import as_sparse, same_bits
 
 ALL = pytest.mark.parametrize("algorithm", [svc, svr, redsvm], ids=lambda one: one.__name__[9:])
@@ -388,5 +388,5 @@ def test_finite_at_the_extremes(algorithm: Any, events: Any, C: float, scaling: 
 @ALL
 def test_parameters_are_checked(algorithm: Any) -> None:
     for wrong in ({"ranks": 1}, {"ranks": 65}, {"C": 0.0}, {"tolerance": 0.0}, {"sweeps": 0}, {"intercept_scaling": 0}):
-        with pytest.raises(Refused, match=next(iter(wrong))):
+        with pytest.raises(InvalidInput, match=next(iter(wrong))):
             algorithm.Params(**wrong)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from learners.algorithms.base import Linear, linear_scores
 from learners.algorithms.ordinal import npsvor, npsvor_batch
 from learners.numerics.arrays import Matrix, Rows, Vector
-from learners.settings import Refused
+from learners.settings import InvalidInput
 from tests.learners.algorithms import naive_npsvor
 from tests.learners.streams import as_sparse, piece, same_bits
 
@@ -420,5 +420,5 @@ def test_a_step_over_next_to_no_length_ends_at_a_bound(B: float, expected: float
 @BOTH
 @pytest.mark.parametrize("bad", [{"ranks": 1}, {"ranks": 65}, {"C": 0.0}, {"eps": -0.1}, {"rule": "best"}], ids=str)
 def test_settings_are_checked(algorithm: Any, bad: dict[str, Any]) -> None:
-    with pytest.raises(Refused, match=next(iter(bad))):
+    with pytest.raises(InvalidInput, match=next(iter(bad))):
         algorithm.Params.of(bad)
