@@ -1,4 +1,4 @@
-/* What each objective of a threshold does, and when one chooses it: docs/thresholds-and-metrics.md in short. */
+/* What each objective of a threshold does, and when one chooses it: docs/reference/thresholds.md in short. */
 
 export const OBJECTIVES = {
   f1: "F1, by half of the best that was seen in stages. For F where the share of positives falls.",

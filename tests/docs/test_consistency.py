@@ -38,10 +38,11 @@ BESIDE = [  # texts that are no documents of their own
     *(ROOT / "benchmarks").glob("*.md"),
 ]
 README = read("README.md")
-API = read("docs/api.md")
-LEARNERS = read("docs/learners.md")
-METRICS = read("docs/thresholds-and-metrics.md")
-OPERATIONS = read("docs/operations.md")
+API = read("docs/reference/http-api.md")
+LEARNERS = read("docs/reference/learners.md")
+THRESHOLDS = read("docs/reference/thresholds.md")
+METRICS = read("docs/reference/metrics.md")
+SETTINGS = read("docs/reference/settings.md")
 
 
 def section(text: str, title: str) -> str:
@@ -65,8 +66,8 @@ def rows(text: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("name", Settings.model_fields)
-def test_every_setting_is_in_operations_with_its_default(name: str) -> None:
-    shown, meaning = rows(OPERATIONS)[f"RARESTREAM_{name.upper()}"]
+def test_every_setting_is_in_the_reference_with_its_default(name: str) -> None:
+    shown, meaning = rows(SETTINGS)[f"RARESTREAM_{name.upper()}"]
     default = Settings.model_fields[name].default
     assert shown.strip("`").replace(",", "") == (str(default).lower() if isinstance(default, bool) else str(default))
     assert meaning == Settings.model_fields[name].description
@@ -114,7 +115,7 @@ def test_every_algorithm_is_in_the_guide_with_its_parameters(name: str) -> None:
     assert len(re.findall(rf"^\| `{name}` \| .* \| .* \| .* \| .* \|$", LEARNERS, re.MULTILINE)) == 1
     text = section(LEARNERS, name)
     assert_documented(describe(name)["params"], text)
-    assert f"](../{algorithms()[name].__name__.replace('.', '/')}.py)" in text
+    assert f"](../../{algorithms()[name].__name__.replace('.', '/')}.py)" in text
     assert " Paper: " in text.replace("\n", " ")
 
 
@@ -154,9 +155,9 @@ def test_every_kind_of_features_is_in_the_guide(kind: str) -> None:
         ("scaling", section(LEARNERS, "Scaling")),
         ("embedding", section(LEARNERS, "Embeddings")),
         ("learner", section(LEARNERS, "Settings of the learner itself")),
-        ("calibration", section(METRICS, "Probabilities")),
-        ("threshold", section(METRICS, "Thresholds")),
-        ("late", section(METRICS, "Late labels")),
+        ("calibration", section(THRESHOLDS, "Probabilities")),
+        ("threshold", section(THRESHOLDS, "Thresholds")),
+        ("late", section(THRESHOLDS, "Late labels")),
         ("figures", section(METRICS, "Live figures")),
     ],
 )
@@ -178,11 +179,11 @@ def test_every_objective_and_calibration_is_told() -> None:
     config = Config.of({"algorithm": "cbr", "features": {"kind": "dense", "dim": 1}})
     assert config.threshold is not None
     assert config.calibration is not None
-    table = section(METRICS, "Thresholds")
+    table = section(THRESHOLDS, "Thresholds")
     told = {name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall("`(.*?)`", row)}
     assert set(config.threshold.schema()["properties"]["objective"]["enum"]) <= told
     for kind in config.calibration.schema()["properties"]["kind"]["enum"]:
-        assert f"| `{kind}` |" in section(METRICS, "Probabilities")
+        assert f"| `{kind}` |" in section(THRESHOLDS, "Probabilities")
 
 
 # The API
@@ -221,7 +222,7 @@ def test_every_error_is_in_the_api() -> None:
 
 def test_every_command_is_in_the_command_line() -> None:
     commands = get_command(command_line).commands  # type: ignore[attr-defined]
-    told = set(re.findall(r"^\| \[`(\w+)`\]", read("docs/command-line.md"), re.MULTILINE))
+    told = set(re.findall(r"^\| \[`(\w+)`\]", read("docs/reference/command-line.md"), re.MULTILINE))
     assert told == set(commands)
 
 
@@ -234,7 +235,7 @@ def public(of: type) -> set[str]:
 
 def test_every_method_of_the_client_is_in_its_guide_with_its_arguments() -> None:
     """And the defaults of `Client` itself."""
-    text = read("docs/client.md")
+    text = read("docs/reference/python-client.md")
     told = {
         name: arguments
         for row in re.findall(r"^\| (`[a-z]+\(.*?) \|", text, re.MULTILINE)

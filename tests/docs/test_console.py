@@ -58,7 +58,7 @@ def test_the_service_of_the_session_is_ended(tmp_path: Path) -> None:
 
 
 def test_kernels_are_compiled_and_then_the_service_started(tmp_path: Path) -> None:
-    warm, serve = commands(block("docs/operations.md", "$ rarestream warm"))
+    warm, serve = commands(block("docs/how-to/run.md", "$ rarestream warm"))
     console = Console(tmp_path)
     assert console.run(warm).stdout.splitlines()[-1].startswith("the kernels are in ")
     store = tmp_path / "rarestream.db"
@@ -68,7 +68,7 @@ def test_kernels_are_compiled_and_then_the_service_started(tmp_path: Path) -> No
 
 
 def test_several_processes(tmp_path: Path) -> None:
-    (serve,) = commands(block("docs/operations.md", "$ rarestream serve --store redis://localhost:6379/0 --workers"))
+    (serve,) = commands(block("docs/how-to/run.md", "$ rarestream serve --store redis://localhost:6379/0 --workers"))
     console = Console(tmp_path)
     with RedisServer() as redis:
         with console.serving(instead(serve, {"localhost:6379": f"127.0.0.1:{redis.port}"})) as url:
@@ -79,7 +79,7 @@ def test_several_processes(tmp_path: Path) -> None:
 
 
 def test_sentinels_and_a_cluster(tmp_path: Path) -> None:
-    of_sentinels, of_cluster = commands(block("docs/operations.md", "$ rarestream serve --acks replicas:1"))
+    of_sentinels, of_cluster = commands(block("docs/how-to/store.md", "$ rarestream serve --acks replicas:1"))
     console = Console(tmp_path)
     create = "rarestream create fraud --algorithm cbr-diag --features named --url"
     learn = """rarestream update fraud '{"features": {"amount": 12.5}, "label": 0}' --url"""
@@ -97,7 +97,7 @@ def test_sentinels_and_a_cluster(tmp_path: Path) -> None:
 
 
 def test_learners_spread_over_nodes(tmp_path: Path) -> None:
-    (serve,) = commands(block("docs/operations.md", "$ RARESTREAM_REPLICATION=2"))
+    (serve,) = commands(block("docs/how-to/several-nodes.md", "$ RARESTREAM_REPLICATION=2"))
     port = free_port()
     console = Console(tmp_path, RARESTREAM_PORT=port)
     console.run("rarestream keys create --keys keys.json --name me --scope admin > me.key")
@@ -119,7 +119,7 @@ def masked(line: str) -> str:
 
 
 def test_lines_of_the_log(tmp_path: Path) -> None:
-    printed = block("docs/operations.md", "2026-11-20T19:49:26.696Z INFO").text.splitlines()
+    printed = block("docs/how-to/monitor.md", "2026-11-20T19:49:26.696Z INFO").text.splitlines()
     made = {"algorithm": "cbr-diag", "features": {"kind": "named"}}
     events = [{"features": {"amount": i}, "label": i % 2} for i in range(20)]
     for form, line in zip(("text", "json"), printed, strict=True):
@@ -137,7 +137,7 @@ def test_lines_of_the_log(tmp_path: Path) -> None:
 
 
 def test_it_does_not_listen_everywhere_without_keys(tmp_path: Path) -> None:
-    refused = block("docs/security.md", "$ rarestream serve --host 0.0.0.0")
+    refused = block("docs/how-to/secure.md", "$ rarestream serve --host 0.0.0.0")
     (serve,) = commands(refused)
     said = refused.text.partition("\n")[2].strip()
     assert said.endswith(" ...")
@@ -145,7 +145,7 @@ def test_it_does_not_listen_everywhere_without_keys(tmp_path: Path) -> None:
 
 
 def test_tls(tmp_path: Path) -> None:
-    create, serve, look = commands(block("docs/security.md", "$ rarestream keys create"))
+    create, serve, look = commands(block("docs/how-to/secure.md", "$ rarestream keys create"))
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1")
     authority.cert_pem.write_to_path(tmp_path / "authority.pem")
@@ -162,7 +162,7 @@ def test_tls(tmp_path: Path) -> None:
 
 
 def test_a_keys_file(tmp_path: Path) -> None:
-    text = block("docs/security.md", '{"keys": [{').text
+    text = block("docs/how-to/secure.md", '{"keys": [{').text
     secret = "5" * 64
     path = tmp_path / "keys.json"
     here = {"b5bb9d80...": hashlib.sha256(secret.encode()).hexdigest(), "2027-11-22": LATER}
@@ -176,7 +176,7 @@ def test_a_keys_file(tmp_path: Path) -> None:
 
 def test_a_scrape_with_a_key(tmp_path: Path) -> None:
     """As Prometheus does by this configuration: the file's content, without space around it, as a bearer token."""
-    (job,) = yaml.safe_load(block("docs/security.md", "scrape_configs").text)["scrape_configs"]
+    (job,) = yaml.safe_load(block("docs/how-to/secure.md", "scrape_configs").text)["scrape_configs"]
     assert set(job) == {"job_name", "authorization", "static_configs"}
     assert job["authorization"] == {"credentials_file": "/etc/prometheus/rarestream.key"}
     assert job["static_configs"] == [{"targets": ["rarestream:8000"]}]
@@ -193,8 +193,8 @@ def test_a_scrape_with_a_key(tmp_path: Path) -> None:
 
 
 def test_consumers_of_kafka(tmp_path: Path) -> None:
-    both, of_labels, secured = commands(block("docs/sources.md", "$ rarestream consume kafka"))
-    message = json.loads(block("docs/sources.md", '{"id":"tx-10"').text)
+    both, of_labels, secured = commands(block("docs/how-to/read-kafka-and-redis.md", "$ rarestream consume kafka"))
+    message = json.loads(block("docs/how-to/read-kafka-and-redis.md", '{"id":"tx-10"').text)
     with (
         KafkaBroker() as broker,
         Process("memory:", tmp_path / "log") as service,
@@ -230,7 +230,7 @@ def test_consumers_of_kafka(tmp_path: Path) -> None:
 
 
 def test_a_consumer_of_kafka_and_one_of_redis(tmp_path: Path) -> None:
-    of_kafka, of_redis = commands(block("docs/command-line.md", "$ rarestream consume"))
+    of_kafka, of_redis = commands(block("docs/reference/command-line.md", "$ rarestream consume"))
     with Process("memory:", tmp_path / "log") as service, Target(service.url, "cards") as cards:
         console = Console(tmp_path, RARESTREAM_URL=service.url)
         with KafkaBroker() as broker:

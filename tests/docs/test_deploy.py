@@ -44,7 +44,7 @@ def known_to(program: str, words: list[str]) -> None:
 
 
 def test_the_unit_of_systemd(tmp_path: Path) -> None:
-    text = block("docs/operations.md", "[Service]").text
+    text = block("docs/how-to/run.md", "[Service]").text
     unit = configparser.RawConfigParser()
     unit.optionxform = str  # type: ignore[assignment, method-assign]
     unit.read_string(text)
@@ -78,7 +78,7 @@ def of_docker_run(words: list[str]) -> argparse.Namespace:
 
 
 def test_the_image_is_built_and_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    build, first, make, second = commands(block("docs/operations.md", "$ docker build"))
+    build, first, make, second = commands(block("docs/how-to/containers.md", "$ docker build"))
     _, verb, *words = shlex.split(build)
     known_to("docker", [verb, "--help", *words])
     assert words == ["-f", "docker/Dockerfile", "-t", IMAGE, "."]
@@ -115,7 +115,7 @@ def test_the_image_is_built_and_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_compose() -> None:
-    up, logs, down = commands(block("docs/operations.md", "$ docker compose"))
+    up, logs, down = commands(block("docs/how-to/containers.md", "$ docker compose"))
     parser = argparse.ArgumentParser()
     parser.add_argument("-f", type=Path)
     verbs = parser.add_subparsers(dest="verb")
@@ -201,8 +201,8 @@ def test_it_is_installed_and_the_demo_started(tmp_path: Path, clone: Path) -> No
 
 def test_files_for_containers_begin_with_documented_lines() -> None:
     """The commands in their opening comments are those of the documents, which are carried out."""
-    documented = [*commands(block("docs/operations.md", "$ docker build"))]
-    documented += commands(block("docs/operations.md", "$ docker compose"))
+    documented = [*commands(block("docs/how-to/containers.md", "$ docker build"))]
+    documented += commands(block("docs/how-to/containers.md", "$ docker compose"))
     for name in ("Dockerfile", "compose.yaml"):
         text = (ROOT / "docker" / name).read_text()
         shown = re.findall(r"^#   (docker .*)$", text, re.MULTILINE)

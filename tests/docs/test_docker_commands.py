@@ -28,10 +28,10 @@ from tests.docs.consoles import Console
 from tests.docs.documents import ROOT, block, commands, inline, instead
 from tests.harness.process import free_port
 
-BUILD, FIRST, MAKE, SECOND = commands(block("docs/operations.md", "$ docker build"))
+BUILD, FIRST, MAKE, SECOND = commands(block("docs/how-to/containers.md", "$ docker build"))
 IMAGE = f"rarestream:{__version__}"  # as documented
 OWN = f"rarestream-test-{secrets.token_hex(4)}"  # the image, the volume and the containers of this run
-UP, LOGS, DOWN = commands(block("docs/operations.md", "$ docker compose"))
+UP, LOGS, DOWN = commands(block("docs/how-to/containers.md", "$ docker compose"))
 COMPOSE = ROOT / "docker" / "compose.yaml"
 PROJECT = f"label=com.docker.compose.project={OWN}"
 CREATED = {"algorithm": "cbr-diag", "features": {"kind": "named"}}
@@ -138,7 +138,7 @@ def test_what_one_container_learnt_the_next_has_which_asks_for_keys(console: Con
 def test_what_is_built_in_besides_is_there(console: Console) -> None:
     need_engine()
     image = f"{OWN}:besides"
-    besides = sorted(text for text in inline(ROOT / "docs" / "operations.md") if text.startswith("--build-arg "))
+    besides = sorted(text for text in inline(ROOT / "docs" / "how-to" / "containers.md") if text.startswith("--build-arg "))
     assert besides == ["--build-arg EXTRAS=kafka", "--build-arg KERNEL_CPU=x86-64-v3"]
     console.run(" ".join([instead(BUILD, {IMAGE: image}), *besides]), cwd=ROOT)
     code = "import aiokafka, os; print(os.environ['NUMBA_CPU_NAME'])"

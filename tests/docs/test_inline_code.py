@@ -15,17 +15,13 @@ from tests.docs.documents import DOCUMENTS, ROOT, block, inline
 # Options of other programs that the text names, by document.
 OTHERS = {
     "benchmarks/PAPERS.md": {"--quick": "benchmarks.papers"},
-    "docs/api.md": {"--ultra": "zstd"},
-    "docs/benchmarks.md": {"--peers-python": "benchmarks.service"},
-    "docs/operations.md": {
-        "--build-arg": "docker build",
-        "--set-string": "helm",
-        "--reuse-values": "helm",
-        "--case": "benchmarks.service",
-    },
+    "docs/reference/http-api.md": {"--ultra": "zstd"},
+    "docs/reference/benchmarks.md": {"--peers-python": "benchmarks.service"},
+    "docs/how-to/containers.md": {"--build-arg": "docker build", "--set-string": "helm", "--reuse-values": "helm"},
+    "docs/how-to/run.md": {"--case": "benchmarks.service"},
 }
 TEXTS = [*DOCUMENTS, ROOT / "deploy" / "prometheus" / "README.md", *(ROOT / "benchmarks").glob("*.md")]
-VOWPAL_WABBIT = "docs/migrating.md"  # its options stand in the table of what becomes of each
+VOWPAL_WABBIT = "docs/how-to/migrate.md"  # its options stand in the table of what becomes of each
 
 
 def words(text: str) -> list[str]:
@@ -100,7 +96,7 @@ def test_programs_within_the_text_are_there_and_take_their_options(document: Pat
 
 def test_programs_of_the_benchmarks_take_what_is_shown() -> None:
     """With what the comment behind a command says that it takes, too."""
-    lines = block("docs/benchmarks.md", "$ python -m benchmarks.papers").text.splitlines()
+    lines = block("docs/reference/benchmarks.md", "$ python -m benchmarks.papers").text.splitlines()
     assert len(lines) > 10
     for line in lines:
         command, _, comment = line.partition("#")

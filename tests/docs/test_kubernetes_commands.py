@@ -14,9 +14,9 @@ from tests.deploy.helm import PASSWORD, with_helm
 from tests.docs.consoles import Console
 from tests.docs.documents import ROOT, block, commands
 
-TRIAL = commands(block("docs/operations.md", "$ helm install"))
-PRODUCTION = commands(block("docs/operations.md", "$ kubectl create namespace"))
-VALUES = block("docs/operations.md", "# scores.yaml").text
+TRIAL = commands(block("docs/how-to/containers.md", "$ helm install"))
+PRODUCTION = commands(block("docs/how-to/containers.md", "$ kubectl create namespace"))
+VALUES = block("docs/how-to/containers.md", "# scores.yaml").text
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tests.docs.consoles import Console
 from tests.docs.documents import DOCUMENTS, ROOT, block, inline
 from tests.docs.registry import skip_without_registry
 
-# What is added to a line of docs/benchmarks.md, and what is printed then.
+# What is added to a line of docs/reference/benchmarks.md, and what is printed then.
 LINES = {
     "python -m benchmarks.papers": ("", "heart: https://.* for cbr3"),
     "python -m benchmarks.papers --datasets DIR --quick": ("--workers 1", "Written: .*cbr3-quick.json"),
@@ -112,7 +112,7 @@ def test_every_line_that_installs_by_apt_is_tried() -> None:
 
 
 def test_every_line_and_every_program_is_carried_out() -> None:
-    lines = block("docs/benchmarks.md", "$ python -m benchmarks.papers").text.splitlines()
+    lines = block("docs/reference/benchmarks.md", "$ python -m benchmarks.papers").text.splitlines()
     assert [line.partition("#")[0].removeprefix("$ ").strip() for line in lines] == list(LINES)
     named = {text for document in TEXTS for text in inline(document) if text.startswith("python -m ")}
     assert named - set(LINES) == set(NAMED)

@@ -16,7 +16,7 @@ from tests.docs.documents import DOCUMENTS, ROOT, Block, block, blocks, inline, 
 from tests.docs.sessions import RUN, Session
 from tests.harness.consumer import until
 
-API = ROOT / "docs" / "api.md"
+API = ROOT / "docs" / "reference" / "http-api.md"
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_every_request_of_the_list_has_been_carried_out(session: Session) -> Non
     """By the log. What no block sends comes first."""
     listed = re.findall(r"^\| `([A-Z]+ /v1[^`]*)` \|", API.read_text(), re.MULTILINE)
     assert len(listed) > 30
-    learners_own = block("docs/api.md", 'POST /v1/learners/fraud/update\n\n{"events"').text
+    learners_own = block("docs/reference/http-api.md", 'POST /v1/learners/fraud/update\n\n{"events"').text
     session.run(Block("the list", 0, "http", instead(learners_own, {"learners/fraud": "groups/trial"})))
     session.finish()
     for path in ("/v1/groups/trial", "/v1/learners/fraud-new"):

@@ -17,7 +17,7 @@ from tests.docs.sessions import RUN, Differs, Session, compare
 # Blocks that nothing can carry out: how each begins, and why. Every other block is run here, or read by a test.
 NOTHING_TO_RUN = {
     ("README.md", "update ---> decode once"): "a diagram of what happens to a request",
-    ("docs/learners.md", "event -> features -> scaling"): "a diagram of what happens to an event",
+    ("docs/reference/learners.md", "event -> features -> scaling"): "a diagram of what happens to an event",
 }
 
 
@@ -69,12 +69,12 @@ def test_every_other_block_is_read_by_a_test() -> None:
 def test_a_block_is_one_and_there() -> None:
     for begins in ("$ rarestream nonsense", "{"):  # none, and several
         with pytest.raises(ValueError, match="blocks that begin with"):
-            block("docs/api.md", begins)
+            block("docs/reference/http-api.md", begins)
 
 
 def test_the_conversation_over_a_websocket_is_the_one_that_is_run() -> None:
-    printed = block("docs/api.md", '<- {"type": "hello"')
-    (program,) = (one for one in blocks(ROOT / "docs/api.md") if "websockets" in one.text and one.language == "python")
+    printed = block("docs/reference/http-api.md", '<- {"type": "hello"')
+    (program,) = (one for one in blocks(ROOT / "docs/reference/http-api.md") if "websockets" in one.text and one.language == "python")
     constants = [one.value for one in ast.walk(ast.parse(program.text)) if isinstance(one, ast.Constant)]
     sent = [line.removeprefix("-> ") for line in printed.text.splitlines() if line.startswith("-> ")]
     assert len(sent) == 2
@@ -83,7 +83,7 @@ def test_the_conversation_over_a_websocket_is_the_one_that_is_run() -> None:
 
 def received() -> list[Any]:
     """What the conversation over a websocket shows of the node's messages."""
-    printed = block("docs/api.md", '<- {"type": "hello"')
+    printed = block("docs/reference/http-api.md", '<- {"type": "hello"')
     lines = [line.removeprefix("<- ") for line in printed.text.splitlines() if line.startswith("<- ")]
     return [json.loads(line.replace(", ...}", ', "...": "..."}')) for line in lines]
 

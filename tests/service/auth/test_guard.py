@@ -54,7 +54,7 @@ def scope_of(route: str) -> str:
     for scope, found in (("open", OPEN), ("any", ANY), ("admin", ADMIN), ("predict", PREDICT), ("update", UPDATE)):
         if route in found:
             return scope
-    assert route.startswith("GET "), f"{route} is new: say here and in docs/security.md which scope it needs"
+    assert route.startswith("GET "), f"{route} is new: say here and in docs/how-to/secure.md which scope it needs"
     return "read"
 
 

@@ -237,7 +237,7 @@ def test_an_output_that_cannot_be_written(tmp_path: Path, buffered: str) -> None
 
 
 def test_every_status_is_documented() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "command-line.md").read_text()
     told = [int(number) for row in re.findall(r"^\| ([\d, ]+) \|", text, re.MULTILINE) for number in row.split(",")]
     assert told == [*ExitStatus, 130, 143]
     epilog = re.sub(r"\s+", " ", CliRunner().invoke(app, ["--help"]).stdout)
