@@ -10,7 +10,7 @@ from typing import NamedTuple
 __all__ = ["DOCUMENTS", "ROOT", "Block", "anchors", "block", "blocks", "commands", "inline", "instead", "links", "read"]
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 class Block(NamedTuple):

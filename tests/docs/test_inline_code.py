@@ -34,7 +34,7 @@ def named(document: Path) -> list[str]:
     found = []
     for text in inline(document):
         first, _, rest = text.partition(" ")
-        if first == "rarestream":
+        if first == "rarestream" and rest:
             found.append(rest)
         elif first in COMMANDS and " --" in text:
             found.append(text)
