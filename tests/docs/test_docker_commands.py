@@ -138,7 +138,9 @@ def test_what_one_container_learnt_the_next_has_which_asks_for_keys(console: Con
 def test_what_is_built_in_besides_is_there(console: Console) -> None:
     need_engine()
     image = f"{OWN}:besides"
-    besides = sorted(text for text in inline(ROOT / "docs" / "how-to" / "containers.md") if text.startswith("--build-arg "))
+    besides = sorted(
+        text for text in inline(ROOT / "docs" / "how-to" / "containers.md") if text.startswith("--build-arg ")
+    )
     assert besides == ["--build-arg EXTRAS=kafka", "--build-arg KERNEL_CPU=x86-64-v3"]
     console.run(" ".join([instead(BUILD, {IMAGE: image}), *besides]), cwd=ROOT)
     code = "import aiokafka, os; print(os.environ['NUMBA_CPU_NAME'])"

@@ -74,7 +74,11 @@ def test_a_block_is_one_and_there() -> None:
 
 def test_the_conversation_over_a_websocket_is_the_one_that_is_run() -> None:
     printed = block("docs/reference/http-api.md", '<- {"type": "hello"')
-    (program,) = (one for one in blocks(ROOT / "docs/reference/http-api.md") if "websockets" in one.text and one.language == "python")
+    (program,) = (
+        one
+        for one in blocks(ROOT / "docs/reference/http-api.md")
+        if "websockets" in one.text and one.language == "python"
+    )
     constants = [one.value for one in ast.walk(ast.parse(program.text)) if isinstance(one, ast.Constant)]
     sent = [line.removeprefix("-> ") for line in printed.text.splitlines() if line.startswith("-> ")]
     assert len(sent) == 2
