@@ -208,8 +208,8 @@ def programs(folder: Path) -> Path:
     `rarestream` and `pytest` are of this very code, with the document's own learners where it has some; what a curl is
     refused ends its block.
     """
-    own = folder / "learners"
-    extended = f'exec "{sys.executable}" -c "import learners, sys; learners.__path__.append({str(own)!r}); '
+    own = folder / "learners" / "algorithms" / "auc"
+    extended = f'exec "{sys.executable}" -c "import learners.algorithms.auc, sys; learners.algorithms.auc.__path__.append({str(own)!r}); '
     scripts = {
         "rarestream": f'if [ -d "{own}" ]; then {extended}from service.cli.main import main; main()" "$@"; fi\n'
         f'exec "{sys.executable}" -m service "$@"',
