@@ -1,7 +1,7 @@
 """A document as a session: its blocks carried out in order against one service, in a folder of its own.
 
     sh       run by bash, as printed
-    python   executed, all blocks of a document in one namespace; one that begins with "# learners/NAME.py" is put
+    python   executed, all blocks of a document in one namespace; one that begins with "# learners/.../NAME.py" is put
              there instead, and the session's services and tests find it as a module of the library
     http     sent: a method and a path, then, after an empty line, the body as JSON
     json     the last reply: its members are compared with those shown; they have to be equal, numbers to the digits
@@ -49,7 +49,7 @@ _MEASURED = frozenset(  # numbers that are others each time, or on another machi
         "/window/label_delay_p90",
     ]
 )
-_FILE = re.compile(r"# (learners/\w+\.py)\n")  # the first line of a python block that is a file, not a program
+_FILE = re.compile(r"# (learners/[\w/]+\.py)\n")  # the first line of a python block that is a file, not a program
 _SECONDS = 300.0  # that one block may take
 
 
@@ -209,7 +209,8 @@ def programs(folder: Path) -> Path:
     refused ends its block.
     """
     own = folder / "learners" / "algorithms" / "auc"
-    extended = f'exec "{sys.executable}" -c "import learners.algorithms.auc, sys; learners.algorithms.auc.__path__.append({str(own)!r}); '
+    extended = f'exec "{sys.executable}" -c "import sys; from learners.algorithms import auc; '
+    extended += f"auc.__path__.append({str(own)!r}); "
     scripts = {
         "rarestream": f'if [ -d "{own}" ]; then {extended}from service.cli.main import main; main()" "$@"; fi\n'
         f'exec "{sys.executable}" -m service "$@"',
