@@ -13,13 +13,18 @@ from tests.docs.documents import ROOT
 from tests.docs.registry import skip_without_registry
 
 BUILT_ON = ("uvicorn", "websockets")
-TESTS = ("service/server/test_http_protocol.py", "service/server/test_ws_protocol.py", "rarestream/test_tls_stream.py")
+TESTS = (
+    "service/server/test_private_attributes.py",
+    "service/server/test_http_protocol.py",
+    "service/server/test_ws_protocol.py",
+    "rarestream/test_tls_stream.py",
+)
 
 
 def lowest() -> list[str]:
     """Both as pip is asked for them."""
     asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    found = [re.fullmatch(r"([a-z]+)(?:\[\w+\])?>=([\d.]+)", one) for one in asked]
+    found = [re.fullmatch(r"([a-z]+)(?:\[\w+\])?>=([\d.]+),<[\d.]+", one) for one in asked]
     return [f"{one[1]}=={one[2]}" for one in found if one and one[1] in BUILT_ON]
 
 
