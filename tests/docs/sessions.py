@@ -159,7 +159,7 @@ class Session:
         file = _FILE.match(block.text)
         if file is not None:
             path = self.folder / file[1]
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text[file.end() :])
             return
         with contextlib.chdir(self.folder):
