@@ -21,11 +21,12 @@ from service.auth.keys import load
 from tests.docs.consoles import Console
 from tests.docs.documents import ROOT, block, commands, inline, instead
 from tests.docs.sessions import compare
-from tests.harness.consumer import Target, event, until
+from tests.harness.consumer import Target, event
 from tests.harness.kafka_broker import KafkaBroker
 from tests.harness.process import Process, free_port
 from tests.harness.redis_fleet import cluster, watched
 from tests.harness.redis_server import RedisServer
+from tests.harness.waiting import eventually
 
 LATER = "2999-11-22"  # in place of a key's last day, which comes
 
@@ -204,7 +205,7 @@ def test_consumers_of_kafka(tmp_path: Path) -> None:
         broker.create(payments=1, labels=1, scores=1, alerts=1)
         with console.start(instead(both, {"kafka-1:9092,kafka-2:9092": broker.address})) as consumer:
             broker.produce("payments", [(0, event(i)) for i in range(10)])
-            until(lambda: cards.learnt == 10)
+            eventually(lambda: cards.learnt == 10)
             broker.produce("payments", [(0, event(10, labelled=False, id="tx-10"))])
             ((_, found),) = broker.messages("scores", 1)
             consumer.send_signal(signal.SIGTERM)
@@ -216,7 +217,7 @@ def test_consumers_of_kafka(tmp_path: Path) -> None:
         compare(message | own | {"label": said["label"]}, said)
         with console.start(instead(of_labels, {"kafka-1:9092": broker.address})) as consumer:
             broker.produce("labels", [(0, b"no event"), (0, json.dumps({"id": "tx-10", "label": 1}).encode())])
-            until(lambda: cards.learnt == 11)
+            eventually(lambda: cards.learnt == 11)
             consumer.send_signal(signal.SIGTERM)
         assert consumer.returncode == 0, console.said()
         assert "labels/0" in console.said()  # the message that was skipped
@@ -237,7 +238,7 @@ def test_a_consumer_of_kafka_and_one_of_redis(tmp_path: Path) -> None:
             broker.create(payments=1, scores=1, alerts=1)
             broker.produce("payments", [(0, event(i)) for i in range(3)])
             with console.start(instead(of_kafka, {"kafka-1:9092": broker.address})) as consumer:
-                until(lambda: cards.learnt == 3)
+                eventually(lambda: cards.learnt == 3)
                 consumer.send_signal(signal.SIGINT)
             assert consumer.returncode == 0, console.said()
         with RedisServer() as redis:

@@ -12,7 +12,6 @@ import re
 import secrets
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +26,7 @@ from tests.deploy.image import instructions
 from tests.docs.consoles import Console
 from tests.docs.documents import ROOT, block, commands, inline, instead
 from tests.harness.process import free_port
+from tests.harness.waiting import eventually
 
 BUILD, FIRST, MAKE, SECOND = commands(block("docs/how-to/containers.md", "$ docker build"))
 IMAGE = f"rarestream:{__version__}"  # as documented
@@ -95,11 +95,12 @@ def running(console: Console, command: str, names: dict[str, object]) -> Iterato
     named = instead(command, {"docker run": f"docker run --name {OWN}", "8000:8000": f"{port}:8000", **names})
     with console.start(named) as run, httpx.Client(base_url=f"http://127.0.0.1:{port}", **DIRECT) as client:
         try:
-            until = time.monotonic() + PATIENCE
-            while not docker("ps", "--quiet", "--filter", f"name={OWN}", "--filter", "health=healthy"):
+
+            def healthy() -> str:
                 assert run.poll() is None, console.said()
-                assert time.monotonic() < until, console.said()
-                time.sleep(0.2)
+                return docker("ps", "--quiet", "--filter", f"name={OWN}", "--filter", "health=healthy")
+
+            eventually(healthy, console.said, seconds=PATIENCE)
             yield client
             docker("stop", "-t", "30", OWN)  # as the table below the lines has it
             assert run.wait(60) == 0, console.said()
@@ -199,10 +200,8 @@ def test_compose_starts_all_that_belongs_to_it(
     with httpx.Client(base_url=at["9090"], **DIRECT) as client:
         assert client.get("/-/ready").status_code == 200
         assert client.get("/api/v1/rules").json()["data"]["groups"]
-        until = time.monotonic() + PATIENCE
-        while not client.get("/api/v1/query", params={"query": 'up{job="rarestream"} == 1'}).json()["data"]["result"]:
-            assert time.monotonic() < until, client.get("/api/v1/targets").text
-            time.sleep(0.5)
+        query = {"query": 'up{job="rarestream"} == 1'}
+        eventually(lambda: client.get("/api/v1/query", params=query).json()["data"]["result"], seconds=PATIENCE)
     assert httpx.get(f"{at['3000']}/api/health", **DIRECT).status_code == 200
     assert "learner=cards" in console.run(instead(LOGS, {**file, " --follow": ""}), cwd=ROOT).stdout
 

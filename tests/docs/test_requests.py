@@ -14,7 +14,7 @@ import pytest
 from tests.docs.consoles import Console, kill_group
 from tests.docs.documents import DOCUMENTS, ROOT, Block, block, blocks, inline, instead
 from tests.docs.sessions import RUN, Session
-from tests.harness.consumer import until
+from tests.harness.waiting import eventually
 
 API = ROOT / "docs" / "reference" / "http-api.md"
 
@@ -83,6 +83,6 @@ def test_every_request_of_the_list_has_been_carried_out(session: Session) -> Non
     for path in ("/v1/groups/trial", "/v1/learners/fraud-new"):
         assert status(session, "DELETE", path) == 204
     log = session.folder / "service.log"
-    until(lambda: "DELETE /v1/learners/{name} 204 " in log.read_text())  # lines are written by a thread
+    eventually(lambda: "DELETE /v1/learners/{name} 204 " in log.read_text())  # lines are written by a thread
     done = set(re.findall(r"(?:DEBUG|INFO) +([A-Z]+ /v1\S*) 20\d ", log.read_text()))
     assert [one for one in listed if one not in done] == []

@@ -8,14 +8,12 @@ import random
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
 import httpx
 
-__all__ = ["CONFIG", "Consumer", "Target", "event", "until"]
+__all__ = ["CONFIG", "Consumer", "Target", "event"]
 
 CONFIG: dict[str, Any] = {
     "algorithm": "cbr",
@@ -86,15 +84,6 @@ class Target:
         events = [json.loads(value) for _, value in messages]
         other.post("/update", {"source": {"name": source, "offsets": offsets}, "events": events})
         return other
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait for it. Raises RuntimeError where it takes minutes."""
-    deadline = time.monotonic() + _PATIENCE
-    while not true():
-        if time.monotonic() > deadline:
-            raise RuntimeError("it does not come")
-        time.sleep(0.02)
 
 
 class Consumer:

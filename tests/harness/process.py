@@ -7,13 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import httpx
+
+from tests.harness.waiting import eventually
 
 __all__ = ["Commands", "Process", "free_port"]
 
@@ -35,7 +36,7 @@ class Process:
         self.store = store
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self._log = log
+        self._log_file = log
         if advertised:
             settings["advertise"] = self.url
         self.environment = {
@@ -55,30 +56,31 @@ class Process:
     def launch(self) -> None:
         """Start it, and do not wait."""
         command = [sys.executable, "-m", "service", "serve", "--store", self.store, "--port", str(self.port)]
-        with self._log.open("ab") as log:
+        with self._log_file.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=self.environment)
 
     def wait(self, what: str) -> None:
         """Until /v1/health/ready (or live) answers 200."""
-        until = time.monotonic() + _PATIENCE
-        while time.monotonic() < until:
+
+        def answers() -> bool:
             if self._process is None or self._process.poll() is not None:
-                raise RuntimeError(f"the service ended: {self._log.read_text()[-3000:]}")
+                raise RuntimeError(f"the service ended: {self.log()[-3000:]}")
             try:
-                if httpx.get(f"{self.url}/v1/health/{what}", timeout=5, trust_env=False).status_code == 200:
-                    return
+                return httpx.get(f"{self.url}/v1/health/{what}", timeout=5, trust_env=False).status_code == 200
             except httpx.TransportError:
-                pass
-            time.sleep(0.02)
-        raise RuntimeError(f"the service was not {what} in {_PATIENCE} s: {self._log.read_text()[-3000:]}")
+                return False
+
+        eventually(answers, lambda: f"{what}: {self.log()[-3000:]}", seconds=_PATIENCE)
 
     def wait_for(self, said: str, times: int = 1) -> None:
         """Until the log says this, so many times."""
-        until = time.monotonic() + _PATIENCE
-        while self._log.read_text().count(said) < times:
-            if time.monotonic() > until:
-                raise RuntimeError(f"{said!r} was not said in {_PATIENCE} s: {self._log.read_text()[-3000:]}")
-            time.sleep(0.02)
+        eventually(
+            lambda: self.log().count(said) >= times, lambda: f"{said!r} in {self.log()[-3000:]}", seconds=_PATIENCE
+        )
+
+    def log(self) -> str:
+        """Return everything that was logged so far."""
+        return self._log_file.read_text()
 
     @property
     def pid(self) -> int:

@@ -161,12 +161,3 @@ def served(lines: LineWriter | None = None, **settings: Any) -> Iterator[Service
         yield service
     finally:
         service.close()
-
-
-def until(what: Any) -> None:
-    """Wait, but not for ever."""
-    for _ in range(int(PATIENCE / 0.01)):
-        if what():
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError("that never came")

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from urllib.parse import urlencode
 
 import redis
 
 from tests.harness.redis_server import REDIS, Certificate, RedisServer
+from tests.harness.waiting import eventually
 
-__all__ = ["Cluster", "Watched", "cluster", "soon", "watched"]
+__all__ = ["Cluster", "Watched", "cluster", "watched"]
 
 NAME = "main"  # of the master, to its Sentinel
 DOWN_MS = 1500  # without an answer, after which a server counts as down
-SOON_SECONDS = 60.0
-
-
-def soon(done: Callable[[], bool], what: str) -> None:
-    """Return once it is so."""
-    deadline = time.monotonic() + SOON_SECONDS
-    while not done():
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        time.sleep(0.05)
 
 
 class Watched:
@@ -53,7 +44,7 @@ class Watched:
 
     def failed_over(self, old: RedisServer) -> None:
         """Return once another server is the master, and takes writes."""
-        soon(lambda: self.master is not old and role(self.master) == "master", "a new master")
+        eventually(lambda: self.master is not old and role(self.master) == "master", "a new master")
 
 
 def role(server: RedisServer) -> str:
@@ -92,7 +83,7 @@ def watched(
         of_master = {"replicaof": f"127.0.0.1 {master.port}"}
         master.command("CONFIG", "SET", "repl-diskless-sync-delay", "0")
         replica = stack.enter_context(RedisServer(binary, tls=tls, **secret, **of_master, **options))
-        soon(lambda: linked(replica), "a replica that follows")
+        eventually(lambda: linked(replica), "a replica that follows")
         lines = {
             f"sentinel monitor {NAME}": f"127.0.0.1 {master.port} 1",
             f"sentinel down-after-milliseconds {NAME}": str(DOWN_MS),
@@ -113,7 +104,7 @@ def watched(
             query += f"&{urlencode(tls.options)}"
         sentinel = stack.enter_context(RedisServer(binary, sentinel=True, tls=tls, **lines))
         found = Watched([master, replica], sentinel, login, query, secured=tls is not None)
-        soon(lambda: _replicas(sentinel) == 1, "a Sentinel that knows the replica")
+        eventually(lambda: _replicas(sentinel) == 1, "a Sentinel that knows the replica")
         yield found
 
 
@@ -173,12 +164,12 @@ def cluster(
             server.command("CLUSTER", "SET-CONFIG-EPOCH", epoch)
         for server in servers[1:]:
             server.command("CLUSTER", "MEET", "127.0.0.1", servers[0].port)
-        soon(lambda: all(_knows(server, 4) for server in servers), "a Cluster whose nodes know each other")
+        eventually(lambda: all(_knows(server, 4) for server in servers), "a Cluster whose nodes know each other")
         first = masters[0].command("CLUSTER", "MYID")
         assert isinstance(first, (bytes, str))
         replica.command("CLUSTER", "REPLICATE", first)
-        soon(lambda: linked(replica), "a replica that follows")
-        soon(lambda: all(_well(server) for server in servers), "a Cluster that is well")
+        eventually(lambda: linked(replica), "a replica that follows")
+        eventually(lambda: all(_well(server) for server in servers), "a Cluster that is well")
         yield Cluster(masters, replica, f"{user}:{password}@" if user else "", tls)
 
 

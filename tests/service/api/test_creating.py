@@ -15,7 +15,7 @@ from service.storage.base import Entry, Head
 from service.storage.memory import MemoryStore
 from tests.harness.keyring import Keyring, keyed
 from tests.harness.nodes import posted, serving
-from tests.service.engine.test_engine import until
+from tests.harness.waiting import eventually_async
 from tests.service.engine.test_served_events import SETUPS, labelled
 
 DENSE = SETUPS["dense"]
@@ -54,7 +54,7 @@ async def test_learners_are_told_from_the_moment_that_they_are_asked_for() -> No
     store = Gated()
     async with serving(store) as (http, engine):
         asked = [asyncio.create_task(http.put(f"/learners/{name}", json=DENSE)) for name in ("b", "a", "b")]
-        await until(lambda: len(engine.creations) == 3)
+        await eventually_async(lambda: len(engine.creations) == 3)
         assert sorted(await creating(http)) == ["a", "b"]  # each once
         found = await told(http)
         assert found.learners == []
@@ -78,7 +78,7 @@ async def test_one_that_comes_to_nothing_is_told_no_longer(refused: bool) -> Non
         if refused:
             assert (await asked).status_code == 409
         else:
-            await until(lambda: bool(engine.creations))
+            await eventually_async(lambda: bool(engine.creations))
             asked.cancel()  # the client hangs up
             with pytest.raises(asyncio.CancelledError):
                 await asked
@@ -92,7 +92,7 @@ async def test_clones_are_told_too() -> None:
         await http.put("/learners/a", json=DENSE)
         store.open.clear()
         asked = asyncio.create_task(http.post("/learners/a/clone", json={"to": "c"}))
-        await until(lambda: asked_for(http, "c"))
+        await eventually_async(lambda: asked_for(http, "c"))
         store.open.set()
         assert (await asked).status_code == 201
         assert await creating(http) == []
@@ -116,11 +116,11 @@ async def test_whether_it_is_busy() -> None:
         assert not (await told(http)).learners[0].busy
         store.open.clear()
         learnt = asyncio.create_task(posted(http, "/learners/a/update", labelled("dense", 0, 20)))
-        await until(lambda: engine.get("a").at_work)
+        await eventually_async(lambda: engine.get("a").at_work)
         assert (await told(http)).learners[0].busy
         store.open.set()
         await learnt
-        await until(lambda: not engine.get("a").at_work)
+        await eventually_async(lambda: not engine.get("a").at_work)
         assert not (await told(http)).learners[0].busy
 
 

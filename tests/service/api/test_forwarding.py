@@ -23,6 +23,7 @@ from service.storage.redis.membership import IDS, NODE
 from tests.harness.keyring import Keyring
 from tests.harness.process import Process
 from tests.harness.redis_server import RedisServer
+from tests.harness.waiting import eventually
 from tests.service.engine.test_placement import CONFIG, event
 
 JSON = {"content-type": "application/json"}
@@ -56,10 +57,7 @@ def with_silent(
         assert http.put(f"/learners/{name}", json=CONFIG).status_code == 201
         redis.command("SET", f"{NODE}silent", address)
         redis.command("SADD", IDS, "silent")
-        until = time.monotonic() + 60
-        while name not in http.get("/learners").json()["asleep"]:  # a while later, as a guest
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        eventually(lambda: name in http.get("/learners").json()["asleep"])  # a while later, as a guest
         yield http, address, name
 
 
@@ -114,11 +112,9 @@ def test_a_host_that_is_down_is_told_of_once(redis: RedisServer, tmp_path: Path)
             assert http.post(f"/learners/{name}/update", json={"events": [event(1)]}).status_code == 503
         speaker = threading.Thread(target=answers, args=(listener,), daemon=True)
         speaker.start()
-        until = time.monotonic() + 60
-        while http.get(f"/learners/{name}").text != "answered":
-            assert time.monotonic() < until
-        while not (again := re.findall(f"{address} answers again; ([0-9]+) requests had no answer", log.read_text())):
-            assert time.monotonic() < until  # a thread writes the log
+        eventually(lambda: http.get(f"/learners/{name}").text == "answered")
+        pattern = f"{address} answers again; ([0-9]+) requests had no answer"
+        again = eventually(lambda: re.findall(pattern, log.read_text()))  # a thread writes the log
         assert int(again[0]) >= 4
         told = log.read_text().partition("answers again")[0]
         assert len(re.findall(f"{address} does not answer|{address} cannot be connected to", told)) == 1
@@ -140,10 +136,7 @@ def test_what_a_host_told_stays_for_a_while(redis: RedisServer, tmp_path: Path) 
         listener.shutdown(socket.SHUT_RDWR)
         speaker.join()
         assert theirs()
-        until = time.monotonic() + 60
-        while theirs():
-            assert time.monotonic() < until
-            time.sleep(0.1)
+        eventually(lambda: not theirs())
 
 
 @pytest.mark.parametrize("hurried", ["client", "watch"])
@@ -201,11 +194,12 @@ def created_there(
     """The name of a learner that was created by the first of two nodes, once that has the other answer for it."""
     name = next(name for name in NAMES if _weight(there.url, name) > _weight(here.url, name))
     assert http.put(f"/learners/{name}", json=CONFIG, headers=key).status_code == 201
-    until = time.monotonic() + 60
-    while f"learner={name}" not in (folder / "1.log").read_text():
+
+    def passed_on() -> bool:
         assert http.get(f"/learners/{name}", headers=key).status_code == 200
-        assert time.monotonic() < until
-        time.sleep(0.05)
+        return f"learner={name}" in (folder / "1.log").read_text()
+
+    eventually(passed_on)
     return name
 
 
@@ -252,10 +246,7 @@ def test_a_request_is_counted_where_it_is_answered(redis: RedisServer, tmp_path:
             redis.command("SET", f"{NODE}gone", gone)
             redis.command("SADD", IDS, "gone")
             here.wait_for(gone)
-            until = time.monotonic() + 60
-            while name not in http.get("/learners", headers=admin).json()["asleep"]:
-                assert time.monotonic() < until
-                time.sleep(0.05)
+            eventually(lambda: name in http.get("/learners", headers=admin).json()["asleep"])
             predict = {"events": [{"x": [1, 2]}]}
             said = http.post(f"/learners/{name}/predict", json=predict, headers=rare)
             assert said.status_code == 200, said.text  # by this node, as nobody can be connected to there
@@ -275,10 +266,8 @@ def test_a_request_without_the_rest_of_its_body_has_its_line(redis: RedisServer,
         with socket.create_connection(("127.0.0.1", here.port), timeout=60) as connection:
             connection.sendall(f"{head}{body}".encode())
             time.sleep(0.2)  # it is being passed on
-        until = time.monotonic() + 60
-        while len(lines := re.findall("POST .*", (tmp_path / "0.log").read_text())) < 2:
-            assert time.monotonic() < until, lines
-            time.sleep(0.05)
+        eventually(lambda: len(re.findall("POST .*", (tmp_path / "0.log").read_text())) >= 2)
+        lines = re.findall("POST .*", (tmp_path / "0.log").read_text())
         assert [line.split()[2] for line in lines] == ["400", "499"]
         assert f"request_id={told['request_id']}" in lines[0]
         assert "code=bad-request" in lines[0]

@@ -22,7 +22,8 @@ from service.server import http_protocol
 from service.server.http_protocol import HttpProtocol
 from service.telemetry.log_writer import LineWriter
 from tests.harness.apps import DENSE, events
-from tests.harness.raw import BODY, NAMED, PACKED, PATIENCE, ROUTE, URL, Service, request, served, until
+from tests.harness.raw import BODY, NAMED, PACKED, PATIENCE, ROUTE, URL, Service, request, served
+from tests.harness.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -226,8 +227,8 @@ def test_a_client_that_goes_away_before_its_body_is_whole(shared: Service) -> No
         assert connection.ask(request()).status == 200
         connection.send(request()[: -len(BODY) + cut])
         connection.close()
-    until(lambda: shared.answered(499) == gone + 2)
-    until(lambda: shared.app.state.bodies.bytes == 0)
+    eventually(lambda: shared.answered(499) == gone + 2)
+    eventually(lambda: shared.app.state.bodies.bytes == 0)
     assert shared.app.state.engine.get("fraud").users == 0
 
 
@@ -316,7 +317,7 @@ def test_a_learner_that_sleeps_is_woken() -> None:
     with served(max_resident=1) as service:
         expected = service.ask(request()).body
         service.http("PUT", "/v1/learners/another", json=DENSE)
-        until(lambda: "fraud" in service.app.state.engine.evicted)
+        eventually(lambda: "fraud" in service.app.state.engine.evicted)
         with service.at_the_edge(1):
             assert service.ask(request()).body == expected
 
@@ -367,7 +368,7 @@ def test_a_fault_of_ours_is_answered_and_logged_once(caplog: pytest.LogCaptureFi
         for i, one in enumerate((connection, service.connect())):
             reply = one.ask(request())
             assert (reply.status, reply.json["code"]) == (500, "internal")
-            until(lambda count=i + 1: caplog.text.count("RuntimeError: by the test") == count)
+            eventually(lambda count=i + 1: caplog.text.count("RuntimeError: by the test") == count)
             assert service.answered(500) == i + 1
             assert one.ended()  # which is uvicorn's way
 
@@ -455,7 +456,7 @@ def test_the_end_of_the_service_closes_connections_and_answers_what_has_begun() 
         for one in (idle, begun):
             assert one.ask(request()).status == 200
         begun.send(request()[:-5])
-        until(lambda: service.app.state.bodies.bytes == len(BODY) - 5)
+        eventually(lambda: service.app.state.bodies.bytes == len(BODY) - 5)
         stopping = threading.Thread(target=service.stop)
         stopping.start()
         assert idle.ended()

@@ -13,7 +13,8 @@ import pytest
 
 from service.errors import StoreUnavailable
 from tests.harness.apps import events
-from tests.harness.raw import BODY, PATIENCE, URL, Service, request, served, until
+from tests.harness.raw import BODY, PATIENCE, URL, Service, request, served
+from tests.harness.waiting import eventually
 
 UPDATE = f"{URL}/update"
 
@@ -76,7 +77,7 @@ def test_the_head_and_the_body_in_pieces_of_their_own(shared: Service) -> None:
         for i, data in enumerate((learn(1000), request(), learn(1001), request())):
             head, body = data.split(b"\r\n\r\n")
             connection.send(head + b"\r\n\r\n" + body[:1])
-            until(lambda: shared.app.state.bodies.bytes == 1)
+            eventually(lambda: shared.app.state.bodies.bytes == 1)
             assert connection.ask(body[1:]).status == 200, i
             assert shared.app.state.bodies.bytes == 0
             connection.send(head)
@@ -114,9 +115,9 @@ def test_large_updates_may_be_pipelined(shared: Service) -> None:
 def test_a_client_that_goes_away_in_its_body_holds_nothing(shared: Service) -> None:
     connection = shared.connect()
     connection.send(learn(1100)[:-5])
-    until(lambda: shared.app.state.bodies.bytes > 0)
+    eventually(lambda: shared.app.state.bodies.bytes > 0)
     connection.close()
-    until(lambda: shared.app.state.bodies.bytes == 0)
+    eventually(lambda: shared.app.state.bodies.bytes == 0)
 
 
 def test_a_body_that_does_not_come_is_told() -> None:
@@ -166,9 +167,9 @@ def test_a_queue_that_is_full_is_told_by_the_edge() -> None:
         first, second, third = (service.connect() for _ in range(3))
         replica = service.app.state.engine.get("fraud")
         first.send(learn(100))
-        until(lambda: replica._current)  # it is being logged,
+        eventually(lambda: replica._current)  # it is being logged,
         second.send(learn(101))
-        until(lambda: replica.queued_events == 1)  # and this one waits
+        eventually(lambda: replica.queued_events == 1)  # and this one waits
         with service.at_the_edge(1):
             reply = third.ask(learn(102))
         assert (reply.status, reply.json["code"]) == (429, "queue-full")
@@ -184,7 +185,7 @@ def test_replies_come_in_order_while_the_store_takes_its_time(shared: Service) -
         with held_up(shared) as go_on:
             for piece in [b"".join(sent)] if joined else sent:
                 connection.send(piece)
-            until(lambda: shared.app.state.engine.get("fraud")._current)
+            eventually(lambda: shared.app.state.engine.get("fraud")._current)
             go_on()
             replies = [connection.reply() for _ in sent]
         assert [one.header("x-request-id") for one in replies] == list("abcdef")
@@ -196,10 +197,10 @@ def test_what_is_learnt_side_by_side_is_one_record() -> None:
         connections = [service.connect() for _ in range(8)]
         replica = service.app.state.engine.get("fraud")
         connections[0].send(learn(100))
-        until(lambda: replica._current)
+        eventually(lambda: replica._current)
         for i, connection in enumerate(connections[1:]):
             connection.send(learn(101 + i))
-        until(lambda: replica.queued_events == 7)
+        eventually(lambda: replica.queued_events == 7)
         position = replica.position
         go_on()
         told = [connection.reply().json["position"] for connection in connections]
@@ -246,11 +247,11 @@ def test_a_client_that_hangs_up_is_learnt_from_and_lets_go(shared: Service) -> N
     with held_up(shared) as go_on:
         connection = shared.connect()
         connection.send(learn(4000))
-        until(lambda: replica._current)
+        eventually(lambda: replica._current)
         assert replica.users == 1
         connection.close()
         go_on()
-        until(lambda: replica.users == 0)
+        eventually(lambda: replica.users == 0)
     assert learnt(shared) == before + 1
 
 
@@ -259,11 +260,11 @@ def test_a_learner_does_not_fall_asleep_under_an_update() -> None:
         replica = service.app.state.engine.get("fraud")
         connection = service.connect()
         connection.send(learn(100))
-        until(lambda: replica._current)
+        eventually(lambda: replica._current)
         assert not replica.idle
         go_on()
         assert connection.reply().status == 200
-        until(lambda: replica.idle)
+        eventually(lambda: replica.idle)
 
 
 def test_a_service_that_stops_answers_what_is_being_learnt() -> None:
@@ -271,10 +272,10 @@ def test_a_service_that_stops_answers_what_is_being_learnt() -> None:
         with held_up(service) as go_on:
             connection = service.connect()
             connection.send(learn(100))
-            until(lambda: service.app.state.engine.get("fraud")._current)
+            eventually(lambda: service.app.state.engine.get("fraud")._current)
             stopping = threading.Thread(target=service.stop)
             stopping.start()
-            until(lambda: service.app.state.closing.is_set())
+            eventually(lambda: service.app.state.closing.is_set())
             go_on()
             reply = connection.reply()
         assert (reply.status, reply.header("connection"), reply.json["applied"]) == (200, "close", 1)
@@ -287,10 +288,10 @@ def test_a_service_that_stops_closes_with_the_last_of_pipelined_replies() -> Non
         with held_up(service) as go_on:
             connection = service.connect()
             connection.send(learn(100) + learn(101))
-            until(lambda: service.app.state.engine.get("fraud")._current)
+            eventually(lambda: service.app.state.engine.get("fraud")._current)
             stopping = threading.Thread(target=service.stop)
             stopping.start()
-            until(lambda: service.app.state.closing.is_set())
+            eventually(lambda: service.app.state.closing.is_set())
             go_on()
             replies = [connection.reply(), connection.reply()]
         assert [(one.status, one.header("connection")) for one in replies] == [(200, None), (200, "close")]
@@ -303,7 +304,7 @@ def test_a_service_whose_time_to_stop_is_over_says_that_it_does_not_know() -> No
         with held_up(service):
             connection = service.connect()
             connection.send(learn(100))
-            until(lambda: service.app.state.engine.get("fraud")._current)
+            eventually(lambda: service.app.state.engine.get("fraud")._current)
             stopping = threading.Thread(target=service.stop)
             stopping.start()
             reply = connection.reply()

@@ -20,7 +20,7 @@ from service.storage.base import Store
 from service.storage.memory import MemoryStore
 from tests.harness.nodes import T0, app_over, node, over, posted, serving
 from tests.harness.process import Process
-from tests.service.engine.test_engine import until
+from tests.harness.waiting import eventually_async
 from tests.service.engine.test_served_events import SETUPS, event, labelled
 
 STEP = 64  # events between two rows of the history
@@ -307,7 +307,7 @@ async def test_the_number_of_streams_is_bounded() -> None:
         async with httpx.AsyncClient(transport=transport, base_url="http://rarestream/v1") as http:
             path = "/learners/a/metrics/stream"
             open_ = [asyncio.create_task(http.get(path)) for _ in range(2)]
-            await until(lambda: app.state.streams == 2)
+            await eventually_async(lambda: app.state.streams == 2)
             refused = await http.get(path)
             assert (refused.status_code, refused.json()["code"]) == (429, "too-many-streams")
             assert int(refused.headers["retry-after"]) >= 1

@@ -12,7 +12,7 @@ from service.api import overview
 from service.engine.score_threshold import score_threshold
 from service.storage.memory import MemoryStore
 from tests.harness.nodes import posted, serving
-from tests.service.engine.test_engine import until
+from tests.harness.waiting import eventually_async
 from tests.service.engine.test_served_events import SETUPS, labelled
 
 DENSE = SETUPS["dense"]
@@ -81,7 +81,7 @@ async def test_learners_that_sleep_are_named_and_not_woken() -> None:
         for name in ("a", "b"):
             await http.put(f"/learners/{name}", json=DENSE)
         engine.residency.rest()  # as a moment later, when nobody asks for anything
-        await until(
+        await eventually_async(
             lambda: bool(engine.evicted) and engine.residency.resting is not None and engine.residency.resting.done()
         )
         asleep = sorted(engine.evicted)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +24,7 @@ from service.storage.memory import MemoryStore
 from tests.harness.keyring import Keyring
 from tests.harness.nodes import posted, serving
 from tests.harness.process import Process
-from tests.service.engine.test_engine import until
+from tests.harness.waiting import eventually, eventually_async
 from tests.service.engine.test_served_events import SETUPS, labelled
 
 DENSE = SETUPS["dense"]
@@ -220,13 +219,12 @@ def test_streams_of_every_kind_count_as_one(http: httpx.Client) -> None:
                 refused = http.get(path)
                 assert (refused.status_code, refused.json()["code"]) == (429, "too-many-streams")
                 assert int(refused.headers["retry-after"]) >= 1
-        until_ = time.monotonic() + 60
-        while http.get("/learners").status_code == 200:  # one that was left makes room
+
+        def has_room() -> bool:  # a stream that was left makes room
             with http.stream("GET", "/stream") as reply:
-                if reply.status_code == 200:
-                    break
-            assert time.monotonic() < until_
-            time.sleep(0.05)
+                return reply.status_code == 200
+
+        eventually(has_room)
 
 
 def test_a_learner_may_be_called_as_a_stream_is(http: httpx.Client) -> None:
@@ -299,7 +297,7 @@ async def test_a_learner_that_falls_asleep_is_gone_to_sleep(monkeypatch: pytest.
         before = Shown(await kept.document(engine))
         assert before.since(before) is None
         engine.residency.rest()  # as a moment later, when nobody asks for anything
-        await until(
+        await eventually_async(
             lambda: bool(engine.evicted) and engine.residency.resting is not None and engine.residency.resting.done()
         )
         now = Shown(await kept.document(engine))

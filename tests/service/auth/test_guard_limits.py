@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ from service.storage.memory import MemoryStore
 from tests.harness.apps import DENSE, events
 from tests.harness.keyring import Clock, Keyring, authorization, bearer, keyed, made
 from tests.harness.nodes import serving
+from tests.harness.waiting import eventually_async
 from tests.harness.websocket import websocket
 
 
@@ -339,14 +338,6 @@ async def test_limits_hold_over_a_websocket_message_by_message(ring: Keyring, wh
 # What changes while the server runs
 
 
-async def until(found: Callable[[], bool]) -> None:
-    """Wait for it: the guard looks at its file now and then."""
-    ends = time.monotonic() + 60
-    while not found():
-        assert time.monotonic() < ends
-        await asyncio.sleep(0.01)
-
-
 async def test_the_file_is_read_again_when_it_changes(
     ring: Keyring, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -357,7 +348,7 @@ async def test_the_file_is_read_again_when_it_changes(
         await made(http, first, "a")
         kept = guard._grants[ring.id_of("first")]
         second = ring.make("second", "predict")
-        await until(lambda: len(guard._grants) == 2)
+        await eventually_async(lambda: len(guard._grants) == 2)
         assert guard._grants[ring.id_of("first")] is kept  # with what it has used up
         assert (await http.get("/key", headers=second)).status_code == 200
 
@@ -365,11 +356,11 @@ async def test_the_file_is_read_again_when_it_changes(
             caplog.clear()
             before = ring.path.read_bytes()
             ring.path.write_bytes(broken) if broken is not None else ring.path.unlink()
-            await until(lambda: "the keys stay what they were" in caplog.text)
+            await eventually_async(lambda: "the keys stay what they were" in caplog.text)
             assert (await http.get("/key", headers=first)).status_code == 200
             seen = guard._seen
             ring.path.write_bytes(before)
-            await until(lambda seen=seen: guard._seen != seen)
+            await eventually_async(lambda seen=seen: guard._seen != seen)
 
         caplog.clear()
         failures = 3
@@ -383,18 +374,18 @@ async def test_the_file_is_read_again_when_it_changes(
 
         monkeypatch.setattr(guards, "load", failing)
         third = ring.make("third", "read")  # the file does not change again
-        await until(lambda: len(guard._grants) == 3)
+        await eventually_async(lambda: len(guard._grants) == 3)
         assert caplog.text.count("the keys stay what they were: too many open files") == 1
         assert (await http.get("/key", headers=third)).status_code == 200
         ring.drop("third")
-        await until(lambda: len(guard._grants) == 2)
+        await eventually_async(lambda: len(guard._grants) == 2)
 
         message = {"op": "predict", "learner": "a", "events": [{"x": [1, 2, 3]}]}
         async with websocket(app, headers=authorization(second)) as socket:
             socket.send({"seq": 1, **message})
             assert (await socket.reply())["status"] == 200
             ring.drop("second")
-            await until(lambda: len(guard._grants) == 1)
+            await eventually_async(lambda: len(guard._grants) == 1)
             assert (await http.get("/key", headers=second)).status_code == 401
             socket.send({"seq": 2, **message})
             assert await socket.closed() == (1008, "the key was revoked or changed, or has expired")

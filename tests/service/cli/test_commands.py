@@ -32,6 +32,7 @@ from tests.harness.apps import DENSE, events
 from tests.harness.process import Process
 from tests.harness.redis_server import RedisServer
 from tests.harness.terminal import in_terminal
+from tests.harness.waiting import eventually
 
 NAMED: dict[str, Any] = {"algorithm": "cbr-diag", "features": {"kind": "named", "bits": 12, "log": ["amount"]}}
 
@@ -584,10 +585,8 @@ def test_an_interrupted_update_says_how_far_it_came(server: Process) -> None:
         for one in events(3):
             process.stdin.write(json.dumps(one) + "\n")
         process.stdin.flush()
-        until = time.monotonic() + 60
         with api(server) as http:
-            while http.get("/stopped").json()["events"] < 2 and time.monotonic() < until:
-                time.sleep(0.02)
+            eventually(lambda: http.get("/stopped").json()["events"] >= 2)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
         assert process.returncode == 130
@@ -602,9 +601,7 @@ def test_a_bench_deletes_its_learner_also_when_interrupted(server: Process, numb
             return [name for name in names if name.startswith("bench-")]
 
     with running(server, "bench", "--requests", "200000") as process:
-        until = time.monotonic() + 60
-        while not learners() and time.monotonic() < until:
-            time.sleep(0.02)
+        eventually(learners)
         process.send_signal(number)
         process.communicate(timeout=60)
         assert process.returncode == 128 + number

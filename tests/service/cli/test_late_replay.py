@@ -20,6 +20,7 @@ from service.cli.api import Api, ApiError
 from service.cli.late_replay import Delay, late_source, schedule
 from service.datasets.batches import Batch
 from tests.harness.process import Commands, Process
+from tests.harness.waiting import eventually
 from tests.service.cli.test_main import run
 
 ROWS = 600
@@ -271,8 +272,7 @@ def test_stopped_and_killed_in_between(start: Commands, server: Process, file: P
     for number, status in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
         command = ("replay", file, "--learner", "killed", "--url", server.url, *LATE, "--rate", "200", "--batch", "20")
         process = start(*command)
-        while get(server, "killed")["events"] <= learnt:
-            time.sleep(0.01)
+        eventually(lambda learnt=learnt: get(server, "killed")["events"] > learnt)  # type: ignore[misc]
         process.send_signal(number)
         process.communicate()
         assert process.returncode == status

@@ -6,7 +6,6 @@ import io
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from service.datasets.batches import batches, earlier_rows, source_name
 from service.datasets.pacing import Interruption
 from service.datasets.values import Columns
 from tests.harness.process import Commands, Process
+from tests.harness.waiting import eventually
 
 ROWS = 3000
 CONFIG = {"algorithm": "cbr-diag", "features": {"kind": "named", "bits": 10}, "params": {"buffer": "reservoir"}}
@@ -96,9 +96,8 @@ def replayed(server: Process, file: Path, name: str, *options: str, status: int 
 
 def some_are_learnt(server: Process, name: str, more_than: int = 0) -> int:
     """Wait until the learner has learnt events."""
-    while (events := int(get(server, name)["events"])) <= more_than:
-        time.sleep(0.01)
-    return events
+    eventually(lambda: int(get(server, name)["events"]) > more_than)
+    return int(get(server, name)["events"])
 
 
 # What a replay is made of

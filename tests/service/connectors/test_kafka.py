@@ -27,9 +27,10 @@ from service.connectors.progress import Counts
 from service.connectors.run import consume
 from service.datasets.values import Labels
 from service.exits import CommandFailed
-from tests.harness.consumer import Consumer, Target, event, until
+from tests.harness.consumer import Consumer, Target, event
 from tests.harness.kafka_broker import KafkaBroker
 from tests.harness.process import Process
+from tests.harness.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +106,7 @@ def test_nothing_is_learnt_twice_or_lost_whatever_is_killed(
         numbers = range(kill * total // kills, (kill + 1) * total // kills)
         before = target.learnt
         broker.produce(target.name, [(i % 2, event(i)) for i in numbers])
-        until(lambda before=before: target.learnt > before)  # type: ignore[misc]
+        eventually(lambda before=before: target.learnt > before)  # type: ignore[misc]
         time.sleep(rng.uniform(0, 0.2))
         if kill % 2:
             service.kill()
@@ -113,7 +114,7 @@ def test_nothing_is_learnt_twice_or_lost_whatever_is_killed(
         else:
             reading.kill()
             reading.start()
-    until(lambda: target.learnt >= total)
+    eventually(lambda: target.learnt >= total)
     assert reading.stop() == 0
     assert target.learnt == total
     assert target.get()["sources"] == {f"kafka:{target.name}/{partition}": total // 2 for partition in (0, 1)}
@@ -137,14 +138,14 @@ def test_what_a_roll_back_took_away_is_read_again(broker: KafkaBroker, target: T
     broker.produce(target.name, [(0, value) for value in values[:10]])
     reading = consumer(broker, target, tmp_path)
     reading.start()
-    until(lambda: target.learnt == 10)
+    eventually(lambda: target.learnt == 10)
     snapshot = target.post("/snapshots")["position"]
     broker.produce(target.name, [(0, value) for value in values[10:20]])
-    until(lambda: target.learnt == 20)
+    eventually(lambda: target.learnt == 20)
     target.post(f"/snapshots/{snapshot}/restore")
     assert target.learnt == 10
     broker.produce(target.name, [(0, value) for value in values[20:]])
-    until(lambda: target.learnt == 30)
+    eventually(lambda: target.learnt == 30)
     assert reading.stop() == 0
     source = f"kafka:{target.name}/0"
     assert "the learner went back to 10, so it is read again from there" in reading.said()
@@ -163,7 +164,7 @@ def test_another_consumer_of_the_same_messages_changes_nothing(
         reader.start()
         readers.append(reader)
     broker.produce(target.name, [(0, event(i)) for i in range(200)])
-    until(lambda: target.learnt >= 200)
+    eventually(lambda: target.learnt >= 200)
     assert [reader.stop() for reader in readers] == [0, 0]
     assert target.learnt == 200
 
@@ -359,7 +360,7 @@ def test_a_login_that_is_refused_is_named(
     options: tuple[str, ...], mechanism: str, said: str, target: Target, tmp_path: Path
 ) -> None:
     with KafkaBroker(*options) as refusing:
-        until(refusing.listens)
+        eventually(refusing.listens)
         login = {"KAFKA_USERNAME": "me", "KAFKA_PASSWORD": "tell-nobody"}
         reading = Consumer(target, f"kafka://{refusing.address}/t", tmp_path, "--sasl", mechanism, **login)
         status, told = reading.fail()

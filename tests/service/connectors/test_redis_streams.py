@@ -17,9 +17,10 @@ import redis
 
 from service.connectors.base import FeedError, Partition
 from service.connectors.redis_streams import RedisFeed, id_of, number_of
-from tests.harness.consumer import CONFIG, Consumer, Target, event, until
+from tests.harness.consumer import CONFIG, Consumer, Target, event
 from tests.harness.process import Process
 from tests.harness.redis_server import REDIS, VALKEY, RedisServer
+from tests.harness.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +109,7 @@ def test_nothing_is_learnt_twice_or_lost_whatever_is_killed(
         values = [event(i) for i in range(kill * total // kills, (kill + 1) * total // kills)]
         sent += zip(add(streams, target.name, *values), values, strict=True)
         before = target.learnt
-        until(lambda before=before: target.learnt > before)  # type: ignore[misc]
+        eventually(lambda before=before: target.learnt > before)  # type: ignore[misc]
         time.sleep(rng.uniform(0, 0.2))
         match kill % 3:
             case 0:
@@ -119,7 +120,7 @@ def test_nothing_is_learnt_twice_or_lost_whatever_is_killed(
                 service.start()
             case 2:
                 streams.restart()
-    until(lambda: target.learnt >= total)
+    eventually(lambda: target.learnt >= total)
     assert reading.stop() == 0
     source = f"redis:{target.name}"
     assert target.learnt == total
@@ -133,7 +134,7 @@ def test_a_signal_ends_it_in_good_order(streams: RedisServer, target: Target, tm
     for number, ending in enumerate((signal.SIGTERM, signal.SIGINT), 1):
         reading.start()
         (last,) = add(streams, target.name, event(number))
-        until(lambda number=number: target.learnt == number)  # type: ignore[misc]
+        eventually(lambda number=number: target.learnt == number)  # type: ignore[misc]
         assert reading.stop(ending) == 0
         assert reading.did()["applied"] == 1
         assert reading.did()["positions"] == {f"redis:{target.name}": last + 1}
@@ -148,7 +149,7 @@ def test_a_signal_ends_it_while_redis_is_away(target: Target, tmp_path: Path) ->
         reading = consumer(gone, target, tmp_path)
         reading.start()
         add(gone, target.name, event(1))
-        until(lambda: target.learnt == 1)
+        eventually(lambda: target.learnt == 1)
         gone.kill()
         time.sleep(1)
         assert reading.stop() == 0
@@ -301,7 +302,7 @@ def test_a_stream_made_anew_is_not_taken_for_the_old_one(streams: RedisServer, t
     assert reading.run()["read"] == 0  # there is none at the moment
     streams.command("DEL", target.name)  # with the group that it left
     reading.start()
-    until(lambda: reading.said().count("awaiting its first message") == 2)
+    eventually(lambda: reading.said().count("awaiting its first message") == 2)
     streams.command("XADD", target.name, "5-0", "event", event(2))
     time.sleep(2)  # that is seen first
     streams.command("XADD", target.name, "6-0", "event", event(3))

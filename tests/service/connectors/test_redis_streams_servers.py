@@ -11,9 +11,10 @@ import pytest
 import redis
 
 from service.connectors.redis_streams import number_of
-from tests.harness.consumer import Consumer, Target, event, until
+from tests.harness.consumer import Consumer, Target, event
 from tests.harness.process import Process
-from tests.harness.redis_fleet import cluster, soon, watched
+from tests.harness.redis_fleet import cluster, watched
+from tests.harness.waiting import eventually
 
 EVENTS = 300  # before a server ends, and after
 
@@ -38,8 +39,8 @@ def fed(target: Target, reading: Consumer, client: redis.Redis, numbers: range) 
     for i in numbers:
         client.xadd("s", {"event": event(i, id=f"e{i}")})
     client.xadd("s", {"event": event(numbers.stop, labelled=False, id=f"e{numbers.stop}")})
-    until(lambda: target.learnt == before + len(numbers))
-    until(lambda: "\n".join(scores(client)).count(f"e{numbers.stop}") > 0)
+    eventually(lambda: target.learnt == before + len(numbers))
+    eventually(lambda: "\n".join(scores(client)).count(f"e{numbers.stop}") > 0)
     assert reading.said().count("Traceback") == 0
 
 
@@ -55,7 +56,7 @@ def test_it_follows_the_sentinels_to_the_next_master(target: Target, tmp_path: P
         with redis.Redis(port=old.port, password="hidden-one") as client:
             fed(target, reading, client, range(EVENTS))
             last = client.xrevrange("s", count=1)[0][0].decode()
-            soon(lambda: committed(client) == last, "a position that is committed")
+            eventually(lambda: committed(client) == last, "a position that is committed")
             assert client.wait(1, 60_000) == 1  # the replica has everything
         old.kill()
         fleet.failed_over(old)

@@ -15,7 +15,7 @@ from service.storage.memory import MemoryStore
 from tests.harness.nodes import T0, digest, posted, replayed, serving
 from tests.harness.redis_server import RedisServer
 from tests.harness.store_records import whole_log
-from tests.service.engine.test_engine import until
+from tests.harness.waiting import eventually_async
 from tests.service.engine.test_served_events import SETUPS, labelled
 
 ALERTS = 7
@@ -190,7 +190,7 @@ async def test_a_caller_that_hangs_up_leaves_nothing_on_the_account(monkeypatch:
         await trained(http)
         call = asyncio.create_task(posted(http, "/learners/a/predict", [asked(i) for i in range(50)]))
         replica = engine.get("a")
-        await until(lambda: len(replica.served_events._under_way) == 1)
+        await eventually_async(lambda: len(replica.served_events._under_way) == 1)
         call.cancel()
         await asyncio.wait([call])
         assert not replica.served_events._under_way
@@ -212,7 +212,7 @@ async def test_redis_away(redis_server: RedisServer) -> None:
             async def remembered() -> bool:
                 return bool((await posted(http, "/learners/a/predict", [asked(1)]))["remembered"])
 
-            await until(remembered)
+            await eventually_async(remembered)
             known = await posted(http, "/learners/a/labels", [{"id": "q0-1", "label": 1, "time": START + DAY}])
             assert known["applied"] == 1
     finally:

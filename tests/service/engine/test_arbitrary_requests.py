@@ -14,7 +14,7 @@ from learners.learner import check_state
 from service.engine.engine import Engine
 from service.storage.memory import MemoryStore
 from tests.harness.nodes import digest, posted, replayed, serving
-from tests.service.engine.test_engine import until
+from tests.harness.waiting import eventually_async
 from tests.service.engine.test_served_events import SETUPS, event, labelled, late
 
 REQUESTS = 40
@@ -78,7 +78,7 @@ async def at_rest(engine: Engine) -> None:
     replica = engine.get("a")
     assert engine.sync.task is not None
     engine.sync.task.cancel()
-    await until(lambda: replica.label_expiry._assuming is None or replica.label_expiry._assuming.done())
+    await eventually_async(lambda: replica.label_expiry._assuming is None or replica.label_expiry._assuming.done())
     await replica.catch_up()
 
 

@@ -28,7 +28,8 @@ from service.wire.json_decode import decode_update
 from tests.harness.apps import client, events
 from tests.harness.process import Process
 from tests.harness.store_records import whole_log
-from tests.service.engine.test_engine import engine, until
+from tests.harness.waiting import eventually_async
+from tests.service.engine.test_engine import engine
 
 FEATURES = {"kind": "dense", "dim": 3}
 SETUPS: dict[str, dict[str, Any]] = {
@@ -93,7 +94,9 @@ async def test_fits_are_records_of_the_log(name: str, store: Store) -> None:
         replica, _ = await node.create("a", Config.of(SETUPS[name]))
         for start in range(0, 200, 10):
             await replica.label(batch_of(name, 10, start))
-        await until(lambda: not replica.fits.running and not replica.learner.fit_due and replica.view.not_ready is None)
+        await eventually_async(
+            lambda: not replica.fits.running and not replica.learner.fit_due and replica.view.not_ready is None
+        )
         assert replica.fits.failed is None
         position, digest = await replica.digest()
         learner, fits = await replayed(store, replica.birth, position)
@@ -117,14 +120,14 @@ async def test_two_nodes_agree_whoever_fits(name: str, store: Store, open_again:
         there, _ = await two.create("a", Config.of(SETUPS[name]))
         for start in range(0, 240, 20):
             await asyncio.gather(here.label(batch_of(name, 10, start)), there.label(batch_of(name, 10, start + 10)))
-        await until(lambda: not here.fits.running and not there.fits.running and here.view.not_ready is None)
+        await eventually_async(lambda: not here.fits.running and not there.fits.running and here.view.not_ready is None)
 
         async def settled() -> bool:
             await here.catch_up()
             await there.catch_up()
             return await here.digest() == await there.digest() and not here.learner.fit_due
 
-        await until(settled)
+        await eventually_async(settled)
 
 
 @EACH
@@ -154,8 +157,8 @@ async def test_one_node_makes_a_fit_and_the_others_wait_for_its_record(
                 await here.digest() == await there.digest() and not here.learner.fit_due and not there.learner.fit_due
             )
 
-        await until(settled)
-        await until(lambda: not here.fits.running and not there.fits.running)
+        await eventually_async(settled)
+        await eventually_async(lambda: not here.fits.running and not there.fits.running)
         _, fits = await replayed(store, here.birth, here.position)
         assert len(made) == fits >= 1
 
@@ -176,7 +179,9 @@ async def test_where_the_node_that_has_the_claim_makes_no_fit_another_does(
         assert await store.claim("a", replica.birth, b"another node, 16", 0.5 if way == "is gone" else 3600.0)
         for start in range(0, 200, 10):
             await replica.label(batch_of(name, 10, start))
-        await until(lambda: not replica.fits.running and not replica.learner.fit_due and replica.view.not_ready is None)
+        await eventually_async(
+            lambda: not replica.fits.running and not replica.learner.fit_due and replica.view.not_ready is None
+        )
         assert replica.fits.failed is None
 
 
@@ -203,11 +208,11 @@ async def test_events_are_learnt_and_scored_while_a_fit_is_under_way(monkeypatch
             shown: dict[str, Any] = (await http.get(url)).json()
             return bool(shown["ready"] and shown["fit"]["events"] == 50 and not shown["fit"]["running"])
 
-        await until(fitted)
+        await eventually_async(fitted)
         held = Held(algorithms()["ranksvm"].fit)  # type: ignore[attr-defined]
         monkeypatch.setattr(algorithms()["ranksvm"], "fit", held)
         await http.post(f"{url}/update", json={"events": events(60, 50)})
-        await until(held.begun.is_set)
+        await eventually_async(held.begun.is_set)
         fit = {"events": 50, "running": True, "waiting": False, "failed": None}
         assert (await http.get(url)).json()["fit"] == fit
         reply = (await http.post(f"{url}/update", json={"events": events(30, 110)})).json()
@@ -220,7 +225,7 @@ async def test_events_are_learnt_and_scored_while_a_fit_is_under_way(monkeypatch
         async def fitted_again() -> bool:
             return bool((await http.get(url)).json()["fit"]["events"] == 110)
 
-        await until(fitted_again)
+        await eventually_async(fitted_again)
         assert (await http.get(f"{url}/metrics")).json()["events"] == 140
 
 
@@ -235,7 +240,7 @@ async def test_a_stop_does_not_wait_for_a_fit(
         async with asyncio.timeout(30), client(f"sqlite:///{tmp_path / name}.db") as http:
             await http.put("/v1/learners/a", json=setup)
             update = asyncio.create_task(http.post("/v1/learners/a/update", json={"events": events(60)}))
-            await until(held.begun.is_set)
+            await eventually_async(held.begun.is_set)
             if name == "a":
                 assert (await update).status_code == 200
         held.go.set()
@@ -246,7 +251,7 @@ async def test_a_stop_does_not_wait_for_a_fit(
             async def fitted(http: Any = http) -> bool:
                 return bool((await http.get("/v1/learners/a")).json()["fit"]["events"] == 60)
 
-            await until(fitted)
+            await eventually_async(fitted)
             assert (await http.get("/v1/learners/a")).json()["ready"]
     assert "error" not in caplog.text.lower()
 
@@ -307,12 +312,12 @@ async def test_a_fit_that_cannot_be_logged_is_kept_and_holds_nobody_up(
                 await replica.label(batch_of(name, 10, start))
             except StoreUnavailable:  # the part of the batch beyond the warm-up: sent again, it is learnt
                 await replica.label(batch_of(name, 10, start))
-        await until(lambda: store.refused > 2)
+        await eventually_async(lambda: store.refused > 2)
         assert (await replica.label(batch_of(name, 10, 60))).outcome.applied.all()
         assert replica.fits.running
         assert replica.view.not_ready is not None
         store.away = False
-        await until(lambda: replica.view.not_ready is None and not replica.fits.running)
+        await eventually_async(lambda: replica.view.not_ready is None and not replica.fits.running)
         assert len(made) == 1
         assert replica.view.fitted_events in (40, 50)
 
@@ -327,12 +332,12 @@ async def test_a_fit_that_is_too_large_for_the_log_is_refused_and_the_next_one_i
             patched.setattr("service.engine.replica.replica.RECORD_BYTES", 4096)
             for start in range(0, 60, 10):
                 assert (await replica.label(batch_of("nsauc", 10, start))).outcome.applied.all()
-            await until(lambda: not replica.fits.running)
+            await eventually_async(lambda: not replica.fits.running)
             assert "more than a store takes as one record" in str(replica.fits.failed)
             assert replica.learner.metrics.events == 60
         for start in range(60, 160, 10):
             assert (await replica.label(batch_of("nsauc", 10, start))).outcome.applied.all()
-        await until(lambda: replica.view.not_ready is None and not replica.fits.running)
+        await eventually_async(lambda: replica.view.not_ready is None and not replica.fits.running)
         assert replica.fits.failed is None
 
 
@@ -345,7 +350,7 @@ async def test_an_urgent_fit_does_not_wait_for_another_learners_background_fit(
         for name in ("slow", "next"):
             await http.put(f"/v1/learners/{name}", json=SETUPS["ranksvm"])
             await http.post(f"/v1/learners/{name}/update", json={"events": events(60)})
-        await until(held.begun.is_set)
+        await eventually_async(held.begun.is_set)
         await http.put("/v1/learners/k", json=SETUPS["nsauc"])
         for start in (0, 50):
             reply = await http.post("/v1/learners/k/update", json={"events": events(50, start)})
@@ -358,7 +363,7 @@ async def test_an_urgent_fit_does_not_wait_for_another_learners_background_fit(
         async def fitted() -> bool:
             return bool((await http.get("/v1/learners/next")).json()["ready"])
 
-        await until(fitted)
+        await eventually_async(fitted)
 
 
 @pytest.mark.parametrize(
@@ -383,7 +388,7 @@ async def test_a_fit_that_ends_by_an_error_leaves_the_learner_alive(
         async def failed() -> bool:
             return bool((await http.get(url)).json()["fit"]["failed"] == said)
 
-        await until(failed)
+        await eventually_async(failed)
         assert ("a fault" in caplog.text) == isinstance(error, RuntimeError)
         assert (await http.post(f"{url}/update", json={"events": events(40, 50)})).json()["applied"] == 40
         monkeypatch.undo()
@@ -392,7 +397,7 @@ async def test_a_fit_that_ends_by_an_error_leaves_the_learner_alive(
         async def fitted() -> bool:
             return bool((await http.get(url)).json()["fit"]["failed"] is None)
 
-        await until(fitted)
+        await eventually_async(fitted)
 
 
 @pytest.mark.parametrize("size", [1, 30, 200])
@@ -452,7 +457,7 @@ async def test_a_fit_that_fails_is_told_and_tried_again(monkeypatch: pytest.Monk
         async def failed() -> bool:
             return bool((await http.get(url)).json()["fit"]["failed"])
 
-        await until(failed)
+        await eventually_async(failed)
         shown = (await http.get(url)).json()
         assert (shown["fit"]["events"], shown["fit"]["running"]) == (0, False)
         assert shown["fit"]["failed"] == "no such model for these events"
@@ -465,7 +470,7 @@ async def test_a_fit_that_fails_is_told_and_tried_again(monkeypatch: pytest.Monk
             fit = (await http.get(url)).json()["fit"]
             return bool(fit == {"events": 100, "running": False, "waiting": False, "failed": None})
 
-        await until(fitted)
+        await eventually_async(fitted)
 
 
 # Ordinal learners

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -30,6 +30,7 @@ from service.storage.base import Entry, SnapshotInfo, Store, open_store
 from service.storage.memory import MemoryStore
 from service.wire.json_decode import decode_update
 from tests.harness.apps import DENSE, events
+from tests.harness.waiting import eventually_async
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "dense": DENSE,
@@ -72,16 +73,6 @@ def library(config: dict[str, Any], count: int) -> str:
     if met:
         learner.learn([one["x"] for one in met], [one["label"] for one in met], ids=[one["id"] for one in met])
     return learner.digest()
-
-
-async def until(holds: Callable[[], Awaitable[bool] | bool]) -> None:
-    """Wait for something that other tasks bring about."""
-    async with asyncio.timeout(60):
-        while True:
-            found = holds()
-            if found is True or (not isinstance(found, bool) and await found):
-                return
-            await asyncio.sleep(0.005)
 
 
 async def digest(replica: LearnerReplica) -> str:
@@ -132,10 +123,10 @@ async def test_a_node_follows_what_others_create_append_and_delete(store):
     async with engine(store, follow_seconds=0.02) as one, engine(store, follow_seconds=0.02) as two:
         here, _ = await one.create("a", Config.of(DENSE))
         await here.label(batch_of(20))
-        await until(lambda: "a" in two.replicas and two.replicas["a"].position == here.position)
+        await eventually_async(lambda: "a" in two.replicas and two.replicas["a"].position == here.position)
         assert await two.get("a").digest() == await here.digest()
         await two.delete("a")
-        await until(lambda: "a" not in one.replicas)
+        await eventually_async(lambda: "a" not in one.replicas)
         with pytest.raises(LearnerGone):
             await here.label(batch_of(1))
         with pytest.raises(UnknownLearner):
@@ -295,14 +286,14 @@ async def test_snapshots_come_by_events_and_by_time_and_are_bounded(store, monke
         replica, _ = await node.create("a", Config.of(DENSE))
         for i in range(6):
             position = (await replica.label(batch_of(10, 10 * i))).position
-            await until(
+            await eventually_async(
                 lambda at=position: replica.snapshots.newest is not None and replica.snapshots.newest.position == at
             )
         assert len(await store.snapshots("a", replica.birth)) == 2
     async with engine(store, snapshot_seconds=0.05, follow_seconds=0.02) as node:
         replica = node.get("a")
         await replica.label(batch_of(1, 60))
-        await until(
+        await eventually_async(
             lambda: replica.snapshots.newest is not None and replica.snapshots.newest.position == replica.position
         )
 
@@ -379,7 +370,7 @@ async def test_a_stop_gives_up_a_long_record_and_the_next_start_learns_it_whole(
     replica, _ = await node.create("a", Config.of(DENSE))
     await replica.label(batch_of(3))
     learning = asyncio.create_task(replica.label(batch_of(5000, 3)))
-    await until(lambda: replica.learner.metrics.events > 10)
+    await eventually_async(lambda: replica.learner.metrics.events > 10)
     await node.stop()
     with pytest.raises(StoreUnavailable, match="in the log and will be learnt"):
         await learning
@@ -423,7 +414,7 @@ async def test_others_learn_while_one_has_a_long_record(monkeypatch):
         slow, _ = await node.create("slow", Config.of(DENSE))
         quick, _ = await node.create("quick", Config.of(DENSE))
         long = asyncio.create_task(slow.label(batch_of(3000)))
-        await until(lambda: slow.learner.metrics.events > 0)
+        await eventually_async(lambda: slow.learner.metrics.events > 0)
         assert (await quick.label(batch_of(5))).outcome.applied.all()
         assert not long.done()
         assert slow.view.figures.counts.sum() == 0  # readers see whole records

@@ -15,7 +15,7 @@ from service.storage.base import Entry, Store
 from service.storage.memory import MemoryStore
 from tests.harness.nodes import T0, digest, posted, serving
 from tests.harness.store_records import whole_log
-from tests.service.engine.test_engine import until
+from tests.harness.waiting import eventually_async
 from tests.service.engine.test_served_events import SETUPS
 
 MEMBERS: dict[str, dict[str, Any]] = {  # two kinds of features that take the same events
@@ -351,7 +351,7 @@ async def test_two_nodes_agree(store: Store, open_again: Any) -> None:
     settings = {"follow_seconds": 0.02}
     async with serving(store, **settings) as (here, one), serving(await open_again(), **settings) as (there, two):
         await created(here)
-        await until(lambda: set(two.groups) == {"g"} and set(two.replicas) == set(MEMBERS))
+        await eventually_async(lambda: set(two.groups) == {"g"} and set(two.replicas) == set(MEMBERS))
         requests = []
         for start in range(0, 200, 10):
             requests.append(posted(here if start % 20 else there, f"{URL}/update", labelled(start, start + 10)))
@@ -365,7 +365,7 @@ async def test_two_nodes_agree(store: Store, open_again: Any) -> None:
         assert found == await compared(there)
         assert found["events"] == 220
         await there.delete(URL)
-        await until(lambda: not one.groups)
+        await eventually_async(lambda: not one.groups)
         assert (await here.post(f"{URL}/update", json={"events": labelled(300, 301)})).status_code == 404
 
 

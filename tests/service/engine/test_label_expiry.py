@@ -13,7 +13,7 @@ from service.engine.engine import Engine
 from service.errors import StoreUnavailable
 from service.storage.base import Store
 from tests.harness.nodes import T0, digest, posted, replayed, serving
-from tests.service.engine.test_engine import until
+from tests.harness.waiting import eventually_async
 from tests.service.engine.test_served_events import SETUPS, event, labelled, late
 
 TTL = 1000.0  # seconds: 100 events
@@ -91,7 +91,7 @@ async def test_after_label_ttl_it_is_learnt_as_negative(store: Store) -> None:
         await posted(http, "/learners/a/labels", late("dense", 35, 36, 0.0))  # the only one that gets its label
         await posted(http, "/learners/b/update", labelled("dense", 35, 36))
         await posted(http, "/learners/a/predict", [event("dense", 150)])  # which moves the clock past all of them
-        await until(lambda: assumed(engine) == 9)
+        await eventually_async(lambda: assumed(engine) == 9)
 
         told = await figures(http)
         assert (told["assumed"], told["events"], told["class_counts"]["positive"]) == (9, 40, 7)
@@ -128,8 +128,8 @@ async def test_many_are_assumed_in_turns(store: Store, monkeypatch: pytest.Monke
         await http.put("/learners/a", json=config(unlabelled="negative"))
         await posted(http, "/learners/a/predict", [event("dense", i) for i in range(20)])
         await posted(http, "/learners/a/predict", [event("dense", 300)])
-        await until(lambda: assumed(engine) == 20)
-        await until(lambda: _waiting(engine, 1))
+        await eventually_async(lambda: assumed(engine) == 20)
+        await eventually_async(lambda: _waiting(engine, 1))
         assert await digest(http) == await replayed(store)
 
 
@@ -264,7 +264,7 @@ async def test_a_label_in_time_and_the_assumption_meet(store: Store) -> None:
         replica.tick()
         for answer in await asyncio.gather(*answers):
             assert answer["applied"] + answer["relabelled"] == 1
-        await until(lambda: _waiting(engine, 1))
+        await eventually_async(lambda: _waiting(engine, 1))
         told = await figures(http)
         assert told["events"] == 40
         assert told["class_counts"]["positive"] == 24
@@ -285,10 +285,10 @@ async def test_two_nodes_do_not_assume_twice(store: Store, open_again: Any) -> N
                 posted(here, "/learners/a/predict", asked[:10]), posted(there, "/learners/a/predict", asked[10:])
             )
             await posted(here, "/learners/a/predict", [event("dense", start + 399)])
-            await until(lambda n=21 * round_ + 20: assumed(one) >= n)
-        await until(lambda: _waiting(one, 1))
+            await eventually_async(lambda n=21 * round_ + 20: assumed(one) >= n)
+        await eventually_async(lambda: _waiting(one, 1))
         await asyncio.gather(one.get("a").catch_up(), two.get("a").catch_up())
-        await until(lambda: one.get("a").position == two.get("a").position)
+        await eventually_async(lambda: one.get("a").position == two.get("a").position)
         assert await digest(here) == await digest(there) == await replayed(store)
         told = await figures(there)
         assert (told["assumed"], told["events"]) == (83, 83)
@@ -314,7 +314,7 @@ async def test_nodes_that_follow_leave_to_the_others_what_these_see_to(store: St
         await one.get("a").catch_up()
         assert (await figures(http))["assumed"] == 5
         one.get("a").tick()
-        await until(lambda: calls(one)["labelled"] >= 1)
+        await eventually_async(lambda: calls(one)["labelled"] >= 1)
         for node in (two, three):
             await node.get("a").catch_up()
             assert node.get("a").learner.digest() == one.get("a").learner.digest()
@@ -331,14 +331,14 @@ async def test_what_a_node_that_ended_has_not_seen_to_another_does(
     async with serving(second, **settings) as (other, two):
         async with serving(store, follow_seconds=3600, trim_log=False) as (http, one):
             await http.put("/learners/a", json=config(unlabelled="negative"))
-            await until(lambda: "a" in two.replicas)
+            await eventually_async(lambda: "a" in two.replicas)
             monkeypatch.setattr(one.get("a").label_expiry, "_look", one.get("a").label_expiry._claims)  # does nothing
             await posted(http, "/learners/a/predict", [event("dense", i) for i in range(10)])
             labels = [{**sent, "label": 1} for sent in late("dense", 0, 4, 0.0)]
             await posted(http, "/learners/a/labels", labels)
             await posted(http, "/learners/a/predict", [event("dense", 500)])
-        await until(lambda: assumed(two) >= 6)
-        await until(lambda: _waiting(two, 1))
+        await eventually_async(lambda: assumed(two) >= 6)
+        await eventually_async(lambda: _waiting(two, 1))
         told = await figures(other)
         assert (told["assumed"], told["events"], told["class_counts"]["positive"]) == (6, 10, 4)
         await two.get("a").catch_up()
@@ -374,7 +374,7 @@ async def test_an_event_that_was_learnt_with_its_features_is_not_assumed(store: 
         await posted(http, "/learners/a/predict", [event("dense", i) for i in range(10)])
         await posted(http, "/learners/a/update", labelled("dense", 0, 9))
         await posted(http, "/learners/a/predict", [event("dense", 300)])
-        await until(lambda: _waiting(engine, 1))
+        await eventually_async(lambda: _waiting(engine, 1))
         told = await figures(http)
         assert (told["assumed"], told["events"], told["duplicates"]) == (1, 10, 0)
 

@@ -15,9 +15,10 @@ from service.storage.base import Entry, Store, open_store
 from service.storage.memory import MemoryStore
 from service.storage.redis.store import RedisStore
 from tests.harness.nodes import T0, digest, posted, replayed, serving
-from tests.harness.redis_fleet import soon, watched
+from tests.harness.redis_fleet import watched
 from tests.harness.redis_server import RedisServer
 from tests.harness.store_records import BIRTH, filled, record, token, whole_log
+from tests.harness.waiting import eventually
 
 DENSE = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 3}}
 
@@ -261,7 +262,7 @@ async def test_a_fail_over_that_loses_records_is_survived_without_a_restart() ->
             await posted(http, URL, events(0, 20))
             await caught_up(peer)
             old, new = servers.master, servers.replica
-            soon(lambda: new.command("XLEN", "rarestream:{a}:log") == 2, "a replica that has it")
+            eventually(lambda: new.command("XLEN", "rarestream:{a}:log") == 2, "a replica that has it")
             new.command("REPLICAOF", "127.0.0.1", 1)
             for i in range(5):
                 await posted(http, URL, events(20 + i, 21 + i))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,15 +16,9 @@ from tests.harness.apps import DENSE, events
 from tests.harness.process import Process
 from tests.harness.redis_fleet import cluster, watched
 from tests.harness.redis_server import RedisServer
+from tests.harness.waiting import eventually
 
 SECONDS = float(os.environ.get("MANY_NODES_SECONDS", "120"))  # of writing; 20 for a quick look
-
-
-def until(holds: Callable[[], bool]) -> None:
-    ends = time.monotonic() + 120
-    while not holds():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
 
 
 def test_writers_on_four_nodes(redis_server: RedisServer, tmp_path: Path) -> None:
@@ -55,7 +48,7 @@ def test_a_node_that_stood_still_while_the_log_was_trimmed_goes_on_from_a_snapsh
 ) -> None:
     with nodes(redis_server, tmp_path, 2, snapshots_kept=1) as (one, two):
         http.put(learner(one), json=DENSE).raise_for_status()
-        until(lambda: http.get(learner(two)).status_code == 200)
+        eventually(lambda: http.get(learner(two)).status_code == 200)
         two.pause()
         for i in range(10):
             http.post(f"{learner(one)}/update", json={"events": events(5, 5 * i)}).raise_for_status()
@@ -63,7 +56,7 @@ def test_a_node_that_stood_still_while_the_log_was_trimmed_goes_on_from_a_snapsh
         last = http.post(f"{learner(one)}/update", json={"events": events(5, 50)}).json()["position"]
         assert saved == last - 1
         two.resume()
-        until(lambda: http.get(learner(two)).json()["position"] == last)  # nobody asks it for anything that needs it
+        eventually(lambda: http.get(learner(two)).json()["position"] == last)  # without a request that needs it
         digests = [http.get(f"{learner(process)}/digest").json() for process in (one, two)]
         assert digests[0] == digests[1]
         assert http.get(learner(two)).json()["events"] == 55
@@ -76,7 +69,7 @@ def test_a_roll_back_is_one_on_every_node(kind: str, tmp_path: Path, http: httpx
     url = f"sqlite:///{tmp_path / 'log.db'}" if kind == "sqlite" else request.getfixturevalue("redis_server").url
     with Process(url, tmp_path / "one.log") as one, Process(url, tmp_path / "two.log") as two:
         http.put(learner(one), json=DENSE).raise_for_status()
-        until(lambda: http.get(learner(two)).status_code == 200)
+        eventually(lambda: http.get(learner(two)).status_code == 200)
         http.post(f"{learner(one)}/update", json={"events": events(10)}).raise_for_status()
         saved = http.post(f"{learner(one)}/snapshots").json()["position"]
         http.post(f"{learner(two)}/update", json={"events": events(10, 10)}).raise_for_status()
@@ -105,7 +98,7 @@ def test_writers_on_nodes_over_several_servers(kind: str, tmp_path: Path, http: 
                 ]
 
         for name in names:  # the other node has met it
-            until(lambda name=name: http.get(f"{both[1].url}/v1/learners/{name}").status_code == 200)  # type: ignore[misc]
+            eventually(lambda name=name: http.get(f"{both[1].url}/v1/learners/{name}").status_code == 200)  # type: ignore[misc]
         with ThreadPoolExecutor() as threads:
             written = threads.map(write, [*both, *both], (0, 1000, 0, 2000))  # the first hundred by two of them
             told = [reply for replies in written for reply in replies]

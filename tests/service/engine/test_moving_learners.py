@@ -15,6 +15,7 @@ import httpx
 
 from tests.harness.process import Process
 from tests.harness.redis_server import RedisServer
+from tests.harness.waiting import eventually
 
 NAMES = [f"moving-{i}" for i in range(8)]
 CONFIG = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 2}}
@@ -54,13 +55,6 @@ class Written:
         return sum(sum(one.values()) for one in self.acknowledged.values())
 
 
-def until(what: Any) -> None:
-    end = time.monotonic() + PATIENCE
-    while not what():
-        assert time.monotonic() < end, "that never came"
-        time.sleep(0.05)
-
-
 def test_learners_move_while_they_are_written_to(redis_server: RedisServer, tmp_path: Path) -> None:
     nodes = [Process(redis_server.url, tmp_path / f"{i}.log", replication=1, advertised=True) for i in range(4)]
     *first, last = nodes
@@ -78,7 +72,7 @@ def test_learners_move_while_they_are_written_to(redis_server: RedisServer, tmp_
 
         for node in first:
             stack.enter_context(node)
-        until(lambda: seen(3))
+        eventually(lambda: seen(3))
         for name in NAMES:
             http.put(f"{nodes[0].url}/v1/learners/{name}", json=CONFIG).raise_for_status()
         before = {name: hosts(name) for name in NAMES}
@@ -88,17 +82,17 @@ def test_learners_move_while_they_are_written_to(redis_server: RedisServer, tmp_
         stack.callback(written.stopping.set)
         for thread in threads:
             thread.start()
-        until(lambda: written.count > 100)
+        eventually(lambda: written.count > 100)
 
         stack.enter_context(last)  # a fourth comes,
-        until(lambda: seen(4))
+        eventually(lambda: seen(4))
         with_four = {name: hosts(name) for name in NAMES}
         so_far = written.count
-        until(lambda: written.count > so_far + 100)
+        eventually(lambda: written.count > so_far + 100)
         nodes[2].stop()  # and one of the first leaves
-        until(lambda: seen(3))
+        eventually(lambda: seen(3))
         so_far = written.count
-        until(lambda: written.count > so_far + 100)
+        eventually(lambda: written.count > so_far + 100)
         written.stopping.set()
         for thread in threads:
             thread.join(PATIENCE)
@@ -108,5 +102,5 @@ def test_learners_move_while_they_are_written_to(redis_server: RedisServer, tmp_
         assert written.refused == []
         for name in NAMES:
             assert set(written.acknowledged[name].values()) == {1}  # each learnt once
-            until(lambda name=name: told(name, "events") == {len(written.acknowledged[name])})  # where it was read, too
+            eventually(lambda name=name: told(name, "events") == {len(written.acknowledged[name])})
             assert len(told(f"{name}/digest", "digest")) == 1

@@ -30,6 +30,7 @@ from service.storage.redis.membership import IDS, KEY, NODE
 from tests.harness.keyring import Keyring
 from tests.harness.process import Process
 from tests.harness.redis_server import RedisServer
+from tests.harness.waiting import eventually, eventually_async
 from tests.service.api.test_sse import Live
 
 NAMES = [f"learner-{i}" for i in range(12)]
@@ -88,9 +89,12 @@ async def test_a_node_that_is_not_heard_of_is_gone(placed: Placed) -> None:
     await there.meet()
     assert await here.meet()
     assert here.addresses == ("http://10.0.0.0:8000", "http://10.0.0.1:8000")
-    until = time.monotonic() + 60
-    while len(here.addresses) > 1 and time.monotonic() < until:
+
+    async def alone() -> bool:
         await here.meet()
+        return len(here.addresses) == 1
+
+    await eventually_async(alone)
     assert here.addresses == ("http://10.0.0.0:8000",)
     assert here.here("anything")
 
@@ -226,15 +230,8 @@ class Spread:
             told[:] = [self.get(node, f"/learners/{name}/digest") for node in nodes]
             return all(one == told[0] for one in told)
 
-        self.until(asked)
+        eventually(asked)
         return told[0]
-
-    def until(self, what: Callable[[], object]) -> None:
-        """Until something holds, which it has to within a minute."""
-        until = time.monotonic() + 60
-        while not what():
-            assert time.monotonic() < until
-            time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -251,12 +248,12 @@ def spread(running_redis: RedisServer, tmp_path_factory: pytest.TempPathFactory)
             stack.enter_context(node)
         spread = Spread(nodes, running_redis)
         stack.callback(spread.http.close)
-        spread.until(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 3 for i in range(3)))
+        eventually(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 3 for i in range(3)))
         for i, name in enumerate(NAMES):
             reply = spread.http.put(f"{nodes[i % 3].url}/v1/learners/{name}", json=CONFIG)
             assert reply.status_code == 201, reply.text
         for i in range(3):
-            spread.until(lambda i=i: len(listed(spread, i)) == len(NAMES))  # type: ignore[misc]
+            eventually(lambda i=i: len(listed(spread, i)) == len(NAMES))  # type: ignore[misc]
         yield spread
 
 
@@ -296,7 +293,7 @@ def test_each_learner_is_in_memory_at_its_host_alone(spread: Spread) -> None:
         ]
         return all({name for name in NAMES if hosts[name] == i} == here[i] & set(NAMES) for i in range(3))
 
-    spread.until(settled)
+    eventually(settled)
     for figures in ("", "?figures=true"):
         told = [spread.get(node, f"/learners{figures}") for node in range(3)]
         for one in told:  # each node tells of all
@@ -409,12 +406,12 @@ def test_where_the_host_does_not_answer_another_node_does(spread: Spread) -> Non
     try:
         for i in others:  # at once, before anybody has noticed
             assert spread.get(i, f"/learners/{name}/digest") == before
-        spread.until(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 2 for i in others))
+        eventually(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 2 for i in others))
         for one in NAMES:
             spread.agreed(one, others)
     finally:
         spread.nodes[host].start()
-    spread.until(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 3 for i in range(3)))
+    eventually(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 3 for i in range(3)))
     assert spread.agreed(name, range(3)) == before
 
 
@@ -430,7 +427,7 @@ def test_a_host_that_stands_still_holds_nobody_up(spread: Spread) -> None:
         return spread.forwarded(node) > count
 
     for number in range(10_000, 10_005):
-        spread.until(lambda: all(passes_on(i) for i in others))
+        eventually(lambda: all(passes_on(i) for i in others))
         before = spread.agreed(name, range(3))
         body = {"events": [event(number)]}
         spread.nodes[host].pause()
@@ -448,13 +445,13 @@ def test_a_host_that_stands_still_holds_nobody_up(spread: Spread) -> None:
             assert refused.json()["code"] == "host-unavailable"
             assert spread.nodes[host].url in refused.json()["detail"]
             assert int(refused.headers["retry-after"]) >= 1
-            spread.until(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 2 for i in others))
+            eventually(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 2 for i in others))
             again = spread.http.post(f"{urls[0]}/update", json=body)
             assert again.json()["applied"] == 1
             break
         finally:
             spread.nodes[host].resume()
-            spread.until(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 3 for i in range(3)))
+            eventually(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 3 for i in range(3)))
     else:
         pytest.fail("it was noticed at once, five times")
     spread.agreed(name, range(3))
@@ -476,10 +473,9 @@ def test_our_clients_follow_with_their_key(tmp_path: Path) -> None:
         name = next(name for name in NAMES if _weight(there.url, name) > _weight(here.url, name))
         learner = client.create(name, **CONFIG)
         digest = f"{here.url}/v1/learners/{name}/digest"
-        until = time.monotonic() + 60
-        while not (other := httpx.get(digest, headers=admin, trust_env=False, follow_redirects=True)).history:
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        options: dict[str, Any] = {"headers": admin, "trust_env": False, "follow_redirects": True}
+        eventually(lambda: httpx.get(digest, **options).history)
+        other = httpx.get(digest, **options)
         assert other.status_code == 401
         assert learner.update([[1.0, 2.0], [2.0, 1.0]], [0, 1], ids=["a", "b"]).applied == 2
         assert len(learner.predict([[1.0, 2.0]]).scores) == 1
@@ -522,7 +518,7 @@ def test_redirects(running_redis: RedisServer, spread: Spread, tmp_path: Path) -
     node = Process(running_redis.url, tmp_path / "log", replication=1, follow_seconds=0.2, elsewhere="redirect",
                    advertised=True)  # fmt: skip
     with node:
-        spread.until(lambda: len(spread.get(0, "/nodes")["nodes"]) == 4)
+        eventually(lambda: len(spread.get(0, "/nodes")["nodes"]) == 4)
         found = spread.http.get(f"{node.url}/v1/nodes").json()["nodes"]
         name = next(name for name in NAMES if spread.get(0, f"/nodes?learner={name}")["hosts"] != [node.url])
 
@@ -530,7 +526,7 @@ def test_redirects(running_redis: RedisServer, spread: Spread, tmp_path: Path) -
             reply = spread.http.get(f"{node.url}/v1/learners/{name}/digest?x=%20")
             return reply.status_code == 307
 
-        spread.until(redirected)
+        eventually(redirected)
         reply = spread.http.get(f"{node.url}/v1/learners/{name}/digest?x=%20")
         (host,) = spread.get(0, f"/nodes?learner={name}")["hosts"]
         assert reply.headers["location"] == f"{host}/v1/learners/{name}/digest?x=%20"
@@ -540,4 +536,4 @@ def test_redirects(running_redis: RedisServer, spread: Spread, tmp_path: Path) -
         )
         assert followed.status_code == 200
         assert len(followed.json()["results"]) == 1
-    spread.until(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 3 for i in range(3)))
+    eventually(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 3 for i in range(3)))

@@ -19,8 +19,9 @@ from service.storage.memory import MemoryStore
 from tests.harness.apps import DENSE, events
 from tests.harness.fixtures import Opener
 from tests.harness.nodes import app_over, digest, node, posted, serving
+from tests.harness.waiting import eventually_async
 from tests.harness.websocket import websocket
-from tests.service.engine.test_engine import batch_of, until
+from tests.service.engine.test_engine import batch_of
 
 SLOW = {"follow_seconds": 3600}  # nothing is found by looking
 
@@ -38,16 +39,16 @@ async def test_what_one_node_does_the_other_hears_of(open_again: Opener, kind: s
     settings = SLOW if kind != "sqlite" else {"follow_seconds": 60}
     async with node(await open_again(), **settings) as one, node(await open_again(), **settings) as two:
         here, _ = await one.create("a", Config.of(DENSE))
-        await until(lambda: "a" in two.replicas)
+        await eventually_async(lambda: "a" in two.replicas)
         there = two.get("a")
         for i in range(5):
             await here.label(batch_of(3, 3 * i))
-            await until(lambda: there.position == here.position)
+            await eventually_async(lambda: there.position == here.position)
         await there.label(batch_of(3, 15))
-        await until(lambda: there.position == here.position)
+        await eventually_async(lambda: there.position == here.position)
         assert await there.digest() == await here.digest()
         await two.delete("a")
-        await until(lambda: "a" not in one.replicas)
+        await eventually_async(lambda: "a" not in one.replicas)
 
 
 async def test_a_group_is_heard_of_too(open_again: Opener) -> None:
@@ -57,14 +58,14 @@ async def test_a_group_is_heard_of_too(open_again: Opener) -> None:
         assert (await http.put("/groups/both", json={"learners": ["a", "b"]})).status_code == 201
         reply = await http.post("/groups/both/update", json={"events": events(5)})
         assert reply.status_code == 200
-        await until(lambda: "both" in two.groups and two.groups["both"].position == reply.json()["position"])
+        await eventually_async(lambda: "both" in two.groups and two.groups["both"].position == reply.json()["position"])
 
 
 async def test_what_was_served_is_heard_of_too(open_again: Opener) -> None:
     async with serving(await open_again(), **SLOW) as (http, one), node(await open_again(), **SLOW) as two:
         await http.put("/learners/a", json=DENSE)
         await posted(http, "/learners/a/predict", [{"id": "x", "x": [1, 2, 3]}])
-        await until(lambda: "a" in two.replicas and two.get("a").position == one.get("a").position == 2)
+        await eventually_async(lambda: "a" in two.replicas and two.get("a").position == one.get("a").position == 2)
 
 
 async def test_who_sleeps_is_not_woken(open_again: Opener) -> None:
@@ -73,14 +74,14 @@ async def test_who_sleeps_is_not_woken(open_again: Opener) -> None:
         names = "abcd"
         for name in names:
             await one.create(name, Config.of(DENSE))
-        await until(lambda: {*two.replicas, *two.evicted} == {*names})
+        await eventually_async(lambda: {*two.replicas, *two.evicted} == {*names})
         sleeping = set(two.evicted)
         assert len(sleeping) == 3
         for i in range(3):
             for name in names:
                 await one.get(name).label(batch_of(3, 3 * i))
         (awake,) = two.replicas
-        await until(lambda: two.get(awake).position == one.get(awake).position)
+        await eventually_async(lambda: two.get(awake).position == one.get(awake).position)
         assert set(two.evicted) == sleeping
         found = await two.load(sleeping.pop())
         assert await found.digest() == await one.get(found.name).digest()
@@ -95,7 +96,7 @@ async def test_what_nobody_tells_is_found_by_looking() -> None:
     async with node(first, follow_seconds=0.05) as one, node(MemoryStore(like=first), follow_seconds=0.05) as two:
         here, _ = await one.create("a", Config.of(DENSE))
         await here.label(batch_of(5))
-        await until(lambda: "a" in two.replicas and two.get("a").position == here.position)
+        await eventually_async(lambda: "a" in two.replicas and two.get("a").position == here.position)
 
 
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
@@ -123,17 +124,17 @@ async def test_over_sqlite_a_node_looks_when_another_process_has_written(
         here, _ = await one.create("a", Config.of(DENSE))
         for i in range(5):
             await here.label(batch_of(1, i))
-        await until(lambda: looks >= 1)  # as at first nobody knows what others did
+        await eventually_async(lambda: looks >= 1)  # as at first nobody knows what others did
         asked.clear()
         await asyncio.wait_for(asked.wait(), 60)  # instead of looking it asks whether the store is there
         async with node(await open_again(), **SLOW) as two:
             before = looks
             await two.create("b", Config.of(DENSE))
-            await until(lambda: "b" in one.replicas)
+            await eventually_async(lambda: "b" in one.replicas)
             assert looks > before
         monkeypatch.setattr(sync, "_QUIET", 1.0)
         before = looks
-        await until(lambda: looks > before + 1)  # and now and then in any case
+        await eventually_async(lambda: looks > before + 1)  # and now and then in any case
 
 
 async def test_a_node_that_hears_nothing_for_a_while_goes_on_hearing() -> None:
@@ -151,7 +152,7 @@ async def test_a_node_that_hears_nothing_for_a_while_goes_on_hearing() -> None:
         here, _ = await one.create("a", Config.of(DENSE))
         for i in range(20):
             await here.label(batch_of(1, i))
-            await until(lambda: "a" in two.replicas and two.get("a").position == here.position)
+            await eventually_async(lambda: "a" in two.replicas and two.get("a").position == here.position)
 
 
 async def test_that_the_store_is_away_is_told_now_and_then(
@@ -172,10 +173,10 @@ async def test_that_the_store_is_away_is_told_now_and_then(
         def told() -> int:
             return sum("is waited for: by the test" in line for line in caplog.messages)
 
-        await until(lambda: told() > 3)
+        await eventually_async(lambda: told() > 3)
         assert any("has not answered for" in line for line in caplog.messages)
         store.away = False
-        await until(lambda: one.ready)
+        await eventually_async(lambda: one.ready)
         before = told()
         await asyncio.sleep(0.2)
         assert told() == before
@@ -190,22 +191,24 @@ async def test_one_node_takes_the_snapshots_and_the_others_count_from_them(open_
     async with AsyncExitStack() as running:
         engines = [await running.enter_async_context(node(one, **settings)) for one in stores]
         await engines[0].create("a", Config.of(DENSE))
-        await until(lambda: all("a" in engine.replicas for engine in engines))
+        await eventually_async(lambda: all("a" in engine.replicas for engine in engines))
         hosts = [engine.get("a") for engine in engines]
         for i in range(30):
             position = (await hosts[i % 3].label(batch_of(5, 5 * i))).position
-            await until(lambda at=position: all(host.position == at for host in hosts))
+            await eventually_async(lambda at=position: all(host.position == at for host in hosts))
 
         def snapshots() -> int:
             return sum(engine.node.timings.store["save"].count for engine in engines)
 
-        await until(lambda: all(not host.snapshots._busy for host in hosts))
+        await eventually_async(lambda: all(not host.snapshots._busy for host in hosts))
         assert snapshots() <= 150 // 20 + 1
         retained = await stores[0].snapshots("a", hosts[0].birth)
         assert len(retained) == 2
         if kind != "sqlite":  # whose nodes hear of snapshots when one of their own is due
             newest = retained[0].position
-            await until(lambda: all(one.snapshots.newest and one.snapshots.newest.position == newest for one in hosts))
+            await eventually_async(
+                lambda: all(one.snapshots.newest and one.snapshots.newest.position == newest for one in hosts)
+            )
             after = 150 - 5 * (newest - 1)
             assert [host.snapshots.unsaved for host in hosts] == [after] * 3
 
@@ -217,19 +220,19 @@ async def test_where_the_node_that_takes_them_is_gone_the_next_one_does(open_aga
         async with node(await open_again(), **settings) as one:
             here, _ = await one.create("a", Config.of(DENSE))
             await here.label(batch_of(10))
-            await until(lambda: here.snapshots.newest is not None)  # with the claim, as nobody else is there yet
+            await eventually_async(lambda: here.snapshots.newest is not None)  # with the lease
             two = await running.enter_async_context(node(await open_again(), **settings))
-            await until(lambda: "a" in two.replicas and two.get("a").position == here.position)
+            await eventually_async(lambda: "a" in two.replicas and two.get("a").position == here.position)
         there = two.get("a")
         position = (await there.label(batch_of(20, 10))).position
-        await until(lambda: there.snapshots.consider() or there.snapshots.newest is not None)
-        await until(lambda: (there.snapshots.consider() or there.snapshots.newest.position) == position)
+        await eventually_async(lambda: there.snapshots.consider() or there.snapshots.newest is not None)
+        await eventually_async(lambda: (there.snapshots.consider() or there.snapshots.newest.position) == position)
 
 
 async def test_a_snapshot_that_is_ahead_of_this_node_counts_from_where_it_stands(open_again: Opener) -> None:
     async with node(await open_again(), **SLOW) as one, node(await open_again(), **SLOW) as two:
         here, _ = await one.create("a", Config.of(DENSE))
-        await until(lambda: "a" in two.replicas)
+        await eventually_async(lambda: "a" in two.replicas)
         deaf(two)
         there = two.get("a")
         for i in range(4):
@@ -262,7 +265,7 @@ async def test_a_predict_waits_for_the_position_that_it_asks_for(open_again: Ope
         serving(await open_again(), **SLOW) as (there, two),
     ):
         await here.put("/learners/a", json=DENSE)
-        await until(lambda: "a" in two.replicas)
+        await eventually_async(lambda: "a" in two.replicas)
         deaf(two)
         for i in range(5):
             position = (await posted(here, "/learners/a/update", events(4, 4 * i)))["position"]
@@ -287,7 +290,7 @@ async def test_a_predict_waits_for_the_position_that_it_asks_for(open_again: Ope
 async def test_a_position_after_a_roll_back_is_a_later_one(open_again: Opener) -> None:
     async with serving(await open_again(), **SLOW) as (here, _), serving(await open_again(), **SLOW) as (there, two):
         await here.put("/learners/a", json=DENSE)
-        await until(lambda: "a" in two.replicas)
+        await eventually_async(lambda: "a" in two.replicas)
         deaf(two)
         await posted(here, "/learners/a/update", events(10))
         saved = (await here.post("/learners/a/snapshots")).json()["position"]
@@ -328,7 +331,7 @@ async def test_a_position_that_is_not_in_the_log_is_told_from_one_that_is_not_le
 async def test_who_waits_hears_that_the_learner_was_deleted(open_again: Opener) -> None:
     async with node(await open_again(), **SLOW) as one, node(await open_again(), at_least_seconds=60, **SLOW) as two:
         await one.create("a", Config.of(DENSE))
-        await until(lambda: "a" in two.replicas)
+        await eventually_async(lambda: "a" in two.replicas)
         waiting = asyncio.create_task(two.get("a").wait_for_position(99))
         await asyncio.sleep(0.05)
         assert not waiting.done()
@@ -340,7 +343,7 @@ async def test_who_waits_hears_that_the_learner_was_deleted(open_again: Opener) 
 async def test_who_waits_is_served_as_soon_as_it_is_there(open_again: Opener) -> None:
     async with node(await open_again(), **SLOW) as one, node(await open_again(), at_least_seconds=60, **SLOW) as two:
         here, _ = await one.create("a", Config.of(DENSE))
-        await until(lambda: "a" in two.replicas)
+        await eventually_async(lambda: "a" in two.replicas)
         there = two.get("a")
         waiting = [asyncio.create_task(there.wait_for_position(here.position + 1 + i)) for i in range(3)]
         for i in range(3):
@@ -370,7 +373,7 @@ async def test_what_is_no_position_is_refused(asked: str) -> None:
 async def test_a_message_waits_too(open_again: Opener) -> None:
     async with node(await open_again(), **SLOW) as one, node(await open_again(), at_least_seconds=0.2, **SLOW) as two:
         here, _ = await one.create("a", Config.of(DENSE))
-        await until(lambda: "a" in two.replicas)
+        await eventually_async(lambda: "a" in two.replicas)
         deaf(two)
         async with websocket(app_over(two), "/v1/learners/a/ws") as client:
             for i in range(3):
@@ -389,7 +392,7 @@ async def test_a_message_waits_too(open_again: Opener) -> None:
 async def test_without_it_nothing_is_waited_for(open_again: Opener) -> None:
     async with serving(await open_again(), **SLOW) as (here, _), serving(await open_again(), **SLOW) as (there, two):
         await here.put("/learners/a", json=DENSE)
-        await until(lambda: "a" in two.replicas)
+        await eventually_async(lambda: "a" in two.replicas)
         deaf(two)
         await posted(here, "/learners/a/update", events(4))
         reply: httpx.Response = await there.post("/learners/a/predict", json={"events": [{"x": [1, 2, 3]}]})

@@ -16,8 +16,8 @@ from service.storage.base import Store
 from service.storage.memory import MemoryStore
 from tests.harness.nodes import T0, node, serving
 from tests.harness.process import free_port
+from tests.harness.waiting import eventually_async
 from tests.service.api.test_metrics_routes import DENSE, DRIFTED, drifted
-from tests.service.engine.test_engine import until
 
 ALARM = {"number": 0, "kind": "auc", "events": 5, "clock": None, "before": 0.9, "after": 0.5}
 
@@ -64,7 +64,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def closed(webhook: Webhook) -> None:
     """Everything that waits has been seen to."""
-    await until(lambda: webhook._alarms.empty())
+    await eventually_async(lambda: webhook._alarms.empty())
     await webhook.close()
 
 
@@ -74,8 +74,8 @@ async def test_an_alarm_is_posted_once_and_never_on_a_replay(store: Store, open_
         async with node(await open_again(), **settings) as follower, serving(store, **settings) as (http, _):
             await http.put("/learners/a", json=DENSE)
             await drifted(http)
-            await until(lambda: len(received.got) > 0)
-            await until(lambda: "a" in follower.replicas and follower.get("a").view.figures.alarm_count == 1)
+            await eventually_async(lambda: len(received.got) > 0)
+            await eventually_async(lambda: "a" in follower.replicas and follower.get("a").view.figures.alarm_count == 1)
             (told,) = received.got
             assert told == {"learner": "a", **(await http.get("/learners/a/alarms")).json()["alarms"][0]}
             assert (told["kind"], told["events"], told["clock"]) == ("scores", 50, T0 + DRIFTED - 1)
@@ -84,7 +84,7 @@ async def test_an_alarm_is_posted_once_and_never_on_a_replay(store: Store, open_
             assert (await http.get("/learners/a/alarms")).json()["counts"]["scores"] == 1
             await http.put("/learners/b", json=DENSE)
             await drifted(http, "b")  # goes behind whatever else might have been sent
-            await until(lambda: len(received.got) > 1)
+            await eventually_async(lambda: len(received.got) > 1)
         assert [one["learner"] for one in received.got] == ["a", "b"]
 
 
@@ -94,7 +94,7 @@ async def test_what_fails_is_tried_again_and_order_is_kept(caplog: pytest.LogCap
         webhook = Webhook(received.url)
         for number in range(3):
             webhook.tell("a", {**ALARM, "number": number})
-        await until(lambda: len(received.got) == 6)
+        await eventually_async(lambda: len(received.got) == 6)
         await closed(webhook)
         assert [one["number"] for one in received.got] == [0, 0, 0, 1, 1, 2]
         assert "could not be sent" not in caplog.text
@@ -106,7 +106,7 @@ async def test_an_alarm_that_comes_after_a_pause_is_sent_too() -> None:
         webhook = Webhook(received.url)
         for number in range(5):
             webhook.tell("a", {**ALARM, "number": number})
-            await until(lambda n=number: len(received.got) == n + 1)
+            await eventually_async(lambda n=number: len(received.got) == n + 1)
             for _ in range(number):  # at different moments of what goes on after an answer
                 await asyncio.sleep(0)
         await closed(webhook)
@@ -119,14 +119,14 @@ async def test_what_cannot_be_sent_is_given_up_and_shows_no_address(caplog: pyte
         webhook = Webhook(received.url)
         webhook.tell("a", ALARM)
         webhook.tell("b", ALARM)
-        await until(lambda: len(received.got) == 6)
+        await eventually_async(lambda: len(received.got) == 6)
         await closed(webhook)
         assert [one["learner"] for one in received.got] == ["a"] * 5 + ["b"]
     assert "an alarm of a could not be sent: it was answered with 500" in caplog.text
     for url in (f"http://127.0.0.1:{free_port()}/?key=secret", "no address?key=secret", "http://[?key=secret"):
         webhook = Webhook(url)
         webhook.tell("c", ALARM)
-        await until(lambda: "an alarm of c could not be sent" in caplog.text)
+        await eventually_async(lambda: "an alarm of c could not be sent" in caplog.text)
         await webhook.close()
         ours = [one.getMessage() for one in caplog.records if one.name == "rarestream.webhook"]
         assert not any("secret" in one for one in ours)

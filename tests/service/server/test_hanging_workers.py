@@ -13,7 +13,8 @@ import pytest
 
 from tests.harness.process import Process
 from tests.harness.redis_server import RedisServer
-from tests.service.server.test_supervisor import lines, until
+from tests.harness.waiting import eventually
+from tests.service.server.test_supervisor import lines
 
 HANG = Path(__file__).parent / "hang"
 
@@ -81,7 +82,7 @@ def test_stacks_are_shown_on_demand(redis: RedisServer, tmp_path: Path) -> None:
             os.kill(pid, signal.SIGUSR2)
         service.wait_for("the stacks of worker 1:")
         service.wait_for("the stacks of worker 2:")
-        until(lambda: service.said().count("most recent call first") >= 2)
+        eventually(lambda: service.said().count("most recent call first") >= 2)
         assert httpx.get(f"{service.url}/v1/health/live", timeout=60, trust_env=False).status_code == 200
         assert service.children() == before
         assert service.stop() == -signal.SIGTERM

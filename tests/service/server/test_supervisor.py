@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from tests.harness.apps import DENSE, events
 from tests.harness.process import Process
 from tests.harness.redis_server import RedisServer
 from tests.harness.scrapes import samples
+from tests.harness.waiting import eventually
 from tests.service.api.test_prometheus import key
 
 WORKERS = 3
@@ -59,7 +60,7 @@ def service(redis: RedisServer, log: Path) -> Iterator[Process]:
         process.wait_for("rarestream is ready")
         assert httpx.put(f"{process.url}/v1/learners/a", json=DENSE, timeout=60, trust_env=False).status_code == 201
         with connections(process) as clients:
-            until(lambda: all(one.get("/v1/learners/a").status_code == 200 for one in clients))
+            eventually(lambda: all(one.get("/v1/learners/a").status_code == 200 for one in clients))
         yield process
         assert process.stop() == -signal.SIGTERM
 
@@ -90,14 +91,6 @@ def connections(process: Process) -> Iterator[list[httpx.Client]]:
         raise AssertionError(f"of 100 connections all went to the workers {sorted(found)}")
 
 
-def until(true: Callable[[], bool], seconds: float = 120.0) -> None:
-    """Wait for it."""
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def gone(pid: int) -> bool:
     """Whether there is no such process, or only what is left of one that nobody has asked after."""
     try:
@@ -108,12 +101,14 @@ def gone(pid: int) -> bool:
 
 def scraped(process: Process, *names: str) -> dict[object, float]:
     """What a scrape of any worker tells; one that has not answered in time, on a busy machine, is asked again."""
-    end = time.monotonic() + 120
-    while True:
+
+    def complete() -> dict[object, float] | None:
         found = samples(httpx.get(f"{process.url}/metrics", timeout=60, trust_env=False).raise_for_status().text)
-        if found[key("rarestream_workers")] == WORKERS:
-            return {one: value for one, value in found.items() if not names or one[0] in names}
-        assert time.monotonic() < end
+        return found if found[key("rarestream_workers")] == WORKERS else None
+
+    found = eventually(complete)
+    assert found is not None
+    return {one: value for one, value in found.items() if not names or one[0] in names}  # type: ignore[index]
 
 
 def lines(log: Path) -> list[dict[str, object]]:
@@ -202,7 +197,7 @@ def test_lines_of_all_workers_are_whole_and_tell_which(service: Process, log: Pa
                 for _ in range(50):
                     assert client.get("/v1/learners/a", headers={"X-Request-ID": "of-lines"}).status_code == 200
                     asked += 1
-        until(lambda: len(told()) == asked)  # noqa: B023 (it is called here)
+        eventually(lambda: len(told()) == asked)  # noqa: B023 (it is called here)
 
 
 def test_a_worker_that_is_killed_is_there_again(service: Process, log: Path) -> None:
@@ -210,7 +205,7 @@ def test_a_worker_that_is_killed_is_there_again(service: Process, log: Path) -> 
     victim = before[0]
     os.kill(victim, signal.SIGKILL)
     with httpx.Client(base_url=service.url, timeout=60, trust_env=False) as http:
-        until(lambda: "ended unasked, by SIGKILL" in log.read_text())
+        eventually(lambda: "ended unasked, by SIGKILL" in log.read_text())
         for start in range(300, 320):  # the others go on
             assert http.post("/v1/learners/a/update", json={"events": events(1, start)}).status_code == 200
     service.wait_for("is ready again")
@@ -279,7 +274,7 @@ def test_a_replacement_that_does_not_start_leaves_the_old_one(
     said = (tmp_path / "log").read_text()
     assert said.count(f"error: the workers' directory {shared} cannot be used") == 6
     assert re.search(r"^error: worker \d ended 6 times in a row, the last time with status 1$", said, re.MULTILINE)
-    until(lambda: all(map(gone, before)))
+    eventually(lambda: all(map(gone, before)))
 
 
 @contextmanager
@@ -327,7 +322,7 @@ def test_a_supervisor_that_is_killed_leaves_nobody_behind(redis: RedisServer, tm
         (shared,) = temporary.iterdir()
         assert shared.stat().st_mode & 0o777 == 0o700
         service.kill()
-        until(lambda: all(map(gone, workers)))
+        eventually(lambda: all(map(gone, workers)))
     assert list(temporary.iterdir()) == []
     said = (tmp_path / "log").read_text()
     assert said.count("the supervisor is gone: this worker leaves") == 2
@@ -338,7 +333,7 @@ def test_one_that_is_stopped_before_it_is_ready_ends(redis: RedisServer, tmp_pat
     service = Process(redis.url, tmp_path / "log", workers=2)
     service.launch()
     try:
-        until(lambda: bool(service.children()))
+        eventually(lambda: bool(service.children()))
         workers = service.children()
         assert service.stop() == -signal.SIGTERM
     finally:

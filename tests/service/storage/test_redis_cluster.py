@@ -8,9 +8,10 @@ import pytest
 
 from service.errors import StoreUnavailable
 from service.storage.base import Entry, Head, Store, open_store
-from tests.harness.redis_fleet import Cluster, cluster, slot_of, soon
+from tests.harness.redis_fleet import Cluster, cluster, slot_of
 from tests.harness.redis_server import RedisServer
 from tests.harness.store_records import BIRTH, UNBOUNDED, event, events, filled, log_after, record, whole_log
+from tests.harness.waiting import eventually
 from tests.service.storage.test_redis_failover import in_time
 
 NAMES = "abcdef"
@@ -109,7 +110,7 @@ async def test_a_killed_node_has_its_replica_take_over(acks: str) -> None:
             for name in NAMES:
                 await filled(store, 3, name)
             mine = [name for name in NAMES if servers.home(meta(name)) == 0]
-            soon(
+            eventually(
                 lambda: all(f"rarestream:{{{name}}}:log" in servers.replica.key_names() for name in mine),
                 "a replica that has it",
             )

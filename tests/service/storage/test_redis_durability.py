@@ -21,9 +21,10 @@ from service.settings import Settings
 from service.storage.base import Entry, Head, Store, open_store
 from service.storage.redis.durability import SETTINGS, Acks
 from tests.harness.nodes import serving
-from tests.harness.redis_fleet import linked, soon, watched
+from tests.harness.redis_fleet import linked, watched
 from tests.harness.redis_server import REDIS, VALKEY, RedisServer
 from tests.harness.store_records import BIRTH, UNBOUNDED, events, filled, record, whole_log
+from tests.harness.waiting import eventually
 
 SHORT = "?socket_timeout=3"  # an acknowledgement is waited for over half of it
 
@@ -251,7 +252,7 @@ async def test_an_event_counts_once_so_many_replicas_have_it() -> None:
                     await call
             assert len(await store.read("a", BIRTH, 0, 9)) == 4  # reading waits for nobody
             replica.resume()
-            soon(lambda: linked(replica), "a replica that follows")
+            eventually(lambda: linked(replica), "a replica that follows")
             assert await store.append("a", BIRTH, [record(4)], 3) == [Entry(4, *record(4))]
             assert replica.command("XLEN", "rarestream:{a}:log") == 4
 
@@ -290,5 +291,5 @@ async def test_a_server_that_takes_over_has_to_promise_the_same() -> None:
             with pytest.raises(redis.ConnectionError):
                 old.command("PING")
             new.command("CONFIG", "SET", "appendonly", "yes")
-            soon(lambda: new.command("WAITAOF", 1, 0, 100)[0] == 1, "an append-only file")  # type: ignore[index]
+            eventually(lambda: new.command("WAITAOF", 1, 0, 100)[0] == 1, "an append-only file")  # type: ignore[index]
             assert await store.append("a", BIRTH, [record(4)], 3) == [Entry(4, *record(4))]

@@ -11,9 +11,10 @@ import pytest
 from service.errors import StoreUnavailable
 from service.storage.base import URL_FORMS, Entry, Head, Store, open_store
 from service.storage.redis.store import RedisStore
-from tests.harness.redis_fleet import soon, watched
+from tests.harness.redis_fleet import watched
 from tests.harness.redis_server import REDIS, VALKEY
 from tests.harness.store_records import BIRTH, filled, record, token, whole_log
+from tests.harness.waiting import eventually
 
 T = TypeVar("T")
 
@@ -78,7 +79,7 @@ async def test_a_master_that_hangs_is_left_and_never_written_to_again() -> None:
             await filled(store, 3)
             await asyncio.gather(*(store.read("a", BIRTH, 0, 9) for _ in range(8)))  # as many connections
             old, new = servers.master, servers.replica
-            soon(lambda: new.command("XLEN", "rarestream:{a}:log") == 3, "a replica that has it")
+            eventually(lambda: new.command("XLEN", "rarestream:{a}:log") == 3, "a replica that has it")
             old.pause()
             await asyncio.to_thread(servers.failed_over, old)
             await append(store, 4, 3)

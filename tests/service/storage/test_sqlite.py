@@ -23,7 +23,7 @@ from service.storage.sqlite import store as sqlite
 from service.storage.sqlite.group_commit import Write
 from service.storage.sqlite.store import STALE_SECONDS, SqliteStore
 from tests.harness.store_records import BIRTH, UNBOUNDED, event, events, filled, record, served, token, whole_log
-from tests.service.engine.test_engine import until
+from tests.harness.waiting import eventually_async
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ async def test_what_was_committed_comes_into_the_file_while_the_store_is_open(
     monkeypatch.setattr(checkpoints, "_STEP", 8)
     await store.create("a", BIRTH, b"")
     await store.append("a", BIRTH, [(token(2), bytes(100_000))], 1)
-    await until(lambda: path.stat().st_size > 100_000)
+    await eventually_async(lambda: path.stat().st_size > 100_000)
 
 
 async def test_the_wal_begins_anew_under_writes_without_a_pause(
