@@ -29,8 +29,9 @@ _PATIENCE = 30_000  # milliseconds that an element is waited for, on a busy mach
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test of this folder is marked, and shares the browser's event loop."""
+    folder = str(Path(__file__).parent)
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if str(item.path).startswith(folder):
             item.add_marker(pytest.mark.browser)
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 

@@ -1,7 +1,7 @@
 """The image and compose.yaml against each other, against the code, and before the linters of their kind.
 
 What they name in the service (settings, paths, commands) must exist there; ports, users and directories must agree;
-the promises that the store needs from Redis must be kept. tests/deploy/test_image.py carries the Dockerfile out,
+the promises that the store needs from Redis must be kept. tests/campaigns/test_image.py carries the Dockerfile out,
 tests/deploy/test_helm.py has the chart.
 """
 

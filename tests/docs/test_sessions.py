@@ -32,7 +32,7 @@ def not_run(document: Path) -> list[Block]:
 def read_by_tests() -> set[str]:
     """Where blocks stand that tests of documents, or constants beside them, read: `block("DOCUMENT", "BEGINNING")`."""
     found = set()
-    for path in (ROOT / "tests" / "docs").glob("test_*.py"):
+    for path in (path for folder in ("docs", "campaigns") for path in (ROOT / "tests" / folder).glob("test_*.py")):
         body = ast.parse(path.read_text()).body
         tests = [one for one in body if isinstance(one, ast.FunctionDef) and one.name.startswith("test_")]
         constants = [one for one in body if isinstance(one, ast.Assign)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -155,7 +155,18 @@ PIPELINES = [
     for kind in FEATURES
     if (algorithm.TRAITS.sparse if kind in ("sparse", "named") else algorithm.TRAITS.dense)
 ]
-ONLINE = pytest.mark.parametrize(
-    "pipeline", [one for one in PIPELINES if not one.batch], ids=lambda one: f"{one.algorithm}-{one.kind}"
-)
-EVERY = pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda one: f"{one.algorithm}-{one.kind}")
+
+
+def parametrize(pipelines: Sequence[Pipeline]) -> pytest.MarkDecorator:
+    """Run a test with each pipeline; the plain tier has one kind of features for each algorithm, in turn."""
+    kinds = {name: [one.kind for one in PIPELINES if one.algorithm == name] for name in algorithms()}
+    plain = {Pipeline(name, kinds[name][i % len(kinds[name])]) for i, name in enumerate(kinds)}
+    marked = [
+        pytest.param(one, id=f"{one.algorithm}-{one.kind}", marks=() if one in plain else (pytest.mark.integration,))
+        for one in pipelines
+    ]
+    return pytest.mark.parametrize("pipeline", marked)
+
+
+ONLINE = parametrize([one for one in PIPELINES if not one.batch])
+EVERY = parametrize(PIPELINES)

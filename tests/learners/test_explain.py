@@ -17,7 +17,7 @@ from learners.explain import MAX_FEATURES, MAX_TOLD, MAX_WORK, ScoreExplanation
 from learners.numerics.arrays import Matrix, Vector
 from learners.settings import Problem
 from tests.learners import naive_pipeline as slow
-from tests.learners.pipelines import FEATURES, PIPELINES, Pipeline, events
+from tests.learners.pipelines import FEATURES, PIPELINES, Pipeline, events, parametrize
 
 EVERYTHING = MAX_FEATURES
 SCALINGS = ("none", "unit", "standard", "maxabs")
@@ -51,11 +51,7 @@ def adds_up(scorer: Scorer, values: Sequence[Any], k: int) -> bool:
 # Every pipeline
 
 
-@pytest.mark.parametrize(
-    "pipeline",
-    [one for one in PIPELINES if not one.traits.ordinal],
-    ids=lambda one: f"{one.algorithm}-{one.kind}",
-)
+@parametrize([one for one in PIPELINES if not one.traits.ordinal])
 def test_the_parts_add_up_to_the_score_of_every_pipeline(pipeline: Pipeline) -> None:
     learner = taught(pipeline.learner(), pipeline.kind)
     new, _ = events(pipeline, 20, seed=1)

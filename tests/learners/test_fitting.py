@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from learners import InvalidInput, Learner, algorithms, create
 from learners.numerics.arrays import Vector
 from learners.records import FitResult, LabelledBatch, Rollback
-from tests.learners.pipelines import PIPELINES, Pipeline, batch, copied, events
+from tests.learners.pipelines import PIPELINES, Pipeline, batch, copied, events, parametrize
 from tests.learners.streams import auc
 
 FITTED = [one for one in PIPELINES if one.batch or "embedding" in one.traits.defaults]
-EACH = pytest.mark.parametrize("pipeline", FITTED, ids=lambda one: f"{one.algorithm}-{one.kind}")
+EACH = parametrize(FITTED)
 EMBEDDED = ("nsauc", "noam", "nsolam", "nbauc", "rbf-ranksvm")
 
 

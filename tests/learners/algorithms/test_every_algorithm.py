@@ -52,7 +52,7 @@ BATCH = _kinds("fit")
 NAMED = _named(lambda _: True)
 NAMED_ONLINE = _named(lambda algorithm: hasattr(algorithm, "learn"))
 SPARSE = _named(lambda algorithm: algorithm.TRAITS.sparse)
-PRECISIONS = pytest.mark.parametrize("precision", get_args(Precision))
+PRECISIONS = pytest.mark.parametrize("precision", ["float64", pytest.param("float32", marks=pytest.mark.integration)])
 
 
 def _settings_of(algorithm: Any) -> Iterator[Any]:
