@@ -83,7 +83,7 @@ def test_a_roll_back_is_one_on_every_node(kind: str, tmp_path: Path, http: httpx
 @pytest.mark.parametrize("kind", ["sentinel", "cluster"])
 def test_writers_on_nodes_over_several_servers(kind: str, tmp_path: Path, http: httpx.Client) -> None:
     with ExitStack() as running:
-        fleet = running.enter_context(watched() if kind == "sentinel" else cluster())
+        fleet = running.enter_context(watched() if kind == "sentinel" else cluster(node_timeout_ms=3000))
         both = [running.enter_context(Process(fleet.url, tmp_path / f"{i}.log", workers=2)) for i in range(2)]
         names = [f"{kind}-{i}" for i in range(4)]  # in slots of their own
         for name in names:

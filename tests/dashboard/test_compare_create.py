@@ -55,7 +55,7 @@ async def test_a_group_is_made_and_compared_live(service: Serving, visit: Opener
     with Stream(service, "groups/duel", batch=400, pause=0.05):
         await expect(page.locator(".verdicts")).to_contain_text(
             re.compile(r"better is better than worse: .*\d\s% sure since .*\(event [\d,]+\); *keep watching"),
-            timeout=60_000,
+            timeout=120_000,
         )
     told = service.http.get("/groups/duel/compare").json()
     auc = told["window"]["auc"]["better"]

@@ -49,7 +49,7 @@ async def test_it_goes_on_by_itself_after_the_service_restarts(service: Serving,
         await expect(overview.get_by_role("row", name="fraud")).to_be_visible()  # the figures stay
         service.process.start()
         for one in (overview, page):
-            await expect(one.locator("#state")).to_have_text("live", timeout=60_000)
+            await expect(one.locator("#state")).to_have_text("live")
         await expect(events).not_to_have_text(kept)
         await expect(ready).to_have_text("ready")
         assert await ready.evaluate("one => getComputedStyle(one).color") != away  # which was not the green of the well
@@ -125,7 +125,7 @@ async def test_where_only_streams_are_barred_requests_stand_in(
     assert await page.evaluate(states) == ["polling"]  # whatever else on the page is answered, or tried again
     if place == "#/" and bar == "cut":  # a stream is tried again before long, and then is there
         await page.unroute_all()
-        await expect(page.locator("#connection[data-state=live]")).to_be_visible(timeout=30_000)
+        await expect(page.locator("#connection[data-state=live]")).to_be_visible()
 
 
 async def test_without_a_stream_the_figures_are_polled(service: Serving, visit: Opener) -> None:

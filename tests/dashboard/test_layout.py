@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.dashboard.conftest import Opener
 from tests.dashboard.serving import T0, Serving
+from tests.harness.waiting import eventually_async
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
 expect = pytest.importorskip("playwright.async_api").expect
 
-PATIENCE = 60.0  # seconds that charts are waited for, on a busy machine
 
 # Of each grid of charts, how far each row ends before the grid does, in pixels
 HOLES = """() => [...document.querySelectorAll('.charts')].flatMap((grid) => {
@@ -57,14 +56,14 @@ async def see_all(page: Page) -> None:
 async def have_ticks(page: Page, pattern: str) -> None:
     """Wait until every tick of the charts over time reads so: they are drawn anew one after another, those in sight."""
     charts = page.locator(".charts").first
-    until = time.monotonic() + PATIENCE
-    while True:
+
+    async def drawn() -> bool:
         for one in await charts.locator(".chart").all():
             await one.scroll_into_view_if_needed()
         ticks = await charts.locator(".xtick text").all_text_contents()
-        if ticks and all(re.match(pattern, tick) for tick in ticks):
-            return
-        assert time.monotonic() < until, ticks
+        return bool(ticks) and all(re.match(pattern, tick) for tick in ticks)
+
+    await eventually_async(drawn, pattern)
 
 
 @pytest.mark.parametrize("name", ["one", "few", "ranks"])

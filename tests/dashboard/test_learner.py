@@ -15,6 +15,7 @@ import pytest_asyncio
 from tests.dashboard.conftest import Opener
 from tests.dashboard.replies import replying
 from tests.dashboard.serving import T0, Serving, Stream
+from tests.harness.waiting import eventually_async
 
 if TYPE_CHECKING:
     from playwright.async_api import Locator, Page, Route
@@ -160,11 +161,13 @@ async def test_a_narrow_chart_of_weeks_tells_more_than_one_date(service: Serving
         narrow = chart(page, "Threshold")
         await narrow.scroll_into_view_if_needed()
         ticks = narrow.locator(".xaxislayer-above text")
-        await expect(ticks.first).to_be_visible()
-        texts = await ticks.all_text_contents()
-        assert len(texts) >= 3, texts
-        boxes = [box for tick in await ticks.all() if (box := await tick.bounding_box())]
-        assert all(one["x"] + one["width"] < other["x"] for one, other in pairwise(boxes)), texts
+
+        async def told_apart(ticks: Locator = ticks) -> bool:
+            boxes = [box for tick in await ticks.all() if (box := await tick.bounding_box())]
+            apart = all(one["x"] + one["width"] < other["x"] for one, other in pairwise(boxes))
+            return len(boxes) >= 3 and apart
+
+        await eventually_async(told_apart, "ticks that do not overlap")
 
 
 async def test_the_key_of_a_chart_names_what_is_drawn(opened: Page) -> None:

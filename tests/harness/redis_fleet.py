@@ -14,7 +14,8 @@ from tests.harness.waiting import eventually
 __all__ = ["Cluster", "Watched", "cluster", "watched"]
 
 NAME = "main"  # of the master, to its Sentinel
-DOWN_MS = 1500  # without an answer, after which a server counts as down
+DOWN_MS = 3000  # without an answer, after which a server counts as down
+NEVER_MS = 60_000  # the same in a Cluster where no server ends: a busy machine must not cause a failover
 
 
 class Watched:
@@ -148,10 +149,15 @@ def slot_of(key: str) -> int:
 
 @contextmanager
 def cluster(
-    binary: str = REDIS, user: str = "", password: str = "", tls: Certificate | None = None
+    binary: str = REDIS,
+    user: str = "",
+    password: str = "",
+    tls: Certificate | None = None,
+    node_timeout_ms: int = NEVER_MS,
 ) -> Iterator[Cluster]:
     """A Cluster that is up; with a user, for this one alone."""
-    options = {"cluster_enabled": "yes", "cluster_node_timeout": "1000", "cluster_replica_validity_factor": "0"}
+    options = {"cluster_enabled": "yes", "cluster_node_timeout": str(node_timeout_ms)}
+    options["cluster_replica_validity_factor"] = "0"
     if user:
         options |= {**of_user(user, password), "masteruser": user, "masterauth": password}
     if tls is not None:

@@ -78,7 +78,7 @@ def committed(client: redis.Redis) -> str:
 
 
 def test_it_reads_from_a_cluster_whose_master_ends(target: Target, tmp_path: Path) -> None:
-    with cluster() as fleet:
+    with cluster(node_timeout_ms=3000) as fleet:
         reading = Consumer(target, fleet.url, tmp_path, "--stream", "s", "--scores", "t", "--batch", "20")
         reading.start()
         startup = [redis.cluster.ClusterNode("127.0.0.1", one.port) for one in fleet.servers]

@@ -18,7 +18,7 @@ from tests.harness.nodes import T0, digest, posted, replayed, serving
 from tests.harness.redis_fleet import watched
 from tests.harness.redis_server import RedisServer
 from tests.harness.store_records import BIRTH, filled, record, token, whole_log
-from tests.harness.waiting import eventually
+from tests.harness.waiting import eventually, eventually_async
 
 DENSE = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 3}}
 
@@ -218,9 +218,8 @@ async def test_what_was_served_and_lost_before_it_was_applied_is_let_go_of(
         await posted(http, "/learners/a/predict", [{"id": "q", "x": [1, 2, 3], "time": T0 + 30}])
         monkeypatch.setattr(store, "serve", serve)
         await caught_up(node)
-        assert not replica.served_events.busy
-        assert replica.idle
-        assert "the store has lost 1 records of what a has served" in caplog.text
+        await eventually_async(lambda: "the store has lost 1 records of what a has served" in caplog.text)
+        await eventually_async(lambda: replica.idle and not replica.served_events.busy)
         await posted(http, "/learners/a/predict", [{"id": "r", "x": [1, 2, 3], "time": T0 + 30}])
         await caught_up(node)
         assert not replica.served_events.busy

@@ -104,7 +104,7 @@ async def test_a_slot_that_moves_is_followed(store: Store, running: Cluster) -> 
 
 @pytest.mark.parametrize("acks", ["memory", "aof"])
 async def test_a_killed_node_has_its_replica_take_over(acks: str) -> None:
-    with cluster() as servers:
+    with cluster(node_timeout_ms=3000) as servers:
         store = await open_store(servers.url, acks)
         try:
             for name in NAMES:
