@@ -54,7 +54,6 @@ INTEGRATION = (
     "service/engine/test_arbitrary_requests.py",
     "service/engine/test_placement.py",
     "service/server/test_hanging_workers.py",
-    "service/server/test_kill.py",
     "service/server/test_security.py",
     "service/server/test_shutdown.py",
     "service/server/test_supervisor.py",

@@ -122,7 +122,9 @@ def extremes(dtype: np.dtype[Any]) -> Iterator[int]:
 
 
 @EVERY
-@pytest.mark.parametrize("seconds", [None, 100.0, 1e-9])
+@pytest.mark.parametrize(
+    "seconds", [None, *(pytest.param(one, marks=pytest.mark.integration) for one in (100.0, 1e-9))]
+)
 def test_a_state_that_came_of_events_is_sound(pipeline: Pipeline, seconds: float | None) -> None:
     for n in (0, 1, 30, 60, 150):
         config, state = learnt(pipeline, n, timed=n != 30, window_seconds=seconds)
@@ -151,6 +153,7 @@ def test_a_state_of_events_at_the_limits_is_sound(pipeline: Pipeline) -> None:
     assert refused(learner.config, copied(learner)) == []
 
 
+@pytest.mark.integration
 @EVERY
 def test_whole_numbers_out_of_range_are_refused_or_do_no_harm(pipeline: Pipeline) -> None:
     config, state = learnt(pipeline, timed=True)
@@ -172,6 +175,7 @@ def test_whole_numbers_out_of_range_are_refused_or_do_no_harm(pipeline: Pipeline
     assert tried > 50
 
 
+@pytest.mark.integration
 @EVERY
 def test_floats_that_are_not_finite_are_refused_or_do_no_harm(pipeline: Pipeline) -> None:
     config, state = learnt(pipeline, timed=True)

@@ -167,6 +167,7 @@ def _bytes(rows: Rows, *others: Vector) -> list[bytes]:
     return [array.tobytes() for array in (*(rows if isinstance(rows, tuple) else (rows,)), *others)]
 
 
+@pytest.mark.integration
 @NAMED_ONLINE
 def test_one_compiled_signature(algorithm: Any) -> None:
     X, y = stream(30, 8, seed=3)
