@@ -18,7 +18,7 @@ from learners.comparison import ComparedBatch, GroupComparison, GroupComparisonV
 from learners.config import CHANGEABLE, FEATURE_KINDS, Config, LearnerSettings
 from learners.decision import Decision
 from learners.deduplication import MAX_SOURCE_NAME, Sources
-from learners.explain import MAX_FEATURES, ScoreExplanation, explain
+from learners.explain import MAX_FEATURES, ScoreExplanation, explain_scores
 from learners.fitting import FitJob
 from learners.inputs import MAX_TIME, MAX_WEIGHT
 from learners.learner import Learner, check_state
@@ -80,7 +80,7 @@ __all__ = [
     "algorithms",
     "check_state",
     "create",
-    "explain",
+    "explain_scores",
     "join_batches",
     "join_outcomes",
     "length",

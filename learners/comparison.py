@@ -25,7 +25,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.metrics import NO_SPREAD, AucEstimates, SequentialTest, estimate_aucs, interval, sequential_tests
+from learners.metrics import (
+    NO_SPREAD,
+    AucEstimates,
+    SequentialTest,
+    estimate_aucs,
+    interval,
+    lengthen,
+    ring_capacity,
+    sequential_tests,
+)
 from learners.model import check_arrays, check_shapes
 from learners.numerics import Counts, Issues, Matrix, Vector, Words, counters, hash_table, kernel, outside
 from learners.settings import InvalidInput, Parameters, Problem, param, required, show
@@ -196,14 +205,15 @@ class GroupComparison:
         counts, most = self._window.counts, _most_ids(self.config)
         scores, known = _held(counts, self.config)
         if (wanted := min(scores + more, self.config.window)) > len(self._window.labels):
-            room = _room(wanted, self.config.window)
+            slots = ring_capacity(wanted, self.config.window)
             self._window = self._window._replace(
-                labels=_longer(self._window.labels[:scores], room), scores=_longer(self._window.scores[:scores], room)
+                labels=lengthen(self._window.labels[:scores], slots),
+                scores=lengthen(self._window.scores[:scores], slots),
             )
         if (wanted := min(known + more, most)) > len(self._known.hashes):
-            room = _room(wanted, most)
-            self._known = _Known._make(_longer(array[:known], room) for array in self._known)
-            self._table = hash_table.table_for(self._known.hashes, room)
+            slots = ring_capacity(wanted, most)
+            self._known = _Known._make(lengthen(array[:known], slots) for array in self._known)
+            self._table = hash_table.table_for(self._known.hashes, slots)
 
     # Looking
 
@@ -270,16 +280,6 @@ def _most_ids(config: GroupConfig) -> int:
 def _held(counts: NDArray[Any], config: GroupConfig) -> tuple[int, int]:
     """How many events and how many ids there are in the rings."""
     return min(int(counts[_EVENTS]), config.window), min(int(counts[_IDS]), _most_ids(config))
-
-
-def _room(wanted: int, most: int) -> int:
-    return min(most, max(64, 1 << (wanted - 1).bit_length()))
-
-
-def _longer(array: NDArray[Any], room: int) -> NDArray[Any]:
-    longer = np.zeros((room, *array.shape[1:]), dtype=array.dtype)
-    longer[: len(array)] = array
-    return longer
 
 
 def _part(kind: Any, name: str, state: State) -> Any:

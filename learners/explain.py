@@ -45,10 +45,10 @@ from learners.numerics import Counts, Matrix, Rows, Sparse, Vector
 from learners.scorer import Scorer
 from learners.settings import InvalidInput, Problem, show
 
-__all__ = ["MAX_FEATURES", "MAX_TOLD", "MAX_WORK", "ScoreExplanation", "explain", "work"]
+__all__ = ["MAX_FEATURES", "MAX_REPORTED", "MAX_WORK", "ScoreExplanation", "explain_scores", "work"]
 
 MAX_FEATURES = 1000  # told of one event
-MAX_TOLD = 100_000  # features told in one call: bounds what comes back
+MAX_REPORTED = 100_000  # features told in one call: bounds what comes back
 MAX_WORK = 2**33  # of one call, see `work`: some seconds
 _EVENT_WORK = 2**16  # multiplications that take as long as what is done once for an event, some 30 microseconds,
 _NUMBER_WORK = 2**9  # and as long as to read and name one of its numbers
@@ -70,7 +70,7 @@ class _Contributions(NamedTuple):
     values: Vector  # (f,)
 
 
-def explain(scorer: Scorer, values: Sequence[Any], k: int) -> list[ScoreExplanation]:
+def explain_scores(scorer: Scorer, values: Sequence[Any], k: int) -> list[ScoreExplanation]:
     """What the features of n events contribute to the scores that `scorer.score` gives them.
 
     `values` is what the events carry: lists, (indices, values) pairs or dicts. Each event's k largest contributions are
@@ -79,8 +79,8 @@ def explain(scorer: Scorer, values: Sequence[Any], k: int) -> list[ScoreExplanat
     `Features.names`. Changes nothing; an event's explanation does not depend on the others. Contributions that overflow
     are infinite or NaN, as the score then is.
 
-    Raises `InvalidInput` for an ordinal learner, for k outside 1 to `MAX_FEATURES` (pointer /explain), for more than
-    `MAX_TOLD` features or more `work` than `MAX_WORK` (/explain as well), and for events that `Config.encode` refuses.
+    Raises `InvalidInput` for an ordinal learner and for events that `Config.encode` refuses. With pointer /explain: for k
+    outside 1 to `MAX_FEATURES`, for more than `MAX_REPORTED` features, and for more `work` than `MAX_WORK`.
     """
     config = scorer.config
     if config.labels.ranks is not None:
@@ -88,8 +88,8 @@ def explain(scorer: Scorer, values: Sequence[Any], k: int) -> list[ScoreExplanat
         raise InvalidInput([Problem("", detail)])
     if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= MAX_FEATURES:
         raise InvalidInput([Problem("/explain", f"is {show(k)}; expected a whole number from 1 to {MAX_FEATURES}")])
-    if len(values) * k > MAX_TOLD:
-        detail = f"is {k} for each of {len(values)} events; expected at most {MAX_TOLD} features in all"
+    if len(values) * k > MAX_REPORTED:
+        detail = f"is {k} for each of {len(values)} events; expected at most {MAX_REPORTED} features in all"
         raise InvalidInput([Problem("/explain", detail)])
     rows = config.encode(values)
     _check_work(work(scorer, rows), len(values))

@@ -70,7 +70,9 @@ class Learner:
         ranks = config.labels.ranks
         window = config.window, config.window_seconds
         # the ranks of an ordinal learner come without probabilities: its metrics look at none
-        self.metrics: Any = BinaryMetrics(*window, config.figures) if ranks is None else RankMetrics(*window, ranks)
+        self.metrics: BinaryMetrics | RankMetrics = (
+            BinaryMetrics(*window, config.figures) if ranks is None else RankMetrics(*window, ranks)
+        )
 
     # Moving forward
 
@@ -188,10 +190,10 @@ class Learner:
             if late is not None and stop < n:
                 self._relabel(batch, late, int(slots[stop]), outcome, stop)
                 if late.served[stop]:
-                    self.metrics.label(int(hashes[stop]))
+                    self.metrics.mark_labelled(int(hashes[stop]))
             start = stop + 1
         repeated = status == _DUPLICATE  # an assumption that comes too late repeats nothing
-        self.metrics.skip(int(np.count_nonzero(repeated if late is None else repeated & ~late.assumed)))
+        self.metrics.count_duplicates(int(np.count_nonzero(repeated if late is None else repeated & ~late.assumed)))
         return outcome
 
     def clocks(self, batch: LabelledBatch) -> Vector:
@@ -261,7 +263,7 @@ class Learner:
             said = _as_served(late, said)
             known = late.served & ~late.assumed
             delays = np.where(late.assumed, np.nan, late.labelled - times)
-            self.metrics.assume(int(np.count_nonzero(late.assumed)))
+            self.metrics.count_expired(int(np.count_nonzero(late.assumed)))
         scores, decisions, probabilities, thresholds = said
         self.metrics.learn(scores, probabilities, thresholds, y, decisions, clocks, delays, hashes, known)
         return said

@@ -9,6 +9,7 @@ from learners.metrics.binary import BinaryMetrics, BinaryMetricsView
 from learners.metrics.definitions import NO_SPREAD, MetricSettings
 from learners.metrics.delong import AucEstimates, estimate_aucs, interval
 from learners.metrics.ordinal import RankMetrics, RankMetricsView
+from learners.metrics.rings import lengthen, ring_capacity
 from learners.metrics.sequential_tests import SequentialTest
 
 __all__ = [
@@ -23,5 +24,7 @@ __all__ = [
     "consistency",
     "estimate_aucs",
     "interval",
+    "lengthen",
+    "ring_capacity",
     "sequential_tests",
 ]

@@ -107,20 +107,20 @@ class MetricSettings(Parameters):
 
 
 class Undefined(NamedTuple):
-    """Collects why figures of one scope are null: a JSON pointer for each, and the reason."""
+    """Collects why metrics of one scope are undefined: a JSON pointer for each, and the reason."""
 
     scope: str  # "window" or "since_start"
     reasons: dict[str, str]
 
-    def of(self, name: str, reason: str) -> None:
-        """A figure is null. `reason` says what is lacking; where it is lacking is added to it."""
+    def add(self, name: str, reason: str) -> None:
+        """Note that a metric is undefined. `reason` says what is missing; where it is missing is added."""
         self.reasons[f"/{self.scope}/{name}"] = f"{reason} {'in the window' if self.scope == 'window' else 'yet'}"
 
     def ratio(self, name: str, part: float, whole: float, reason: str) -> float | None:
-        """part / whole; null for the reason given where `whole` is 0."""
+        """Return part / whole; None, and note the reason, if `whole` is 0."""
         if whole:
             return part / whole
-        self.of(name, reason)
+        self.add(name, reason)
         return None
 
 
@@ -246,7 +246,7 @@ def confusion_figures(confusion: Sequence[int], beta: float, undefined: Undefine
     }
     for name, value in out.items():
         if value is None:
-            undefined.of(name, reasons.get(name, "no positive"))
+            undefined.add(name, reasons.get(name, "no positive"))
     return out
 
 
@@ -273,7 +273,7 @@ def probability_figures(
     out = dict(zip(_PROBABILITY, probability_values(events, brier, log_loss, apart), strict=True))
     if not events:
         for name in _PROBABILITY:
-            undefined.of(name, "no labelled events")
+            undefined.add(name, "no labelled events")
     return out
 
 

@@ -63,6 +63,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.metrics.definitions import ordinary
+from learners.metrics.rings import lengthen, ring_capacity
 from learners.numerics import (
     MAX_COUNT,
     WAITING,
@@ -86,7 +87,7 @@ __all__ = ["KINDS", "Drift", "DriftState", "DriftView"]
 KINDS = ("auc", "scores")  # of alarms
 
 _KEPT = 8192  # negatives that placements are taken among
-_LEAST = 64  # slots for them at first
+
 _NEGATIVES = 100  # before the first placement that counts
 _BINS = 256  # of the reference of placements
 _DELAY = 128  # positives until a placement enters the reference
@@ -309,20 +310,18 @@ class Drift:
         self._rebuild()
 
     def capacity(self, negatives: int) -> int:
-        """Slots of the ring once so many negatives were met: a power of two from 64 to 8192."""
-        return min(_KEPT, max(_LEAST, 1 << max(negatives - 1, 0).bit_length()))
+        """Return the slots of the ring after so many negatives: a power of two from 64 to 8192."""
+        return ring_capacity(negatives, _KEPT)
 
     def _rebuild(self) -> None:
         held = min(int(self.arrays.negatives[0]), _KEPT)
         self._negatives: Ordered = order_statistics.ordered(np.sort(self.arrays.scores[:held]))
 
     def _reserve(self, negatives: int) -> None:
-        """Room for so many negatives since the start, so that the ring's length follows from that number alone."""
-        held, capacity = len(self.arrays.scores), self.capacity(negatives)
-        if held < capacity:
-            longer = np.zeros(capacity)
-            longer[:held] = self.arrays.scores
-            self.arrays = self.arrays._replace(scores=longer)
+        """Make room for so many negatives since the start."""
+        capacity = self.capacity(negatives)
+        if len(self.arrays.scores) < capacity:
+            self.arrays = self.arrays._replace(scores=lengthen(self.arrays.scores, capacity))
 
     def learn(self, scores: Vector, y: Vector, events: int, clocks: Vector) -> None:
         """Look at n labelled events in order.

@@ -1,12 +1,13 @@
-"""Figures over the whole stream in bounded room: rows at every so many steps, thinned with their age.
+"""Metrics over the whole stream in bounded memory: rows at regular steps, thinned with age.
 
-A step is an event that was served under an id, or a labelled one that was learnt; an event whose label comes later is
-two. A row is due after every `stride` steps, the n-th after n strides: also while a learner serves, and no label comes.
+A step is an event served with an id, or a labelled event learnt. An event whose label arrives later is two steps. Row
+number n is due after n * `stride` steps. So rows also appear while a learner serves and no label arrives.
 
-Level j keeps the last `ROWS` rows whose number n is a multiple of 2^j; a level is added just before the one below it
-would forget a row that nothing else holds. So the levels together cover everything since the start, finely near its
-end: a row that is `a` strides old is never more than a / 16 + 1 strides from a neighbour. A row takes O(columns) per
-level it is in, two levels on average.
+Level j keeps the last `ROWS` rows whose number is a multiple of 2^j. A new level is added just before the highest level
+would drop a row. So the levels together cover everything since the start, finely near its end: a row that is `a`
+strides old is at most a / 16 + 1 strides from a neighbour.
+
+A row takes O(columns) per level, in two levels on average.
 """
 
 from __future__ import annotations
@@ -24,28 +25,28 @@ from learners.numerics import MAX_COUNT, Counts, Cube, Issues, Matrix, Vector, o
 __all__ = ["LEVELS", "ROWS", "Axis", "MetricHistory", "MetricHistoryView"]
 
 ROWS = 64  # of a level
-LEVELS = 32  # at most: 2^37 rows until the first of them is forgotten
+LEVELS = 32  # at most: 2^37 rows until the first row is dropped
 
 Axis = Literal["events", "clock"]
 _FIRST = ("events", "clock", "served")  # columns
-_EVENTS, _CLOCK, _SERVED = range(3)  # their places
-_ROUNDED = 1e-9  # how far a figure may be out of its range: sums of many terms are rounded
+_EVENTS, _CLOCK, _SERVED = range(3)  # their indices
+_ROUNDED = 1e-9  # how far a metric may be out of its range: sums of many terms are rounded
 
 
 def _levels(count: int) -> int:
-    """How many levels there are after `count` rows: the last one has met at most ROWS of them."""
+    """Return the number of levels after `count` rows: the highest took at most ROWS of them."""
     return min(LEVELS, 1 + max(0, (max(count, 1) - 1) // ROWS).bit_length())
 
 
 class MetricHistory:
-    """Rows of figures by columns, of which the first are `events`, `clock` and `served`; NaN stands for undefined.
+    """Rows of metrics by columns, of which the first are `events`, `clock` and `served`; NaN stands for undefined.
 
-    `events` were learnt with their labels, and `served` under an id, since the start: a row's steps are their sum.
-    `ranges` has from where to where the other columns are, where they are defined; a column that it does not name may
-    be any finite number. Those of `counts` are defined in each row, and whole.
+    `events` and `served` count labelled and served events since the start; a row's steps are their sum. `ranges` bounds
+    the other columns where they are defined; a column without a range may be any finite number. The columns in `counts`
+    are whole numbers, defined in each row.
 
-    The state is `count` (1,), how many rows there were, and `rows` (levels, ROWS, columns): the row of number n stands
-    in level j at (n / 2^j) % ROWS. The shape follows from the count; see `shapes`.
+    The state is `count` (1,), the rows so far, and `rows` (levels, ROWS, columns): row number n is in level j at
+    (n / 2^j) % ROWS. The shape follows from the count; see `shapes`.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class MetricHistory:
         counts: tuple[str, ...] = (),
     ) -> None:
         if columns[: len(_FIRST)] != _FIRST:
-            raise ValueError(f"the columns begin with {columns[: len(_FIRST)]}; expected {', '.join(_FIRST)}")
+            raise ValueError(f"the first columns are {columns[: len(_FIRST)]}; expected {', '.join(_FIRST)}")
         self.columns = columns
         self.stride = stride
         self.ranges = {} if ranges is None else dict(ranges)
@@ -65,11 +66,11 @@ class MetricHistory:
         self.rows: Cube = np.zeros((1, ROWS, len(columns)))
 
     def due(self, steps: int) -> int:
-        """How many steps after `steps`, which are no fewer than the last row's, the next row is due; 0: it is now."""
+        """Return the steps until the next row is due; 0: now. `steps` so far are at least those of the last row."""
         return (int(self.count[0]) + 1) * self.stride - steps
 
     def add(self, row: Vector) -> None:
-        """Take the row (columns,) that is due: its steps are a stride more than those of the last one."""
+        """Add the row (columns,) that is due: one stride after the last row. Raises ValueError for any other."""
         number = int(self.count[0]) + 1
         steps = row[_EVENTS] + row[_SERVED]
         if steps != number * self.stride:
@@ -83,7 +84,7 @@ class MetricHistory:
         self.count[0] = number
 
     def _deepen(self) -> None:
-        """Add a level, with every second row of the last one."""
+        """Add a level, with every second row of the highest level."""
         last, level = self.rows[-1], len(self.rows)
         rows = np.zeros((level + 1, *last.shape))
         rows[:level] = self.rows
@@ -93,15 +94,15 @@ class MetricHistory:
         self.rows = rows
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """The arrays of the state."""
+        """Return the arrays of the state."""
         return {"count": self.count, "rows": self.rows}
 
     def shapes(self, state: dict[str, NDArray[np.generic]]) -> dict[str, tuple[int, ...]]:
-        """The shapes that the arrays of a state have by its count: a level by doubling of ROWS, at most LEVELS."""
+        """Return the shapes of a state's arrays that follow from its count: one more level per doubling of the rows."""
         return {"count": (1,), "rows": (_levels(int(state["count"][0])), ROWS, len(self.columns))}
 
     def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
-        """What no events can have led to in a state of the right shapes. O(rows)."""
+        """Report what no events can have led to in a state of the right shapes. O(rows)."""
         wrong = list(outside("count", state["count"], 0, 2 * MAX_COUNT // self.stride))  # of events, and of served ones
         yield from wrong
         if wrong:
@@ -109,7 +110,7 @@ class MetricHistory:
         count = int(state["count"][0])
         rows: Cube = state["rows"]  # type: ignore[assignment]
         if len(rows) != _levels(count):
-            yield "count", f"is {count}, which goes with {_levels(count)} levels, not {len(rows)}"
+            yield "count", f"is {count}, which needs {_levels(count)} levels, not {len(rows)}"
             return
         if np.isinf(rows).any():
             yield "rows", "has infinite numbers"
@@ -126,13 +127,13 @@ class MetricHistory:
                 yield "rows", f"has events in level {level} that are not whole, or become fewer"
                 return
             clocks = kept[:, _CLOCK]
-            known = clocks[np.isnan(clocks).sum() :]  # the clock never goes back, nor becomes unknown
+            known = clocks[np.isnan(clocks).sum() :]  # the clock never goes back, nor becomes unknown again
             if np.isnan(known).any() or (known[1:] < known[:-1]).any():
                 yield "rows", f"has a clock that goes back in level {level}"
                 return
             for name, (least, most) in self.ranges.items():
-                figure = kept[:, self.columns.index(name)]
-                if ((figure < least - _ROUNDED) | (figure > most + _ROUNDED)).any():  # false for NaN
+                values = kept[:, self.columns.index(name)]
+                if ((values < least - _ROUNDED) | (values > most + _ROUNDED)).any():  # false for NaN
                     yield "rows", f"has a column {name} in level {level} that is not from {least:g} to {most:g}"
                     return
             for name in self.counts:
@@ -141,35 +142,36 @@ class MetricHistory:
                     return
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
-        """Take the arrays of a state."""
+        """Take copies of the arrays of a state."""
         self.count = np.array(state["count"], dtype=np.int64, order="C")
         self.rows = np.array(state["rows"], dtype=np.float64, order="C")
 
     def view(self) -> MetricHistoryView:
-        """The rows as they stand: right until the next `add`, or for good once `frozen()`."""
-        return MetricHistoryView(self.columns, self.stride, self.count, self.rows)
+        """Return the rows as they stand: right until the next `add`, or for good once `frozen()`."""
+        return MetricHistoryView(self.columns, self.counts, self.stride, self.count, self.rows)
 
 
 class MetricHistoryView(NamedTuple):
-    """What a reader of the history needs."""
+    """The history at one moment."""
 
     columns: tuple[str, ...]
+    counts: tuple[str, ...]  # columns of whole numbers
     stride: int
-    met: Counts  # (1,) rows so far
+    number: Counts  # (1,) rows so far
     rows: Cube  # (levels, ROWS, columns)
 
     def frozen(self) -> MetricHistoryView:
-        """A copy that stays as it is. O(rows): with 37 columns 19 KB for each level, so some 200 KB."""
-        return self._replace(met=self.met.copy(), rows=self.rows.copy())
+        """Return a copy that stays as it is. O(rows): 19 KB per level with 37 columns, so about 200 KB."""
+        return self._replace(number=self.number.copy(), rows=self.rows.copy())
 
     def points(
         self, start: float | None = None, stop: float | None = None, step: float | None = None, by: Axis = "events"
     ) -> list[dict[str, Any]]:
-        """The rows from `start` to `stop` on an axis (both allowed), ascending, as dicts by column; None for NaN.
+        """Return the rows from `start` to `stop` inclusive, ascending on an axis, as dicts by column; None for NaN.
 
-        Rows between which nothing was learnt have the same place on the axis "events". With `step` only the last one
-        of each (k step, (k + 1) step], k a whole number, so the same rows are left whatever `start` is. By "clock"
-        rows of an unknown clock are left out. Raises ValueError where `step` is not above 0.
+        Several rows may have the same place on the axis "events": nothing was learnt between them. On the axis "clock",
+        rows with an unknown clock are left out. With `step`, only the last row of each interval (k step, (k + 1) step]
+        is returned, so the choice does not depend on `start`. Raises ValueError if `step` is not above 0.
         """
         if step is not None and not step > 0.0:
             raise ValueError(f"step is {step}; expected more than 0")
@@ -183,17 +185,17 @@ class MetricHistoryView(NamedTuple):
         return self._as_dicts(rows)
 
     def since(self, number: int) -> list[tuple[int, dict[str, Any]]]:
-        """The rows after row `number`, each behind its own number, as `points` gives them."""
+        """Return the rows after row `number` as pairs (number, row), each row as `points` returns it."""
         rows = self._ascending()
         numbers = (rows[:, _EVENTS] + rows[:, _SERVED]) / self.stride
         later = numbers > number
         return list(zip(map(int, numbers[later].tolist()), self._as_dicts(rows[later]), strict=True))
 
     def _ascending(self) -> Matrix:
-        """The rows of all levels, (n, columns), in the order of their numbers, each once."""
-        parts, upto = [], int(self.met[0])  # the number of the newest row not taken yet
+        """Collect the rows of all levels, (n, columns), ascending by number, each once."""
+        parts, upto = [], int(self.number[0])  # the number of the newest row not taken yet
         for level, part in enumerate(self.rows):
-            oldest = max(1, (int(self.met[0]) >> level) - ROWS + 1)
+            oldest = max(1, (int(self.number[0]) >> level) - ROWS + 1)
             newest = upto >> level
             if newest >= oldest:
                 parts.append(part[np.arange(oldest, newest + 1) % ROWS])
@@ -201,14 +203,16 @@ class MetricHistoryView(NamedTuple):
         return np.concatenate(parts[::-1]) if parts else np.empty((0, len(self.columns)))
 
     def _as_dicts(self, rows: Matrix) -> list[dict[str, Any]]:
-        points: list[dict[str, Any]] = []
-        for row in rows.tolist():
-            point = {name: None if math.isnan(x) else x for name, x in zip(self.columns, row, strict=True)}
-            points.append({**point, "events": int(row[_EVENTS]), "served": int(row[_SERVED])})
-        return points
+        whole = {"events", "served", *self.counts}
+        convert = [int if name in whole else _number for name in self.columns]
+        return [{name: to(x) for name, to, x in zip(self.columns, convert, row, strict=True)} for row in rows.tolist()]
+
+
+def _number(x: float) -> float | None:
+    return None if math.isnan(x) else x
 
 
 def _interval(x: float, step: float) -> float:
-    """The k of the interval ((k - 1) step, k step] that x is in; x itself where the steps are too many to count."""
+    """Return the k of the interval ((k - 1) step, k step] that x is in, or x itself if x / step overflows."""
     quotient = x / step
     return math.ceil(quotient) if math.isfinite(quotient) else x

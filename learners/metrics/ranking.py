@@ -175,5 +175,5 @@ def ranking_figures(
     reasons["precision_at_k"] = f"fewer than {settings.k} labelled events" if n + m < settings.k else "no positives"
     for name, value in out.items():
         if value is None:
-            undefined.of(name, reasons.get(name) or lacking or "")
+            undefined.add(name, reasons.get(name) or lacking or "")
     return out

@@ -1,16 +1,15 @@
-"""What is known of a stream beside its scores: its clock, how fast events come, how late and how many labels.
+"""Statistics of a stream beside its scores: clock, event rate, label delays, label coverage.
 
-The clock is the largest time of any event or label so far, in seconds since the epoch; NaN until one with a time has
-come. An event was served if it was answered under an id before its label was known. A labelled event's delay is what
-its label took, in seconds; NaN where that is not known.
+The clock is the largest time of any event or label so far, in seconds since the epoch. It is NaN before the first time.
+An event is served if it is scored with an id before its label arrives. The delay of a label is in seconds, NaN if
+unknown.
 
-    in the window    the last `size` labelled events, and with `seconds` of those only what was learnt at a clock later
-                     than clock - seconds: quantiles of the delays are exact;
-                     the last `size` served events, with distinct ids: how many of them have their label by now
+    window           exact quantiles of the delays of the last `size` labelled events. With `seconds`, only of those
+                     learnt after clock - seconds.
+                     Label coverage of the last `size` served events with distinct ids.
     since the start  quantiles of the delays from a histogram, within 1 %
 
-O(1) time per labelled event, whose delay is worked into the order together with others, and per served one; 16 bytes of
-state per labelled event in the window, 9 per served one.
+O(1) time per labelled or served event. 16 bytes of state per labelled event in the window, 9 per served one.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from learners.metrics.label_delays import (
     histogram_quantile,
     quantile,
 )
+from learners.metrics.rings import lengthen, ring_capacity
 from learners.numerics import (
     Counts,
     Issues,
@@ -49,23 +49,22 @@ __all__ = ["Derived", "Scope", "StreamStats", "StreamStatsState", "StreamStatsVi
 
 Scope = Literal["window", "since_start"]
 
-_POSITIVE, _LABELLED = 1, 2  # flags of a served event: it was called positive, its label came
-_LEAST = 64  # slots of a ring at first
-_ANY = 2**62  # events: more than there can be
-_TENTHS = (5, 9)  # the quantiles of the delays that are told: median, 90th percentile
+_POSITIVE, _LABELLED = 1, 2  # flags of a served event: predicted positive, label arrived
+_NO_LIMIT = 2**62  # events: more than there can be
+_TENTHS = (5, 9)  # the reported quantiles of the delays: median, 90th percentile
 
 
 class StreamStatsState(NamedTuple):
-    """The arrays of the state; the rings hold event i at i % size."""
+    """The arrays of the state; event i is at i % size of a ring."""
 
     clock: Vector  # (1,)
-    start: Vector  # (1,) the clock at the first labelled event that had one, else NaN
+    start: Vector  # (1,) the clock at the first labelled event with a clock, else NaN
     timed: Counts  # (1,) labelled events with a clock
     histogram: Counts  # (DELAY_BINS,) delays since the start
-    span: Counts  # (2,) number of the window's first labelled event, and of the next one to come
-    delays: Vector  # (capacity,) of labelled events; NaN where unknown
-    clocks: Vector  # (capacity,) NaN where unknown
-    served: Counts  # (3,) since the start: events served, of those called positive, of those labelled
+    span: Counts  # (2,) number of the window's first labelled event, and of the next event
+    delays: Vector  # (capacity,) of labelled events; NaN if unknown
+    clocks: Vector  # (capacity,) NaN if unknown
+    served: Counts  # (3,) since the start: served events, of those predicted positive, of those labelled
     ids: Words  # (capacity,) hashes of the last served events
     flags: NDArray[np.int8]  # (capacity,)
 
@@ -73,13 +72,14 @@ class StreamStatsState(NamedTuple):
 class Derived(NamedTuple):
     """What is derived from the rings."""
 
-    delays: Ordered  # those of the window that are known
-    table: Counts  # which slot an id is in
-    flagged: Counts  # (2,) of the served ring: called positive, labelled
+    delays: Ordered  # the known delays of the window
+    table: Counts  # the slot of each id
+    flagged: Counts  # (2,) of the served ring: predicted positive, labelled
 
 
 @bare_kernel
 def _tick(clock, times, clocks):  # type: ignore[no-untyped-def]
+    """Move the clock by n times; fill `clocks` (n,) with the clock after each."""
     for i in range(times.shape[0]):
         if np.isfinite(times[i]) and not times[i] <= clock[0]:
             clock[0] = times[i]
@@ -88,7 +88,7 @@ def _tick(clock, times, clocks):  # type: ignore[no-untyped-def]
 
 @inlined
 def _leave(state, derived, size):  # type: ignore[no-untyped-def]
-    """The window's first event leaves."""
+    """Remove the oldest event from the window."""
     delay = state.delays[state.span[0] % size]
     state.span[0] += 1
     if not np.isnan(delay):
@@ -97,7 +97,7 @@ def _leave(state, derived, size):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def _expire(state, derived, size, seconds, clock):  # type: ignore[no-untyped-def]
-    """Events leave that are too old at `clock`, and with a clock known those from before there was one."""
+    """Remove events that are too old at `clock`; once a clock is known, also those from before the first."""
     if np.isnan(clock) or seconds == np.inf:
         return
     while state.span[0] < state.span[1] and not state.clocks[state.span[0] % size] > clock - seconds:
@@ -106,14 +106,14 @@ def _expire(state, derived, size, seconds, clock):  # type: ignore[no-untyped-de
 
 @bare_kernel
 def _mark(state, derived, size, h):  # type: ignore[no-untyped-def]
-    """The label of a served event has come; of one that has left the ring it is only known that it had been served."""
+    """Flag a served event as labelled, by the hash of its id; of an event that left the ring only the total counts."""
     slot = hash_table.find(state.ids, derived.table, h)
     if slot >= 0:
         if state.flags[slot] & _LABELLED:
             return
         state.flags[slot] |= _LABELLED
         derived.flagged[1] += 1
-    elif state.served[0] <= size:  # none has left the ring: it was served in a course that was rolled back
+    elif state.served[0] <= size:  # no event left the ring yet: this one was served in a history that was rolled back
         return
     if state.served[2] < state.served[0]:
         state.served[2] += 1
@@ -121,7 +121,7 @@ def _mark(state, derived, size, h):  # type: ignore[no-untyped-def]
 
 @inlined
 def take(state, derived, size, seconds, clock, delay, h, late):  # type: ignore[no-untyped-def]
-    """Count a labelled event: its clock, its label's delay, and by the hash of its id whether it had been served."""
+    """Count a labelled event: its clock, its label's delay, and if `late` the served event with this id hash."""
     aging = seconds < np.inf
     if state.span[1] - state.span[0] == size:
         _leave(state, derived, size)
@@ -141,21 +141,22 @@ def take(state, derived, size, seconds, clock, delay, h, late):  # type: ignore[
         state.timed[0] += 1
     if late:
         _mark(state, derived, size, h)
-    if aging:  # the clock may not resolve the seconds
+    if aging:  # a clock too coarse for `seconds`: the event leaves at once
         _expire(state, derived, size, seconds, clock)
 
 
 @bare_kernel
 def _learn(state, derived, size, seconds, clocks, delays, hashes, late):  # type: ignore[no-untyped-def]
+    """Count labelled events in order; there are slots for them."""
     for i in range(clocks.shape[0]):
         take(state, derived, size, seconds, clocks[i], delays[i], hashes[i], late[i])
 
 
 @bare_kernel
 def _serve(state, derived, size, hashes, decisions, begin, most):  # type: ignore[no-untyped-def]
-    """Take served events from `begin` on, until `most` have been since the start; the place of the first one not taken.
+    """Take served events from `begin` on, up to `most` since the start; return the index of the first not taken.
 
-    That may also be the one for which the ring has to grow first.
+    Stops early at an event for which the ring must grow first.
     """
     for i in range(begin, hashes.shape[0]):
         if state.served[0] == most:
@@ -175,30 +176,20 @@ def _serve(state, derived, size, hashes, decisions, begin, most):  # type: ignor
             hash_table.put(state.ids, derived.table, slot, h)
             state.flags[slot] = 0
             state.served[0] += 1
-        change = positive - (state.flags[slot] & _POSITIVE)  # the answer that counts is the last one
+        change = positive - (state.flags[slot] & _POSITIVE)  # the last answer counts
         state.flags[slot] = (state.flags[slot] & _LABELLED) | positive
         state.served[1] += change
         derived.flagged[0] += change
     return hashes.shape[0]
 
 
-def _capacity(count: int, size: int) -> int:
-    """Slots of a ring that `count` events have entered: the power of two that holds them, up to `size`."""
-    return min(size, max(_LEAST, 1 << (max(1, min(count, size)) - 1).bit_length()))
-
-
-def _longer(ring: NDArray[Any], more: int) -> NDArray[Any]:
-    """The ring with `more` empty slots at its end."""
-    return np.concatenate([ring, np.zeros(more, dtype=ring.dtype)])
-
-
 class StreamStats:
-    """Clock, delays, coverage and rates of one learner; see the top of this file."""
+    """Clock, label delays, label coverage and rates of one learner."""
 
     def __init__(self, size: int, seconds: float | None) -> None:
         self.size = size
         self.seconds = math.inf if seconds is None else float(seconds)
-        capacity = _capacity(0, size)
+        capacity = ring_capacity(0, size)
         self.arrays = StreamStatsState(
             clock=np.full(1, np.nan),
             start=np.full(1, np.nan),
@@ -215,61 +206,59 @@ class StreamStats:
 
     @property
     def clock(self) -> float:
-        """The largest time so far, in seconds; NaN before there was one."""
+        """The largest time so far, in seconds; NaN before the first."""
         return float(self.arrays.clock[0])
 
     def _rebuild(self) -> None:
+        """Derive what follows from the rings."""
         arrays = self.arrays
         delays = arrays.delays[np.arange(*arrays.span.tolist()) % self.size]
-        known = np.sort(delays[~np.isnan(delays)])
-        called, labelled = (np.count_nonzero(arrays.flags & flag) for flag in (_POSITIVE, _LABELLED))
+        positive, labelled = (np.count_nonzero(arrays.flags & flag) for flag in (_POSITIVE, _LABELLED))
         self.derived = Derived(
-            delays=order_statistics.ordered(known),
+            delays=order_statistics.ordered(np.sort(delays[~np.isnan(delays)])),
             table=hash_table.table_for(arrays.ids, 0),
-            flagged=np.array([called, labelled], dtype=np.int64),
+            flagged=np.array([positive, labelled], dtype=np.int64),
         )
 
     def tick(self, times: Vector) -> Vector:
-        """The clock after each of n times, (n,), which move it; NaN and infinite ones do not."""
+        """Move the clock; return it after each of n times, (n,). NaN and infinity do not move it."""
         clocks = np.empty(len(times))
         _tick(self.arrays.clock, times, clocks)
         return clocks
 
     def advance(self, clock: float) -> None:
-        """Labelled events that are too old at `clock` leave the window."""
+        """Drop labelled events that are too old at `clock` from the window."""
         _expire(self.arrays, self.derived, self.size, self.seconds, float(clock))
 
     @property
     def served(self) -> int:
-        """Events served under an id since the start."""
+        """Events served with an id since the start."""
         return int(self.arrays.served[0])
 
     def serve(self, hashes: Words, decisions: NDArray[np.int64], most: int | None = None) -> int:
-        """Count events served under these ids (`hashes_of`); what has no id (0) could not be found again, and is not.
+        """Count served events by the hashes of their ids (`hashes_of`); return how many of the n were taken.
 
-        An id that is still among the last `size` keeps its place and counts once, with its last decision. After the
-        one with which `most` (at least 1; None: any number) have counted in this call, no more are taken. How many of
-        the n were.
+        An event without an id (0) is not counted. An id that is still among the last `size` keeps its place and counts
+        once, with its last decision. Stops after the event with which `most` (at least 1; None: any number) counted.
         """
-        called = decisions.astype(np.int64, copy=False)
-        until = _ANY if most is None else self.served + most
+        alerts = decisions.astype(np.int64, copy=False)
+        until = _NO_LIMIT if most is None else self.served + most
         done = 0
-        while (done := _serve(self.arrays, self.derived, self.size, hashes, called, done, until)) < len(hashes):
+        while (done := _serve(self.arrays, self.derived, self.size, hashes, alerts, done, until)) < len(hashes):
             if self.served == until:
                 break
-            arrays = self.arrays
-            more = _capacity(self.served + 1, self.size) - len(arrays.ids)
-            self.arrays = arrays._replace(ids=_longer(arrays.ids, more), flags=_longer(arrays.flags, more))
+            arrays, slots = self.arrays, ring_capacity(self.served + 1, self.size)
+            self.arrays = arrays._replace(ids=lengthen(arrays.ids, slots), flags=lengthen(arrays.flags, slots))
             self.derived = self.derived._replace(table=hash_table.table_for(self.arrays.ids, 0))
         return done
 
     def reserve(self, events: int, known: int) -> None:
-        """Room for so many labelled events to come, of so many a known delay."""
+        """Make room for so many labelled events, of which `known` have a known delay."""
         arrays = self.arrays
         first, following = arrays.span.tolist()
-        more = _capacity(following + events, self.size) - len(arrays.delays)
-        if more:
-            self.arrays = arrays._replace(delays=_longer(arrays.delays, more), clocks=_longer(arrays.clocks, more))
+        slots = ring_capacity(following + events, self.size)
+        if slots > len(arrays.delays):
+            self.arrays = arrays._replace(delays=lengthen(arrays.delays, slots), clocks=lengthen(arrays.clocks, slots))
         if known:
             room = order_statistics.reserved(self.derived.delays, min(following - first + known, self.size), known)
             if room is not self.derived.delays:
@@ -278,32 +267,32 @@ class StreamStats:
     def learn(self, clocks: Vector, delays: Vector, hashes: Words, late: NDArray[np.bool_]) -> None:
         """Count n labelled events; columns of (n,).
 
-        `clocks` are those of `tick`, `delays` what each label took in seconds (NaN: unknown; below 0 counts as 0), and
-        `hashes` the ids (`hashes_of`) that those with a `late` label were served under. `Metrics` takes events into all
-        of its parts together instead, by `take`.
+        `clocks` are from `tick`. `delays` are in seconds (NaN: unknown; below 0 counts as 0). `hashes` (`hashes_of`)
+        are of the ids under which events with a `late` label were served. `BinaryMetrics` calls `take` instead, once
+        for all of its parts.
         """
         self.reserve(len(clocks), len(clocks) - int(np.count_nonzero(np.isnan(delays))))
         _learn(self.arrays, self.derived, self.size, self.seconds, clocks, delays, hashes, late)
 
-    def label(self, h: int) -> None:
-        """The label of a served event has come after one that was assumed: it counts, where the id is still known."""
+    def mark_labelled(self, h: int) -> None:
+        """Count a label that arrived after its expiry, if the served event with this id hash is still in the ring."""
         slot = hash_table.find(self.arrays.ids, self.derived.table, np.uint64(h))
         if slot >= 0 and not self.arrays.flags[slot] & _LABELLED:
             _mark(self.arrays, self.derived, self.size, np.uint64(h))
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """The arrays of the state."""
+        """Return the arrays of the state."""
         return dict(self.arrays._asdict())
 
     def shapes(self, state: dict[str, NDArray[np.generic]]) -> dict[str, tuple[int, ...]]:
-        """The shapes that the arrays of a state have by its counts: rings are of powers of two from 64 up to `size`."""
-        labelled = (_capacity(int(state["span"][1]), self.size),)
-        served = (_capacity(int(state["served"][0]), self.size),)
+        """Return the shapes of a state's arrays that follow from its counts; see `ring_capacity`."""
+        labelled = (ring_capacity(int(state["span"][1]), self.size),)
+        served = (ring_capacity(int(state["served"][0]), self.size),)
         rings = {"delays": labelled, "clocks": labelled, "ids": served, "flags": served}
         return {name: rings.get(name, array.shape) for name, array in self.arrays._asdict().items()}
 
     def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
-        """What no events can have led to in a state of the right shapes. O(size log size)."""
+        """Report what no events can have led to in a state of the right shapes. O(size log size)."""
         wrong = list(counters({name: state[name] for name in ("timed", "histogram", "span", "served")}))
         yield from wrong
         if wrong:
@@ -326,9 +315,9 @@ class StreamStats:
 
     def _window_problems(self, arrays: StreamStatsState) -> Issues:
         first, following = arrays.span.tolist()
-        slots, oldest = _capacity(following, self.size), max(0, following - self.size)
+        slots, oldest = ring_capacity(following, self.size), max(0, following - self.size)
         if not len(arrays.delays) == len(arrays.clocks) == slots:
-            yield "span", f"ends at {following}, which goes with {slots} slots, not {len(arrays.delays)}"
+            yield "span", f"ends at {following}, which needs {slots} slots, not {len(arrays.delays)}"
             return
         if not oldest <= first <= following or (math.isinf(self.seconds) and first != oldest):
             yield (
@@ -336,12 +325,12 @@ class StreamStats:
                 f"begins at {first}; expected {oldest}{'' if math.isinf(self.seconds) else f' to {following}'}",
             )
             return
-        held = np.arange(first, following) % self.size
-        delays, clocks = arrays.delays[held], arrays.clocks[held]
+        inside = np.arange(first, following) % self.size
+        delays, clocks = arrays.delays[inside], arrays.clocks[inside]
         known = delays[~np.isnan(delays)]
         yield from outside("delays", known, 0, MAX_DELAY)
         if not len(known) <= arrays.histogram.sum(dtype=np.float64) <= following:
-            yield "histogram", "does not add up to the events that had a delay"
+            yield "histogram", "does not add up to the events with a delay"
         clocks = clocks[max(0, following - int(arrays.timed[0]) - first) :]
         if len(clocks) and not (float(arrays.start[0]) <= clocks[0] and clocks[-1] <= float(arrays.clock[0])):
             yield "clocks", "has times before the start, or after the clock"
@@ -350,24 +339,24 @@ class StreamStats:
 
     def _served_problems(self, arrays: StreamStatsState) -> Issues:
         served, positive, labelled = arrays.served.tolist()
-        held, slots = min(served, self.size), _capacity(served, self.size)
+        recent, slots = min(served, self.size), ring_capacity(served, self.size)
         if not len(arrays.ids) == len(arrays.flags) == slots:
-            yield "served", f"is {served}, which goes with {slots} slots, not {len(arrays.ids)}"
+            yield "served", f"is {served}, which needs {slots} slots, not {len(arrays.ids)}"
             return
-        ids, flags = arrays.ids[:held], arrays.flags
+        ids, flags = arrays.ids[:recent], arrays.flags
         if max(positive, labelled) > served:
-            yield "served", f"has {positive} called positive and {labelled} labelled of {served}"
-        if not ids.all() or len(np.unique(ids)) < held:
-            yield "ids", "has one twice, or 0, which stands for no id"
-        if arrays.ids[held:].any():
-            yield "ids", f"has more than {held}"
-        yield from outside("flags", flags[:held], 0, _POSITIVE | _LABELLED)
-        yield from outside("flags", flags[held:], 0, 0)
+            yield "served", f"has {positive} predicted positive and {labelled} labelled of {served}"
+        if not ids.all() or len(np.unique(ids)) < recent:
+            yield "ids", "has an id twice, or 0, which stands for no id"
+        if arrays.ids[recent:].any():
+            yield "ids", f"has more than {recent}"
+        yield from outside("flags", flags[:recent], 0, _POSITIVE | _LABELLED)
+        yield from outside("flags", flags[recent:], 0, 0)
         if ((flags & _POSITIVE) > 0).sum() > positive or ((flags & _LABELLED) > 0).sum() > labelled:
-            yield "flags", "has more events called positive, or labelled, than there were"
+            yield "flags", "has more events predicted positive, or labelled, than there were"
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
-        """Take the arrays of a state."""
+        """Take copies of the arrays of a state."""
         own = self.arrays._asdict()
         self.arrays = StreamStatsState(
             **{name: np.array(state[name], dtype=own[name].dtype, order="C") for name in own}
@@ -375,106 +364,102 @@ class StreamStats:
         self._rebuild()
 
     def view(self) -> StreamStatsView:
-        """What is known as it stands: right until the next change, or for good once `frozen()`. O(1)."""
+        """Return the statistics as they stand: right until the next change, or for good once `frozen()`. O(1)."""
         arrays, derived = self.arrays, self.derived
         first, following = arrays.span.tolist()
         timed = int(arrays.timed[0])
-        from_ = max(first, following - timed)  # the first one in the window that has a clock: all after it have
-        since = float(arrays.clocks[from_ % self.size]) if from_ < following else math.nan
+        oldest = max(first, following - timed)  # the first event in the window with a clock: all later ones have it
+        since = float(arrays.clocks[oldest % self.size]) if oldest < following else math.nan
         return StreamStatsView(
             self.clock,
-            _Events(following - from_, since),
-            _Events(timed, float(arrays.start[0])),
-            _Delays(derived.delays),
+            TimedEvents(following - oldest, since),
+            TimedEvents(timed, float(arrays.start[0])),
+            WindowDelays(derived.delays),
             arrays.histogram,
             (min(int(arrays.served[0]), self.size), *derived.flagged.tolist()),
             tuple(arrays.served.tolist()),
         )
 
 
-class _Events(NamedTuple):
-    """Labelled events that had a clock."""
+class TimedEvents(NamedTuple):
+    """Labelled events with a clock."""
 
     events: int
     since: float  # the clock at the first of them
 
 
-class _Delays(NamedTuple):
-    """Those in the window that are known."""
+class WindowDelays(NamedTuple):
+    """The known label delays in the window: in order, or once frozen their quantiles alone."""
 
     ordered: Ordered | None
-    told: tuple[float, ...] = ()  # their quantiles, worked out already
+    computed: tuple[float, ...] = ()
 
     def quantiles(self) -> tuple[float, ...]:
-        """Median and 90th percentile; NaN where no delay is known. O(known)."""
+        """Return median and 90th percentile; NaN without a known delay. O(known delays)."""
         if self.ordered is None:
-            return self.told
+            return self.computed
         known = order_statistics.values(self.ordered)
         return tuple(quantile(known, tenths) for tenths in _TENTHS)
 
-    def frozen(self) -> _Delays:
-        """What stays as it is."""
-        return self if self.ordered is None else _Delays(None, self.quantiles())
+    def frozen(self) -> WindowDelays:
+        """Return a copy that stays as it is."""
+        return self if self.ordered is None else WindowDelays(None, self.quantiles())
 
 
 class StreamStatsView(NamedTuple):
-    """What a reader of the figures needs."""
+    """The statistics at one moment."""
 
     clock: float
-    window: _Events
-    since_start: _Events
-    delays: _Delays  # in the window
+    window: TimedEvents
+    since_start: TimedEvents
+    delays: WindowDelays
     histogram: Counts  # of delays since the start
-    served_window: tuple[int, ...]  # of the last `size`: events, called positive, labelled
+    served_window: tuple[int, ...]  # of the last `size`: events, predicted positive, labelled
     served: tuple[int, ...]  # the same since the start
 
     def frozen(self) -> StreamStatsView:
-        """A copy that stays as it is: some 32 KB. O(size)."""
+        """Return a copy that stays as it is: about 32 KB. O(size)."""
         return self._replace(histogram=self.histogram.copy(), delays=self.delays.frozen())
 
     @property
     def coverage(self) -> float | None:
-        """The label coverage since the start; None where no events were served."""
+        """The label coverage since the start; None without served events."""
         served, _, labelled = self.served
         return labelled / served if served else None
 
     def values(self) -> tuple[float | None, ...]:
-        """The window's delays (NaN where undefined), label coverage, rate and alert rate (None); as `figures` has them.
-
-        O(size).
-        """
+        """Compute the window's delays (NaN if undefined), label coverage, rate and alert rate (None). O(size)."""
         served, positive, labelled = self.served_window
         ratios = (labelled / served, positive / served) if served else (None, None)
         return *self.delays.quantiles(), ratios[0], self._rate(self.window), ratios[1]
 
     def figures(self, scope: Scope) -> tuple[dict[str, Any], dict[str, str]]:
-        """The figures of a scope, and by pointer why those that are None are undefined. O(size)."""
+        """Compute the metrics of a scope, and by pointer why the others are undefined. O(size)."""
         undefined = Undefined(scope, {})
-        within = scope == "window"
-        figures: dict[str, Any] = {}
-        delays = (
-            self.delays.quantiles()
-            if within
-            else tuple(histogram_quantile(self.histogram, tenths) for tenths in _TENTHS)
-        )
-        names = ("label_delay_median", "label_delay_p90") + (() if within else ("label_delay_error",))
+        in_window = scope == "window"
+        metrics: dict[str, Any] = {}
+        if in_window:
+            delays = self.delays.quantiles()
+        else:
+            delays = tuple(histogram_quantile(self.histogram, tenths) for tenths in _TENTHS)
+        names = ("label_delay_median", "label_delay_p90") + (() if in_window else ("label_delay_error",))
         for name, value in zip(names, (*delays, DELAY_ERROR), strict=False):
-            figures[name] = None if math.isnan(delays[0]) else value
-            if figures[name] is None:
-                undefined.of(name, "no label with a known delay")
-        served, positive, labelled = self.served_window if within else self.served
-        figures["label_coverage"] = undefined.ratio("label_coverage", labelled, served, "no served events")
-        events = self.window if within else self.since_start
-        figures["events_per_second"] = self._rate(events)
-        if figures["events_per_second"] is None:
+            metrics[name] = None if math.isnan(delays[0]) else value
+            if metrics[name] is None:
+                undefined.add(name, "no label with a known delay")
+        served, positive, labelled = self.served_window if in_window else self.served
+        metrics["label_coverage"] = undefined.ratio("label_coverage", labelled, served, "no served events")
+        timed = self.window if in_window else self.since_start
+        metrics["events_per_second"] = self._rate(timed)
+        if metrics["events_per_second"] is None:
             few = "fewer than two labelled events with a time"
-            undefined.of("events_per_second", few if events.events < 2 else "no time has passed")
-        figures["served"] = served
-        figures["served_alert_rate"] = undefined.ratio("served_alert_rate", positive, served, "no served events")
-        return figures, undefined.reasons
+            undefined.add("events_per_second", few if timed.events < 2 else "no time has passed")
+        metrics["served"] = served
+        metrics["served_alert_rate"] = undefined.ratio("served_alert_rate", positive, served, "no served events")
+        return metrics, undefined.reasons
 
-    def _rate(self, events: _Events) -> float | None:
-        """Events after the first, by second of the clock, which may have gone on since the last one; or None."""
+    def _rate(self, events: TimedEvents) -> float | None:
+        """Divide the events after the first by the seconds of the clock since it; None if undefined."""
         if events.events < 2:
             return None
         seconds = self.clock - events.since

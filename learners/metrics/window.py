@@ -1,12 +1,13 @@
-"""The last labelled events, by number and by event time, with everything that their exact figures follow from.
+"""The last labelled events, limited in number and age, and the exact metrics that follow from them.
 
-A ring holds what was said of each event before its label was known. Derived from it, and rebuilt on restore, are the
-scores of each class in order (`ordered.py`), the confusion matrix, and sums over the probabilities that lose nothing
-when an event leaves (`figures.tally`), so no figure drifts however many events come and go. An event that enters,
-leaves or changes its label costs O(1); its score is worked into the order of its class together with others.
+A ring holds each event's predictions from before its label was known. Three things are derived from it, and rebuilt on
+restore: the scores of each class in order, the confusion matrix, and sums over the probabilities. The sums lose nothing
+when an event leaves (`definitions.tally`). So no metric drifts, however many events come and go.
 
-An event is in the window while it is among the last `size` and, with `seconds`, while its clock is later than the
-present clock less `seconds`; events from before any clock was known leave as soon as one is.
+An event is in the window while it is among the last `size`. With `seconds` its clock must also be later than the
+present clock less `seconds`. Events from before the first known clock leave as soon as a clock is known.
+
+An event that enters, leaves or changes its label costs O(1); scores are sorted into their class in groups.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from learners.metrics.definitions import (
     tally,
 )
 from learners.metrics.ranking import ranking_figures, ranking_values
+from learners.metrics.rings import lengthen, ring_capacity
 from learners.numerics import (
     MAX_COUNT,
     Counts,
@@ -49,14 +51,14 @@ __all__ = ["Sums", "Window", "WindowState", "WindowView", "take"]
 
 
 class WindowState(NamedTuple):
-    """The arrays of the state; the event of number i stands at i % size."""
+    """The arrays of the state; event number i is at i % size."""
 
     scores: Vector  # (capacity,)
     probabilities: Vector  # (capacity,)
     labels: NDArray[np.int8]  # (capacity,) 0 or 1
     decisions: NDArray[np.int8]  # (capacity,) 0 or 1
-    clocks: Vector  # (capacity,) of the learner after the event; NaN while unknown
-    span: Counts  # (2,) the number of the oldest event in the window, and the next number
+    clocks: Vector  # (capacity,) of the learner after the event; NaN if unknown
+    span: Counts  # (2,) number of the window's first event, and of the next event
 
 
 class Sums(NamedTuple):
@@ -71,8 +73,9 @@ class Sums(NamedTuple):
 
 
 @inlined
-def _count(sums, label, told, decision, sign):  # type: ignore[no-untyped-def]
-    at, probability, brier, log_loss = told
+def _count(sums, label, terms, decision, sign):  # type: ignore[no-untyped-def]
+    """Add an event to the sums (`sign` 1) or remove it (-1); `terms` are from `tallies`."""
+    at, probability, brier, log_loss = terms
     sums.confusion[2 * label + decision] += sign
     sums.bins[label, at] += sign
     tally(sums.losses[0], brier, sign)
@@ -82,6 +85,7 @@ def _count(sums, label, told, decision, sign):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def _leave(state, sums, slot):  # type: ignore[no-untyped-def]
+    """Remove the event in a slot from what is derived."""
     label = np.int64(state.labels[slot])
     order_statistics.leave(sums.positives if label == 1 else sums.negatives, state.scores[slot])
     _count(sums, label, tallies(state.probabilities[slot], label), np.int64(state.decisions[slot]), -1)
@@ -89,7 +93,7 @@ def _leave(state, sums, slot):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def _advance(state, sums, size, seconds, clock):  # type: ignore[no-untyped-def]
-    """Events that are too old leave; `clock` is NaN while unknown."""
+    """Remove events that are too old at `clock`, which is NaN if unknown."""
     if np.isnan(clock):
         return
     oldest = clock - seconds
@@ -102,8 +106,8 @@ def _advance(state, sums, size, seconds, clock):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def take(state, sums, size, seconds, score, probability, label, decision, clock, told):  # type: ignore[no-untyped-def]
-    """Take a labelled event, label and decision 0 or 1, of which `told` is the `tallies`; there is room for it."""
+def take(state, sums, size, seconds, score, probability, label, decision, clock, terms):  # type: ignore[no-untyped-def]
+    """Take a labelled event; there is room for it. Label and decision are 0 or 1; `terms` are from `tallies`."""
     aging = seconds < np.inf
     slot = state.span[1] % size
     if state.span[1] - state.span[0] == size:
@@ -118,21 +122,23 @@ def take(state, sums, size, seconds, score, probability, label, decision, clock,
     state.clocks[slot] = clock
     state.span[1] += 1
     order_statistics.enter(sums.positives if label == 1 else sums.negatives, score)
-    _count(sums, label, told, decision, 1)
-    if aging:  # the clock may not resolve the seconds: then the event leaves at once
+    _count(sums, label, terms, decision, 1)
+    if aging:  # a clock too coarse for `seconds`: the event leaves at once
         _advance(state, sums, size, seconds, clock)
 
 
 @bare_kernel
 def _learn(state, sums, size, seconds, scores, probabilities, y, decisions, clocks):  # type: ignore[no-untyped-def]
+    """Take labelled events in order."""
     for i in range(y.shape[0]):
         label = 1 if y[i] > 0.0 else 0
-        told, score = tallies(probabilities[i], label), ordinary(scores[i])
-        take(state, sums, size, seconds, score, probabilities[i], label, decisions[i], clocks[i], told)
+        terms, score = tallies(probabilities[i], label), ordinary(scores[i])
+        take(state, sums, size, seconds, score, probabilities[i], label, decisions[i], clocks[i], terms)
 
 
 @bare_kernel
 def _relabel(state, sums, slot, label):  # type: ignore[no-untyped-def]
+    """Change the label of the event in a slot."""
     _leave(state, sums, slot)
     state.labels[slot] = label
     order_statistics.enter(sums.positives if label == 1 else sums.negatives, state.scores[slot])
@@ -141,6 +147,7 @@ def _relabel(state, sums, slot, label):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def _refill(state, sums, size):  # type: ignore[no-untyped-def]
+    """Count the events of the ring into empty sums."""
     for number in range(state.span[0], state.span[1]):
         slot = number % size
         label = np.int64(state.labels[slot])
@@ -148,26 +155,26 @@ def _refill(state, sums, size):  # type: ignore[no-untyped-def]
 
 
 class Window:
-    """The window of one learner. `size` events at most; `seconds` None: whatever their age."""
+    """The window of one learner: at most `size` events, not older than `seconds` (None: of any age)."""
 
     def __init__(self, size: int, seconds: float | None) -> None:
         self.size = size
         self.seconds = seconds
         self.age = np.inf if seconds is None else float(seconds)
-        room = self.capacity(0)
+        slots = self.capacity(0)
         self.arrays = WindowState(
-            scores=np.zeros(room),
-            probabilities=np.zeros(room),
-            labels=np.zeros(room, dtype=np.int8),
-            decisions=np.zeros(room, dtype=np.int8),
-            clocks=np.zeros(room),
+            scores=np.zeros(slots),
+            probabilities=np.zeros(slots),
+            labels=np.zeros(slots, dtype=np.int8),
+            decisions=np.zeros(slots, dtype=np.int8),
+            clocks=np.zeros(slots),
             span=np.zeros(2, dtype=np.int64),
         )
         self._rebuild()
 
     def capacity(self, number: int) -> int:
-        """Slots of the ring when the next event's number is `number`: a power of two from 64 on, at most `size`."""
-        return min(self.size, max(64, 1 << max(number - 1, 0).bit_length()))
+        """Return the slots of the ring once the next event has that number; see `ring_capacity`."""
+        return ring_capacity(number, self.size)
 
     @property
     def events(self) -> int:
@@ -175,6 +182,7 @@ class Window:
         return int(self.arrays.span[1])
 
     def _rebuild(self) -> None:
+        """Derive the orders and the sums from the ring."""
         state = self.arrays
         slots = np.arange(state.span[0], state.span[1]) % self.size
         labels, scores = state.labels[slots], state.scores[slots]
@@ -189,19 +197,15 @@ class Window:
         _refill(state, self.sums, self.size)
 
     def reserve(self, negatives: int, positives: int) -> None:
-        """Room for so many events of each class to come."""
-        number = self.events + negatives + positives
-        held, capacity = len(self.arrays.scores), self.capacity(number)
-        if held < capacity:
-            longer = {name: np.zeros(capacity, array.dtype) for name, array in self.arrays._asdict().items()}
-            longer["span"] = self.arrays.span
-            for name in ("scores", "probabilities", "labels", "decisions", "clocks"):
-                longer[name][:held] = getattr(self.arrays, name)
-            self.arrays = WindowState(**longer)
-        self._make_room(negatives, positives)
+        """Make room for so many more events of each class."""
+        capacity = self.capacity(self.events + negatives + positives)
+        if len(self.arrays.scores) < capacity:
+            rings = {name: array for name, array in self.arrays._asdict().items() if name != "span"}
+            self.arrays = self.arrays._replace(**{name: lengthen(ring, capacity) for name, ring in rings.items()})
+        self._reserve_orders(negatives, positives)
 
-    def _make_room(self, negatives: int, positives: int) -> None:
-        """In the orders alone."""
+    def _reserve_orders(self, negatives: int, positives: int) -> None:
+        """Make room for so many more scores in the orders of the classes."""
         tn, fp, fn, tp = self.sums.confusion.tolist()
         first, second = self.sums.negatives, self.sums.positives
         if negatives:
@@ -219,39 +223,39 @@ class Window:
         decisions: NDArray[np.int64],
         clocks: Vector,
     ) -> None:
-        """Take n labelled events (labels -1 and +1) with what was said of them before; columns of (n,).
+        """Take n labelled events (labels -1 and +1) with their predictions; columns of (n,).
 
-        A score that is NaN counts as 0. `clocks` are those of the learner after each event, ascending, NaN while
-        unknown. `Metrics` takes events into all of its parts together instead, by `take`.
+        A score of NaN counts as 0. `clocks` are those of the learner after each event, ascending, NaN if unknown.
+        `BinaryMetrics` calls `take` instead, once for all of its parts.
         """
         positives = int(np.count_nonzero(y > 0.0))
         self.reserve(len(y) - positives, positives)
         _learn(self.arrays, self.sums, self.size, self.age, scores, probabilities, y, decisions, clocks)
 
     def advance(self, clock: float) -> None:
-        """The clock stands at `clock` (NaN: unknown): events that are too old leave."""
+        """Drop events that are too old at `clock` (NaN: unknown)."""
         if self.seconds is not None:
             _advance(self.arrays, self.sums, self.size, self.age, float(clock))
 
     def correct(self, number: int, label: int) -> None:
-        """The event of that number has the label 0 or 1, as if from the start. Nothing changes once it has left."""
+        """Change the label of an event to 0 or 1, as if from the start; does nothing once the event has left."""
         state = self.arrays
         slot = number % self.size
         if state.span[0] <= number < state.span[1] and state.labels[slot] != label:
-            self._make_room(1, 1)
+            self._reserve_orders(1, 1)
             _relabel(self.arrays, self.sums, slot, label)
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """The arrays of the state."""
+        """Return the arrays of the state."""
         return dict(self.arrays._asdict())
 
     def shapes(self, state: dict[str, NDArray[np.generic]]) -> dict[str, tuple[int, ...]]:
-        """The shapes that the arrays of a state have by its span; see `capacity`."""
-        room = (self.capacity(int(state["span"][1])),)
-        return {name: (2,) if name == "span" else room for name in self.arrays._fields}
+        """Return the shapes of a state's arrays that follow from its span; see `capacity`."""
+        ring = (self.capacity(int(state["span"][1])),)
+        return {name: (2,) if name == "span" else ring for name in self.arrays._fields}
 
     def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
-        """What no events can have led to in a state of the right shapes. O(capacity)."""
+        """Report what no events can have led to in a state of the right shapes. O(capacity)."""
         arrays = WindowState(**state)  # type: ignore[arg-type]
         yield from outside("labels", arrays.labels, 0, 1)
         yield from outside("decisions", arrays.decisions, 0, 1)
@@ -267,7 +271,7 @@ class Window:
         first, last = arrays.span.tolist()
         oldest = max(0, last - self.size)
         if len(arrays.scores) != self.capacity(last):
-            yield "span", f"ends at {last}, which goes with {self.capacity(last)} slots, not {len(arrays.scores)}"
+            yield "span", f"ends at {last}, which needs {self.capacity(last)} slots, not {len(arrays.scores)}"
             return
         if not oldest <= first <= last or (self.seconds is None and first != oldest):
             yield "span", f"begins at {first}; expected {oldest}{'' if self.seconds is None else f' to {last}'}"
@@ -275,22 +279,22 @@ class Window:
         clocks = arrays.clocks[np.arange(first, last) % self.size]
         known = clocks[int(np.isnan(clocks).sum()) :]  # unknown ones are the oldest
         if np.isnan(known).any() or (known[1:] < known[:-1]).any():
-            yield "clocks", "goes back, or is forgotten"
+            yield "clocks", "goes back, or becomes unknown again"
         elif self.seconds is not None and 0 < len(known) < len(clocks):
             yield "clocks", "is unknown for events that have left"
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
-        """Take the arrays of a state."""
+        """Take copies of the arrays of a state."""
         own = self.arrays._asdict()
         self.arrays = WindowState(**{name: np.array(state[name], dtype=own[name].dtype, order="C") for name in own})
         self._rebuild()
 
     def view(self) -> WindowView:
-        """The window as it stands: right until it changes, or for good once `frozen()`."""
+        """Return the window as it stands: right until the next change, or for good once `frozen()`."""
         return WindowView(self.size, self.seconds, *self.sums)
 
     def values(self, settings: MetricSettings) -> tuple[float | None, ...]:
-        """The figures of `WindowView.figures` from `auc` to `calibration_error`, the interval as two; None for null."""
+        """Compute the metrics of `WindowView.figures` from `auc` to `calibration_error`, the interval as two."""
         sums = self.sums
         negatives, positives = order_statistics.settled(sums.negatives), order_statistics.settled(sums.positives)
         auc, interval, others = ranking_values(negatives, positives, settings)
@@ -300,7 +304,7 @@ class Window:
 
 
 class WindowView(NamedTuple):
-    """What a reader of the figures needs."""
+    """The window at one moment, and the metrics that follow from it."""
 
     size: int
     seconds: float | None
@@ -312,7 +316,7 @@ class WindowView(NamedTuple):
     mass: NDArray[np.int64]  # (RELIABILITY_BINS, 2)
 
     def frozen(self) -> WindowView:
-        """A copy that stays as it is. O(events): 8 bytes for each."""
+        """Return a copy that stays as it is. O(events): 8 bytes for each."""
         return self._replace(
             negatives=order_statistics.ordered(order_statistics.values(self.negatives)),
             positives=order_statistics.ordered(order_statistics.values(self.positives)),
@@ -323,14 +327,14 @@ class WindowView(NamedTuple):
         )
 
     def figures(self, settings: MetricSettings) -> tuple[dict[str, Any], dict[str, str]]:
-        """The exact figures of the window, null where undefined, and the reasons of those by JSON pointer.
+        """Compute the exact metrics of the window, and by pointer why the others are undefined.
 
-        From `events` to `calibration_error`, and `confusion`. One merge of the scores of the classes: O(events) at
-        most, some O(rarer class) where one is rare; nothing is sorted.
+        From `events` to `calibration_error`, and `confusion`. One merge of the ordered scores of both classes:
+        O(events), or about O(rarer class) if one is rare.
         """
         undefined = Undefined("window", {})
         tn, fp, fn, tp = confusion = self.confusion.tolist()
-        figures = {
+        metrics = {
             "events": tn + fp + fn + tp,
             "class_counts": {"negative": tn + fp, "positive": fn + tp},
             **ranking_figures(
@@ -340,10 +344,10 @@ class WindowView(NamedTuple):
             **probability_figures(tn + fp + fn + tp, *_losses(self), undefined),
             "confusion": {"tp": tp, "fp": fp, "tn": tn, "fn": fn},
         }
-        return in_order(figures), undefined.reasons
+        return in_order(metrics), undefined.reasons
 
     def curves(self, points: int = 200) -> dict[str, Any]:
-        """The curves behind the figures, JSON-ready; see `curves.curves`. O(events points) at most."""
+        """Return the curves of the window as JSON; see `curves.curves`. O(events * points) at most."""
         mass = np.array([tallied(sums) / 2.0**60 for sums in self.mass.tolist()])
         return curves(
             order_statistics.values(self.negatives),
@@ -356,7 +360,7 @@ class WindowView(NamedTuple):
 
 
 def _losses(sums: Sums | WindowView) -> tuple[int, int, int]:
-    """Sums of Brier's and of log loss, and of the bins' distances: multiples of 2^-60."""
+    """Return the sums of Brier and log loss, and of the calibration gaps of the bins: multiples of 2^-60."""
     brier, log_loss = sums.losses.tolist()
     high, low = distances(sums.bins, sums.mass)
     return tallied(brier), tallied(log_loss), tallied((int(high), int(low)))

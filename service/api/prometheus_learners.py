@@ -201,7 +201,7 @@ class LearnerSeries:
         add("rarestream_duplicate_events", duplicates)
         add("rarestream_corrected_labels", corrections)
         add("rarestream_assumed_labels", assumed[0] if assumed else None)
-        served, alerts, labelled = figures.traffic.served
+        served, alerts, labelled = figures.stats.served
         add("rarestream_served_events", served)
         if view.scorer.config.labels.ranks is None:  # ranks are no alerts
             add("rarestream_served_alerts", alerts)
@@ -236,6 +236,6 @@ class LearnerSeries:
         if isinstance(figures, RankMetricsView):
             window: dict[str, Any] = figures.as_json()["window"]
         else:
-            window = {**figures.window.figures(figures.settings)[0], **figures.traffic.figures("window")[0]}
+            window = {**figures.window.figures(figures.settings)[0], **figures.stats.figures("window")[0]}
         self._shown[name] = view, window
         return window

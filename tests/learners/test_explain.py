@@ -13,7 +13,7 @@ import pytest
 
 from learners import InvalidInput, Learner, Scorer, create, explain
 from learners.algorithms.base import Linear
-from learners.explain import MAX_FEATURES, MAX_TOLD, MAX_WORK, ScoreExplanation
+from learners.explain import MAX_FEATURES, MAX_REPORTED, MAX_WORK, ScoreExplanation
 from learners.numerics.arrays import Matrix, Vector
 from learners.settings import Problem
 from tests.learners import naive_pipeline as slow
@@ -39,8 +39,8 @@ def total(one: ScoreExplanation) -> float:
 def adds_up(scorer: Scorer, values: Sequence[Any], k: int) -> bool:
     """Whether each event's parts add up to the score that the scorer gives it."""
     scores = scorer.score(scorer.config.encode(values)).scores
-    told = explain.explain(scorer, values, k)
-    whole = explain.explain(scorer, values, EVERYTHING)
+    told = explain.explain_scores(scorer, values, k)
+    whole = explain.explain_scores(scorer, values, EVERYTHING)
     sizes = [math.fsum([abs(one.intercept), *(abs(part) for _, part in one.features)]) for one in whole]
     close = [
         abs(total(one) - score) <= 1e-9 * size for one, score, size in zip(told, scores.tolist(), sizes, strict=True)
@@ -97,7 +97,7 @@ def test_dense_numbers_contribute_by_their_distance_from_the_mean() -> None:
     learner = create("oam", dim=4, scaling="standard")
     learner.learn(X[:-1], y[:-1])
     w = np.array([2.0, -0.5, 0.0, 1.0])
-    (told,) = explain.explain(weighed(learner, lambda _: w, 0.25), [X[-1].tolist()], 4)
+    (told,) = explain.explain_scores(weighed(learner, lambda _: w, 0.25), [X[-1].tolist()], 4)
     parts = w * slow.standardised(X, centre=True)[-1]
     assert told.intercept == 0.25
     assert told.rest == 0.0
@@ -112,7 +112,7 @@ def test_sparse_numbers_contribute_by_their_distance_from_zero() -> None:
     learner = create("oam", features={"kind": "sparse", "dim": 300}, scaling="standard")
     learner.learn(carried[:-1], [0, 1, 0])
     w = [0.5, 0.25]  # of columns 0 and 2; 1 was never met
-    (told,) = explain.explain(weighed(learner, lambda dim: np.resize([*w, *[9.0] * dim], dim), -1.0), carried[-1:], 9)
+    (told,) = explain.explain_scores(weighed(learner, lambda dim: np.resize([*w, *[9.0] * dim], dim), -1.0), carried[-1:], 9)
     scaled = slow.standardised(X, centre=False)[-1]
     assert [name for name, _ in told.features] == ["[0]", "[2]", "[1]"]
     parts = [w[0] * scaled[0], w[1] * scaled[2], 0.0]
@@ -125,7 +125,7 @@ def test_sparse_columns_met_in_any_order_keep_their_names() -> None:
     for column in (7, 200, 3):
         learner.learn([([column], [1.0])], [1])
     scorer = weighed(learner, lambda dim: np.arange(1.0, dim + 1.0), 0.0)  # 7: 1, 200: 2, 3: 3
-    (told,) = explain.explain(scorer, [([3, 5, 7, 200], [1.0, 1.0, 100.0, 10.0])], 9)
+    (told,) = explain.explain_scores(scorer, [([3, 5, 7, 200], [1.0, 1.0, 100.0, 10.0])], 9)
     assert told.features == [("[7]", 100.0), ("[200]", 20.0), ("[3]", 3.0), ("[5]", 0.0)]
 
 
@@ -152,7 +152,7 @@ TABLE = {
 def test_a_fields_columns_are_one_feature(event: dict[str, Any], features: dict[str, float]) -> None:
     learner = create("oam", features=TABLE, scaling="none")
     learner.learn([{"country": "DE"}, {"country": "FR"}], [0, 1])
-    (told,) = explain.explain(weighed(learner, lambda dim: 10.0 ** np.arange(dim), 0.0), [event], 3)
+    (told,) = explain.explain_scores(weighed(learner, lambda dim: 10.0 ** np.arange(dim), 0.0), [event], 3)
     assert dict(told.features) == features
     assert told.rest == told.intercept == 0.0
 
@@ -166,7 +166,7 @@ def test_hashed_features_contribute_by_name() -> None:
         "body": "Free money", "fee": 0, "none": None,
     }  # fmt: skip
     learner.learn([event], [1])
-    (told,) = explain.explain(weighed(learner, lambda dim: np.ones(dim), 0.0), [event], EVERYTHING)
+    (told,) = explain.explain_scores(weighed(learner, lambda dim: np.ones(dim), 0.0), [event], EVERYTHING)
     tokens = slow.named_tokens(event, text=["body"], categorical=["customer"])
     row = slow.named_row(tokens, 20)
     expected = {token: row[slow.hash_text(token) % 2**20] for token, _ in tokens}
@@ -179,7 +179,7 @@ def test_hashed_features_that_share_a_column_are_one_under_both_names() -> None:
     learner = create("oam", features={"kind": "named", "bits": 4}, scaling="none")
     event = {f"n{i}": 1.0 + i for i in range(40)}
     learner.learn([event], [1])
-    (told,) = explain.explain(weighed(learner, lambda dim: np.ones(dim), 0.0), [event], EVERYTHING)
+    (told,) = explain.explain_scores(weighed(learner, lambda dim: np.ones(dim), 0.0), [event], EVERYTHING)
     row = slow.named_row(event.items(), 4)
     names = {column: " + ".join(n for n in event if slow.hash_text(n) % 16 == column) for column in row}
     assert dict(told.features) == {names[column]: pytest.approx(part) for column, part in row.items()}
@@ -196,24 +196,24 @@ def test_the_largest_come_first_and_ties_in_the_order_of_columns() -> None:
     x = [1.0, -4.0, 2.0, -2.0, 0.0, 2.0]
     ranked = [("x[1]", -4.0), ("x[2]", 2.0), ("x[3]", -2.0), ("x[5]", 2.0), ("x[0]", 1.0), ("x[4]", 0.0)]
     for k in range(1, 9):
-        (told,) = explain.explain(scorer, [x], k)
+        (told,) = explain.explain_scores(scorer, [x], k)
         assert told == ScoreExplanation(0.5, ranked[:k], sum(part for _, part in ranked[k:]))
-    assert str(explain.explain(scorer, [[-0.0] * 6], 1)[0].features[0][1]) == "0.0"
+    assert str(explain.explain_scores(scorer, [[-0.0] * 6], 1)[0].features[0][1]) == "0.0"
 
 
 def test_many_ties_stay_in_the_order_of_columns() -> None:
     learner = create("oam", dim=300, scaling="none")
     sizes = [1.0 + j * j % 7 % 3 for j in range(300)]
-    (told,) = explain.explain(weighed(learner, lambda dim: np.ones(dim), 0.0), [sizes], 290)
+    (told,) = explain.explain_scores(weighed(learner, lambda dim: np.ones(dim), 0.0), [sizes], 290)
     assert [name for name, _ in told.features] == [f"x[{j}]" for j in sorted(range(300), key=lambda j: -sizes[j])][:290]
 
 
 def test_an_event_without_features_has_the_intercept() -> None:
     for kind, empty in (("sparse", ([], [])), ("named", {})):
         learner = taught(Pipeline("stamp", kind).learner(), kind)
-        (told,) = explain.explain(learner.scorer(), [empty], 5)
+        (told,) = explain.explain_scores(learner.scorer(), [empty], 5)
         assert told == ScoreExplanation(learner.score([empty])[0], [], 0.0)
-        assert explain.explain(learner.scorer(), [], 5) == []
+        assert explain.explain_scores(learner.scorer(), [], 5) == []
 
 
 # Independence
@@ -227,11 +227,11 @@ def test_an_explanation_does_not_depend_on_other_events(kind: str, monkeypatch: 
     new, _ = events(Pipeline("stamp", kind), 40, seed=1)
     for learner in learners:
         scorer = learner.scorer()
-        together = explain.explain(scorer, new, 3)
-        assert together == [explain.explain(scorer, [event], 3)[0] for event in new]
+        together = explain.explain_scores(scorer, new, 3)
+        assert together == [explain.explain_scores(scorer, [event], 3)[0] for event in new]
         with monkeypatch.context() as patch:
             patch.setattr(explain, "CHUNK_NUMBERS", 20)
-            assert explain.explain(scorer, new, 3) == together
+            assert explain.explain_scores(scorer, new, 3) == together
 
 
 def test_a_frozen_scorer_explains_what_it_says_while_the_learner_moves_on() -> None:
@@ -239,10 +239,10 @@ def test_a_frozen_scorer_explains_what_it_says_while_the_learner_moves_on() -> N
         learner = taught(Pipeline("cbr-diag", kind).learner(), kind)
         new, y = events(Pipeline("cbr-diag", kind), 40, seed=1)
         frozen = learner.scorer().frozen()
-        before = explain.explain(frozen, new, 3)
+        before = explain.explain_scores(frozen, new, 3)
         learner.learn(new, y)
-        assert explain.explain(frozen, new, 3) == before
-        assert explain.explain(learner.scorer(), new, 3) != before
+        assert explain.explain_scores(frozen, new, 3) == before
+        assert explain.explain_scores(learner.scorer(), new, 3) != before
 
 
 # Behind an embedding, by definition
@@ -286,7 +286,7 @@ def test_dense_features_are_switched_on_in_both_orders(space: dict[str, Any]) ->
     scorer = learner.scorer()
     row = slow.standardised(X, centre=True)[-1]
     score = value_of(scorer)
-    (told,) = explain.explain(scorer, [X[-1].tolist()], 5)
+    (told,) = explain.explain_scores(scorer, [X[-1].tolist()], 5)
     expected = gains(score, row, [0, 1, 2, 3, 4], [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0]])
     assert told.intercept == pytest.approx(score(np.zeros(5)), rel=1e-9)
     assert dict(told.features) == {f"x[{j}]": pytest.approx(part, abs=1e-9) for j, part in enumerate(expected)}
@@ -301,7 +301,7 @@ def test_a_fields_columns_are_switched_on_together(space: dict[str, Any]) -> Non
     carried = [{"amount": random.normal(), "country": countries[i % 4], "age": random.normal()} for i in range(60)]
     learner.learn(carried, np.arange(60) % 2)
     scorer = learner.scorer()
-    (told,) = explain.explain(scorer, [{"amount": 2.0, "country": "FR"}], 3)
+    (told,) = explain.explain_scores(scorer, [{"amount": 2.0, "country": "FR"}], 3)
     row = np.array([2.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0])
     expected = gains(value_of(scorer), row, [0, 0, 1, 1, 1, 2, 2], [[0, 1, 2], [2, 1, 0]])
     names = ["amount", "country=FR", "age (missing)"]
@@ -317,7 +317,7 @@ def test_of_two_features_they_are_the_shapley_values(dim: int, space: dict[str, 
     learner = create("stamp", dim=dim, scaling="none", embedding=space)
     learner.learn(X, np.arange(60) % 2)
     scorer = learner.scorer()
-    for x, told in zip(X, explain.explain(scorer, X.tolist(), dim), strict=True):
+    for x, told in zip(X, explain.explain_scores(scorer, X.tolist(), dim), strict=True):
         expected = gains(value_of(scorer), x, list(range(dim)), itertools.permutations(range(dim)))
         assert dict(told.features) == {f"x[{j}]": pytest.approx(part, abs=1e-9) for j, part in enumerate(expected)}
 
@@ -332,7 +332,7 @@ def test_before_its_first_fit_a_batch_algorithm_has_zeros(kind: str) -> None:
     learner = pipeline.learner()
     for taken in (0, 12):
         learner.learn(carried[:taken], y[:taken])
-        for one in explain.explain(learner.scorer(), carried, EVERYTHING):
+        for one in explain.explain_scores(learner.scorer(), carried, EVERYTHING):
             assert (one.intercept, one.rest) == (0.0, 0.0)
             assert all(part == 0.0 for _, part in one.features)
 
@@ -342,7 +342,7 @@ def test_until_its_embedding_is_there_a_learner_is_explained_as_linear() -> None
     learner = create("stamp", dim=2, scaling="none", embedding=space)
     learner.learn([[1.0, 2.0], [3.0, 1.0]], [0, 1])
     w, bias = learner.scorer().weights
-    (told,) = explain.explain(learner.scorer(), [[5.0, 7.0]], 2)
+    (told,) = explain.explain_scores(learner.scorer(), [[5.0, 7.0]], 2)
     assert dict(told.features) == {"x[0]": 5.0 * w[0], "x[1]": 7.0 * w[1]}
     assert told.intercept == bias[0]
 
@@ -352,7 +352,7 @@ def test_until_its_embedding_is_there_a_learner_is_explained_as_linear() -> None
 
 def refused(scorer: Scorer, values: Sequence[Any], k: Any) -> list[Problem]:
     with pytest.raises(InvalidInput) as caught:
-        explain.explain(scorer, values, k)
+        explain.explain_scores(scorer, values, k)
     return caught.value.problems
 
 
@@ -371,8 +371,8 @@ def test_a_k_out_of_range_is_refused(k: Any) -> None:
 
 def test_more_than_can_be_told_is_refused() -> None:
     scorer = create("oam", dim=1).scorer()
-    most = MAX_TOLD // 1000
-    assert len(explain.explain(scorer, [[1.0]] * most, 1000)) == most
+    most = MAX_REPORTED // 1000
+    assert len(explain.explain_scores(scorer, [[1.0]] * most, 1000)) == most
     detail = "is 1000 for each of 101 events; expected at most 100000 features in all"
     assert refused(scorer, [[1.0]] * (most + 1), 1000) == [Problem("/explain", detail)]
 
@@ -393,7 +393,7 @@ def test_too_much_work_is_refused_with_how_much_would_do(monkeypatch: pytest.Mon
     assert problem.pointer == "/explain"
     assert "multiplications for 7 events" in problem.detail
     assert problem.detail.endswith("; expected at most 5 events at once")
-    assert len(explain.explain(scorer, new[:5], 1)) == 5
+    assert len(explain.explain_scores(scorer, new[:5], 1)) == 5
     monkeypatch.setattr(explain, "MAX_WORK", one - 1)
     (problem,) = refused(scorer, new[:1], 1)
     assert problem.detail.endswith("; this model is too large to be explained")
@@ -417,12 +417,12 @@ def test_work_grows_with_what_is_to_be_done() -> None:
 def test_weights_near_overflow_are_told_without_a_warning() -> None:
     learner = create("oam", dim=3, scaling="none")
     scorer = weighed(learner, lambda _: np.array([1e300, -1e300, 1.0]), 0.0)
-    (told,) = explain.explain(scorer, [[1e30, 1e30, 2.0]], 2)
+    (told,) = explain.explain_scores(scorer, [[1e30, 1e30, 2.0]], 2)
     assert told.features == [("x[0]", math.inf), ("x[1]", -math.inf)]
     assert told.rest == 2.0
-    (told,) = explain.explain(scorer, [[1e30, 1e30, 2.0]], 1)
+    (told,) = explain.explain_scores(scorer, [[1e30, 1e30, 2.0]], 1)
     assert told.rest == -math.inf
     scorer = weighed(learner, lambda _: np.array([1.0, math.inf, 5.0]), 0.0)
-    (told,) = explain.explain(scorer, [[1.0, 0.0, 1.0]], 1)  # what cannot be compared comes first
+    (told,) = explain.explain_scores(scorer, [[1.0, 0.0, 1.0]], 1)  # what cannot be compared comes first
     assert str(told.features) == "[('x[1]', nan)]"
     assert told.rest == 6.0

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from learners import InvalidInput, LearnerView, ScoreExplanation
-from learners import explain as explanations
+from learners import explain_scores
 from service.engine import LARGE, run_by_size
 from service.engine.replica import LearnerReplica, Predicted
 from service.errors import Invalid
@@ -99,6 +99,6 @@ async def told(learnt: Learnt, events: Labelled, size: int, write: Coding) -> by
 
 async def _explained(view: LearnerView, carried: Any, most: int) -> list[ScoreExplanation]:
     try:
-        return await asyncio.to_thread(explanations, view.scorer, carried, most)
+        return await asyncio.to_thread(explain_scores, view.scorer, carried, most)
     except InvalidInput as error:
         raise Invalid("the explanation is refused; nothing was served", error.problems) from None

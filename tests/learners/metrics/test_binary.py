@@ -160,9 +160,9 @@ def test_what_is_known_beside_scores_comes_from_clocks_and_served_events() -> No
         np.array([hashes[0], 0, hashes[2]], dtype=np.uint64),
         late,
     )
-    metrics.skip(3)
-    metrics.skip(2)
-    metrics.assume(1)
+    metrics.count_duplicates(3)
+    metrics.count_duplicates(2)
+    metrics.count_expired(1)
     document = metrics.view().as_json()
     assert document["served"] == {"events": 4, "labelled": 2, "alert_rate": 0.25}
     assert (document["duplicates"], document["corrections"], document["assumed"]) == (5, 0, 1)
@@ -362,8 +362,8 @@ def test_an_unchanged_view_works_its_figures_out_once() -> None:
     assert frozen.as_json() is document
     assert metrics.view().frozen() is frozen.frozen() is frozen
     moves: list[Any] = [
-        lambda: metrics.skip(1),
-        lambda: metrics.assume(1),
+        lambda: metrics.count_duplicates(1),
+        lambda: metrics.count_expired(1),
         lambda: metrics.advance(metrics.clock + 1),
         lambda: metrics.tick(np.array([2e9])),
         lambda: metrics.serve(events.hashes[:1], events.scores[:1], None, events.decisions[:1], np.array([2e9])),
