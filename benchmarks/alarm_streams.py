@@ -93,7 +93,7 @@ def _until_verdict(state, limit, labels, scores):  # type: ignore[no-untyped-def
     for i in range(labels.shape[0]):
         label = 1 if labels[i] > 0.0 else 0
         positives += label
-        sequential_tests.meet(state, limit, label, scores[i], i + 1, 0.0)
+        sequential_tests.observe(state, limit, label, scores[i], i + 1, 0.0)
         if state.verdicts[0] != 0:
             return positives
     return -1

@@ -142,7 +142,7 @@ def _apply(window, known, table, tests, size, most, limit, hashes, labels, score
             row[j] = 0.0 if math.isnan(scores[i, j]) else scores[i, j]
             window.scores[slot, j] = row[j]
         counts[_EVENTS] += 1
-        sequential_tests.meet(tests, limit, label, row, counts[_EVENTS], clock[0])
+        sequential_tests.observe(tests, limit, label, row, counts[_EVENTS], clock[0])
 
 
 class GroupComparison:

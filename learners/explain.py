@@ -79,8 +79,8 @@ def explain_scores(scorer: Scorer, values: Sequence[Any], k: int) -> list[ScoreE
     `Features.names`. Changes nothing; an event's explanation does not depend on the others. Contributions that overflow
     are infinite or NaN, as the score then is.
 
-    Raises `InvalidInput` for an ordinal learner and for events that `Config.encode` refuses. With pointer /explain: for k
-    outside 1 to `MAX_FEATURES`, for more than `MAX_REPORTED` features, and for more `work` than `MAX_WORK`.
+    Raises `InvalidInput` for an ordinal learner and for events that `Config.encode` refuses. With pointer /explain: for
+    k outside 1 to `MAX_FEATURES`, for more than `MAX_REPORTED` features, and for more `work` than `MAX_WORK`.
     """
     config = scorer.config
     if config.labels.ranks is not None:

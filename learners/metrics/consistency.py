@@ -1,9 +1,8 @@
-"""Whether the parts of a restored state are those of one stream, each being sound by itself.
+"""Checks that the valid parts of a restored state belong to one stream.
 
-Some things are kept in more than one part, for each to be read without the others: how many events there were, when
-those of the window came, what was said of an event that has an id. A part moves on trusting the others to agree. So a
-correction takes out of the figures what the ids say that was counted, and a row of the history is due after so many
-events of the window and of those served. See `soundness.py` for the parts.
+Some facts are stored in more than one part, so that each part can be read alone: the number of events, the clocks of
+the window, the predictions for an event with an id. The parts then rely on each other. For example, a correction
+subtracts from the metrics what the remembered ids report. `state_checks.py` checks each part by itself.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ Arrays = dict[str, NDArray[np.generic]]
 
 
 def metric_disagreements(state: Arrays, part: str, size: int, stride: int) -> Issues:
-    """Where the window, traffic and history of a learner's figures are not of the same events. O(window).
+    """Report where window, stream statistics and history contradict each other. O(window).
 
-    The window's arrays are called `part` + span and clocks; it holds `size` events, and a row is due every `stride`
-    steps (see `history.py`).
+    The window's arrays have names `part` + "span" and `part` + "clocks". The window holds `size` events, and the
+    history has a row every `stride` steps.
     """
     first, following = state[f"{part}span"].tolist()
     if state["traffic_span"].tolist() != [first, following]:
         yield "traffic_span", f"is {state['traffic_span'].tolist()}; that of the window is {[first, following]}"
         return
-    held = np.arange(first, following) % size
-    clocks, others = (state[name][held].astype(np.float64) for name in (f"{part}clocks", "traffic_clocks"))
+    slots = np.arange(first, following) % size
+    clocks, others = (state[name][slots].astype(np.float64) for name in (f"{part}clocks", "traffic_clocks"))
     if not np.array_equal(clocks, others, equal_nan=True):
         yield "traffic_clocks", "are not those of the window"
     rows = int(state["history_count"][0])
@@ -42,17 +41,17 @@ def metric_disagreements(state: Arrays, part: str, size: int, stride: int) -> Is
     if rows != (following + served) // stride:
         yield "history_count", f"is {rows} after {following} labelled events and {served} served ones"
     elif rows:
-        events, latest, met = state["history_rows"][0, rows % ROWS, :3].tolist()
-        if events > following or met > served:
-            yield "history_rows", "has events that are yet to come"
-        if not math.isnan(latest) and not latest <= float(state["traffic_clock"][0]):
-            yield "history_rows", "has a clock that is yet to come"
+        events, clock, served_then = state["history_rows"][0, rows % ROWS, :3].tolist()
+        if events > following or served_then > served:
+            yield "history_rows", "has more events than there were"
+        if not math.isnan(clock) and not clock <= float(state["traffic_clock"][0]):
+            yield "history_rows", "has a clock later than the present"
 
 
 def id_disagreements(ids: Arrays, metrics: Arrays, size: int, ranks: int | None) -> Issues:
-    """Where what is remembered of ids is not what the figures of a window of `size` are made of, by the ids' arrays.
+    """Report where the remembered ids contradict the metrics of a window of `size`, by the ids' arrays.
 
-    `ranks`: those of an ordinal learner. O(ids + window).
+    `ranks` are those of an ordinal learner. O(ids + window).
     """
     part = "window_" if ranks is None else ""
     first, following = metrics[f"{part}span"].tolist()
@@ -64,14 +63,14 @@ def id_disagreements(ids: Arrays, metrics: Arrays, size: int, ranks: int | None)
         return
     labels, decisions = ids["labels"].astype(np.int64), ids["decisions"].astype(np.int64)
     scores, probabilities = ids["scores"].astype(np.float64), ids["probabilities"].astype(np.float64)
-    scores = np.where(np.isnan(scores), 0.0, scores)  # as in the figures
-    kept: dict[str, NDArray[Any]] = {"labels": labels, "decisions": decisions}
+    scores = np.where(np.isnan(scores), 0.0, scores)  # as in the metrics
+    columns: dict[str, NDArray[Any]] = {"labels": labels, "decisions": decisions}
     if ranks is None:
-        kept = {"labels": labels > 0, "decisions": decisions, "scores": scores, "probabilities": probabilities}
+        columns = {"labels": labels > 0, "decisions": decisions, "scores": scores, "probabilities": probabilities}
     inside = numbers >= first
-    for name, values in kept.items():
+    for name, values in columns.items():
         if (values[inside] != metrics[f"{part}{name}"][numbers[inside] % size]).any():
-            yield name, "is not what the window has of the same events"
+            yield name, "differs from the same events of the window"
     if ranks is not None:
         rest: Counts = metrics["total"].astype(np.int64)
         np.subtract.at(rest, (labels - 1, decisions - 1), 1)

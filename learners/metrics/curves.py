@@ -1,8 +1,8 @@
-"""The curves behind the figures: ROC, precision and recall, scores and probabilities, ready to be drawn.
+"""Curves for charts: ROC, precision-recall, histograms of scores, reliability of probabilities.
 
-A curve has a point for each distinct score, far more than a screen shows. It is thinned by the splits of Douglas and
-Peucker: beginning with its two ends, the point that lies farthest from the polyline so far is added, until there are
-as many as were asked for. So corners come first, and straight parts need no points.
+A curve has a point for each distinct score, far more than a screen shows. So it is simplified by Douglas and Peucker:
+starting with both ends, the point farthest from the polyline so far is added, until there are enough points. Corners
+come first, and straight parts need no points.
 
 References
 ----------
@@ -28,7 +28,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 
 
 def thinned(x: Vector, y: Vector, points: int) -> Counts:
-    """Which at most `points` (2 or more) of the n points of a curve to keep, ascending; both ends are among them."""
+    """Choose at most `points` (2 or more) of a curve's n points; return their indices, ascending, with both ends."""
     n = len(x)
     if n <= points:
         return np.arange(n)
@@ -36,7 +36,7 @@ def thinned(x: Vector, y: Vector, points: int) -> Counts:
     farthest = [_farthest(x, y, 0, n - 1)]
     while farthest and len(kept) < points:
         distance, at, start, stop = heapq.heappop(farthest)
-        if distance == 0.0:  # all that is left lies on the lines between the points kept
+        if distance == 0.0:  # all other points lie on the lines between the chosen ones
             break
         kept.append(at)
         for part in ((start, at), (at, stop)):
@@ -46,9 +46,9 @@ def thinned(x: Vector, y: Vector, points: int) -> Counts:
 
 
 def _farthest(x: Vector, y: Vector, start: int, stop: int) -> tuple[float, int, int, int]:
-    """Of the points between `start` and `stop` the one farthest from the line through those two.
+    """Find the point between `start` and `stop` that is farthest from the line through both.
 
-    Returns (minus the distance, which point, start, stop).
+    Returns (minus the distance, index of the point, start, stop).
     """
     dx, dy = x[start + 1 : stop] - x[start], y[start + 1 : stop] - y[start]
     along, up = x[stop] - x[start], y[stop] - y[start]
@@ -74,11 +74,11 @@ def curves(
     mass: Vector,
     points: int,
 ) -> dict[str, Any]:
-    """All curves of a scope, JSON-ready: finite numbers, None where undefined, empty lists where there is no curve.
+    """Compute all curves of a scope as JSON: finite numbers, None if undefined, empty lists if there is no curve.
 
-    `negatives` and `positives` are ascending scores, `confusion` (4,) counts tn, fp, fn, tp, `bins` (2,
-    RELIABILITY_BINS) events by class and probability, `mass` (RELIABILITY_BINS,) the sums of their probabilities. Time
-    O(n log n + n points) at most for n distinct scores. Raises ValueError for less than two points.
+    `negatives` and `positives` are ascending scores, `confusion` (4,) the counts tn, fp, fn, tp. `bins`
+    (2, RELIABILITY_BINS) counts events by class and probability, and `mass` (RELIABILITY_BINS,) sums their
+    probabilities. O(n log n + n * points) for n distinct scores. Raises ValueError for fewer than two points.
     """
     if points < 2:
         raise ValueError(f"points is {points}; expected at least 2")
@@ -93,7 +93,7 @@ def curves(
 
 
 def _by_threshold(negatives: Vector, positives: Vector, points: int) -> dict[str, Any]:
-    """The ROC curve, from (0, 0) on, and precision by recall: at every score from the highest down, thinned."""
+    """Compute the ROC curve from (0, 0) on, and precision by recall: at every score from the highest down, thinned."""
     n, m = len(negatives), len(positives)
     thresholds = np.unique(np.concatenate([negatives, positives]))[::-1]
     fp = n - np.searchsorted(negatives, thresholds)
@@ -120,7 +120,7 @@ def _by_threshold(negatives: Vector, positives: Vector, points: int) -> dict[str
 
 
 def _histogram(negatives: Vector, positives: Vector) -> dict[str, Any]:
-    """Events by class and score, in bins of equal width, each closed below, the last one at both ends."""
+    """Count events by class and score in bins of equal width; each bin includes its lower edge, the last one both."""
     if not len(negatives) + len(positives):
         return {"edges": [], "negative": [], "positive": []}
     ends = [end for scores in (negatives, positives) if len(scores) for end in (scores[0], scores[-1])]
@@ -137,7 +137,7 @@ def _histogram(negatives: Vector, positives: Vector) -> dict[str, Any]:
 
 
 def _reliability(bins: NDArray[np.int64], mass: Vector) -> dict[str, Any]:
-    """Mean probability and share of positives in each bin of the probability."""
+    """Compute the mean probability and the share of positives in each bin of the probability."""
     count = bins.sum(axis=0).tolist()
     return {
         "edges": [i / RELIABILITY_BINS for i in range(RELIABILITY_BINS + 1)],

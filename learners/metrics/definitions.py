@@ -1,12 +1,11 @@
-"""What the live figures are: their settings, and each figure from the counts that it follows from.
+"""Definitions of the live metrics: their settings, and each metric from the counts that it follows from.
 
-The figures of one scope (the window, or everything since the start) come from a confusion matrix, from the scores of
-each class in order, and from sums over the probabilities. Here are the parts of them that do not depend on how a scope
-is kept, and the words for a figure that is undefined: it is null, and the reason says which events it lacks.
+A scope is the window, or everything since the start. Its metrics come from a confusion matrix, from the ordered scores
+of each class, and from sums over the probabilities. This module holds what does not depend on how a scope is stored. An
+undefined metric is null, and its reason says which events are missing.
 
-Counts enter as whole numbers, and are divided once: a figure is rounded once, however many events there are. Sums of
-losses and of probabilities are whole multiples of 2^-60 for the same reason: what was added can be taken away again
-without a trace, and in any order.
+Counts are whole numbers and are divided once. So a metric is rounded once, however many events there are. Sums of
+losses and probabilities are whole multiples of 2^-60, so they can be subtracted again without a trace, in any order.
 
 References
 ----------
@@ -57,14 +56,14 @@ __all__ = [
     "tally",
 ]
 
-EPSILON = 2.220446049250313e-16  # probabilities are at least so far from 0 and 1 in the log loss
-LARGEST_LOSS = 36.05  # log loss of a probability of EPSILON for the label that came, rounded up
+EPSILON = 2.220446049250313e-16  # least distance of a probability from 0 and 1 in the log loss
+LARGEST_LOSS = 36.05  # log loss of a probability of EPSILON for the true label, rounded up
 CONFIDENCE_95 = 1.959963984540054  # the normal quantile of 0.975
-NO_SPREAD = "no two placements that differ"  # DeLong's variance is 0 then, and an interval of width 0 would be no bound
+NO_SPREAD = "no two placements that differ"  # DeLong's variance is then 0, and an interval of width 0 bounds nothing
 RELIABILITY_BINS = 15  # of equal width
 _STEP = 30  # bits of each of the two whole numbers of a sum
 
-FIGURES = (  # the keys of a scope, in order; the error of a delay is told since the start only
+FIGURES = (  # the keys of a scope, in order; only those since the start have an error of the delay
     "events",
     "class_counts",
     "auc",
@@ -97,13 +96,11 @@ _IN_ORDER = tuple(name for figure in FIGURES for name in (figure, f"{figure}_err
 
 @dataclass(frozen=True)
 class MetricSettings(Parameters):
-    """Settings of the live figures."""
+    """Settings of the live metrics."""
 
-    beta: float = param(1.0, "F-beta: how many times recall counts as much as precision", above=0, most=100)
-    max_fpr: float = param(
-        0.05, "partial AUC and recall at FPR: the largest share of negatives called positive", above=0, most=1
-    )
-    k: int = param(100, "precision at k: how many of the highest scores", least=1, most=1_000_000)
+    beta: float = param(1.0, "F-beta: weight of recall relative to precision", above=0, most=100)
+    max_fpr: float = param(0.05, "partial AUC and recall at FPR: the largest false positive rate", above=0, most=1)
+    k: int = param(100, "precision at k: number of highest scores", least=1, most=1_000_000)
 
 
 class Undefined(NamedTuple):
@@ -126,32 +123,32 @@ class Undefined(NamedTuple):
 
 @inlined
 def ordinary(score):  # type: ignore[no-untyped-def]
-    """A score as it counts: weights near overflow may say NaN, which has no place in an order, and counts as 0."""
+    """Return the score, or 0 for NaN: weights near overflow may give NaN, which has no place in an order."""
     return 0.0 if math.isnan(score) else score
 
 
 @inlined
 def log_loss(probability, label):  # type: ignore[no-untyped-def]
-    """-ln of the probability that was given to the label (0 or 1): from 2.2e-16 to 36.05."""
-    given = probability if label == 1 else 1.0 - probability
-    return -log(min(max(given, EPSILON), 1.0 - EPSILON))
+    """Compute -ln of the probability of the true label (0 or 1): from 2.2e-16 to 36.05."""
+    likelihood = probability if label == 1 else 1.0 - probability
+    return -log(min(max(likelihood, EPSILON), 1.0 - EPSILON))
 
 
 @inlined
 def brier(probability, label):  # type: ignore[no-untyped-def]
-    """The squared distance of a probability from the label (0 or 1)."""
+    """Compute the squared distance of a probability from the label (0 or 1)."""
     return (probability - label) * (probability - label)
 
 
 @inlined
 def probability_bin(probability):  # type: ignore[no-untyped-def]
-    """Which of the RELIABILITY_BINS of equal width; each is closed below, the last one at both ends."""
+    """Return the index of a probability's bin; the RELIABILITY_BINS have equal width, and the last includes 1."""
     return min(int(probability * RELIABILITY_BINS), RELIABILITY_BINS - 1)
 
 
 @inlined
 def parted(x):  # type: ignore[no-untyped-def]
-    """(high, low) of x in [0, 64) rounded down to a multiple of 2^-60: high 2^-30 + low 2^-60, whole numbers."""
+    """Split x in [0, 64) into whole numbers (high, low): high 2^-30 + low 2^-60, rounded down."""
     scaled = x * 2.0**_STEP
     high = math.floor(scaled)
     return np.int64(high), np.int64((scaled - high) * 2.0**_STEP)
@@ -159,9 +156,9 @@ def parted(x):  # type: ignore[no-untyped-def]
 
 @inlined
 def tally(sums, part, sign):  # type: ignore[no-untyped-def]
-    """Add a number that is `parted` to a sum (`sign` 1), or take it away again (-1).
+    """Add a `parted` number to a sum (`sign` 1), or subtract it (-1).
 
-    `sums` (2,) int64: a sum is sums[0] 2^-30 + sums[1] 2^-60. Exact for up to 2^27 numbers.
+    `sums` (2,) int64 stands for sums[0] 2^-30 + sums[1] 2^-60. Exact for up to 2^27 numbers.
     """
     sums[0] += sign * part[0]
     sums[1] += sign * part[1]
@@ -169,9 +166,9 @@ def tally(sums, part, sign):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def distances(bins, mass):  # type: ignore[no-untyped-def]
-    """How far the sums of the bins' probabilities are from their positives, added up: a sum as of `tally`, (high, low).
+    """Sum |probabilities - positives| over the bins; return a sum as of `tally`, (high, low).
 
-    `bins` (2, RELIABILITY_BINS) events by class; `mass` (RELIABILITY_BINS, 2) sums.
+    `bins` (2, RELIABILITY_BINS) counts events by class; `mass` (RELIABILITY_BINS, 2) sums their probabilities.
     """
     high = low = 0
     for i in range(bins.shape[1]):
@@ -185,7 +182,7 @@ def distances(bins, mass):  # type: ignore[no-untyped-def]
 
 @inlined
 def tallies(probability, label):  # type: ignore[no-untyped-def]
-    """What an event adds to the sums over probabilities: (bin, the probability, Brier's loss, log loss), `parted`."""
+    """Compute an event's terms of the sums: its bin, and `parted` the probability, Brier loss and log loss."""
     return (
         probability_bin(probability),
         parted(probability),
@@ -195,12 +192,12 @@ def tallies(probability, label):  # type: ignore[no-untyped-def]
 
 
 def tallied(sums: Sequence[int]) -> int:
-    """The sum that `tally` keeps, as a whole multiple of 2^-60."""
+    """Return the sum that `tally` maintains as a whole multiple of 2^-60."""
     return (sums[0] << _STEP) + sums[1]
 
 
 def missing_class(negatives: int, positives: int) -> str | None:
-    """Which events a figure of both classes lacks; None if there are both."""
+    """Say which class is missing; None if both have events."""
     if negatives and positives:
         return None
     return "no labelled events" if not negatives + positives else "no negatives" if positives else "no positives"
@@ -210,14 +207,14 @@ _CONFUSION = ("f1", "fbeta", "precision", "recall", "fpr", "accuracy", "mcc", "a
 
 
 def confusion_values(confusion: Sequence[int], beta: float) -> tuple[float | None, ...]:
-    """The figures named in `_CONFUSION` from the counts tn, fp, fn, tp; None where undefined."""
+    """Compute the metrics named in `_CONFUSION` from the counts tn, fp, fn, tp; None if undefined."""
     tn, fp, fn, tp = confusion
     negatives, positives, alerts, events = tn + fp, fn + tp, fp + tp, tn + fp + fn + tp
     b2 = beta * beta
-    some = positives > 0  # where none has come F is undefined: it is not 0 because of what nobody could find
+    some = positives > 0  # without positives F is undefined, not 0: there was nothing to find
     mcc = None
     if negatives and positives and alerts and events - alerts:
-        # whole numbers under the root: at most 4 times 53 bits, and each factor is rounded once
+        # whole numbers under the root: each factor is rounded once
         whole = math.sqrt(alerts * positives) * math.sqrt((events - alerts) * negatives)
         mcc = (tp * tn - fp * fn) / whole
     return (
@@ -233,7 +230,7 @@ def confusion_values(confusion: Sequence[int], beta: float) -> tuple[float | Non
 
 
 def confusion_figures(confusion: Sequence[int], beta: float, undefined: Undefined) -> dict[str, float | None]:
-    """The same by name; a null one has its reason put into `undefined`."""
+    """Compute the same by name; `undefined` collects the reasons."""
     tn, fp, fn, tp = (int(count) for count in confusion)
     out = dict(zip(_CONFUSION, confusion_values((tn, fp, fn, tp), beta), strict=True))
     lacking = missing_class(tn + fp, fn + tp) or ("no negative" if fp + tp else "no positive") + " was predicted"
@@ -253,24 +250,24 @@ def confusion_figures(confusion: Sequence[int], beta: float, undefined: Undefine
 _PROBABILITY = ("brier", "log_loss", "calibration_error")
 
 
-def probability_values(events: int, brier: int, log_loss: int, apart: int) -> tuple[float | None, ...]:
-    """The figures named in `_PROBABILITY` of so many events; None where undefined.
+def probability_values(events: int, brier: int, log_loss: int, gap: int) -> tuple[float | None, ...]:
+    """Compute the metrics named in `_PROBABILITY` of so many events; None if undefined.
 
-    From sums, each a multiple of 2^-60: of Brier's losses, of log losses, and over the bins of how far the sum of their
-    probabilities is `apart` from the number of their positives. So the calibration error is the distance of the mean
-    probability of a bin from its share of positives, on average over the events (Naeini et al.).
+    Takes sums, each a multiple of 2^-60: Brier losses, log losses, and from `distances` the `gap` between probabilities
+    and positives over the bins. So the calibration error is the mean over events of |mean probability - share of
+    positives| of their bin (Naeini et al.).
     """
     if not events:
         return None, None, None
     whole = events << 2 * _STEP
-    return brier / whole, log_loss / whole, apart / whole
+    return brier / whole, log_loss / whole, gap / whole
 
 
 def probability_figures(
-    events: int, brier: int, log_loss: int, apart: int, undefined: Undefined
+    events: int, brier: int, log_loss: int, gap: int, undefined: Undefined
 ) -> dict[str, float | None]:
-    """The same by name; a null one has its reason put into `undefined`."""
-    out = dict(zip(_PROBABILITY, probability_values(events, brier, log_loss, apart), strict=True))
+    """Compute the same by name; `undefined` collects the reasons."""
+    out = dict(zip(_PROBABILITY, probability_values(events, brier, log_loss, gap), strict=True))
     if not events:
         for name in _PROBABILITY:
             undefined.add(name, "no labelled events")
@@ -278,11 +275,11 @@ def probability_figures(
 
 
 def auc_interval(negatives: int, positives: int, pairs: int, squares: tuple[int, int]) -> list[float] | None:
-    """AUC +- 1.96 standard errors by DeLong's variance, within [0, 1]; None where it is 0, see `NO_SPREAD`.
+    """Compute AUC +- 1.96 standard errors by DeLong's variance, within [0, 1]; None if that is 0, see `NO_SPREAD`.
 
-    For each positive let c be twice the number of negatives below it, ties one half, and for each negative twice the
-    number of positives above: `pairs` is the sum of c over either class (the same number), `squares` the sums of c^2
-    over negatives and positives. Each class needs two events or more.
+    Let c be, for each positive, twice the number of negatives below it, and for each negative, twice the number of
+    positives above it; a tie counts one half. `pairs` is the sum of c over either class, which is the same number.
+    `squares` are the sums of c^2 over negatives and positives. Each class needs at least two events.
     """
     n, m = negatives, positives
     if m * squares[1] == n * squares[0] == pairs * pairs:
@@ -295,13 +292,13 @@ def auc_interval(negatives: int, positives: int, pairs: int, squares: tuple[int,
 
 
 def standardised(area: float, max_fpr: float) -> float:
-    """The area under the ROC curve up to `max_fpr` by McClish's scale: 1/2 for chance, 1 for a perfect order."""
+    """Scale the area under the ROC curve up to `max_fpr` by McClish: 1/2 for chance, 1 for a perfect order."""
     least = 0.5 * max_fpr * max_fpr
     return 0.5 * (1.0 + (area - least) / (max_fpr - least))
 
 
 def interval_reason(negatives: int, positives: int) -> str | None:
-    """Which events the interval of AUC lacks; None if each class has two."""
+    """Say which events the interval of the AUC needs; None if each class has two."""
     lacking = missing_class(negatives, positives)
     if lacking or min(negatives, positives) > 1:
         return lacking
@@ -309,5 +306,5 @@ def interval_reason(negatives: int, positives: int) -> str | None:
 
 
 def in_order(figures: dict[str, Any]) -> dict[str, Any]:
-    """The figures of a scope in the order of FIGURES, each `<name>_error` right after its figure."""
+    """Sort the metrics of a scope as in `FIGURES`, each `<name>_error` right after its metric."""
     return {name: figures[name] for name in _IN_ORDER if name in figures}

@@ -1,7 +1,7 @@
 """AUCs of several scorers on the same events, and the covariance of their errors.
 
-With the placements of scorer j, V10[i, j] = share of the negatives below positive i and V01[k, j] = share of the
-positives above negative k, ties one half,
+The placements of scorer j are V10[i, j], the share of negatives below positive i, and V01[k, j], the share of positives
+above negative k. A tie counts one half. Then
 
     AUC_j = mean V10[:, j] = mean V01[:, j],   S = cov(V10) / positives + cov(V01) / negatives
 
@@ -28,19 +28,19 @@ __all__ = ["AucEstimates", "estimate_aucs", "interval"]
 
 
 class AucEstimates(NamedTuple):
-    """What is known of m AUCs."""
+    """Estimates of m AUCs."""
 
     auc: Vector  # (m,)
     covariance: Matrix | None  # (m, m); None with fewer than two events of a class
 
     def variance(self, a: int, b: int) -> float | None:
-        """That of the difference of the AUCs of scorers a and b: at least 0, rounding aside."""
+        """Return the variance of the difference of the AUCs of scorers a and b, at least 0; None if unknown."""
         S = self.covariance
         return None if S is None else max(0.0, float(S[a, a] + S[b, b] - 2.0 * S[a, b]))
 
 
 def estimate_aucs(negatives: Matrix, positives: Matrix) -> AucEstimates:
-    """The AUCs of m scorers by their scores of the negatives (n0, m) and the positives (n1, m), at least one of each.
+    """Estimate the AUCs of m scorers from scores of negatives (n0, m) and positives (n1, m), at least one of each.
 
     Scores may be infinite, but not NaN.
     """
@@ -56,20 +56,21 @@ def estimate_aucs(negatives: Matrix, positives: Matrix) -> AucEstimates:
 
 
 def _below(ordered: Vector, scores: Vector) -> Vector:
-    """The share of `ordered` that is below each of the scores, ties one half."""
+    """Compute the share of `ordered` below each of the scores; a tie counts one half."""
     twice = np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")
     shares: Vector = twice / (2 * len(ordered))
     return shares
 
 
 def _covariance(V: Matrix) -> Matrix:
+    """Estimate the covariance of the columns of V."""
     centred = V - V.mean(axis=0)
     covariance: Matrix = centred.T @ centred / (len(V) - 1)
     return covariance
 
 
 def interval(estimate: float, variance: float | None, low: float, high: float, confidence: float) -> list[float] | None:
-    """estimate -+ z sqrt(variance), cut to [low, high]; None where the variance is."""
+    """Compute estimate -+ z sqrt(variance), cut to [low, high]; None without a variance."""
     if variance is None:
         return None
     reach = normal_quantile(0.5 + confidence / 2) * math.sqrt(variance)

@@ -1,49 +1,47 @@
-"""Drift alarms: a fall of the AUC, and a material change of the scores that are served.
+"""Drift alarms: a fall of the AUC, and a material change of the served scores.
 
-A fall of the AUC. The placement V of a labelled positive is the share of the last 8192 negatives below its score; where
-some have the very score, V is uniform from the share below to that not above. The mean of V is the AUC. Each placement
-is ranked among older ones, and the ranks run a CUSUM with reflection at 0:
+A fall of the AUC. The placement V of a labelled positive is the share of the last 8192 negatives below its score. If
+some negatives have the same score, V is uniform between the share below and the share not above. The mean of V is the
+AUC. Each placement is ranked among older placements, and the ranks run a CUSUM with reflection at 0:
 
     U = E(F(V)),   X = sqrt(12) (1/2 - U),   S = max(0, S + X - 0.2)
-    alarm where S >= max(15, 21.5 + 2.5 ln(2 min(p, 1/2))),   p the share of positives since the reference began
+    alarm if S >= max(15, 21.5 + 2.5 ln(2 min(p, 1/2))),   p the share of positives since the reference began
 
-F is the reference: the placements up to 128 positives ago in 256 bins of equal width, those of a bin counting one half
-for each other, with a memory of 2048 positives; it is there once it holds 256. Placements before the 100th negative are
-left out. Why so:
-- The rank U is uniform on a stationary stream whatever the AUC and the scores are, so one threshold gives one rate of
-  false alarms. The placements themselves would not: at an AUC of .99 they are all but constant with a long tail. The
-  Wilcoxon score X has 95 % of the efficiency of the best score for binormal shifts, and bounded steps.
-- Ties only make X smaller. They would not if a placement were the middle of its ends: as negatives come and go, that
-  of all positives with a frequent score would at some time step into the next bin, a change of many ranks at once.
-- 0.2 is half the shift of X, in its standard deviations, when an AUC of .75 falls to .65. (From .85 to .75 it is .49,
-  from .9 to .8 .58.) A fall by less than half as much never adds up: small changes, such as a learner that learns makes
-  all the time, are no alarms. Nor is a rise.
-- False alarms per positive fall with the limit h as exp(-0.4 h). The limit makes for about as many in 100,000 events
-  whatever p is, so that where positives are rare a fall is found after fewer of them.
-- 21.5 and the rest come from simulation; `benchmarks/alarms.py` measures what comes of them. What costs false alarms
-  is the error of the reference, up to 1 / sqrt(256) of a standard deviation at first and beside it that of the few
-  negatives at the start of a stream, which all placements share. And a fall must not enter the reference before it is
-  found, which is what the 128 are for: a longer wait would make for a reference of fewer placements after 500.
-- Placements share the error of the negatives that they are taken among; the CUSUM adds it up as if it were a change. So
-  these negatives are many, and not those of the window of the figures, which may hold any number; more than 8192 would
-  not make for fewer false alarms. A label that is corrected later leaves them as they are, as it does the alarms.
+F is the reference: the placements up to 128 positives ago in 256 bins of equal width, with a memory of 2048 positives.
+Two placements in one bin count one half for each other. The reference is used once it holds 256 placements. Placements
+before the 100th negative are left out. Reasons:
+- On a stationary stream the rank U is uniform, whatever the AUC and the scores. So one threshold gives one rate of
+  false alarms. Placements themselves would not: at an AUC of .99 they are almost constant with a long tail. The
+  Wilcoxon score X has bounded steps and 95 % of the efficiency of the best score for binormal shifts.
+- Ties only make X smaller. With the middle of its ends as the placement they would not. As negatives come and go, all
+  positives of one frequent score would then step into the next bin at once, a change of many ranks.
+- 0.2 is half the shift of X, in standard deviations, when an AUC of .75 falls to .65. (From .85 to .75 the shift is
+  .49, from .9 to .8 it is .58.) A fall of less than half that size never adds up. So the small changes of a learner
+  that learns raise no alarm, nor does a rise.
+- False alarms per positive fall with the limit h as exp(-0.4 h). The limit gives about the same number in 100,000
+  events for any p. So if positives are rare, a fall is found after fewer of them.
+- 21.5 and the other constants come from simulation; `benchmarks/alarms.py` measures their effect. False alarms come
+  from the error of the reference: up to 1 / sqrt(256) of a standard deviation at first, plus that of the few negatives
+  at the start, which all placements share. The delay of 128 keeps a fall out of the reference until it is found. A
+  longer delay would leave fewer placements in the reference after 500 positives.
+- Placements share the sampling error of their negatives, and the CUSUM adds it up like a change. So the negatives are
+  many, and independent of the window of the metrics. More than 8192 would not reduce false alarms. A corrected label
+  leaves negatives and alarms as they are.
 
-The scores of served events. After every 512 of them, they are held against the 2048 before: an alarm where D, the
-largest distance of the two distribution functions (Kolmogorov-Smirnov), is
+The scores of served events. After every 512 served events, their scores are compared with the 2048 before. D is the
+largest distance of the two distribution functions (Kolmogorov-Smirnov):
 
-    D >= max(0.15, 1.5 D_max),   D_max the largest of the 32 distances before the last 4, alarms left out; 12 at least.
+    alarm if D >= max(0.15, 1.5 D_max),   D_max the largest of the 32 distances before the last 4, without alarms
 
-0.15 says that 15 of 100 events have moved past some score, which is material. It is the test as well where the scores
-are stationary: the distance of two such samples is as large with a probability of about
-2 exp(-2 * 0.15^2 * 512 * 2048 / 2560) = 2e-8. But a learner moves its own scores, most of all while it is young, some
-for as long as they live: D_max is how far, so that what is told is news. The last 4 are left out because a change that
-begins within a block shows in two of them, or more. The reference moves along with the stream, so what changes by less
-within some thousand events is no alarm. Infinite scores are larger than any. The first 10,240 served events make the
-first 16 distances, and none of them an alarm.
+This needs at least 12 such distances. A distance of 0.15 means that 15 of 100 events moved past some score, which is
+material. It is also a test: with stationary scores such a distance has a probability of about
+2 exp(-2 * 0.15^2 * 512 * 2048 / 2560) = 2e-8. A learner moves its own scores, mostly while it is young; D_max measures
+how far. The last 4 distances are left out because a change within a block shows in two of them or more. The reference
+follows the stream, so slow changes over thousands of events raise no alarm. Infinite scores are larger than any. The
+first 10,240 served events give the first 16 distances and no alarm.
 
-After an alarm the reference starts anew, of the kind that was found; the negatives stay. A negative waits to be worked
-in together with others, some 0.05 microseconds for each; a positive, which is counted among those that wait too, takes
-about 0.4. A served score costs O(1), and two sorts of 2560 numbers in all after every 512.
+After an alarm its reference starts anew; the negatives stay. A negative is sorted in with others, about 0.05
+microseconds each; a positive takes about 0.4. A served score costs O(1), plus two sorts of 2560 numbers per 512.
 
 References
 ----------
@@ -86,52 +84,54 @@ __all__ = ["KINDS", "Drift", "DriftState", "DriftView"]
 
 KINDS = ("auc", "scores")  # of alarms
 
-_KEPT = 8192  # negatives that placements are taken among
+_KEPT = 8192  # negatives, among which positives are placed
 
 _NEGATIVES = 100  # before the first placement that counts
 _BINS = 256  # of the reference of placements
 _DELAY = 128  # positives until a placement enters the reference
-_FEWEST = 256  # placements in the reference before anything is held against it
+_FEWEST = 256  # placements in the reference before it is used
 _MEMORY = 2048  # positives: the reference fades by 1 / _MEMORY per placement once it holds so many
-_NOTHING = 1e-30  # a bin's weight below this is 0: numbers that are not normal are slow
+_NEGLIGIBLE = 1e-30  # a bin's weight below this is 0: subnormal numbers are slow
 _SLACK = 0.2  # standard deviations of the rank
-_LIMIT, _LEAST_LIMIT = 21.5, 15.0  # likewise: the limit where half of the events are positives, and at least
-_STEEP = 2.5  # of it by the logarithm of their share: 1 / (2 _SLACK)
+_LIMIT, _LEAST_LIMIT = 21.5, 15.0  # of S: the limit if half of the events are positives, and the least limit
+_STEEP = 2.5  # change of the limit with the logarithm of the positives' share: 1 / (2 _SLACK)
 _UNIT = math.sqrt(12.0)  # 1 / standard deviation of a uniform variable
-_MOMENT, _CUSUM, _EXCURSION = range(3)  # places in `sums`
+_MOMENT, _CUSUM, _EXCURSION = range(3)  # indices of `sums`
 
-_BLOCK = 512  # served scores that are looked at together
-_RING = 5 * _BLOCK  # and those they are held against
-_MATERIAL = 0.15
-_DISTANCES = 32  # of blocks, that say how far the scores move by themselves,
-_KNOWN = 12  # at least,
-_LATEST = 4  # without those of the last blocks
-_BEYOND = 1.5  # times the largest of them
+_BLOCK = 512  # served scores of one comparison
+_RING = 5 * _BLOCK  # with the reference before them
+_MATERIAL = 0.15  # distance
+_DISTANCES = 32  # distances of blocks that measure how far the scores move by themselves
+_MEASURED = 12  # distances at least, before the first alarm
+_LATEST = 4  # latest distances, which are left out
+_BEYOND = 1.5  # times the largest distance
 
-_ALARMS = 64  # kept
+_ALARMS = 64  # stored
 
 
 class DriftState(NamedTuple):
     """The arrays of the state."""
 
-    recent: Matrix  # (_DELAY, 2) the last placements as a ring, low and high: the i-th of this reference at i % _DELAY
-    reference: Vector  # (_BINS,) faded counts of the older ones
-    sums: Vector  # (3,) faded sum of the older ones; S; sum of the placements since S was 0
+    recent: (
+        Matrix  # (_DELAY, 2) the last placements as a ring, low and high; placement i of the reference at i % _DELAY
+    )
+    reference: Vector  # (_BINS,) faded counts of older placements
+    sums: Vector  # (3,) faded sum of older placements; S; sum of the placements since S was 0
     placements: Counts  # (2,) since the reference began; since S was 0
     began: Counts  # (1,) labelled events before the first placement since the reference began
-    negatives: Counts  # (1,) met since the start
-    scores: Vector  # (capacity,) of the last ones as a ring: that of negative number i stands at i % _KEPT
+    negatives: Counts  # (1,) since the start
+    scores: Vector  # (capacity,) of the last negatives as a ring; negative number i at i % _KEPT
     served: Vector  # (_RING,) the last served scores as a ring
     serves: Counts  # (1,) served scores since their reference began
-    distances: Vector  # (_DISTANCES + _LATEST,) of the last blocks that were no alarms, as a ring
+    distances: Vector  # (_DISTANCES + _LATEST,) of the last blocks without an alarm, as a ring
     blocks: Counts  # (1,) such blocks since the start
-    alarms: Matrix  # (_ALARMS, 5) kind, events, clock, before, after: alarm number i stands at i % _ALARMS
+    alarms: Matrix  # (_ALARMS, 5) kind, events, clock, before, after; alarm number i at i % _ALARMS
     by_kind: Counts  # (2,) alarms since the start
 
 
 @kernel
 def _alarm(state, kind, events, clock, before, after):  # type: ignore[no-untyped-def]
-    """Keep an alarm in place of the oldest, and let its reference start anew."""
+    """Store an alarm in place of the oldest, and restart its reference."""
     row = state.alarms[(state.by_kind[0] + state.by_kind[1]) % _ALARMS]
     row[0] = kind
     row[1] = events
@@ -151,25 +151,26 @@ def _alarm(state, kind, events, clock, before, after):  # type: ignore[no-untype
 
 @inlined
 def _bin(placement):  # type: ignore[no-untyped-def]
+    """Return the index of a placement's bin."""
     return min(int(placement * _BINS), _BINS - 1)
 
 
 @inlined
 def _part(low, high, b):  # type: ignore[no-untyped-def]
-    """The share of a placement from `low` to `high` that is in bin b, one of those from _bin(low) to _bin(high)."""
+    """Return the share of a placement from `low` to `high` that is in bin b, with _bin(low) <= b <= _bin(high)."""
     if low == high:
         return 1.0
     return max(min(high, (b + 1) / _BINS) - max(low, b / _BINS), 0.0) / (high - low)
 
 
 @bare_kernel
-def _enter(state, low, high, held):  # type: ignore[no-untyped-def]
-    """A placement enters the reference, which has met `held` so far."""
-    if held >= _MEMORY:
+def _enter(state, low, high, count):  # type: ignore[no-untyped-def]
+    """Add a placement to the reference, which took `count` so far."""
+    if count >= _MEMORY:
         keep = 1.0 - 1.0 / _MEMORY
         for b in range(_BINS):
             faded = state.reference[b] * keep
-            state.reference[b] = faded if faded > _NOTHING else 0.0
+            state.reference[b] = faded if faded > _NEGLIGIBLE else 0.0
         state.sums[_MOMENT] *= keep
     for b in range(_bin(low), _bin(high) + 1):
         state.reference[b] += _part(low, high, b)
@@ -178,7 +179,7 @@ def _enter(state, low, high, held):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def _place(state, low, high, number, clock):  # type: ignore[no-untyped-def]
-    """Hold the placement of a positive, labelled event `number` from 1, against the reference."""
+    """Compare the placement of a positive, labelled event `number` from 1, with the reference."""
     sums = state.sums
     seen = state.placements[0]
     if seen == 0:
@@ -218,28 +219,31 @@ def _place(state, low, high, number, clock):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def _learn(parts, members, events, scores, y, clocks):  # type: ignore[no-untyped-def]
-    """`parts` and `members` as plain tuples, which a call takes in a third of the time of named ones."""
+    """Take labelled events in order.
+
+    `parts` and `members` are plain tuples, because numba unpacks them in a third of the time of named ones.
+    """
     state, negatives = DriftState(*parts), Ordered(*members)
     for i in range(y.shape[0]):
         score = ordinary(scores[i])
-        met = state.negatives[0]
+        seen = state.negatives[0]
         if y[i] > 0.0:
-            if met >= _NEGATIVES:
-                below, upto = order_statistics.counts(negatives, score)
-                held = min(met, _KEPT)
-                _place(state, below / held, upto / held, events + i + 1, clocks[i])
+            if seen >= _NEGATIVES:
+                below, not_above = order_statistics.counts(negatives, score)
+                recent = min(seen, _KEPT)
+                _place(state, below / recent, not_above / recent, events + i + 1, clocks[i])
             continue
-        slot = met % _KEPT
-        if met >= _KEPT:
+        slot = seen % _KEPT
+        if seen >= _KEPT:
             order_statistics.leave(negatives, state.scores[slot])
         order_statistics.enter(negatives, score)
         state.scores[slot] = score
-        state.negatives[0] = met + 1
+        state.negatives[0] = seen + 1
 
 
 @kernel
 def _distance(before, after):  # type: ignore[no-untyped-def]
-    """(share of `before`, share of `after`) above the score where the two, both ascending, differ most."""
+    """Find the score where two ascending samples differ most; return the share of each above it."""
     n, m = before.shape[0], after.shape[0]
     i = j = 0
     most, share, other = -1.0, 0.0, 0.0
@@ -249,23 +253,24 @@ def _distance(before, after):  # type: ignore[no-untyped-def]
             i += 1
         while j < m and after[j] <= score:
             j += 1
-        one, two = (n - i) / n, (m - j) / m
-        if abs(one - two) > most:
-            most, share, other = abs(one - two), one, two
+        left, right = (n - i) / n, (m - j) / m
+        if abs(left - right) > most:
+            most, share, other = abs(left - right), left, right
     return share, other
 
 
 @kernel
 def _furthest(state):  # type: ignore[no-untyped-def]
-    """The largest of the distances, the last few left out."""
-    known, most = state.blocks[0], 0.0
-    for k in range(max(0, known - _DISTANCES - _LATEST), known - _LATEST):
+    """Return the largest distance, without the latest ones."""
+    count, most = state.blocks[0], 0.0
+    for k in range(max(0, count - _DISTANCES - _LATEST), count - _LATEST):
         most = max(most, state.distances[k % (_DISTANCES + _LATEST)])
     return most
 
 
 @kernel
 def _serve(state, scores, events, clocks):  # type: ignore[no-untyped-def]
+    """Take served scores in order, and compare each full block."""
     for i in range(scores.shape[0]):
         slot = state.serves[0] % _RING
         state.served[slot] = ordinary(scores[i])
@@ -277,18 +282,18 @@ def _serve(state, scores, events, clocks):  # type: ignore[no-untyped-def]
         past[:start] = state.served[:start]
         past[start:] = state.served[slot + 1 :]
         before, after = _distance(np.sort(past), np.sort(state.served[start : slot + 1]))
-        distance, known = abs(before - after), state.blocks[0]
-        if known >= _KNOWN + _LATEST and distance >= max(_MATERIAL, _BEYOND * _furthest(state)):
+        distance, count = abs(before - after), state.blocks[0]
+        if count >= _MEASURED + _LATEST and distance >= max(_MATERIAL, _BEYOND * _furthest(state)):
             _alarm(state, 1, events, clocks[i], before, after)
             continue
-        state.distances[known % (_DISTANCES + _LATEST)] = distance
-        state.blocks[0] = known + 1
+        state.distances[count % (_DISTANCES + _LATEST)] = distance
+        state.blocks[0] = count + 1
 
 
 class Drift:
     """The drift alarms of one learner: a deterministic state machine.
 
-    Its state takes 27 KB, with 8192 negatives 91 KB; beside it are the negatives in order, 270 KB at most.
+    Its state takes 27 KB, or 91 KB with 8192 negatives; the negatives in order take 270 KB at most.
     """
 
     def __init__(self) -> None:
@@ -314,8 +319,9 @@ class Drift:
         return ring_capacity(negatives, _KEPT)
 
     def _rebuild(self) -> None:
-        held = min(int(self.arrays.negatives[0]), _KEPT)
-        self._negatives: Ordered = order_statistics.ordered(np.sort(self.arrays.scores[:held]))
+        """Derive the negatives in order from the ring."""
+        recent = min(int(self.arrays.negatives[0]), _KEPT)
+        self._negatives: Ordered = order_statistics.ordered(np.sort(self.arrays.scores[:recent]))
 
     def _reserve(self, negatives: int) -> None:
         """Make room for so many negatives since the start."""
@@ -324,11 +330,11 @@ class Drift:
             self.arrays = self.arrays._replace(scores=lengthen(self.arrays.scores, capacity))
 
     def learn(self, scores: Vector, y: Vector, events: int, clocks: Vector) -> None:
-        """Look at n labelled events in order.
+        """Take n labelled events in order.
 
-        `scores` (n,) are those from before the label was known, NaN counts as 0; `y` (n,) is above 0 for positives;
-        `events` is the number of labelled events before the first of these; `clocks` (n,) is the learner's clock after
-        each, NaN while unknown. An alarm says how many events had been learnt, its own among them.
+        `scores` (n,) are from before the label was known, NaN counts as 0. `y` (n,) is above 0 for positives. `events`
+        is the number of labelled events before these. `clocks` (n,) is the learner's clock after each, NaN if unknown.
+        An alarm notes the events learnt so far, including its own.
         """
         if len(self.arrays.scores) < _KEPT:
             self._reserve(int(self.arrays.negatives[0]) + len(y) - int(np.count_nonzero(y > 0)))
@@ -339,30 +345,30 @@ class Drift:
             _learn(tuple(self.arrays), tuple(self._negatives), events + start, *own)
 
     def serve(self, scores: Vector, events: int, clocks: Vector) -> None:
-        """Look at n served events in order: `scores` (n,), NaN counts as 0; `events` labelled so far; `clocks` (n,)."""
+        """Take n served events in order: `scores` (n,), NaN counts as 0; labelled `events` so far; `clocks` (n,)."""
         _serve(self.arrays, scores, events, clocks)
 
     @property
     def count(self) -> Counts:
-        """Alarms since the start, (2,): by kind, as in `KINDS`."""
+        """Alarms since the start by kind, (2,), as in `KINDS`."""
         return self.arrays.by_kind
 
     def alarms(self, since: int = 0) -> list[dict[str, Any]]:
-        """The alarms from number `since` on, as far as they are kept; see `DriftView.alarms`."""
+        """Return the stored alarms from number `since` on; see `DriftView.alarms`."""
         return self.view().alarms(since)
 
     def view(self) -> DriftView:
-        """What a reader needs: right until the next call, or for good once `frozen()`."""
+        """Return the alarms as they stand: right until the next call, or for good once `frozen()`."""
         return DriftView(self.arrays.alarms, self.arrays.by_kind)
 
     # Saving
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """The arrays of the state."""
+        """Return the arrays of the state."""
         return dict(self.arrays._asdict())
 
     def shapes(self, state: dict[str, NDArray[np.generic]]) -> dict[str, tuple[int, ...]]:
-        """The shapes that the arrays of a state have by its number of negatives; see `capacity`."""
+        """Return the shapes of a state's arrays that follow from its number of negatives; see `capacity`."""
         own = {name: array.shape for name, array in self.arrays._asdict().items()}
         return own | {"scores": (self.capacity(int(state["negatives"][0])),)}
 
@@ -373,7 +379,7 @@ class Drift:
         self._rebuild()
 
     def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
-        """What no stream can have led to in a state of the right shapes. O(1): the state is bounded."""
+        """Report what no stream can have led to in a state of the right shapes. O(1): the state is bounded."""
         arrays = DriftState(**state)  # type: ignore[arg-type]
         counted = ("placements", "began", "negatives", "serves", "blocks", "by_kind")
         yield from counters({name: state[name] for name in counted})
@@ -392,7 +398,7 @@ class Drift:
             yield "placements", "has more since the CUSUM was 0 than since the reference began"
         for name in ("scores", "served"):
             if np.isnan(state[name]).any():
-                yield name, "has numbers that are not a number"
+                yield name, "has NaN"
         kept = arrays.alarms[: min(max(int(arrays.by_kind.sum()), 0), _ALARMS)]
         if not np.isin(kept[:, 0], range(len(KINDS))).all():
             yield "alarms", f"has kinds that are none of {', '.join(KINDS)}"
@@ -403,28 +409,28 @@ class Drift:
 
 
 class DriftView(NamedTuple):
-    """The alarms that are kept."""
+    """The stored alarms at one moment."""
 
     rows: Matrix  # (_ALARMS, 5)
     by_kind: Counts  # (2,) alarms since the start
 
     def frozen(self) -> DriftView:
-        """A copy that stays as it is."""
+        """Return a copy that stays as it is."""
         return DriftView(self.rows.copy(), self.by_kind.copy())
 
     def alarms(self, since: int = 0) -> list[dict[str, Any]]:
-        """The alarms from number `since` on, the oldest first; the last 64 are kept. JSON-ready.
+        """Return the alarms from number `since` on as JSON, the oldest first; the last 64 are stored.
 
-        `number` counts all alarms from 0; `kind` is "auc" or "scores"; `events` labelled events had been learnt;
-        `clock` is None where unknown. Of kind "auc", `before` and `after` are the AUC of the reference and since the
-        fall seems to have begun; of kind "scores", the shares of the earlier and of the latest served events above the
-        score at which they differ most.
+        `number` counts all alarms from 0; `kind` is "auc" or "scores"; `events` counts labelled events so far; `clock`
+        is None if unknown. For "auc", `before` and `after` are the AUC of the reference, and the AUC since the fall
+        seems to have begun. For "scores", they are the shares of earlier and of latest served events above the score
+        where both differ most.
         """
         total = int(self.by_kind.sum())
-        found = []
+        alarms = []
         for number in range(max(since, total - _ALARMS, 0), total):
             kind, events, clock, before, after = self.rows[number % _ALARMS].tolist()
-            found.append(
+            alarms.append(
                 {
                     "number": number,
                     "kind": KINDS[int(kind)],
@@ -434,4 +440,4 @@ class DriftView(NamedTuple):
                     "after": after,
                 }
             )
-        return found
+        return alarms

@@ -1,8 +1,8 @@
-"""Quantiles of delays, in seconds: exact ones of those kept in order, and near ones of a histogram of fixed size.
+"""Quantiles of label delays in seconds: exact from ordered delays, approximate from a histogram of fixed size.
 
-The histogram has 64 bins to an octave, each at most 1/64 of its lower edge wide, so that a delay is at most 1/128 of
-itself from the middle of its bin. Below 2^-22 seconds, less than what a time of our days in float64 can tell apart, a
-delay counts as 0. Quantiles lie between two delays in proportion, as numpy.quantile has them.
+The histogram has 64 bins per octave. A bin is at most 1/64 of its lower edge wide, so a delay is at most 1/128 of
+itself from the middle of its bin. Delays below 2^-22 seconds count as 0: float64 cannot resolve them in a present time.
+Quantiles are interpolated linearly, as by numpy.quantile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_DELAY = math.nextafter(2.0**_HIGH, 0.0)  # some 35,000 years
 
 @bare_kernel
 def bounded(delay):  # type: ignore[no-untyped-def]
-    """A delay as it counts: from 0 to MAX_DELAY, or NaN. A label that is said to be older than its event took none."""
+    """Limit a delay to 0 to MAX_DELAY, or NaN. A label that claims to be older than its event has a delay of 0."""
     if np.isnan(delay):
         return delay
     return min(max(delay, 0.0), MAX_DELAY)
@@ -32,7 +32,7 @@ def bounded(delay):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def delay_bin(delay):  # type: ignore[no-untyped-def]
-    """Which of the DELAY_BINS a bounded delay is in."""
+    """Return the index of a bounded delay's bin among DELAY_BINS."""
     if delay < 2.0**_LOW:
         return 0
     fraction, exponent = math.frexp(delay)  # delay = fraction 2^exponent, 1/2 <= fraction < 1: exact
@@ -40,7 +40,7 @@ def delay_bin(delay):  # type: ignore[no-untyped-def]
 
 
 def _middle(place: int) -> float:
-    """The delay in the middle of a bin."""
+    """Return the delay in the middle of a bin."""
     if place == 0:
         return 0.0
     octave, step = divmod(place - 1, _PER_OCTAVE)
@@ -48,12 +48,12 @@ def _middle(place: int) -> float:
 
 
 def _between(a: float, b: float, share: float) -> float:
-    """a + share (b - a), from the end that is nearer: never beyond either."""
+    """Compute a + share (b - a) from the nearer end, so that rounding never leaves [a, b]."""
     return a + (b - a) * share if share < 0.5 else b - (b - a) * (1.0 - share)
 
 
 def quantile(ascending: Vector, tenths: int) -> float:
-    """The quantile at so many tenths (0 to 9) of some delays; NaN of none. O(1)."""
+    """Compute the quantile of ascending delays at so many tenths (0 to 9); NaN without delays. O(1)."""
     if not len(ascending):
         return math.nan
     rank, rest = divmod((len(ascending) - 1) * tenths, 10)
@@ -62,7 +62,7 @@ def quantile(ascending: Vector, tenths: int) -> float:
 
 
 def histogram_quantile(histogram: Counts, tenths: int) -> float:
-    """The quantile at so many tenths (0 to 9) of the delays in a histogram (DELAY_BINS,); NaN of none. O(bins)."""
+    """Compute the quantile of a histogram (DELAY_BINS,) at so many tenths (0 to 9); NaN if it is empty. O(bins)."""
     upto = np.cumsum(histogram)
     rank, rest = divmod((int(upto[-1]) - 1) * tenths, 10)
     if rank < 0:

@@ -1,10 +1,11 @@
-"""The figures that follow from the order of the scores: one merge of the sorted scores of the two classes.
+"""Metrics of the scores' order: one merge of the sorted scores of the two classes.
 
-The merge goes from the highest score down, one group of equal positives at a time, and from group to group over the run
-of negatives between them; a long run is crossed by galloping (steps that double, then a binary search), so few
-positives among many negatives, or the reverse, cost little more than their own number. On the way it has every point
-of the ROC curve, twice the number of pairs that each event wins (for DeLong's variance), and the precision at each
-group. Counts are whole numbers throughout; up to 10^6 events of both classes together none of them overflows.
+The merge goes from the highest score down, one group of equal positives at a time. It crosses the negatives between two
+groups by galloping: steps that double, then a binary search. So few positives among many negatives, or the reverse,
+cost little more than their own number.
+
+On the way the merge has every point of the ROC curve, the pairs that each event wins (for DeLong's variance), and the
+precision at each group. Counts are whole numbers; they do not overflow with up to 10^6 events.
 
 References
 ----------
@@ -33,7 +34,7 @@ from learners.numerics import Vector, bare_kernel
 
 __all__ = ["ranking_figures", "ranking_values"]
 
-_NEAR = 8  # members looked at one by one before galloping
+_NEAR = 8  # scores compared one by one before galloping
 
 # what `_sweep` fills
 _SQUARES_NEGATIVE, _SQUARES_POSITIVE, _PAIRS, _GAP, _RECALLED = range(5)  # whole numbers
@@ -42,7 +43,7 @@ _PRECISIONS, _AREA, _TOP = range(3)  # real ones
 
 @bare_kernel
 def _passed(ascending, left, x, equal):  # type: ignore[no-untyped-def]
-    """How many of the first `left` members stay when those above x (with `equal`: and x) at their end are passed."""
+    """Count which of the first `left` scores stay after passing those above x (with `equal`: also equal to x)."""
     at = left
     near = max(left - _NEAR, 0)
     while at > near:
@@ -50,7 +51,7 @@ def _passed(ascending, left, x, equal):  # type: ignore[no-untyped-def]
         if value < x or (value == x and not equal):
             return at
         at -= 1
-    # all from `at` on are passed; `low` is the number that surely stay, found by steps that double
+    # all from `at` on are passed; at least `low` stay, found by steps that double
     step = _NEAR
     low = at
     while low > 0:
@@ -72,11 +73,11 @@ def _passed(ascending, left, x, equal):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def _sweep(negatives, positives, max_fpr, k, whole, real):  # type: ignore[no-untyped-def]
-    """Fill `whole` (5,) int64 and `real` (3,) from the ascending scores of the classes; see the names of the slots.
+    """Fill `whole` (5,) int64 and `real` (3,) from the ascending scores of the classes; constants name the indices.
 
-    Sums of squared pairs of each class, pairs, the largest TP n - FP m, the largest TP with FP / n <= max_fpr; the sum
-    over positives of the precision at their score, the area left of max_fpr in units of one pair, and how many
-    positives are expected among the k highest (-1 if there are fewer events).
+    `whole`: sums of squared pairs of each class, pairs, the largest TP n - FP m, the largest TP with FP / n <= max_fpr.
+    `real`: the sum over positives of the precision at their score, the area left of max_fpr in units of one pair, the
+    expected positives among the k highest scores (-1 if there are fewer events).
     """
     n = negatives.shape[0]
     m = positives.shape[0]
@@ -146,9 +147,9 @@ _OTHERS = ("average_precision", "partial_auc", "ks", "recall_at_fpr", "precision
 def ranking_values(
     negatives: Vector, positives: Vector, settings: MetricSettings
 ) -> tuple[float | None, list[float] | None, tuple[float | None, ...]]:
-    """AUC, its interval, and the figures named in `_OTHERS`; None where undefined.
+    """Compute AUC, its interval, and the metrics named in `_OTHERS`; None if undefined.
 
-    From the scores of each class, ascending, without NaN. O(positives + min(negatives, positives log negatives)).
+    Takes the scores of each class, ascending, without NaN. O(positives + min(negatives, positives log negatives)).
     """
     n, m = len(negatives), len(positives)
     filled, real = np.zeros(5, dtype=np.int64), np.zeros(3)
@@ -166,7 +167,7 @@ def ranking_values(
 def ranking_figures(
     negatives: Vector, positives: Vector, settings: MetricSettings, undefined: Undefined
 ) -> dict[str, Any]:
-    """The same by name; a null one has its reason put into `undefined`."""
+    """Compute the same by name; `undefined` collects the reasons."""
     n, m = len(negatives), len(positives)
     auc, interval, others = ranking_values(negatives, positives, settings)
     out = {"auc": auc, "auc_interval": interval, **dict(zip(_OTHERS, others, strict=True))}

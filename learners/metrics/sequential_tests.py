@@ -1,27 +1,26 @@
-"""Which of several scorers has the larger AUC: tests by betting, right at whatever moment one looks.
+"""Sequential tests of which scorer has the larger AUC: valid at any time, however often they are read.
 
-For each pair (A, B) of scorers and each of the two hypotheses "A is no better" and "B is no better" there is a wealth
-that begins with 1 and is bet on fresh pairs of a positive and a negative:
+For each pair (A, B) of scorers there are two hypotheses, "A is no better" and "B is no better". Each has a wealth that
+starts at 1 and is bet on fresh pairs of a positive and a negative:
 
-    d = (share of the pairs that A orders rightly) - (share of those that B orders rightly)    ties one half, |d| <= 1
+    d = (share of pairs that A orders rightly) - (share of pairs that B orders rightly)    a tie is one half, |d| <= 1
     wealth_A *= 1 + lambda_A d,   wealth_B *= 1 - lambda_B d
     lambda_A = clip(sum d / (1 + sum d^2), 0, 1/2),   lambda_B = clip(-sum d / (1 + sum d^2), 0, 1/2)    of the past d
 
-If A is no better, E[d | past] <= 0 and wealth_A is a non-negative supermartingale. So by Ville's inequality it ever
-reaches 2 / alpha with a probability of at most alpha / 2, however often one looks: with both sides, a verdict on a pair
-of equals comes with a probability of at most alpha. The pairs of scorers are not corrected for each other.
+If A is no better, E[d | past] <= 0 and wealth_A is a non-negative supermartingale. By Ville's inequality it ever
+reaches 2 / alpha with a probability of at most alpha / 2. With both sides, the probability of a verdict on two equal
+scorers is at most alpha. There is no correction for several pairs of scorers.
 
-Blocks. The d of a block is of the events since the last one: negatives gather until a positive comes, or positives
-until a negative comes, and that event with those gathered (the last 1024 of them) makes the block. Every event is used
-once: with negatives that stand for long, as a window's do, their own sampling error would come again with each
-positive, and the bets would win by it though both scorers are equal. When a block ends depends on the labels alone, and
-so, events being independent, its d has the expected value AUC_A - AUC_B, given everything before. (Of learners that
-learn meanwhile it is the AUC of the scores they gave: the hypothesis is that A's are no better in any block.)
+Blocks. Events of one class gather until an event of the other class arrives. That event with the last 1024 gathered
+ones is a block, and the block gives one d. Every event is used once. If negatives were reused, as from a window, their
+sampling error would recur with each positive, and a bet would win by it although both scorers are equal. The end of a
+block depends on labels alone. So for independent events its d has the mean AUC_A - AUC_B, given everything before. For
+scorers that learn meanwhile, the hypothesis is that A's scores are no better in any block.
 
-What is bet, lambda, is the adaptive rule aGRAPA: the mean over the second moment, which is the best bet up to the
-second order, from the past alone. One made-up d^2 of 1 at the start keeps the first bets small.
+The stake lambda follows the adaptive rule aGRAPA: mean over second moment of the past, the best stake up to second
+order. One imagined d^2 of 1 at the start keeps the first stakes small.
 
-O(m) per event and O(m^2) more per block of m scorers, besides O(m) for each event that was gathered.
+O(m) per event of m scorers, O(m^2) more per block, and O(m) for each gathered event.
 
 References
 ----------
@@ -42,33 +41,33 @@ from numpy.typing import NDArray
 
 from learners.numerics import MAX_COUNT, Counts, Issues, Matrix, Vector, counters, kernel, log, not_finite, outside
 
-__all__ = ["GATHERED", "SequentialTest", "decimal_log", "init", "meet", "pairs", "problems", "wealth_limit"]
+__all__ = ["GATHERED", "SequentialTest", "decimal_log", "init", "observe", "pairs", "problems", "wealth_limit"]
 
-GATHERED = 1024  # events of one class that wait for one of the other: the noise of so many is nothing beside its own
+GATHERED = 1024  # events of one class that wait for the other: more would hardly reduce the noise of a block
 _PRIOR = 1.0  # sum of d^2 before the first block
-_MOST = 0.5  # of a wealth that is bet
+_MOST = 0.5  # largest stake, as a share of the wealth
 
 
 class SequentialTest(NamedTuple):
     """The arrays of the tests of all P = m (m - 1) / 2 pairs of m scorers, in the order of `pairs`."""
 
     gathered: Matrix  # (GATHERED, m) scores of the events since the last block as a ring, all of one class
-    waiting: Counts  # (2,) how many those are: negatives, positives; one of them is 0
+    waiting: Counts  # (2,) number of those events: negatives, positives; one of the two is 0
     blocks: Counts  # (1,)
     sums: Matrix  # (P, 2) of d and d^2
     wealth: Matrix  # (P, 2) logarithms: on "A is better", on "B is better"
-    verdicts: NDArray[np.int8]  # (P,) 0 none yet, 1 A is better, 2 B is better; the first one stays
+    verdicts: NDArray[np.int8]  # (P,) 0 none yet, 1 A is better, 2 B is better; the first verdict stays
     verdict_events: Counts  # (P,) events at the verdict
-    verdict_clocks: Vector  # (P,) the clock then; NaN where unknown
+    verdict_clocks: Vector  # (P,) the clock at the verdict; NaN if unknown
 
 
 def pairs(m: int) -> list[tuple[int, int]]:
-    """The pairs (A, B) of m scorers."""
+    """List the pairs (A, B) of m scorers."""
     return list(combinations(range(m), 2))
 
 
 def init(m: int) -> SequentialTest:
-    """Nothing met yet, of m scorers."""
+    """Return the state for m scorers before any event."""
     size = len(pairs(m))
     return SequentialTest(
         gathered=np.zeros((GATHERED, m)),
@@ -84,7 +83,7 @@ def init(m: int) -> SequentialTest:
 
 @kernel
 def _right(gathered, n, j, score, label):  # type: ignore[no-untyped-def]
-    """Twice the number of the n gathered events that scorer j orders rightly with one of `label` at `score`."""
+    """Count, twice, the n gathered events that scorer j orders rightly with an event of `label` at `score`."""
     twice = 0
     for i in range(n):
         other = gathered[i, j]
@@ -97,6 +96,7 @@ def _right(gathered, n, j, score, label):  # type: ignore[no-untyped-def]
 
 @kernel
 def _bet(state, pair, d, limit, events, clock):  # type: ignore[no-untyped-def]
+    """Bet both wealths of a pair on a block, and note a verdict."""
     first, second = state.sums[pair, 0], state.sums[pair, 1]
     stake = min(abs(first) / (_PRIOR + second), _MOST)
     if first > 0.0:
@@ -114,10 +114,10 @@ def _bet(state, pair, d, limit, events, clock):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def meet(state, limit, label, scores, events, clock):  # type: ignore[no-untyped-def]
-    """An event of `label` 0 or 1, which m scorers gave these `scores` (m,), none of them NaN.
+def observe(state, limit, label, scores, events, clock):  # type: ignore[no-untyped-def]
+    """Take an event of `label` 0 or 1 with the `scores` (m,) of the m scorers, none of them NaN.
 
-    `limit` is the logarithm of the wealth that decides; `events` and `clock` are noted with a verdict.
+    `limit` is the logarithm of the deciding wealth; `events` and `clock` are noted with a verdict.
     """
     m = scores.shape[0]
     n = min(state.waiting[1 - label], GATHERED)
@@ -140,13 +140,13 @@ def meet(state, limit, label, scores, events, clock):  # type: ignore[no-untyped
 
 
 def problems(state: SequentialTest, events: int) -> Issues:
-    """What no `events` events can have led to in arrays of the right shapes. O(GATHERED * m + m^2)."""
+    """Report what no `events` events can have led to in arrays of the right shapes. O(GATHERED * m + m^2)."""
     wrong = list(counters({"waiting": state.waiting, "blocks": state.blocks}))
     yield from wrong
     if not wrong and state.waiting.all():
         yield "waiting", "has events of both classes, which would have made a block"
     if not wrong and 2 * int(state.blocks[0]) + int(state.waiting.sum()) > events:
-        yield "blocks", f"has {state.blocks[0]}, which takes more events than {events}"
+        yield "blocks", f"is {state.blocks[0]}, which needs more events than {events}"
     if np.isnan(state.gathered).any():
         yield "gathered", "has numbers that are not a number"
     yield from not_finite("sums", state.sums)
@@ -159,11 +159,11 @@ def problems(state: SequentialTest, events: int) -> Issues:
 
 
 def wealth_limit(alpha: float) -> float:
-    """The logarithm of the wealth that decides at the level alpha, half of it for each side."""
+    """Return the logarithm of the deciding wealth at the level alpha, half of it for each side."""
     limit: float = log(2.0 / alpha)
     return limit
 
 
 def decimal_log(wealth: float) -> float:
-    """The decimal logarithm of a wealth of which the natural one is given."""
+    """Convert the natural logarithm of a wealth to the decimal one."""
     return wealth / math.log(10.0)

@@ -112,7 +112,8 @@ def test_sparse_numbers_contribute_by_their_distance_from_zero() -> None:
     learner = create("oam", features={"kind": "sparse", "dim": 300}, scaling="standard")
     learner.learn(carried[:-1], [0, 1, 0])
     w = [0.5, 0.25]  # of columns 0 and 2; 1 was never met
-    (told,) = explain.explain_scores(weighed(learner, lambda dim: np.resize([*w, *[9.0] * dim], dim), -1.0), carried[-1:], 9)
+    scorer = weighed(learner, lambda dim: np.resize([*w, *[9.0] * dim], dim), -1.0)
+    (told,) = explain.explain_scores(scorer, carried[-1:], 9)
     scaled = slow.standardised(X, centre=False)[-1]
     assert [name for name, _ in told.features] == ["[0]", "[2]", "[1]"]
     parts = [w[0] * scaled[0], w[1] * scaled[2], 0.0]
