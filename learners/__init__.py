@@ -6,7 +6,14 @@
     scores = learner.learn(X, y)        # prequential: each event is scored before it is learnt
     learner.figures()["window"]["auc"]
 
-A learner is a pure, deterministic state machine on NumPy arrays and numba kernels: no clock, no network, no file.
+A learner is a deterministic state machine on NumPy arrays and numba kernels: no clock, no network, no file.
+
+Start with `learner.py`, the state machine; `records.py` has what it takes, `config.py` what it is created with, and
+`scorer.py` what readers get. Its stages are `model.py` (features -> score) and `decision.py` (score -> decision).
+`comparison.py` compares learners, `explain.py` explains a score.
+
+Packages: `features` (events -> columns), `algorithms` (one file each), `decisions` (calibration and thresholds),
+`metrics` (live AUC, F-measure, drift), `numerics` (arrays and compilation).
 """
 
 from __future__ import annotations
@@ -98,7 +105,7 @@ __all__ = [
 ]
 
 _SETTINGS = frozenset(Config.__annotations__) - {"algorithm", "params"}
-_BY_STRING = {
+_SHORT_FORMS = {
     "features": "kind",
     "scaling": "kind",
     "embedding": "kind",
@@ -108,20 +115,20 @@ _BY_STRING = {
 
 
 def create(algorithm: str, *, dim: int | None = None, **settings: Any) -> Learner:
-    """A new learner.
+    """Create a learner.
 
-    `dim` is short for `features={"kind": "dense", "dim": dim}`. `features`, `scaling`, `embedding`, `calibration`,
-    `threshold`, `figures`, `late`, `window`, `window_seconds`, `remembered_ids`, `refit_every`, `refit_window`, `seed`
-    and `precision` ("float32": large arrays in half the memory) are as in the HTTP API (of the first five a string
-    stands for `{"kind": ...}`, of a threshold for `{"objective": ...}`); any other keyword is a parameter of the
-    algorithm. Raises `InvalidInput`, a ValueError that lists every problem.
+    `dim` is short for `features={"kind": "dense", "dim": dim}`. The settings are those of the HTTP API: `features`,
+    `scaling`, `embedding`, `calibration`, `threshold`, `figures`, `late`, `window`, `window_seconds`, `remembered_ids`,
+    `refit_every`, `refit_window`, `seed` and `precision` ("float32": large arrays in half the memory). For the first
+    four a string stands for `{"kind": ...}`, for a threshold for `{"objective": ...}`. Any other keyword is a parameter
+    of the algorithm. Raises `InvalidInput`, a ValueError that lists every problem.
     """
     values: dict[str, Any] = {name: settings.pop(name) for name in list(settings) if name in _SETTINGS}
     if dim is not None and "features" in values:
-        raise InvalidInput([Problem("/features", "is given besides dim; expected one of them")])
+        raise InvalidInput([Problem("/features", "cannot be combined with dim; expected one of them")])
     if dim is not None:
         values["features"] = {"kind": "dense", "dim": dim}
-    for name, key in _BY_STRING.items():
+    for name, key in _SHORT_FORMS.items():
         if isinstance(values.get(name), str):
             values[name] = {key: values[name]}
     config = Config.of({"algorithm": algorithm, "params": settings, **values})
@@ -131,8 +138,8 @@ def create(algorithm: str, *, dim: int | None = None, **settings: Any) -> Learne
 
 
 def restore(config: dict[str, Any], state: dict[str, Any]) -> Learner:
-    """A learner from what `learner.config.to_json()` and `learner.state()` gave. Raises `InvalidInput`.
+    """Restore a learner from `learner.config.to_json()` and `learner.state()`. Raises `InvalidInput`.
 
-    What `create` would object to in a configuration that can be read is no reason here: a learner has lived by it.
+    Accepts a readable configuration that `create` would refuse, because a learner has used it.
     """
     return Learner.restored(Config.of(config), state)

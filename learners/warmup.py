@@ -1,6 +1,6 @@
-"""Compile every kernel into the cache ahead of time, by putting every algorithm to work on a few events.
+"""Fills the kernel cache ahead of time, by running algorithms on a few events.
 
-A container image runs this while it is built, so that its first request waits for no compiler.
+The container image runs this while it is built, so that its first request waits for no compiler.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from learners.algorithms import algorithms
+from learners.algorithms import Algorithm, algorithms, is_baseline
 from learners.config import Config
 from learners.decision import Predictions, decision_of
 from learners.learner import Learner
@@ -41,46 +41,57 @@ _OBJECTIVES: list[dict[str, Any]] = [
     {"objective": "budget", "alerts": 1},
 ]
 _CALIBRATIONS = ("platt", "none", "histogram", "isotonic")
-_OF_ALGORITHMS = ("dense", "sparse")  # features with which an algorithm's and an embedding's kernels have all run
+_SINGLE_PRECISION = ("dense", "sparse")  # features that need all kernels that depend on the precision
 
 
-def warm() -> Iterator[str]:
-    """Compile or load everything; yields the name of each algorithm when it is done. On a cold cache, some 70 s."""
+def warm(baselines: bool = False) -> Iterator[str]:
+    """Compile or load the kernels of every algorithm; yield the name of each when it is done.
+
+    Baselines, which serve the benchmarks of the papers, only on request. With a cold cache some 45 s, and 25 s more for
+    the baselines.
+    """
     for name, algorithm in algorithms().items():
+        if is_baseline(name) and not baselines:
+            continue
         for features in _FEATURES:
             sparse = features["kind"] in ("named", "sparse")
             if not (algorithm.TRAITS.sparse if sparse else algorithm.TRAITS.dense):
                 continue
-            for number, scaling in enumerate(_SCALINGS):
-                config: dict[str, Any] = {
-                    "algorithm": name,
-                    "features": features,
-                    "scaling": {"kind": scaling},
-                    "window": 2,
-                    "remembered_ids": 2,
-                }
-                if not algorithm.TRAITS.ordinal:
-                    config["threshold"] = _OBJECTIVES[number % len(_OBJECTIVES)]
-                    if not algorithm.TRAITS.posterior:
-                        config["calibration"] = {"kind": _CALIBRATIONS[number % len(_CALIBRATIONS)]}
-                if hasattr(algorithm, "fit"):
-                    config |= {"refit_every": 2, "refit_window": 4}
-                if "embedding" in algorithm.TRAITS.defaults:
-                    config["embedding"] = {"kind": _EMBEDDINGS[number % len(_EMBEDDINGS)], "components": 2, "warmup": 2}
+            for number in range(len(_SCALINGS)):
+                config = _configuration(name, algorithm, features, number)
                 _exercise(Learner(Config.of(config)), _EVENTS[features["kind"]])
-                if features["kind"] in _OF_ALGORITHMS and number < len(_EMBEDDINGS):
-                    # no other kernels depend on it
+                if features["kind"] in _SINGLE_PRECISION and number < len(_EMBEDDINGS):
                     _exercise(Learner(Config.of({**config, "precision": "float32"})), _EVENTS[features["kind"]])
         yield name
 
 
-def warm_metrics(config: Config) -> None:
-    """Compile or load what every learner of this kind runs beside its model: the live figures, and the threshold.
+def _configuration(name: str, algorithm: Algorithm, features: dict[str, Any], number: int) -> dict[str, Any]:
+    """Combine an algorithm and features with the scaling, objective, calibration and embedding of that number."""
+    config: dict[str, Any] = {
+        "algorithm": name,
+        "features": features,
+        "scaling": {"kind": _SCALINGS[number]},
+        "window": 2,
+        "remembered_ids": 2,
+    }
+    if not algorithm.TRAITS.ordinal:
+        config["threshold"] = _OBJECTIVES[number % len(_OBJECTIVES)]
+        if not algorithm.TRAITS.posterior:
+            config["calibration"] = {"kind": _CALIBRATIONS[number % len(_CALIBRATIONS)]}
+    if hasattr(algorithm, "fit"):
+        config |= {"refit_every": 2, "refit_window": 4}
+    if "embedding" in algorithm.TRAITS.defaults:
+        config["embedding"] = {"kind": _EMBEDDINGS[number % len(_EMBEDDINGS)], "components": 2, "warmup": 2}
+    return config
 
-    On a few made-up scores, of which nothing is kept. On a cold cache some 15 s, else some hundredths of a second.
+
+def warm_metrics(config: Config) -> None:
+    """Compile or load what each such learner runs beside its model: live metrics and threshold.
+
+    Runs them on made-up scores and discards the result. Takes some 15 s with a cold cache, else some 0.01 s.
     """
     for n in (3, 130):  # one by one, and together, with a row of the history
-        metrics: Any
+        metrics: BinaryMetrics | RankMetrics
         nan, no = np.full(n, np.nan), np.zeros(n, dtype=np.bool_)
         ones, hashes = np.ones(n), np.arange(n, dtype=np.uint64)
         values = np.linspace(-1.0, 1.0, n)
@@ -89,19 +100,21 @@ def warm_metrics(config: Config) -> None:
             decision = decision_of(config)
             metrics = BinaryMetrics(n - 1, config.window_seconds, config.figures)
             clocks = metrics.tick(nan)
-            said = decision.learn(values, y, ~no, ones, clocks)
-            decision.note(said, clocks)
+            predictions = decision.learn(values, y, ~no, ones, clocks)
+            decision.note(predictions, clocks)
         else:
             metrics = RankMetrics(n - 1, config.window_seconds, config.labels.ranks)
             clocks = metrics.tick(nan)
             y = 1.0 + np.arange(n) % 2
-            said = Predictions(values, y.astype(np.int64))
-        metrics.learn(said.scores, said.probabilities, said.thresholds, y, said.decisions, clocks, nan, hashes, no)
-        metrics.serve(hashes, said.scores, said.thresholds, said.decisions, clocks)
+            predictions = Predictions(values, y.astype(np.int64))
+        scores, decisions, probabilities, thresholds = predictions
+        metrics.learn(scores, probabilities, thresholds, y, decisions, clocks, nan, hashes, no)
+        metrics.serve(hashes, scores, thresholds, decisions, clocks)
         metrics.view().frozen().as_json()
 
 
 def _exercise(learner: Learner, events: list[Any]) -> None:
+    """Take a learner through every kind of record."""
     warm_metrics(learner.config)
     low, high = (0, 1) if learner.config.labels.ranks is None else (1, 2)
     learner.learn(events, [low, high, low], ids=["a", "b", "c"])

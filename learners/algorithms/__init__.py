@@ -17,7 +17,7 @@ from learners.algorithms.base import (
     dense_scores,
     linear_scores,
 )
-from learners.algorithms.registry import algorithms, describe
+from learners.algorithms.registry import algorithms, describe, is_baseline
 
 __all__ = [
     "Algorithm",
@@ -30,6 +30,7 @@ __all__ = [
     "algorithms",
     "dense_scores",
     "describe",
+    "is_baseline",
     "linear_scores",
     "registry",
 ]

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from learners.algorithms.base import Algorithm
 
-__all__ = ["algorithms", "describe"]
+__all__ = ["algorithms", "describe", "is_baseline"]
 
 _FAMILIES = ("auc", "fmeasure", "ordinal", "baselines")  # packages of algorithms
 
@@ -29,6 +29,11 @@ def algorithms() -> dict[str, Algorithm]:
             if hasattr(module, "TRAITS"):
                 modules[info.name.replace("_", "-")] = cast(Algorithm, module)
     return dict(sorted(modules.items()))
+
+
+def is_baseline(name: str) -> bool:
+    """Return whether an algorithm exists for comparison, as in the tables of the papers."""
+    return ".baselines." in algorithms()[name].Params.__module__
 
 
 # What a corrected label does to a model. Nothing that learns from each event keeps what it would take to undo a step:

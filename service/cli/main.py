@@ -205,15 +205,18 @@ def demo(
 
 
 @app.command(rich_help_panel=_NODE)
-def warm(as_json: AsJson = False) -> None:
-    """Compile every kernel into the cache, so that no request waits for the compiler."""
+def warm(
+    everything: Annotated[bool, typer.Option("--all", help="Also compile the baselines of the papers.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compile the kernels into the cache, so that no request waits for the compiler."""
     with reporting():
         from learners import warm as run
         from learners.numerics import cache_directory
         from service.wire.kernels import load_kernels
 
         began, names = time.monotonic(), []
-        for name in run():
+        for name in run(baselines=everything):
             names.append(name)
             print(f"compiled {name}", flush=True, file=sys.stderr if as_json else sys.stdout)
         load_kernels(1)

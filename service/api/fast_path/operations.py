@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from learners import InvalidInput, LearnerView, ScoreExplanation
-from learners import explain_scores
+from learners import InvalidInput, LearnerView, ScoreExplanation, explain_scores
 from service.engine import LARGE, run_by_size
 from service.engine.replica import LearnerReplica, Predicted
 from service.errors import Invalid

@@ -20,6 +20,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from learners import algorithms
+from learners.algorithms import is_baseline
 from learners.decisions.calibration import Calibration
 from learners.decisions.threshold import Threshold
 from learners.features.kernel_approximation import Embedding
@@ -527,11 +528,12 @@ def test_the_age_of_a_process() -> None:
 # warm
 
 
-def test_warm_compiles_every_algorithm() -> None:
-    result = CliRunner().invoke(app, ["warm"])
+@pytest.mark.parametrize("everything", [False, True])
+def test_warm_compiles_the_algorithms_and_on_request_the_baselines(everything: bool) -> None:
+    result = CliRunner().invoke(app, ["warm", "--all"] if everything else ["warm"])
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
-        *(f"compiled {name}" for name in algorithms()),
+        *(f"compiled {name}" for name in algorithms() if everything or not is_baseline(name)),
         f"the kernels are in {cache_directory()}",
     ]
 
