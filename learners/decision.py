@@ -94,7 +94,7 @@ class BinaryDecision:
     def serve(self, values: Matrix, costs: Vector | None, clocks: Vector) -> Predictions:
         """Decide unlabelled events, in order, and account for them."""
         n = len(values)
-        probabilities = calibration.look(self._calibrated, self._calibration, values)
+        probabilities = calibration.apply(self._calibrated, self._calibration, values)
         thresholds, decisions = np.empty(n), np.empty(n, dtype=np.int64)
         factors = _factors(costs, n)
         threshold.serve(self._objective, self._threshold, probabilities, factors, clocks, thresholds, decisions)
@@ -118,9 +118,9 @@ class BinaryDecision:
 
     def look(self, values: Matrix, costs: Vector | None = None) -> Predictions:
         """What would be said of each event now, were it the next; nothing is accounted for."""
-        probabilities = calibration.look(self._calibrated, self._calibration, values)
+        probabilities = calibration.apply(self._calibrated, self._calibration, values)
         factors = _factors(costs, len(values))
-        thresholds, decisions = threshold.look(self._objective, self._threshold, probabilities, factors)
+        thresholds, decisions = threshold.preview(self._objective, self._threshold, probabilities, factors)
         return Predictions(values, decisions, probabilities, thresholds)
 
     def scoring_inputs(self) -> tuple[Calibration, CalibrationState, tuple[int, float, float, Vector]]:

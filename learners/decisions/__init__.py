@@ -1,6 +1,7 @@
 """From a score to a decision: calibration, threshold objectives, the alert budget.
 
-Start with `calibration`, then `threshold`, whose compiled rules are in `threshold_kernels`.
+Start with `calibration`, then `threshold`. Its compiled code is in `threshold_kernels`, with `threshold_search`,
+`fofo_stages` and `alert_budget` for the objectives. `fused_scoring` scores dense events in one call.
 """
 
 from learners.decisions import calibration, threshold, threshold_kernels

@@ -1,43 +1,42 @@
-"""The account of a budget of alerts: so many per unit of time (a day), or a share of all events. Needs no labels.
+"""Account of an alert budget: so many alerts per unit of time (a day), or a share of all events. Needs no labels.
 
-Per unit of time, with k alerts for each: E events have come in the unit, `rest` are still expected. Of those
+Per unit of time, with k alerts each. E events came in this unit, and `rest` more are expected. Of those
 
     share = min(1, (alerts left) / rest, 3 k / (E + rest))
 
-may be called positive, so the threshold is the quantile of recent probabilities that has this share above it; errors of
-the forecast and drift of the scores correct themselves. The 3 keeps the end of a unit from being filled with whatever
-comes. By now k E / (E + rest) should be spent. Where more than max(2, k / 5) beyond that are, and once all k are, the
-threshold is 1 and no event is called positive: neither a burst of high scores nor many that tie can take what the rest
-of the unit should have. Where more than max(1, k / 10) are lacking, it goes down to the edge of its bin, since many
+may be alerts. So the threshold is the quantile of recent probabilities with this share above it. Errors of the forecast
+and drift of the scores correct themselves. The factor 3 keeps arbitrary events from filling the end of a unit.
+
+By now k E / (E + rest) alerts are planned. With more than max(2, k / 5) beyond the plan, and once all k are spent, the
+threshold is 1 and there is no alert. So neither a burst of high scores nor many ties can use up the rest of the unit.
+With more than max(1, k / 10) below the plan, the threshold moves down to the edge of its bin, because many
 probabilities may tie there.
 
-What a unit brings is learnt by its 24 slots (hours of a day): an average that takes in 3/10 of each new unit. With T
-events in the average unit, and G of them in the slots that are gone since this unit's first event,
+The traffic of a unit is learnt in 24 slots (hours of a day), as an average that takes in 3/10 of each new unit. The
+average unit has T events, of them G in the slots since this unit's first event:
 
     rest = (events of the average unit in the slots left) (E + T / 10) / (G + T / 10)
 
-where a slot adds to this E at most 3 times what it has on average, and T / 24: a burst says little of the hours after
-it. A unit that does not follow directly on another teaches nothing about the time before its first event, nor one that
-is followed by a gap about the time from its last slot on. In the first unit T is 100 k, spread evenly, and weighs 1/100
-instead of 1/10: it only matters until some events are seen. Where no event has a time there is one unit without end,
-and rest = 100 k + 4 E: a third of the budget is spent over the first 100 k events, then ever more slowly.
+A slot adds to this E at most 3 times its average and T / 24, because a burst predicts little of later hours. A unit
+that does not directly follow another teaches nothing about the time before its first event. A unit before a gap teaches
+nothing about the time from its last slot on. In the first unit T is 100 k, spread evenly, with weight 1/100 instead of
+1/10, so that it matters only for the first events. If no event has a time, there is one endless unit with
+rest = 100 k + 4 E: the first 100 k events spend a third of the budget, later ones ever less.
 
-As a share r of all events: a credit rises by r with each event, up to 40, and falls by 1 with each alert. The share is
-r (1 + credit / 20), from 0 to 3 r; where an alert would take the credit below -8 the threshold is 1, and beyond 8 it
-goes down to the edge of its bin. So after n events at most r n + 8 alerts were made, and in steady traffic their number
-stays within some sqrt(10) of r n.
+As a share r of all events. A credit rises by r with each event, up to 40, and falls by 1 with each alert. The share is
+r (1 + credit / 20), from 0 to 3 r. If an alert would take the credit below -8, the threshold is 1. Above 8 it moves
+down to the edge of its bin. So n events give at most r n + 8 alerts, and with steady traffic about r n +- sqrt(10).
 
-The probabilities' quantile comes from the third row of the sketch (`objectives.py`): every event that was decided, in
-256 bins of log-odds, with the log-odds within a bin taken as spread evenly. An event counts 1/e after `memory` more, or
-fewer: two average units, for a share r also an 8th of all events; but at least 1,000 events, and 20 / r. Where the
-share is less than one of these events, only what lies above all of them is called positive.
+The quantile comes from the third row of the sketch (`threshold_search.py`): every decided event in 256 bins of
+log-odds, evenly spread within a bin. An event has weight 1/e after `memory` more events, or fewer: two average units,
+for a share r also an 8th of all events; but at least 1,000 events and 20 / r. If the share is less than one of these
+events, only probabilities above all of them are alerts.
 
-When the probabilities change at once, old ones are a wrong measure. This shows in the account: a unit lags behind what
-is planned by more than v = max(k / 10, min(k / 3, 1.5 sqrt k)) alerts, which for k from 20 to 200 is three deviations
-of what chance does half way, or it is held back. Then an event counts 1/e after max(1/8, 5 / k) of a unit already (of a
-share, where 8 alerts are lacking: 5 / r), so that a few alerts' worth of new events soon outweigh the old; and a share
-that lags is doubled for each v / 4 (4 alerts) more. In the second unit after a tenfold fall of all odds most is spent
-again.
+If all probabilities change at once, old ones mislead. The account shows this: the unit is held back, or lags behind the
+plan by more than v = max(k / 10, min(k / 3, 1.5 sqrt k)) alerts. For k from 20 to 200 that is three standard deviations
+of chance half way. Then an event has weight 1/e after max(1/8, 5 / k) of a unit (for a share with 8 alerts missing:
+after 5 / r), so that a few alerts' worth of new events outweigh the old. A lagging share is doubled for each v / 4 (or
+4 alerts) more. After a tenfold fall of all odds, the second unit spends most of its budget again.
 
 O(1) per event, and O(256 + 24) per search.
 
@@ -74,52 +73,52 @@ __all__ = [
     "SLACK",
     "SLOTS",
     "Account",
-    "allowed",
+    "allowed_share",
     "change_unit",
+    "find_slot",
     "init",
     "lookback",
-    "present",
     "problems",
     "quantile",
     "record",
     "tick",
 ]
 
-EVERY = 32  # events between searches, once there are some
+EVERY = 32  # events between searches, after the first ones
 SLOTS = 24
 SLACK = 8.0  # alerts beyond a share of all events
-_SAVED = 40.0  # alerts that a share of all events may fall behind, to be made up for
-_GAIN = 20.0  # alerts behind that double the share
-_STEEPEST = 3.0  # times the share of an even spread
-_BURST = 3.0  # times what a slot brings otherwise
-_LEARNT = 0.3  # of a new unit in the average
-_PRIOR, _FIRST_PRIOR = 0.1, 0.01  # units that the forecast weighs against what has come
-_EVENTS_PER_ALERT = 100.0  # as long as nothing else is known
-_ENDLESS = 4.0  # events expected for each that has come, where there is no clock
-_UNITS, _LEAST_MEMORY = 2.0, 1000.0  # that the quantile looks back on: average units, or events where they have few
-_SHARE_OF_ALL, _OF_A_SHARE = 0.125, 20.0  # for a share of all events: of those met at most, alerts' worth at least
-_SHORT, _FEWEST = 0.125, 5.0  # while the account shows a change: units, and alerts' worth of events
+_SAVED = 40.0  # largest credit of a share of all events, in alerts
+_GAIN = 20.0  # credit that doubles the share
+_STEEPEST = 3.0  # largest share, in shares of an even spread
+_BURST = 3.0  # largest traffic of a slot in the forecast, in averages
+_RATE = 0.3  # weight of a new unit in the average
+_PRIOR, _FIRST_PRIOR = 0.1, 0.01  # weight of the average unit in the forecast
+_EVENTS_PER_ALERT = 100.0  # before any traffic is known
+_ENDLESS = 4.0  # expected events per event so far, without a clock
+_UNITS, _LEAST_MEMORY = 2.0, 1000.0  # memory of the quantile: average units, least events
+_SHARE_OF_ALL, _OF_A_SHARE = 0.125, 20.0  # for a share of all events: at most of all events, at least in alerts' worth
+_SHORT, _FEWEST = 0.125, 5.0  # memory during a change: units, and alerts' worth of events
 _SHORTEST = 64.0  # events
 _LOG_2 = math.log(2.0)
-_DOUBLED = 4.0  # a lagging share, by so many parts of what it may lag
+_DOUBLED = 4.0  # doublings of a lagging share per visible lag
 _UNKNOWN = -1.0
-_NO_TRAFFIC = 1e-6  # events of the average unit: as good as none
+_NO_TRAFFIC = 1e-6  # events of the average unit below which it has no traffic
 _EDGE = 37.0  # log-odds at which a probability is 1 to the last bit
 _BELOW_ONE = 1.0 - 2.0**-53
 
 
 class Account(NamedTuple):
-    """What has been decided, in the present unit and before."""
+    """The decisions of the present unit, and the traffic of earlier ones."""
 
-    clock: Vector  # (1,) the largest time met, in seconds since the epoch; NaN while there is none
-    spent: Counts  # (3,) of the unit: events decided, alerts; 1 where the unit follows directly on another, else 0
-    opening: Vector  # (1,) share of the unit that was gone at its first event
-    traffic: Matrix  # (2, SLOTS) events by slot: of this unit; of the average unit, -1 where it is not known
-    credit: Vector  # (1,) alerts that a share of all events is behind
+    clock: Vector  # (1,) the largest time so far, in seconds since the epoch; NaN if unknown
+    spent: Counts  # (3,) of the unit: decided events, alerts; 1 if the unit directly follows another, else 0
+    opening: Vector  # (1,) elapsed share of the unit at its first event
+    traffic: Matrix  # (2, SLOTS) events by slot: of this unit; of the average unit, -1 if unknown
+    credit: Vector  # (1,) alerts that a share of all events has saved
 
 
 def init() -> Account:
-    """The account before any event."""
+    """Return the account before any event."""
     return Account(
         clock=np.full(1, np.nan),
         spent=np.zeros(3, dtype=np.int64),
@@ -130,7 +129,7 @@ def init() -> Account:
 
 
 def problems(account: Account) -> Issues:
-    """What no events can have led to in an account of the right shapes."""
+    """Report what no events can have led to in an account of the right shapes."""
     yield from counters({"spent": account.spent})
     yield from outside("spent", account.spent[2:], 0, 1)
     if account.spent[1] > account.spent[0]:
@@ -144,42 +143,43 @@ def problems(account: Account) -> Issues:
 
 
 def change_unit(account: Account, unit: float) -> Account:
-    """The account in another unit of so many seconds: what was spent counts as spent in it, its traffic is unknown."""
+    """Return the account in another unit of so many seconds: keeps what was spent, forgets the traffic."""
     fresh = init()
     fresh.spent[:2] = account.spent[:2]
     if account.spent[0] and not np.isnan(account.clock[0]):
-        fresh.opening[0] = _gone(float(account.clock[0]), unit)
+        fresh.opening[0] = _elapsed(float(account.clock[0]), unit)
     return fresh._replace(clock=account.clock.copy(), credit=account.credit.copy())
 
 
 @bare_kernel
-def _gone(clock, unit):  # type: ignore[no-untyped-def]
-    """The share of the unit that is gone, in [0, 1)."""
-    units = clock / unit  # np.floor gives a float: a whole number has no room for every clock
+def _elapsed(clock, unit):  # type: ignore[no-untyped-def]
+    """Compute the elapsed share of the unit, in [0, 1)."""
+    units = clock / unit  # np.floor gives a float, because an integer cannot hold every clock
     return units - np.floor(units)
 
 
 @bare_kernel
-def _slot(gone):  # type: ignore[no-untyped-def]
-    return min(int(gone * SLOTS), SLOTS - 1)
+def _slot(elapsed):  # type: ignore[no-untyped-def]
+    """Return the slot of an elapsed share of the unit."""
+    return min(int(elapsed * SLOTS), SLOTS - 1)
 
 
 @bare_kernel
 def tick(account, unit, clock):  # type: ignore[no-untyped-def]
-    """Move the clock, in units of so many seconds; whether another unit or slot has begun."""
+    """Move the clock, in units of so many seconds; return whether another unit or slot began."""
     if not -np.inf < clock < np.inf or clock <= account.clock[0]:
         return False
     before = account.clock[0]
     account.clock[0] = clock
-    if math.isnan(before):  # what was decided before any time was known was of no unit
+    if math.isnan(before):  # decisions from before the first time belong to no unit
         account.spent[:] = 0
         account.traffic[0] = 0.0
         return True
     units = np.floor(clock / unit) - np.floor(before / unit)
     if units == 0.0:
-        return _slot(_gone(clock, unit)) != _slot(_gone(before, unit))
+        return _slot(_elapsed(clock, unit)) != _slot(_elapsed(before, unit))
     if account.spent[0] > 0:
-        _close(account, units == 1.0, _slot(_gone(before, unit)))
+        _close(account, units == 1.0, _slot(_elapsed(before, unit)))
     account.spent[0] = account.spent[1] = 0
     account.spent[2] = 1 if units == 1.0 else 0
     return True
@@ -187,34 +187,34 @@ def tick(account, unit, clock):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def _close(account, followed, last):  # type: ignore[no-untyped-def]
-    """Take the unit's traffic into the average, as far as it says something of other units; `last` is its last slot."""
+    """Add the unit's traffic to the average, as far as it predicts other units; `last` is its last slot."""
     now, usual = account.traffic[0], account.traffic[1]
     first = 0 if account.spent[2] == 1 else math.ceil(account.opening[0] * SLOTS)
     stop = SLOTS if followed else last
     for s in range(SLOTS):
         if first <= s < stop:
-            usual[s] = now[s] if usual[s] < 0.0 else usual[s] + _LEARNT * (now[s] - usual[s])
+            usual[s] = now[s] if usual[s] < 0.0 else usual[s] + _RATE * (now[s] - usual[s])
         now[s] = 0.0
 
 
 @bare_kernel
-def present(clock, unit):  # type: ignore[no-untyped-def]
-    """(slot, until): the slot of the clock, and a time up to which it surely stays there: a little early, for rounding.
+def find_slot(clock, unit):  # type: ignore[no-untyped-def]
+    """Return the clock's slot, and a time before which the clock is certainly still in it.
 
-    So that not every event has to divide. Before any time is known nothing is sure.
+    So most events need no division. The time is slightly early, against rounding, and -inf if the clock is unknown.
     """
     if math.isnan(clock):
         return 0, -np.inf
-    gone = _gone(clock, unit)
-    slot = _slot(gone)
-    return slot, clock + 0.999 * max((slot + 1.0) / SLOTS - gone, 0.0) * unit
+    elapsed = _elapsed(clock, unit)
+    slot = _slot(elapsed)
+    return slot, clock + 0.999 * max((slot + 1.0) / SLOTS - elapsed, 0.0) * unit
 
 
 @inlined
 def record(clock, spent, opening, traffic, credit, slot, unit, rate, alert):  # type: ignore[no-untyped-def]
-    """Account for an event decided now, in this slot; 1 for an alert. `rate`: a share of all events, or 0."""
+    """Account for an event decided in this slot; `alert` is 0 or 1, `rate` a share of all events or 0."""
     if spent[0] == 0 and not math.isnan(clock[0]):
-        opening[0] = _gone(clock[0], unit)
+        opening[0] = _elapsed(clock[0], unit)
     traffic[0, slot] += 1.0
     spent[0] += 1
     spent[1] += alert
@@ -224,7 +224,7 @@ def record(clock, spent, opening, traffic, credit, slot, unit, rate, alert):  # 
 
 @bare_kernel
 def _rest(account, unit, alerts):  # type: ignore[no-untyped-def]
-    """Events that the unit may still bring."""
+    """Forecast the events still to come in the unit."""
     events = float(account.spent[0])
     if math.isnan(account.clock[0]):
         return _EVENTS_PER_ALERT * alerts + _ENDLESS * events
@@ -245,23 +245,23 @@ def _rest(account, unit, alerts):  # type: ignore[no-untyped-def]
         total = 0.0
         for s in range(SLOTS):
             total += average if usual[s] < 0.0 else usual[s]
-    gone = _gone(account.clock[0], unit) * SLOTS
-    opening = account.opening[0] * SLOTS if events > 0.0 else gone
-    come = past = rest = 0.0
+    elapsed = _elapsed(account.clock[0], unit) * SLOTS
+    opening = account.opening[0] * SLOTS if events > 0.0 else elapsed
+    actual = past = rest = 0.0
     for s in range(SLOTS):
         expected = average if first or usual[s] < 0.0 else usual[s]
-        after = expected * min(max(s + 1.0 - gone, 0.0), 1.0)
+        after = expected * min(max(s + 1.0 - elapsed, 0.0), 1.0)
         missed = expected * min(max(opening - s, 0.0), 1.0)
         rest += after
         past += max(expected - after - missed, 0.0)
         now = account.traffic[0, s]
-        come += now if first else min(now, _BURST * (expected + total / (_BURST * SLOTS)))
-    return rest * ((come + prior * total) / (past + prior * total))
+        actual += now if first else min(now, _BURST * (expected + total / (_BURST * SLOTS)))
+    return rest * ((actual + prior * total) / (past + prior * total))
 
 
 @bare_kernel
 def _planned(account, unit, alerts):  # type: ignore[no-untyped-def]
-    """(alerts that should be spent by now, events that the unit may still bring, events of the whole unit)."""
+    """Return the alerts planned by now, the events still to come in the unit, and all events of the unit."""
     events = float(account.spent[0])
     rest = _rest(account, unit, alerts)
     whole = max(events + rest, 1.0)
@@ -270,22 +270,22 @@ def _planned(account, unit, alerts):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def _slack(account, planned, alerts):  # type: ignore[no-untyped-def]
-    """Alerts that may be spent by now at most; what is planned never ends where there is no clock."""
+    """Return the most alerts that may be spent by now; without a clock the plan has no end."""
     most = planned * (1.0 + _ENDLESS) if math.isnan(account.clock[0]) else planned
     return most + max(2.0, alerts / 5.0)
 
 
 @bare_kernel
 def _visible(alerts):  # type: ignore[no-untyped-def]
-    """Alerts that a unit may lag behind its plan by chance."""
+    """Return by how many alerts a unit may lag behind its plan by chance."""
     return max(alerts / 10.0, min(1.5 * math.sqrt(alerts), alerts / 3.0))
 
 
 @bare_kernel
 def lookback(account, unit, alerts, rate, count, paced):  # type: ignore[no-untyped-def]
-    """Events after which one in the third row counts 1/e, when it has met `count`; infinite in a first unit.
+    """Return after how many events an event of the third row has weight 1/e; infinite in a first unit.
 
-    `paced`: by the account's budget; otherwise it only keeps the books.
+    `count` events were decided so far. `paced`: the budget is the objective; else the account only follows.
     """
     usual = account.traffic[1]
     events = 0.0
@@ -308,10 +308,10 @@ def lookback(account, unit, alerts, rate, count, paced):  # type: ignore[no-unty
 
 
 @bare_kernel
-def allowed(account, unit, alerts, rate):  # type: ignore[no-untyped-def]
-    """The share of coming events that may be called positive, 0 to hold back, and whether too few were so far.
+def allowed_share(account, unit, alerts, rate):  # type: ignore[no-untyped-def]
+    """Return the share of coming events that may be alerts, 0 to hold back, and whether there were too few so far.
 
-    Of `alerts` per unit where `rate` is 0.
+    The budget is `alerts` per unit if `rate` is 0.
     """
     if rate > 0.0:
         credit = account.credit[0]
@@ -334,9 +334,9 @@ def allowed(account, unit, alerts, rate):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def quantile(masses, share, whole):  # type: ignore[no-untyped-def]
-    """The probability above which a share of the events in the sketch's bins lies; 1 where there are none.
+    """Return the probability with a share of the events in the sketch's bins above it; 1 for an empty sketch.
 
-    `whole`: the lowest of its bin. Below 1 otherwise, however many probabilities are 1: the account holds them back.
+    `whole`: the lower edge of its bin. The result is below 1 even if many probabilities are 1; the account limits them.
     """
     total = 0.0
     for b in range(BINS):

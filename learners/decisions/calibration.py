@@ -1,20 +1,19 @@
 """Score -> probability, so that a threshold means the same for every algorithm.
 
-    posterior  sigmoid(score): for algorithms whose score is a log-odds already
+    posterior  sigmoid(score): for algorithms whose score is a log-odds
     platt      sigmoid(a s / rms + b): a and b follow the stream by online Newton steps on the log loss
     none       sigmoid(s / rms): in the order of scores, but not calibrated
-    histogram  the share of positives in groups of a histogram of scores (`histogram.py`); it may fall with the score
-    isotonic   the rising function of the score that fits that histogram best, likewise
+    histogram  the share of positives in groups of a score histogram, see `calibration_histogram.py`; may fall
+    isotonic   the rising function of the score that fits this histogram best
 
-rms is the running root mean square of the score. For platt, with u = (s / rms, 1), and forgetting g = 1 - 1/m:
+rms is the running root mean square of the score. For platt, with u = (s / rms, 1) and forgetting g = 1 - 1/m:
 
     H = g H + p (1 - p) u u^T,   (a, b) -= (H + I)^-1 (p - y) u,   m = min(memory, max(50, events / 10))
 
-The identity is a prior of one event's worth: without it, rare positives let H vanish and the steps explode. m grows
-with the stream because a young learner's scores change quickly. In the step (not in the probability) s / rms is limited
-to [-10, 10], so that one outlier does not tip the line. a is kept at 0.001 or more, and log-odds are rounded to whole
-2^-40, so that a higher score never means a lower probability, not even by rounding. O(1) per event. A score that is NaN
-counts as 0.
+The identity is a prior worth one event: without it, rare positives let H vanish and the steps explode. m grows with the
+stream because a young learner's scores change quickly. In the step, but not in the probability, s / rms is limited to
+[-10, 10], so that one outlier does not tip the line. a is at least 0.001, and log-odds are rounded to multiples of
+2^-40. So a higher score never gives a lower probability, not even by rounding. A NaN score counts as 0. O(1) per event.
 
 References
 ----------
@@ -50,18 +49,18 @@ from learners.settings import Parameters, param
 __all__ = [
     "Calibration",
     "CalibrationState",
-    "binned_look",
+    "apply",
+    "apply_binned",
+    "apply_none",
+    "apply_platt",
+    "apply_posterior",
     "init",
     "learn",
-    "look",
-    "none_look",
-    "platt_look",
-    "posterior_look",
     "problems",
 ]
 
 
-_GRID = 2.0**40  # steps per unit of log-odds: fine enough to be unseen, and far above what rounding turns around
+_GRID = 2.0**40  # steps per unit of log-odds: too fine to see, and far coarser than rounding errors
 _OUTLIER = 10.0  # root mean squares
 _LEAST_SLOPE, _LARGEST_SLOPE = 1e-3, 100.0
 _LARGEST_INTERCEPT = 30.0
@@ -70,7 +69,7 @@ _LARGEST_SQUARE = 1e290  # of a score: the sum over 10^9 events is still finite
 
 @dataclass(frozen=True)
 class Calibration(Parameters):
-    """The settings."""
+    """Settings of the calibration."""
 
     kind: Literal["posterior", "platt", "none", "histogram", "isotonic"] = param(
         "platt", "how a score becomes a probability"
@@ -85,18 +84,18 @@ class Calibration(Parameters):
 
 
 class CalibrationState(NamedTuple):
-    """Arrays of the running fit; those that the kind does not use have size 0."""
+    """Arrays of the running fit; arrays that the kind does not use are empty."""
 
     coefficients: Vector  # (2,) a, b
     hessian: Matrix  # (2, 2)
-    power: Vector  # (2,) forgotten sum of s^2, forgotten count
+    power: Vector  # (2,) faded sum of s^2, faded count
     events: Counts  # (1,)
     bins: Matrix  # (2, BINS) events by score, faded: negatives, positives
-    odds: Vector  # (BINS + 1,) the fitted log-odds at the lower edge of each bin, and at the last one's upper
+    odds: Vector  # (BINS + 1,) fitted log-odds at the lower edge of each bin, and at the upper edge of the last
 
 
 def init(settings: Calibration) -> CalibrationState:
-    """Slope 1, intercept 0; an empty histogram, which says 1/2 of every score."""
+    """Return the state before any event: slope 1, intercept 0; an empty histogram, which gives 1/2 for every score."""
     kind = settings.kind
     platt, binned = kind == "platt", kind in ("histogram", "isotonic")
     return CalibrationState(
@@ -110,7 +109,7 @@ def init(settings: Calibration) -> CalibrationState:
 
 
 def problems(settings: Calibration, state: CalibrationState) -> Issues:
-    """What no scores can have led to in a state of the right shapes."""
+    """Report what no scores can have led to in a state of the right shapes."""
     yield from outside("coefficients", state.coefficients[:1], _LEAST_SLOPE, _LARGEST_SLOPE)
     yield from outside("coefficients", state.coefficients[1:], -_LARGEST_INTERCEPT, _LARGEST_INTERCEPT)
     yield from not_finite("hessian", state.hessian)
@@ -124,29 +123,31 @@ def problems(settings: Calibration, state: CalibrationState) -> Issues:
 
 @bare_kernel
 def _scaled(score, power):  # type: ignore[no-untyped-def]
+    """Compute s / rms, limited to [-100, 100]; 0 before any score."""
     if power[0] <= 0.0 or power[1] <= 0.0:
         return 0.0
     rms = math.sqrt(power[0] / power[1])
     if rms == 0.0:  # squares too small for their mean
         return 0.0
-    most = 100.0 * rms  # limited before it is divided, which could overflow
+    most = 100.0 * rms  # limited before the division, which could overflow
     return min(max(score, -most), most) / rms
 
 
 @bare_kernel
 def _probability(x):  # type: ignore[no-untyped-def]
-    """sigmoid(x), non-decreasing to the last bit."""
+    """Compute sigmoid(x), non-decreasing to the last bit."""
     return sigmoid(math.floor(min(max(x, -750.0), 750.0) * _GRID + 0.5) / _GRID)
 
 
 @bare_kernel
 def _number(score):  # type: ignore[no-untyped-def]
+    """Return the score, or 0 for NaN."""
     return 0.0 if math.isnan(score) else score
 
 
 @bare_kernel
 def _measure(score, memory, power, events):  # type: ignore[no-untyped-def]
-    """Take a score into its running square; how much of an event before is kept."""
+    """Add a score to the running square; return the factor by which older events fade."""
     keep = 1.0 - 1.0 / min(memory, max(50.0, events[0] / 10.0))
     events[0] += 1
     power[0] = keep * power[0] + min(score * score, _LARGEST_SQUARE)
@@ -156,6 +157,7 @@ def _measure(score, memory, power, events):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def _platt(scores, y, memory, coefficients, H, power, events, probabilities):  # type: ignore[no-untyped-def]
+    """Fill the probability of each event, then learn its label."""
     for i in range(scores.shape[0]):
         score = _number(scores[i])
         probabilities[i] = _probability(coefficients[0] * _scaled(score, power) + coefficients[1])
@@ -175,20 +177,23 @@ def _platt(scores, y, memory, coefficients, H, power, events, probabilities):  #
 
 
 @bare_kernel
-def platt_look(scores, coefficients, power, probabilities):  # type: ignore[no-untyped-def]
+def apply_platt(scores, coefficients, power, probabilities):  # type: ignore[no-untyped-def]
+    """Fill the probabilities of kind "platt"."""
     for i in range(scores.shape[0]):
         scaled = _scaled(_number(scores[i]), power)
         probabilities[i] = _probability(coefficients[0] * scaled + coefficients[1])
 
 
 @bare_kernel
-def posterior_look(scores, probabilities):  # type: ignore[no-untyped-def]
+def apply_posterior(scores, probabilities):  # type: ignore[no-untyped-def]
+    """Fill the probabilities of kind "posterior"."""
     for i in range(scores.shape[0]):
         probabilities[i] = _probability(_number(scores[i]))
 
 
 @bare_kernel
 def _none(scores, memory, power, events, probabilities):  # type: ignore[no-untyped-def]
+    """Fill the probability of each event, then learn its score."""
     for i in range(scores.shape[0]):
         score = _number(scores[i])
         probabilities[i] = _probability(_scaled(score, power))
@@ -196,15 +201,17 @@ def _none(scores, memory, power, events, probabilities):  # type: ignore[no-unty
 
 
 @bare_kernel
-def none_look(scores, power, probabilities):  # type: ignore[no-untyped-def]
+def apply_none(scores, power, probabilities):  # type: ignore[no-untyped-def]
+    """Fill the probabilities of kind "none"."""
     for i in range(scores.shape[0]):
         probabilities[i] = _probability(_scaled(_number(scores[i]), power))
 
 
 @kernel
 def _binned(scores, y, memory, rising, events, bins, odds, probabilities):  # type: ignore[no-untyped-def]
+    """Fill the probability of each event, then learn its label."""
     for i in range(scores.shape[0]):
-        probabilities[i] = _probability(calibration_histogram.said(scores[i], rising, odds))
+        probabilities[i] = _probability(calibration_histogram.log_odds(scores[i], rising, odds))
         events[0] += 1
         calibration_histogram.count(scores[i], 1 if y[i] > 0.0 else 0, bins)
         if events[0] <= calibration_histogram.FIRST or events[0] % calibration_histogram.EVERY == 0:
@@ -214,17 +221,18 @@ def _binned(scores, y, memory, rising, events, bins, odds, probabilities):  # ty
 
 
 @bare_kernel
-def binned_look(scores, rising, odds, probabilities):  # type: ignore[no-untyped-def]
+def apply_binned(scores, rising, odds, probabilities):  # type: ignore[no-untyped-def]
+    """Fill the probabilities of kinds "histogram" and "isotonic"."""
     for i in range(scores.shape[0]):
-        probabilities[i] = _probability(calibration_histogram.said(scores[i], rising, odds))
+        probabilities[i] = _probability(calibration_histogram.log_odds(scores[i], rising, odds))
 
 
 def learn(settings: Calibration, state: CalibrationState, scores: Vector, y: Vector) -> Vector:
-    """The probability of each event before its label was known, (n,); moves the fit in order."""
+    """Compute the probability of each event before its label, (n,), and learn the labels, in order."""
     probabilities = np.empty_like(scores)
     memory = float(settings.memory)
     if settings.kind == "posterior":
-        posterior_look(scores, probabilities)
+        apply_posterior(scores, probabilities)
     elif settings.kind == "platt":
         _platt(scores, y, memory, state.coefficients, state.hessian, state.power, state.events, probabilities)
     elif settings.kind == "none":
@@ -234,15 +242,15 @@ def learn(settings: Calibration, state: CalibrationState, scores: Vector, y: Vec
     return probabilities
 
 
-def look(settings: Calibration, state: CalibrationState, scores: Vector) -> Vector:
-    """The probability of each score under the present fit, (n,)."""
+def apply(settings: Calibration, state: CalibrationState, scores: Vector) -> Vector:
+    """Compute the probability of each score under the present fit, (n,)."""
     probabilities = np.empty_like(scores)
     if settings.kind == "posterior":
-        posterior_look(scores, probabilities)
+        apply_posterior(scores, probabilities)
     elif settings.kind == "platt":
-        platt_look(scores, state.coefficients, state.power, probabilities)
+        apply_platt(scores, state.coefficients, state.power, probabilities)
     elif settings.kind == "none":
-        none_look(scores, state.power, probabilities)
+        apply_none(scores, state.power, probabilities)
     else:
-        binned_look(scores, settings.kind == "isotonic", state.odds, probabilities)
+        apply_binned(scores, settings.kind == "isotonic", state.odds, probabilities)
     return probabilities

@@ -1,22 +1,23 @@
 """Calibration from a fading histogram of scores: the kinds "histogram" and "isotonic" of `calibration.py`.
 
-The scores of each class are counted in the bins of `octaves.py`. A fit walks the bins from the lowest score up and
-joins them to groups, each of at least 1/K of the mass, where the mass of a class is one half whatever its size. So
-where positives are rare, a group has either some of them or a large share of the negatives, and neither the few high
-scores nor the many low ones are one lump. K is a quarter of the events of the rarer class, from 1 to 16 (isotonic: 64).
+The scores of each class are counted in logarithmic bins (`log_bins`). A fit walks the bins from the lowest score up and
+joins them to groups, each with at least 1/K of the mass. Each class has half of the mass, whatever its size. So if
+positives are rare, a group has some of them or a large share of the negatives. K is a quarter of the events of the
+rarer class, from 1 to 16 (isotonic: 64).
 
     p = (positives + c pi) / (events + c)       of a group; pi: share of positives in all, c = 2 imagined events
 
-histogram: p, for all scores of the group. isotonic: neighbouring groups whose p falls are pooled until it rises (pool
-adjacent violators). The log-odds of a pool stand in the middle between its mean event and its mean positive: where
-log-odds are linear and scores normal, this is where they are those of the pool's p. Scores between are interpolated, so
-that a higher score means a higher probability; beyond the outermost pools the log-odds go on to 1 less, and 1 more, at
-the end of the bins.
+histogram: p holds for all scores of the group.
 
-A fit after each of the first 64 events, then after every 64th, when also what was counted fades: an event counts 1/e
-after min(memory, max(5,000, events / 2)) more, or min(memory / (50 r), 10 memory, events / 8) where that is more, with
-a share r of the rarer class: so that it has some memory / 50 events in what is remembered, though it be rare. The order
-of scores is lost to the noise of a dozen. O(1) per event, O(1,283) per fit.
+isotonic: neighbouring groups with falling p are pooled until p rises (pool adjacent violators). The log-odds of a pool
+hold at the middle between its mean event and its mean positive. With linear log-odds and normal scores, that is the
+right place. Scores between two pools are interpolated, so a higher score means a higher probability. Beyond the
+outermost pools the log-odds go on to 1 less, or 1 more, at the end of the bins.
+
+A fit follows each of the first 64 events, then every 64th, when the counts also fade. An event has weight 1/e after
+min(memory, max(5,000, events / 2)) more events, or after min(memory / (50 r), 10 memory, events / 8) if that is more,
+with r the share of the rarer class. So the memory holds about memory / 50 events of a rare class. With only a dozen,
+noise would hide the order of the scores. O(1) per event, O(1,283) per fit.
 
 References
 ----------
@@ -32,25 +33,25 @@ import numpy as np
 
 from learners.numerics import BINS, kernel, log, log_bins
 
-__all__ = ["EVERY", "FIRST", "LARGEST", "count", "fade", "fit", "said"]
+__all__ = ["EVERY", "FIRST", "LARGEST", "count", "fade", "fit", "log_odds"]
 
-FIRST = 64  # a fit after each of so many events,
-EVERY = 64  # then after each so many
+FIRST = 64  # number of first events with a fit after each
+EVERY = 64  # events between later fits
 LARGEST = 100.0  # log-odds; counts are finite
-_IMAGINED = 2.0  # events of the average share of positives in each group
+_IMAGINED = 2.0  # imagined events per group, with the average share of positives
 _GROUPS, _RISING_GROUPS = 16, 64
-_FORGOTTEN = 1e-9  # events: faded so far that dividing by them says nothing, and may overflow
-_LEAST = 1e-6  # negatives, where counts are so large that the imagined ones are lost in rounding
+_FORGOTTEN = 1e-9  # events: faded so far that dividing by them is meaningless, and may overflow
+_LEAST = 1e-6  # negatives, if counts are so large that rounding loses the imagined ones
 _PER_GROUP = 4.0  # events of the rarer class
 _YOUNG, _SHARE = 5000.0, 0.5
-_RARE, _LONGEST = 0.02, 10.0  # share of the rarer class below which `memory` is longer, and how many times at most
-_RARE_SHARE = 0.125  # of events met, beyond `memory`
+_RARE, _LONGEST = 0.02, 10.0  # share of the rarer class below which `memory` is longer, and the largest factor
+_RARE_SHARE = 0.125  # of all events, the longest memory beyond `memory`
 _BEYOND = 1.0  # log-odds from the outermost pools to the end of the bins
 
 
 @kernel
-def said(score, rising, odds):  # type: ignore[no-untyped-def]
-    """The log-odds of a score: those of its bin, or interpolated within it, non-decreasing to the last bit."""
+def log_odds(score, rising, odds):  # type: ignore[no-untyped-def]
+    """Return the log-odds of a score: of its bin or, if `rising`, interpolated, non-decreasing to the last bit."""
     at = log_bins.position(score)
     b = int(at)
     if not rising:
@@ -60,13 +61,13 @@ def said(score, rising, odds):  # type: ignore[no-untyped-def]
 
 @kernel
 def count(score, positive, bins):  # type: ignore[no-untyped-def]
-    """Take in an event."""
+    """Count an event."""
     bins[positive, int(log_bins.position(score))] += 1.0
 
 
 @kernel
 def fade(bins, memory, events):  # type: ignore[no-untyped-def]
-    """Forget a little, after so many events in all."""
+    """Fade the counts, after so many events in all."""
     negatives = positives = 0.0
     for b in range(bins.shape[1]):
         negatives += bins[0, b]
@@ -90,15 +91,15 @@ def fit(bins, rising, odds):  # type: ignore[no-untyped-def]
     rate = (positives + 0.5) / (negatives + positives + 1.0)
     most = _RISING_GROUPS if rising else _GROUPS
     mass = (1.0 - 1e-9) / max(1.0, min(float(most), np.floor(min(negatives, positives) / _PER_GROUP)))
-    # a little less, so that rounding does not decide; a class that is as good as forgotten has no mass
+    # slightly less, so that rounding does not decide; a forgotten class has no mass
     present = (negatives > _FORGOTTEN, positives > _FORGOTTEN)
     half = (0.5 / negatives if present[0] else 0.0, 0.5 / positives if present[1] else 0.0)
-    # of each group, or pool of groups: positives, events, sums of the positions of events and of positives, and with
-    # the imagined ones positives and events
+    # per group or pool: positives, events, sums of the positions of events and of positives, and positives and events
+    # with the imagined ones
     groups = np.zeros((_RISING_GROUPS + 1, 6))
-    stops = np.zeros(_RISING_GROUPS + 1, dtype=np.int64)  # the bin after its last
+    stops = np.zeros(_RISING_GROUPS + 1, dtype=np.int64)  # the bin after the last of each group
     step = log_bins.typical(bins) if rising else 0
-    held = 0
+    number = 0
     hits = weight = moment = lead = reached = 0.0
     left = (0.5 if present[0] else 0.0) + (0.5 if present[1] else 0.0)
     for b in range(BINS):
@@ -113,24 +114,24 @@ def fit(bins, rising, odds):  # type: ignore[no-untyped-def]
             gained = half[0] * bins[0, b] + half[1] * bins[1, b]
             reached += gained
             left -= gained
-        if b < BINS - 1 and (reached < mass or left < mass or held == _RISING_GROUPS):
+        if b < BINS - 1 and (reached < mass or left < mass or number == _RISING_GROUPS):
             continue
-        group = groups[held]
+        group = groups[number]
         group[0], group[1], group[2], group[3] = hits, weight, moment, lead
         group[4], group[5] = hits + _IMAGINED * rate, weight + _IMAGINED
-        stops[held] = b + 1
-        held += 1
+        stops[number] = b + 1
+        number += 1
         hits = weight = moment = lead = reached = 0.0
-        while rising and held > 1 and _falls(groups[held - 2], groups[held - 1]):
-            held -= 1
+        while rising and number > 1 and _falls(groups[number - 2], groups[number - 1]):
+            number -= 1
             for i in range(6):
-                groups[held - 1, i] += groups[held, i]
-            stops[held - 1] = stops[held]
+                groups[number - 1, i] += groups[number, i]
+            stops[number - 1] = stops[number]
     if rising:
-        _interpolate(groups, held, step, odds)
+        _interpolate(groups, number, step, odds)
         return
     b = 0
-    for g in range(held):
+    for g in range(number):
         value = _odds(groups[g])
         while b < stops[g]:
             odds[b] = value
@@ -140,24 +141,26 @@ def fit(bins, rising, odds):  # type: ignore[no-untyped-def]
 
 @kernel
 def _odds(group):  # type: ignore[no-untyped-def]
+    """Compute the log-odds of a group, with the imagined events."""
     return log(group[4] / max(group[5] - group[4], _LEAST))
 
 
 @kernel
 def _falls(lower, upper):  # type: ignore[no-untyped-def]
+    """Return whether the share of positives does not rise from one group to the next."""
     return lower[4] * upper[5] >= upper[4] * lower[5]
 
 
 @kernel
 def _centre(group):  # type: ignore[no-untyped-def]
-    """Where the log-odds are those of the whole pool; an imagined positive stands at the mean of its events."""
+    """Return the position where a pool's log-odds hold; an imagined positive is at the mean of its events."""
     mean = group[2] / group[1]
     return 0.5 * (mean + (group[3] + mean) / (group[0] + 1.0))
 
 
 @kernel
 def _interpolate(groups, pools, step, odds):  # type: ignore[no-untyped-def]
-    """The line through the pools' centres."""
+    """Fill `odds` along the line through the pools' centres."""
     x0, x1 = log_bins.evened(0, step), _centre(groups[0])
     v1 = _odds(groups[0])
     v0 = v1 - _BEYOND
@@ -172,5 +175,5 @@ def _interpolate(groups, pools, step, odds):  # type: ignore[no-untyped-def]
                 x1, v1 = _centre(groups[g]), _odds(groups[g])
             else:
                 x1, v1 = log_bins.evened(BINS, step), v0 + _BEYOND
-        highest = max(highest, v0 + (v1 - v0) * ((x - x0) / (x1 - x0)))  # rounding must not turn the order around
+        highest = max(highest, v0 + (v1 - v0) * ((x - x0) / (x1 - x0)))  # rounding must not reverse the order
         odds[b] = highest

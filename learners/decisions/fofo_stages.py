@@ -1,4 +1,4 @@
-"""The stages of FOFO: half of the best F as the minimiser of a strongly convex function (objective "f1").
+"""Stages of FOFO: half of the best F as the minimiser of a strongly convex function (objective "f1").
 
 The stochastic gradient at theta is
 
@@ -8,8 +8,8 @@ The stochastic gradient at theta is
     stage k: theta -= gamma g, clipped to within R of the stage's start and to [0, 1/2],  gamma = R / sqrt(10 n0)
     live: the mean of the stage's iterates, its start included; the next stage starts there, with R / 2
 
-After the m stages the last is repeated. With no horizon to tell n, blocks of n1 2^j events are FOFO(n1 2^j) each; theta
-is carried on, the first radius is 1/2, later ones min(1/2, kappa * that of the last stage). O(1) per event.
+After the m stages the last stage repeats. Without a horizon, blocks of n1 2^j events are FOFO(n1 2^j) each. theta goes
+on; the first radius is 1/2, later ones are min(1/2, kappa * radius of the last stage). O(1) per event.
 
 References
 ----------
@@ -28,7 +28,7 @@ __all__ = ["advance", "stages", "step"]
 
 @bare_kernel
 def _log2(n):  # type: ignore[no-untyped-def]
-    """log2 of a whole number from 2 to 2^53 in plain arithmetic: exact at powers of two, the same on every machine."""
+    """Compute log2 of an integer from 2 to 2^53 in plain arithmetic: exact at powers of two, equal on every machine."""
     x = float(n)
     result = 0.0
     while x >= 2.0:
@@ -46,7 +46,10 @@ def _log2(n):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def stages(n):  # type: ignore[no-untyped-def]
-    """(m, n0) of FOFO(n). floor(log2(q) / 2) is counted in fours: n = 256, where q is 4^3, must not come out as 2."""
+    """Return (m, n0) of FOFO(n).
+
+    Counts floor(log2(q) / 2) in fours, so that n = 256, where q is 4^3, does not round to 2.
+    """
     quotient = 2.0 * n / _log2(n)
     fours = 0
     while quotient >= 4.0:
@@ -58,15 +61,15 @@ def stages(n):  # type: ignore[no-untyped-def]
 
 @inlined
 def step(radius, block):  # type: ignore[no-untyped-def]
-    """gamma, which is the same for a whole stage."""
+    """Return gamma, which is constant in a stage."""
     return radius[0] / math.sqrt(10.0 * block[2])
 
 
 @inlined
 def advance(seen, mean, theta, centre, radius, block, stage, gamma, p, kappa):  # type: ignore[no-untyped-def]
-    """A step of FOFO, after the event was counted in `seen`; whether another stage begins.
+    """Take a step of FOFO after `seen` counted the event; return whether another stage begins.
 
-    `gamma` is the present `step`; `kappa` is 0 with a horizon.
+    `gamma` is from `step`; `kappa` is 0 with a horizon.
     """
     pi = seen[1] / (seen[0] + seen[1])
     g = pi * theta[0] - max(p - theta[0], 0.0)

@@ -1,9 +1,9 @@
-"""What is said of dense events, from their columns to the decisions, in one compiled call.
+"""Scores dense events, from their columns to the decisions, in one compiled call.
 
     scaling -> w.x + bias -> calibration -> threshold
 
-The same functions as the stages' own `look`, one after the other, so the same bits; but where a call of each stage and
-its arrays take ten times as long as the work on one event, here they are paid once.
+It calls the same functions as the stages one by one, so the bits are the same. For one event, the calls and arrays of
+the stages take ten times as long as the work; here they are paid once.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _CALIBRATIONS = {
     "histogram": _BINNED,
     "isotonic": _BINNED,
 }
-_ONE = np.ones(1)  # of a single event: to make it anew would take longer than to score it
+_ONE = np.ones(1)  # cost of a single event: a new array would take longer than scoring it
 
 
 @bare_kernel
-def _look(  # type: ignore[no-untyped-def]
+def _score(  # type: ignore[no-untyped-def]
     kind,
     clip,
     scaled,
@@ -71,14 +71,14 @@ def _look(  # type: ignore[no-untyped-def]
         scaling.dense_none(X, clip, Z)
     dense_scores(Z, w, bias[0], scores)
     if calibrated == _PLATT:
-        calibration.platt_look(scores, coefficients, power, probabilities)
+        calibration.apply_platt(scores, coefficients, power, probabilities)
     elif calibrated == _POSTERIOR:
-        calibration.posterior_look(scores, probabilities)
+        calibration.apply_posterior(scores, probabilities)
     elif calibrated == _PLAIN:
-        calibration.none_look(scores, power, probabilities)
+        calibration.apply_none(scores, power, probabilities)
     else:
-        calibration.binned_look(scores, rising, odds, probabilities)
-    threshold_kernels.look(rule, false_positive, false_negative, live, probabilities, costs, thresholds, decisions)
+        calibration.apply_binned(scores, rising, odds, probabilities)
+    threshold_kernels.preview(rule, false_positive, false_negative, live, probabilities, costs, thresholds, decisions)
 
 
 def dense_inputs(
@@ -88,9 +88,9 @@ def dense_inputs(
     weights: Linear,
     calibrated: Calibration,
     fit: CalibrationState,
-    said: tuple[int, float, float, Vector],
+    rule: tuple[int, float, float, Vector],
 ) -> tuple[Any, ...]:
-    """What `score_dense` reads of a learner, as views; `said` is `threshold.scoring_inputs`."""
+    """Collect what `score_dense` reads of a learner, as views; `rule` is from `threshold.scoring_inputs`."""
     return (
         _SCALINGS[settings.kind],
         math.inf if settings.clip is None else settings.clip,
@@ -106,18 +106,19 @@ def dense_inputs(
         fit.coefficients,
         fit.power,
         fit.odds,
-        *said,
+        *rule,
     )
 
 
-def score_dense(by: tuple[Any, ...], rows: Matrix, costs: Vector | None) -> tuple[Vector, Counts, Vector, Vector]:
-    """Scores, decisions, probabilities and thresholds of n events, (n,) each, by what `dense_inputs` has given.
+def score_dense(inputs: tuple[Any, ...], rows: Matrix, costs: Vector | None) -> tuple[Vector, Counts, Vector, Vector]:
+    """Compute scores, decisions, probabilities and thresholds of n events, (n,) each; `inputs` from `dense_inputs`.
 
-    `rows` (n, dim) are in the learner's own columns, C-ordered; `costs` (n,) of a miss of each, None: 1. O(n dim).
+    `rows` (n, dim) are in the learner's columns, C-ordered. `costs` (n,) are of a miss of each event (None: 1).
+    O(n dim).
     """
     n = len(rows)
     scores, probabilities, thresholds = np.empty(n), np.empty(n), np.empty(n)
     decisions = np.empty(n, dtype=np.int64)
     factors = costs if costs is not None else _ONE if n == 1 else np.ones(n)
-    _look(*by, rows, factors, np.empty_like(rows), scores, probabilities, thresholds, decisions)
+    _score(*inputs, rows, factors, np.empty_like(rows), scores, probabilities, thresholds, decisions)
     return scores, decisions, probabilities, thresholds

@@ -1,28 +1,26 @@
-"""Probability -> label: a threshold for the objective that matters, learnt beside any algorithm.
+"""Probability -> decision: a threshold for the chosen objective, learnt beside any algorithm.
 
-An event is called positive where p >= the live threshold. What is learnt is the same whatever the objective, so the
-objective can be changed at any time and loses nothing.
+An event is predicted positive if p >= the live threshold. Every objective learns the same state. So a change of the
+objective loses nothing.
 
-"f1" is FOFO, which holds half of the best F by stages of a stochastic gradient (`stages.py`).
+f1         FOFO: half of the best F, by stages of a stochastic gradient (`fofo_stages.py`).
+f1-ofo     Half of the F reached so far: TP / (positives + predicted positives) of earlier events, 0 before the first.
+           It has no setting and is near the best from the start, but never forgets.
+f1-window, fbeta, jaccard, fpr, precision, recall, optroc (accuracy)
+           Search a sketch of both classes, faded by `memory` and faster while young (`threshold_search.py`). They
+           search after each of the first 64 labelled events, then after every 32nd. They need no step size, and
+           tolerate uncalibrated probabilities. For fpr, precision and recall, feedback moves the aim of the search, so
+           that the target is met although probabilities drift.
+fixed      Stays at `value`.
+cost       Bayes' rule for the cost of errors: positive if p >= fp / (fp + fn c). The factor c comes from the event's
+           feature `field` (0 if negative, 1 if not a number). It needs calibrated probabilities.
+budget     A number of alerts per unit of time, or a share of all events (`alert_budget.py`). It follows all decided
+           events, labelled or not. It searches after each alert, when a unit or a 24th of it begins, after each of the
+           first 64 events, then after every 32nd. A unit never gets more than its alerts: once they are spent, the
+           threshold is 1 and no event is predicted positive.
 
-"f1-window", "fbeta", "jaccard", "fpr", "precision", "recall" and "optroc" (accuracy) need no step size and forgive
-probabilities that are off: they search a sketch of both classes, faded by `memory` and sooner while it is young, after
-each of the first 64 labelled events and then after every 32nd. "fpr", "precision" and "recall" search for an aim that
-is led by how far the target was met, so that it is also met while probabilities drift (`objectives.py`).
-
-"f1-ofo" is half of the F that it has reached itself: TP / (positives + called positive) of the events before, 0 before
-the first. It has nothing to set and gets near from the start, but never forgets. "fixed" stays at `value`.
-
-"cost" is Bayes' rule for the cost of errors: positive where p >= fp / (fp + fn c), c the event's own factor, from its
-feature `field` (0 where negative, 1 where not a number). It needs probabilities that are right.
-
-"budget" is for those who can check so many alerts per unit of time, or a share of all events (`budget.py`). It looks
-at what was decided, labelled or not: after each alert, when a unit or a 24th of it begins, after each of the first 64
-events and then after every 32nd. A unit never gets more than its alerts: once they are spent no event is called
-positive, and the threshold is 1.
-
-Before the first event "f1", "f1-ofo", "f1-window", "fbeta", "jaccard" and "recall" are at 0 and call it positive, as
-FOFO's paper does; "fpr", "precision", "optroc" and "budget" are at 1. O(1) per event, and O(256) for each search.
+Before the first event "f1", "f1-ofo", "f1-window", "fbeta", "jaccard" and "recall" are at 0 and predict positive, as in
+FOFO's paper; "fpr", "precision", "optroc" and "budget" are at 1. O(1) per event, and O(256) per search.
 
 References
 ----------
@@ -56,8 +54,8 @@ __all__ = [
     "current",
     "init",
     "learn",
-    "look",
     "note",
+    "preview",
     "problems",
     "restart",
     "scoring_inputs",
@@ -67,7 +65,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Threshold(Parameters):
-    """Settings of the threshold. A setting of another objective than the chosen one has to be left at its default."""
+    """Settings of the threshold. Settings of objectives other than the chosen one must keep their defaults."""
 
     objective: Literal[
         "f1",
@@ -119,28 +117,28 @@ class Threshold(Parameters):
     rate: float | None = param(None, "budget: share of all events called positive, instead of alerts", above=0, most=1)
 
     def __post_init__(self) -> None:
-        """The settings have to go together, once each is right."""
+        """Check that the settings go together, once each is valid."""
         super().__post_init__()
-        own = _OWN.get(self.objective, frozenset())
+        used = _SETTINGS.get(self.objective, frozenset())
         problems = [
-            Problem(f"/{item.name}", f"is for {_users(item.name)}; the objective is {self.objective}")
+            Problem(f"/{item.name}", f"is for {_objectives_with(item.name)}; the objective is {self.objective}")
             for item in fields(self)
-            if item.name != "objective" and item.name not in own and getattr(self, item.name) != item.default
+            if item.name != "objective" and item.name not in used and getattr(self, item.name) != item.default
         ]
-        if "target" in own and self.target is None:
+        if "target" in used and self.target is None:
             problems.append(Problem("/target", f"is missing; {self.objective} needs a share, above 0 and at most 1"))
         if self.objective == "budget":
             if (self.alerts is None) == (self.rate is None):
-                both = "is missing" if self.alerts is None else "is given, and rate too"
+                both = "is missing" if self.alerts is None else "cannot be combined with rate"
                 problems.append(Problem("/alerts", f"{both}; expected alerts per unit, or else rate"))
             elif self.rate is not None and self.unit_seconds != type(self).unit_seconds:
-                problems.append(Problem("/unit_seconds", "is for alerts; rate knows no unit of time"))
+                problems.append(Problem("/unit_seconds", "is for alerts; a rate has no unit of time"))
         if problems:
             raise InvalidInput(problems)
 
     @cached_property
     def rule(self) -> Rule:
-        """The same as kernels take it."""
+        """The settings in the form that kernels take."""
         return Rule(
             kind=_KINDS[self.objective],
             aim=self.beta**2 if self.target is None else self.target,
@@ -157,7 +155,7 @@ class Threshold(Parameters):
 
 
 _SKETCH = frozenset({"memory"})
-_OWN: Mapping[str, frozenset[str]] = MappingProxyType(
+_SETTINGS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "f1": frozenset({"horizon", "n1", "kappa"}),
         "f1-window": _SKETCH,
@@ -174,9 +172,9 @@ _OWN: Mapping[str, frozenset[str]] = MappingProxyType(
 )
 
 
-def _users(name: str) -> str:
-    """The objectives that a setting belongs to."""
-    return ", ".join(objective for objective, own in _OWN.items() if name in own)
+def _objectives_with(name: str) -> str:
+    """List the objectives that use a setting."""
+    return ", ".join(objective for objective, used in _SETTINGS.items() if name in used)
 
 
 _KINDS: Mapping[str, int] = MappingProxyType(
@@ -186,7 +184,7 @@ _KINDS: Mapping[str, int] = MappingProxyType(
         "f1-ofo": OFO,
         "fixed": FIXED,
         "fbeta": F_BETA,
-        "jaccard": F_BETA,  # the same events, see `objectives.py`
+        "jaccard": F_BETA,  # the same decisions, see `threshold_search.py`
         "cost": COST,
         "fpr": FPR,
         "precision": PRECISION,
@@ -198,21 +196,21 @@ _KINDS: Mapping[str, int] = MappingProxyType(
 
 
 class ThresholdState(NamedTuple):
-    """What is learnt for every objective; `live` alone is the chosen one's."""
+    """What is learnt for every objective; only `live` depends on the chosen one."""
 
-    live: Vector  # (1,) the threshold; of an event of cost 1
+    live: Vector  # (1,) the threshold for an event of cost 1
     seen: Counts  # (2,) labelled events per class: negatives, positives
     mean: Vector  # (1,) of the iterates of FOFO's stage
     theta: Vector  # (1,) FOFO's iterate
-    centre: Vector  # (1,) the iterate that the stage started from
-    radius: Vector  # (1,) how far from there the stage may go
+    centre: Vector  # (1,) the iterate at the start of the stage
+    radius: Vector  # (1,) how far the stage may move from it
     block: Counts  # (4,) the block's events n, its stages m, their length n0, events into the block
     stage: Counts  # (2,) the stage's number in the block, events into the stage
-    called: Counts  # (2,) f1-ofo: events it would have called positive, and how many of them were
-    bins: Matrix  # (3, BINS) events by probability, faded: negatives, positives; those decided, labelled or not
-    decided: Counts  # (1,) events that the last of these rows has met
-    aim: Vector  # (1,) fpr, precision, recall: the share that is searched for; 0 of other objectives
-    clock: Vector  # this and what follows: the account of a budget, see `budget.Account`
+    called: Counts  # (2,) f1-ofo: events it would predict positive, and those of them that were positive
+    bins: Matrix  # (3, BINS) faded events by probability: negatives, positives; all decided events, labelled or not
+    decided: Counts  # (1,) events counted in the last of these rows
+    aim: Vector  # (1,) fpr, precision, recall: the share to search for; 0 for other objectives
+    clock: Vector  # from here on: the account of a budget, see `alert_budget.Account`
     spent: Counts
     opening: Vector
     traffic: Matrix
@@ -220,7 +218,7 @@ class ThresholdState(NamedTuple):
 
 
 def init(settings: Threshold) -> ThresholdState:
-    """The state before any event."""
+    """Return the state before any event."""
     n = settings.horizon or settings.n1
     rule = settings.rule
     state = ThresholdState(
@@ -243,25 +241,25 @@ def init(settings: Threshold) -> ThresholdState:
 
 
 def _start(rule: Rule) -> float:
-    """The aim before any event."""
+    """Return the aim before any event."""
     return rule.aim if rule.kind in (FPR, PRECISION, RECALL) else 0.0
 
 
 def restart(settings: Threshold, state: ThresholdState) -> ThresholdState:
-    """The state for the scores of another model: nothing is known of them, but what was spent of a budget is spent."""
+    """Return the state for the scores of another model: forgets them, but keeps the account of a budget."""
     fresh = init(settings)._replace(**{name: getattr(state, name).copy() for name in Account._fields})
     threshold_kernels.refresh(settings.rule, fresh, threshold_search.edges())
     return fresh
 
 
-def change_settings(was: Threshold, settings: Threshold, state: ThresholdState) -> ThresholdState:
-    """The state under other settings: what was learnt stays, and the live threshold follows from it at once.
+def change_settings(before: Threshold, settings: Threshold, state: ThresholdState) -> ThresholdState:
+    """Return the state under other settings: keeps what was learnt, and updates the live threshold at once.
 
-    FOFO begins a first block where its own settings differ, from the threshold that it has reached. Another objective
-    or target is what is searched for, whatever became of the aim of the one before. An account of
-    another unit of time goes on with what was spent, and without a forecast; a share of all events starts at no credit.
+    With other settings of its own, FOFO starts a first block at the threshold reached so far. Another objective or
+    target resets the aim of the search. With another unit of time the account keeps what was spent and drops its
+    forecast. Another share of all events resets the credit.
     """
-    old, new = was.rule, settings.rule
+    old, new = before.rule, settings.rule
     state = ThresholdState._make(array.copy() for array in state)
     if (old.n1, old.kappa) != (new.n1, new.kappa):
         start = init(settings)
@@ -279,7 +277,7 @@ def change_settings(was: Threshold, settings: Threshold, state: ThresholdState) 
 
 
 def problems(settings: Threshold, state: ThresholdState) -> Issues:
-    """What no events can have led to in a state of the right shapes."""
+    """Report what no events can have led to in a state of the right shapes."""
     wrong = list(counters({name: getattr(state, name) for name in ("seen", "called", "block", "stage", "decided")}))
     yield from wrong
     yield from outside("live", state.live, 0.0, 1.0)
@@ -288,7 +286,8 @@ def problems(settings: Threshold, state: ThresholdState) -> Issues:
     yield from outside("bins", state.bins, 0.0, MAX_COUNT)
     yield from outside("aim", state.aim, 0.0, 1.0)
     if not wrong and state.called[1] > min(state.called[0], state.seen[1]):
-        yield "called", f"has {state.called[1]} positives of {state.called[0]} called positive; {state.seen[1]} were"
+        called, right = state.called.tolist()
+        yield "called", f"has {right} of {called} events predicted positive; {state.seen[1]} were positive"
     yield from alert_budget.problems(_account(state))
     first = settings.horizon or settings.n1
     events, count, each, into = state.block.tolist()
@@ -305,7 +304,7 @@ def problems(settings: Threshold, state: ThresholdState) -> Issues:
 
 
 def current(settings: Threshold, state: ThresholdState) -> float:  # noqa: ARG001
-    """The live threshold; of an event of cost 1."""
+    """Return the live threshold for an event of cost 1."""
     return float(state.live[0])
 
 
@@ -320,11 +319,11 @@ def learn(
     thresholds: Vector,
     decisions: Counts,
 ) -> None:
-    """Learn n labelled events in order; `thresholds` and `decisions` (n,) get what was said of each before.
+    """Learn n labelled events in order; fill `thresholds` and `decisions` (n,) with those from before each label.
 
-    An event that is `decided` (n,) only now goes into the account; of another, decided when it was served, is said what
-    would be said now. `costs` (n,) are the events' factors, `clocks` (n,) the learner's clock after each, NaN while
-    unknown. Moves the state in place.
+    An event that is `decided` (n,) only now goes into the account. Another one was decided when it was served; its
+    decision is what it would be now. `costs` (n,) are the events' factors, `clocks` (n,) the learner's clock after
+    each, NaN if unknown. Changes the state in place.
     """
     rule = tuple(settings.rule)
     threshold_kernels.learn(
@@ -349,24 +348,24 @@ def serve(
 
 
 def note(settings: Threshold, state: ThresholdState, probabilities: Vector, decisions: Counts, clocks: Vector) -> None:
-    """Account for n unlabelled events that were decided elsewhere: after what `serve` said, the same bits as there."""
+    """Account for n unlabelled events that another node decided; leads to the same bits as `serve` there."""
     columns = [np.array(column, dtype=np.float64) for column in (probabilities, clocks)]  # a record's are read-only
-    known = np.array(decisions, dtype=np.int64)
+    copy = np.array(decisions, dtype=np.int64)
     rule, unused = tuple(settings.rule), np.empty(0)
     threshold_kernels.decide(
-        rule, tuple(state), threshold_search.edges(), columns[0], unused, columns[1], True, unused, known
+        rule, tuple(state), threshold_search.edges(), columns[0], unused, columns[1], True, unused, copy
     )
 
 
-def look(settings: Threshold, state: ThresholdState, probabilities: Vector, costs: Vector) -> tuple[Vector, Counts]:
-    """What would be said of each event now, were it the next: thresholds and decisions, (n,); the state stays."""
+def preview(settings: Threshold, state: ThresholdState, probabilities: Vector, costs: Vector) -> tuple[Vector, Counts]:
+    """Preview the threshold and decision of each event, (n,), as if it came next; does not change the state."""
     thresholds, decisions = np.empty(len(probabilities)), np.empty(len(probabilities), dtype=np.int64)
-    threshold_kernels.look(*scoring_inputs(settings, state), probabilities, costs, thresholds, decisions)
+    threshold_kernels.preview(*scoring_inputs(settings, state), probabilities, costs, thresholds, decisions)
     return thresholds, decisions
 
 
 def scoring_inputs(settings: Threshold, state: ThresholdState) -> tuple[int, float, float, Vector]:
-    """What of it `rules.say` needs: the rule's kind, its costs of errors, and the live threshold (1,), a view."""
+    """Return what `decide_one` needs: kind, costs of errors, and a view of the live threshold (1,)."""
     return _KINDS[settings.objective], settings.false_positive, settings.false_negative, state.live
 
 

@@ -1,8 +1,8 @@
-"""Objectives as compiled code: from a probability to what is said of it, and what is learnt from it afterwards.
+"""Compiled code of all objectives: from a probability to its decision, and the update after it.
 
-A `Rule` is the settings of `threshold.py` as numbers; `state` is a `threshold.State`, moved in place. Everything is
-learnt whatever the objective, so each event passes FOFO's stages, OFO's counts, the sketch and the budget's account:
-O(1), and O(256) where a search is due.
+A `Rule` holds the settings of `threshold.py` as numbers; `state` is a `ThresholdState`, changed in place. Each event
+updates FOFO's stages, OFO's counts, the sketch and the budget's account, whatever the objective: O(1), and O(256) when
+a search is due.
 """
 
 from __future__ import annotations
@@ -13,16 +13,26 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.decisions import fofo_stages
-from learners.decisions.alert_budget import EVERY, Account, allowed, lookback, present, quantile, record, tick
-from learners.decisions.threshold_search import ACCURACY, BINS, FPR, RECALL, led, memory_of, place, relaxed, search
+from learners.decisions.alert_budget import EVERY, Account, allowed_share, find_slot, lookback, quantile, record, tick
+from learners.decisions.threshold_search import (
+    ACCURACY,
+    BINS,
+    FPR,
+    RECALL,
+    bin_of,
+    effective_memory,
+    feedback_aim,
+    relax_aim,
+    search,
+)
 from learners.numerics import bare_kernel, inlined
 
-__all__ = ["BUDGET", "COST", "FIXED", "FOFO", "OFO", "Rule", "decide", "learn", "look", "refresh", "say"]
+__all__ = ["BUDGET", "COST", "FIXED", "FOFO", "OFO", "Rule", "decide", "decide_one", "learn", "preview", "refresh"]
 
 FIRST = 64  # a search after each of so many events, then after every 32nd
-_FACTOR = 1e100  # an event's cost at most: products of it are finite
+_FACTOR = 1e100  # the largest cost of an event: its products are finite
 
-FOFO, OFO, BUDGET, COST, FIXED = range(10, 15)  # what is not searched for: those kinds have the numbers of `search`
+FOFO, OFO, BUDGET, COST, FIXED = range(10, 15)  # kinds without a search; those with a search have its numbers
 
 
 class Rule(NamedTuple):
@@ -30,34 +40,34 @@ class Rule(NamedTuple):
 
     kind: int
     aim: float  # beta^2, or the target
-    memory: float  # events; infinite where all count alike
-    kappa: float  # 0: with a horizon
+    memory: float  # events; infinite: never fade
+    kappa: float  # 0: there is a horizon
     n1: int  # events of FOFO's first block, or of all
     value: float
     false_positive: float
     false_negative: float
-    alerts: float  # 0: no such budget
+    alerts: float  # 0: no budget per unit
     unit: float  # seconds
-    rate: float  # 0: no such budget
+    rate: float  # 0: no budget by share
 
 
 @inlined
 def _reached(seen, called):  # type: ignore[no-untyped-def]
-    """Half of the F that f1-ofo has reached."""
+    """Compute half of the F that f1-ofo has reached."""
     calls = seen[1] + called[0]
     return called[1] / calls if calls > 0 else 0.0
 
 
 @bare_kernel
 def _affordable(rule, row, account):  # type: ignore[no-untyped-def]
-    """The threshold that a budget allows, by the probabilities in the third row of the sketch."""
-    share, behind = allowed(account, rule.unit, rule.alerts, rule.rate)
+    """Compute the threshold that a budget allows, from the probabilities in the third row of the sketch."""
+    share, behind = allowed_share(account, rule.unit, rule.alerts, rule.rate)
     return quantile(row, share, behind)
 
 
 @bare_kernel
 def refresh(rule, state, edges):  # type: ignore[no-untyped-def]
-    """Make the live threshold what the objective now asks for."""
+    """Set the live threshold by the objective."""
     live = state.live
     if rule.kind == FOFO:
         live[0] = state.mean[0]
@@ -76,19 +86,19 @@ def refresh(rule, state, edges):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def say(kind, false_positive, false_negative, live, p, cost):  # type: ignore[no-untyped-def]
-    """(threshold, decision) of an event by these three of a `Rule`, while `live` is the threshold."""
+def decide_one(kind, false_positive, false_negative, live, p, cost):  # type: ignore[no-untyped-def]
+    """Return (threshold, decision) of an event; the first three arguments are from a `Rule`."""
     if kind == COST:
         factor = 1.0 if math.isnan(cost) else min(max(cost, 0.0), _FACTOR)
         live = false_positive / (false_positive + false_negative * factor)
-    elif kind == BUDGET and live == 1.0:  # held back, also from events that are certain
+    elif kind == BUDGET and live == 1.0:  # no alert now, not even for a probability of 1
         return live, 0
     return live, 1 if p >= live else 0
 
 
 @bare_kernel
 def _after(rule, live, row, count, account):  # type: ignore[no-untyped-def]
-    """What follows now and then on an event that was recorded: a search, and fading."""
+    """Search and fade after a recorded event; due from time to time."""
     if rule.kind == BUDGET:
         live[0] = _affordable(rule, row, account)
     if count % EVERY == 0 and rule.memory < np.inf:
@@ -100,32 +110,32 @@ def _after(rule, live, row, count, account):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def _move(rule, live, row, account, clock):  # type: ignore[no-untyped-def]
-    """Move the clock beyond where the slot surely lasts; the present slot and how long that lasts."""
+    """Move the clock past the certain end of the slot; return the new slot and its certain end."""
     if tick(account, rule.unit, clock) and rule.kind == BUDGET:
         live[0] = _affordable(rule, row, account)
-    return present(account.clock[0], rule.unit)
+    return find_slot(account.clock[0], rule.unit)
 
 
 @bare_kernel
 def learn(ruled, state, edges, probabilities, y, decided, costs, clocks, thresholds, decisions):  # type: ignore[no-untyped-def]
-    """`threshold.learn`; rule and `state` as plain tuples, which a call takes in a tenth of the time of named ones."""
+    """Do what `threshold.learn` does; plain tuples, because numba unpacks them in a tenth of the time of named ones."""
     rule = Rule(*ruled)
     kind, false_positive, false_negative = rule.kind, rule.false_positive, rule.false_negative
     live, seen, mean, theta, centre, radius, block, stage, called, bins, count, aim = state[:12]
     clock, spent, opening, traffic, credit = state[12:]
     row = bins[2]
     steered = FPR <= rule.kind <= RECALL
-    slot, until = present(clock[0], rule.unit)
+    slot, until = find_slot(clock[0], rule.unit)
     step, reached = fofo_stages.step(radius, block), _reached(seen, called)
     for t in range(y.shape[0]):
         p = probabilities[t]
-        b = place(edges, p)
+        b = bin_of(edges, p)
         if clocks[t] >= until:  # false for NaN, which moves no clock
             account = Account(clock, spent, opening, traffic, credit)
             slot, until = _move(rule, live, row, account, clocks[t])
         elif clocks[t] > clock[0]:
             clock[0] = clocks[t]
-        thresholds[t], decisions[t] = say(kind, false_positive, false_negative, live[0], p, costs[t])
+        thresholds[t], decisions[t] = decide_one(kind, false_positive, false_negative, live[0], p, costs[t])
         if decided[t]:
             record(clock, spent, opening, traffic, credit, slot, rule.unit, rule.rate, decisions[t])
             row[b] += 1.0
@@ -134,7 +144,7 @@ def learn(ruled, state, edges, probabilities, y, decided, costs, clocks, thresho
                 account = Account(clock, spent, opening, traffic, credit)
                 _after(rule, live, row, count[0], account)
         positive = 1 if y[t] > 0.0 else 0
-        call = p >= reached  # at 0 the first event is called positive
+        call = p >= reached  # at 0 the first event is predicted positive
         seen[positive] += 1
         if call:
             called[0] += 1
@@ -150,39 +160,41 @@ def learn(ruled, state, edges, probabilities, y, decided, costs, clocks, thresho
             live[0] = reached
         elif rule.kind <= ACCURACY:
             if steered:
-                aim[0] = led(rule.kind, aim[0], rule.aim, positive, decisions[t])
+                aim[0] = feedback_aim(rule.kind, aim[0], rule.aim, positive, decisions[t])
             if events <= FIRST or events % EVERY == 0:
                 live[0] = search(rule.kind, aim[0] if steered else rule.aim, bins, edges)
                 if steered:
-                    aim[0] = relaxed(rule.kind, aim[0], rule.aim, live[0])
+                    aim[0] = relax_aim(rule.kind, aim[0], rule.aim, live[0])
         if events % EVERY == 0 and rule.memory < np.inf:
-            keep = 1.0 - EVERY / memory_of(rule.memory, events)
+            keep = 1.0 - EVERY / effective_memory(rule.memory, events)
             for i in range(BINS):
                 bins[0, i] *= keep
                 bins[1, i] *= keep
 
 
 @bare_kernel
-def decide(ruled, state, edges, probabilities, costs, clocks, given, thresholds, decisions):  # type: ignore[no-untyped-def]
-    """`threshold.serve`; and `threshold.note`, where the `decisions` are `given` and `thresholds` is not used.
+def decide(ruled, state, edges, probabilities, costs, clocks, decided, thresholds, decisions):  # type: ignore[no-untyped-def]
+    """Do what `threshold.serve` does, or `threshold.note` if the `decisions` are `decided` already.
 
-    Rule and `state` as for `learn`.
+    Rule and `state` are as for `learn`; `thresholds` is not used if `decided`.
     """
     rule = Rule(*ruled)
     kind, false_positive, false_negative = rule.kind, rule.false_positive, rule.false_negative
     live, row, count = state[0], state[9][2], state[10]  # in the order of `threshold.State`
     clock, spent, opening, traffic, credit = state[12:]
-    slot, until = present(clock[0], rule.unit)
+    slot, until = find_slot(clock[0], rule.unit)
     for t in range(probabilities.shape[0]):
         if clocks[t] >= until:  # false for NaN, which moves no clock
             account = Account(clock, spent, opening, traffic, credit)
             slot, until = _move(rule, live, row, account, clocks[t])
         elif clocks[t] > clock[0]:
             clock[0] = clocks[t]
-        if not given:
-            thresholds[t], decisions[t] = say(kind, false_positive, false_negative, live[0], probabilities[t], costs[t])
+        if not decided:
+            thresholds[t], decisions[t] = decide_one(
+                kind, false_positive, false_negative, live[0], probabilities[t], costs[t]
+            )
         record(clock, spent, opening, traffic, credit, slot, rule.unit, rule.rate, decisions[t])
-        row[place(edges, probabilities[t])] += 1.0
+        row[bin_of(edges, probabilities[t])] += 1.0
         count[0] += 1
         if count[0] % EVERY == 0 or (rule.kind == BUDGET and (decisions[t] == 1 or count[0] <= FIRST)):
             account = Account(clock, spent, opening, traffic, credit)
@@ -190,8 +202,9 @@ def decide(ruled, state, edges, probabilities, costs, clocks, given, thresholds,
 
 
 @bare_kernel
-def look(kind, false_positive, false_negative, live, probabilities, costs, thresholds, decisions):  # type: ignore[no-untyped-def]
-    """`threshold.look`, by three of a `Rule` and the live threshold (1,)."""
+def preview(kind, false_positive, false_negative, live, probabilities, costs, thresholds, decisions):  # type: ignore[no-untyped-def]
+    """Do what `threshold.preview` does, with the live threshold (1,)."""
     for t in range(probabilities.shape[0]):
-        said = say(kind, false_positive, false_negative, live[0], probabilities[t], costs[t])
-        thresholds[t], decisions[t] = said
+        thresholds[t], decisions[t] = decide_one(
+            kind, false_positive, false_negative, live[0], probabilities[t], costs[t]
+        )

@@ -1,7 +1,8 @@
-"""The threshold that a sketch of probabilities says is best: what most objectives of `threshold.py` search.
+"""Search of the best threshold in a sketch of probabilities, for most objectives of `threshold.py`.
 
-The sketch counts the negatives and the positives, faded, in 256 bins of equal width in log-odds over [-12, 12]; events
-from the edge of bin b on are called positive. From the counts tp, fp of those, P positives and N negatives in all:
+The sketch counts faded negatives and positives in 256 bins of equal width in log-odds over [-12, 12]. With a threshold
+at the edge of bin b, events from this bin on are predicted positive. Of these tp are positive and fp negative; P and N
+are all positives and negatives:
 
     F-beta     the largest (1 + beta^2) tp / (beta^2 P + tp + fp + 1 + beta^2), the highest edge of several such
     fpr        the lowest edge with fp + 1 <= target (N + 1)
@@ -9,27 +10,25 @@ from the edge of bin b on are called positive. From the counts tp, fp of those, 
     recall     the highest edge with tp >= target P
     accuracy   the largest tp - fp, the highest edge of several such
 
-Where there is no such edge the threshold is 1. The 1s are imagined errors (one missed positive and one false alarm; one
-negative above all; one false alarm): without them the first few events, or the few at the top, decide everything. With
-the imagined negative the share of negatives called positive is at most `target` in expectation even after few of them,
-as in conformal prediction. Jaccard's tp / (P + fp) = F / (2 - F) rises with F1, so one threshold is best for both.
+Without such an edge the threshold is 1. The 1s are imagined errors: one missed positive and one false alarm (F-beta),
+one negative above all (fpr), one false alarm (precision). Without them the first few events would decide everything.
+With the imagined negative, the expected false positive rate is at most `target` even after few negatives, as in
+conformal prediction. Jaccard's tp / (P + fp) = F / (2 - F) rises with F1, so one threshold is best for both.
 
-An event counts 1/e after min(memory, max(1,000, events / 8)) more. The model's log-odds move most while it is young, so
-that its first events soon tell of a model that is no more; where all are to count alike ("memory" null), none fades.
+An event has weight 1/e after min(memory, max(1,000, events / 8)) more events. The log-odds of a young model move most,
+so its first events soon describe another model. With a `memory` of null nothing fades.
 
-Where log-odds drift, counts of the past break a promise all the same: what is searched for is therefore not the target
-but an aim that starts there and is led by what became of it. After each labelled negative (fpr), positive (recall), or
-event called positive (precision),
+If log-odds drift, counts of the past miss the target. So the search uses an aim that starts at the target and follows
+feedback. After each labelled negative (fpr), positive (recall), or predicted positive (precision),
 
-    aim += step (target - o)       o: 1 if it was called positive (fpr, recall), or was positive (precision), else 0
+    aim += step (target - o)       o: 1 if predicted positive (fpr, recall) or positive (precision), else 0
     step = min(.005, target / 4, (1 - target) / 4)
 
-within [0, 1]: so the mean of o is led to the target. "Called" is what the present threshold says of the event, of a
-late label too: it is this threshold that is led, not the one of back then. Where no edge has a precision as high as the
-aim, nothing is called and nothing would be learnt: each such search takes an aim above the target a 20th of the way
-back.
+within [0, 1]. This drives the mean of o to the target. The prediction is that of the present threshold, for a late
+label too, because feedback is for the present threshold. If no edge has a precision as high as the aim, nothing is
+predicted positive and there is no feedback. Then each search moves an aim above the target back by a 20th of the way.
 
-O(256) per search; finding an event's bin is a search of its edges, 8 comparisons.
+O(256) per search; finding an event's bin takes 8 comparisons.
 
 References
 ----------
@@ -54,55 +53,55 @@ __all__ = [
     "PRECISION",
     "REACH",
     "RECALL",
+    "bin_of",
     "edges",
-    "led",
-    "memory_of",
-    "place",
-    "relaxed",
+    "effective_memory",
+    "feedback_aim",
+    "relax_aim",
     "search",
 ]
 
 BINS = 256
 REACH = 12.0  # log-odds
 
-F_BETA, FPR, PRECISION, RECALL, ACCURACY = range(5)  # what `search` seeks
+F_BETA, FPR, PRECISION, RECALL, ACCURACY = range(5)  # what `search` optimises
 
-_STEP, _PART = 0.005, 0.25  # of the aim: at most, and of the share that is asked for or against
-_BACK = 0.05  # of the way to the target
-_YOUNG, _SHARE = 1000.0, 0.125  # events that a young learner looks back on: at least, and of those met
+_STEP, _PART = 0.005, 0.25  # largest step of the aim: absolute, and relative to the target and to 1 - target
+_BACK = 0.05  # share of the way back to the target
+_YOUNG, _SHARE = 1000.0, 0.125  # memory of a young learner: least events, and share of all events
 
 
 @functools.cache
 def edges() -> Vector:
-    """The lowest probability of each bin, (BINS,). The first bin takes in all that is below."""
+    """Return the lowest probability of each bin, (BINS,); the first bin includes everything below."""
     lowest = np.array([sigmoid(-REACH + i * (2 * REACH / BINS)) for i in range(BINS)])
     lowest[0] = 0.0
     return lowest
 
 
 @inlined
-def place(edges, p):  # type: ignore[no-untyped-def]
-    """The bin of a probability: the last edge at or below it. BINS is a power of two."""
+def bin_of(edges, p):  # type: ignore[no-untyped-def]
+    """Return the index of a probability's bin: the last edge at or below it. BINS is a power of two."""
     low = 0
     half = BINS // 2
-    while half > 0:  # always as many steps, and no branch on what is compared
+    while half > 0:  # a fixed number of steps, without a branch on the comparison
         low += half if edges[low + half] <= p else 0
         half //= 2
     return low
 
 
 @inlined
-def memory_of(memory, events):  # type: ignore[no-untyped-def]
-    """Events after which one counts 1/e, when so many were met; infinite where `memory` is."""
+def effective_memory(memory, events):  # type: ignore[no-untyped-def]
+    """Return after how many events an event has weight 1/e, with so many so far; infinite if `memory` is."""
     return memory if memory == np.inf else min(memory, max(_YOUNG, _SHARE * events))
 
 
 @bare_kernel
-def led(sought, aim, target, positive, called):  # type: ignore[no-untyped-def]
-    """The aim after a labelled event; of an objective that has no target as it was."""
-    if (sought == FPR and positive == 0) or (sought == RECALL and positive == 1):
-        outcome = called
-    elif sought == PRECISION and called == 1:
+def feedback_aim(goal, aim, target, positive, decision):  # type: ignore[no-untyped-def]
+    """Return the aim after a labelled event; unchanged for an objective without a target."""
+    if (goal == FPR and positive == 0) or (goal == RECALL and positive == 1):
+        outcome = decision
+    elif goal == PRECISION and decision == 1:
         outcome = positive
     else:
         return aim
@@ -111,47 +110,47 @@ def led(sought, aim, target, positive, called):  # type: ignore[no-untyped-def]
 
 
 @bare_kernel
-def relaxed(sought, aim, target, live):  # type: ignore[no-untyped-def]
-    """The aim after a search that found this threshold."""
-    if sought == PRECISION and live == 1.0 and aim > target:
+def relax_aim(goal, aim, target, live):  # type: ignore[no-untyped-def]
+    """Return the aim after a search with the result `live`."""
+    if goal == PRECISION and live == 1.0 and aim > target:
         return aim + _BACK * (target - aim)
     return aim
 
 
 @bare_kernel
-def search(sought, aim, bins, edges):  # type: ignore[no-untyped-def]
-    """The threshold that `bins` (at least 2, BINS), negatives and positives, make best.
+def search(goal, aim, bins, edges):  # type: ignore[no-untyped-def]
+    """Find the best threshold for `bins` (at least 2, BINS): negatives and positives.
 
-    `aim` is beta^2 of F-beta, else a share. Before any event F-beta calls all positive, recall before any positive.
+    `aim` is beta^2 for F-beta, else a share. Returns 0 for F-beta before any event, and for recall before any positive.
     """
     negatives = positives = 0.0
     for b in range(BINS):
         negatives += bins[0, b]
         positives += bins[1, b]
-    if (sought == F_BETA and negatives + positives == 0.0) or (sought == RECALL and positives == 0.0):
+    if (goal == F_BETA and negatives + positives == 0.0) or (goal == RECALL and positives == 0.0):
         return 0.0
-    best = -1.0 if sought == F_BETA else 0.0
-    found = BINS
-    hits = called = alarms = 0.0
+    best = -1.0 if goal == F_BETA else 0.0
+    edge = BINS
+    hits = predicted = alarms = 0.0
     for b in range(BINS - 1, -1, -1):
         hits += bins[1, b]
         alarms += bins[0, b]
-        called += bins[0, b] + bins[1, b]
-        if sought == F_BETA:
-            value = (1.0 + aim) * hits / (aim * positives + called + (1.0 + aim))
+        predicted += bins[0, b] + bins[1, b]
+        if goal == F_BETA:
+            value = (1.0 + aim) * hits / (aim * positives + predicted + (1.0 + aim))
             if value > best:
-                best, found = value, b
-        elif sought == FPR:
+                best, edge = value, b
+        elif goal == FPR:
             if alarms + 1.0 > aim * (negatives + 1.0):
                 break
-            found = b
-        elif sought == PRECISION:
-            if hits >= aim * (called + 1.0):
-                found = b
-        elif sought == RECALL:
-            if hits >= aim * positives or b == 0:  # the first takes in all, whatever sums in another order round to
-                found = b
+            edge = b
+        elif goal == PRECISION:
+            if hits >= aim * (predicted + 1.0):
+                edge = b
+        elif goal == RECALL:
+            if hits >= aim * positives or b == 0:  # the first bin includes all, however the sums are rounded
+                edge = b
                 break
         elif hits - alarms > best:
-            best, found = hits - alarms, b
-    return edges[found] if found < BINS else 1.0
+            best, edge = hits - alarms, b
+    return edges[edge] if edge < BINS else 1.0

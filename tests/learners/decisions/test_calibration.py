@@ -160,9 +160,9 @@ def test_how_fast_a_histogram_forgets(memory: int, events: int, positives: float
 def test_isotonic_rises_strictly_where_scores_have_bins() -> None:
     scores, y = logistic_stream(5000, 2.0, -2.0, 1.0)
     _, state = after(scores, y, ISOTONIC)
-    assert (np.diff(calibration.look(ISOTONIC, state, np.linspace(-60, 60, 4001))) > 0).all()
+    assert (np.diff(calibration.apply(ISOTONIC, state, np.linspace(-60, 60, 4001))) > 0).all()
     _, state = after(scores, y, HISTOGRAM)
-    assert len(np.unique(calibration.look(HISTOGRAM, state, np.linspace(-60, 60, 4001)))) <= 16
+    assert len(np.unique(calibration.apply(HISTOGRAM, state, np.linspace(-60, 60, 4001)))) <= 16
 
 
 def test_arrays_that_a_kind_does_not_use_are_empty() -> None:
@@ -307,7 +307,7 @@ def test_never_nan_and_never_against_the_order_of_scores(
     ):
         _, state = after([score for score, _ in past], [1.0 if label else -1.0 for _, label in past], options)
         scores = np.sort(new)
-        p = calibration.look(options, state, scores)
+        p = calibration.apply(options, state, scores)
         assert ((p >= 0) & (p <= 1)).all()
         assert (np.diff(p) >= 0).all()
 
@@ -323,8 +323,8 @@ def test_monotone_among_neighbouring_floats(middle: float, seed: int) -> None:
     neighbours = middle + steps * np.spacing(abs(middle))
     for options in (PLATT, POSTERIOR, NONE, ISOTONIC):
         _, state = after(scores, y, options)
-        assert (np.diff(calibration.look(options, state, neighbours)) >= 0).all()
-        assert (np.diff(calibration.look(options, state, np.linspace(-800, 800, 1001))) >= 0).all()
+        assert (np.diff(calibration.apply(options, state, neighbours)) >= 0).all()
+        assert (np.diff(calibration.apply(options, state, np.linspace(-800, 800, 1001))) >= 0).all()
 
 
 def test_posterior_is_the_sigmoid() -> None:
@@ -340,7 +340,7 @@ def test_looking_says_what_learning_would_and_moves_nothing(options: Calibration
     state = calibration.init(options)
     for i in range(200):
         before = [array.copy() for array in state]
-        looked = calibration.look(options, state, scores[i:])
+        looked = calibration.apply(options, state, scores[i:])
         assert all(a.tobytes() == b.tobytes() for a, b in zip(state, before, strict=True))
         assert calibration.learn(options, state, scores[i : i + 1], y[i : i + 1]).tobytes() == looked[:1].tobytes()
 

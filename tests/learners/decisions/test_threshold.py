@@ -98,7 +98,7 @@ def test_looking_says_what_comes_next_and_moves_nothing(values: dict[str, Any]) 
     state = threshold.init(setting)
     for t in range(200):
         before = copied(state)
-        looked = threshold.look(setting, state, stream.p[t:], stream.costs[t:])
+        looked = threshold.preview(setting, state, stream.p[t:], stream.costs[t:])
         assert same_bits(state, before)
         said = learnt(setting, state, stream.part(t, t + 1))
         assert (looked[0][0], looked[1][0]) == (said.thresholds[0], said.decisions[0])
@@ -217,12 +217,12 @@ def test_cost_is_least_by_bayes_rule() -> None:
     state = threshold.init(setting)
     assert threshold.current(setting, state) == 3 / 3.5
     costs = np.array([1.0, 100.0, 0.0, -5.0, np.nan, np.inf, 1e300])
-    thresholds, decisions = threshold.look(setting, state, np.full(7, 0.5), costs)
+    thresholds, decisions = threshold.preview(setting, state, np.full(7, 0.5), costs)
     np.testing.assert_allclose(thresholds, [3 / 3.5, 3 / 53, 1, 1, 3 / 3.5, 0, 0], atol=1e-90)
     assert decisions.tolist() == [0, 1, 0, 0, 0, 1, 1]
     random = np.random.default_rng(0)
     p, amounts = random.random(4000), random.lognormal(1, 2, 4000)
-    called = threshold.look(setting, state, p, amounts)[1] > 0
+    called = threshold.preview(setting, state, p, amounts)[1] > 0
     lost = np.where(called, 3.0 * (1 - p), 0.5 * amounts * p)  # expected, of each event
     assert (lost <= np.where(called, 0.5 * amounts * p, 3.0 * (1 - p)) + 1e-12).all()
 
@@ -322,9 +322,10 @@ def test_one_compiled_version_serves_every_objective() -> None:
         learnt(setting, state, stream)
         said = served(setting, state, stream)
         threshold.note(setting, state, stream.p, said.decisions, stream.clocks)
-        threshold.look(setting, state, stream.p, stream.costs)
+        threshold.preview(setting, state, stream.p, stream.costs)
         threshold.change_settings(setting, setting, state)
-    for one in (threshold_kernels.learn, threshold_kernels.decide, threshold_kernels.look, threshold_kernels.refresh):
+    kernels = threshold_kernels
+    for one in (kernels.learn, kernels.decide, kernels.preview, kernels.refresh):
         assert len(getattr(one, "signatures", [None])) == 1  # plain Python has none
 
 

@@ -31,7 +31,7 @@ def sketched(p: Vector, y: Vector, weight: Vector) -> Vector:
     """The sketch of weighted events."""
     bins = np.zeros((3, BINS))
     for probability, label, one in zip(p, y, weight, strict=True):
-        bins[int(label > 0), threshold_search.place(threshold_search.edges(), probability)] += one
+        bins[int(label > 0), threshold_search.bin_of(threshold_search.edges(), probability)] += one
     return bins
 
 
@@ -87,5 +87,5 @@ def test_the_bin_of_a_probability_is_the_last_edge_at_or_below_it() -> None:
     assert (np.diff(edges) > 0).all()
     np.testing.assert_allclose(np.log(edges[1:] / (1 - edges[1:])), -REACH + np.arange(1, BINS) * 2 * REACH / BINS)
     for p in [0.0, 5e-324, 1e-7, 0.5, 1 - 1e-9, 1.0, *edges.tolist(), *np.nextafter(edges[1:], 0.0).tolist()]:
-        assert threshold_search.place(edges, p) == np.searchsorted(edges, p, side="right") - 1
-    assert threshold_search.place(edges, np.nan) == 0
+        assert threshold_search.bin_of(edges, p) == np.searchsorted(edges, p, side="right") - 1
+    assert threshold_search.bin_of(edges, np.nan) == 0

@@ -247,8 +247,8 @@ def test_frozen_rows_stay() -> None:
     [
         ("count", 0, -1, "expected 0"),
         ("count", 0, 2**60, "expected 0"),
-        ("count", 0, 64, "goes with 1 levels"),
-        ("count", 0, 200, "goes with 3 levels"),
+        ("count", 0, 64, "needs 1 levels"),
+        ("count", 0, 200, "needs 3 levels"),
         ("rows", 0, 5.0, "steps in level 0"),
         ("rows", 4 * (ROWS + 1), math.nan, "steps in level 1"),
         ("rows", 4 * 7 + 2, 1.0, "steps in level 0"),

@@ -320,7 +320,7 @@ def test_a_budget_may_change_its_kind(server: Process) -> None:
     [
         (["recall"], "--target: is missing; recall needs a share"),
         (["f1", "--alerts", 5], "--alerts: is for budget; the objective is f1"),
-        (["budget", "--alerts", 5, "--rate", 0.1], "--alerts: is given, and rate too"),
+        (["budget", "--alerts", 5, "--rate", 0.1], "--alerts: cannot be combined with rate"),
         (["budget", "--rate", 0.1, "--unit", "1h"], "--unit: is for alerts"),
         (["nonsense"], "OBJECTIVE: is 'nonsense'; expected one of f1, f1-window"),
     ],
