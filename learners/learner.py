@@ -1,11 +1,11 @@
 """Learner: the whole pipeline as one state machine.
 
-    labelled events -> duplicates out -> model (`model.py`) -> decision (`decision.py`) -> metrics
+    labelled events -> deduplication -> model (`model.py`) -> decision (`decision.py`) -> metrics
     served events   -> the decision's account, metrics
-    a corrected label -> model, decision, metrics
+    corrected label -> model, decision, metrics
 
-It has no clock, no network and no file. Its state is a function of the records it was given: the same events in the
-same order give the same bits, however they were cut into batches.
+It has no clock, no network and no file. Its state is a function of its records: the same events in the same order give
+the same bits, however they are cut into batches.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _APPLIED, _DUPLICATE = int(Status.APPLIED), int(Status.DUPLICATE)
 
 
 class Learner:
-    """One named learner moved forward by records. No I/O, no await, no clock.
+    """One named learner, moved forward by records. No I/O, no await, no clock.
 
-    Raises nothing after the constructor for a batch that `Config.encode` and `Labels.read` let through.
+    A batch that `Config.encode` and `Labels.read` accept raises nothing.
     """
 
     def __init__(self, config: Config) -> None:
@@ -61,6 +61,7 @@ class Learner:
         self._start()
 
     def _start(self) -> None:
+        """Reset every stage to its state before any event."""
         config = self.config
         self._model = Model(config)
         self._decision = decision_of(config)
@@ -69,7 +70,6 @@ class Learner:
         self.rollbacks = 0
         ranks = config.labels.ranks
         window = config.window, config.window_seconds
-        # the ranks of an ordinal learner come without probabilities: its metrics look at none
         self.metrics: BinaryMetrics | RankMetrics = (
             BinaryMetrics(*window, config.figures) if ranks is None else RankMetrics(*window, ranks)
         )
@@ -77,9 +77,9 @@ class Learner:
     # Moving forward
 
     def apply(self, record: LabelledBatch | SettingsChange | FitResult | Rollback | ServedBatch) -> BatchOutcome | None:
-        """Move forward by one record of the log; what became of each event of a batch.
+        """Move forward by one record of the log; return the outcome of a batch.
 
-        Raises `InvalidInput` for a roll-back, a fit or a change of another kind of learner; then nothing changed.
+        Raises `InvalidInput` for a rollback, a fit or a change of another kind of learner; then nothing changed.
         """
         if isinstance(record, ServedBatch):
             self._serve(record)
@@ -90,12 +90,12 @@ class Learner:
         if isinstance(record, Rollback):
             before, rollbacks = self._model, self.rollbacks
             self._restore(self.config if record.parts is None else self.config.with_changes(record.parts), record.state)
-            self._model.rolled_back(before)
+            self._model.follow_rollback(before)
             self.rollbacks = rollbacks + 1
             return None
         if isinstance(record, FitResult):
             if self.accepts(record):
-                self._take(record)
+                self._apply_fit(record)
             return None
         return self._learn(record)
 
@@ -108,15 +108,19 @@ class Learner:
         ids: Sequence[str | None] | None = None,
         times: Any = None,
     ) -> Vector:
-        """Learn n labelled events in order; return the prequential scores, (n,); of an ordinal learner the ranks.
+        """Learn n labelled events in order; return the prequential scores, (n,), or the ranks of an ordinal learner.
 
-        Each event is scored before it is learnt, and fits are made as soon as they are due. `X` is a (n, dim) array, a
-        scipy sparse matrix, or a list of what an event carries (lists, (indices, values) pairs, dicts of named
-        features), as the learner's features want it. `y` holds 0/1 or -1/1, or ranks from 1. `weights` (n,), at least
-        0, multiply each event's step. `times` (n,) are seconds since the epoch, NaN where not known: what follows the
-        clock (a budget of alerts per day, a window of seconds) needs them. An event whose id was learnt before changes
-        nothing and has the score NaN; with another label it corrects that, and has the score of then.
-        Raises `InvalidInput` (a ValueError), and then nothing was learnt.
+        Each event is scored before it is learnt, and fits run as soon as they are due.
+
+        - `X`: a (n, dim) array, a scipy sparse matrix, or a list of events (lists, (indices, values) pairs, dicts of
+          named features), whichever the learner's features take.
+        - `y`: 0/1 or -1/1, or ranks from 1.
+        - `weights` (n,): at least 0; they multiply each event's step.
+        - `ids`: an event whose id was learnt before changes nothing and has the score NaN. With another label it
+          corrects the label, and has the score from when it was learnt.
+        - `times` (n,): seconds since the epoch, NaN if unknown. Alert budgets per day and windows of seconds need them.
+
+        Raises `InvalidInput` (a ValueError); then nothing was learnt.
         """
         batch = read_batch(self.config, X, y, weights, ids, times)
         outcome = self._learn_and_fit(batch) if self._model.fits else self._learn(batch)
@@ -125,18 +129,18 @@ class Learner:
         return np.where(np.isin(outcome.status, (Status.APPLIED, Status.RELABELLED)), outcome.decisions, np.nan)
 
     def fit(self, X: Any = None, y: Any = None, *, weights: Any = None) -> None:
-        """Fit now, to n labelled events, which take the place of those retained, or else to those retained.
+        """Fit now, to the retained events, or to n labelled events that replace them.
 
-        For a batch algorithm, or for one whose embedding is not there yet. The events are not scored, and the live
-        figures do not change. Raises `InvalidInput` for arguments that `learn` would refuse and where nothing is to be
-        fitted, and ValueError where these events cannot be fitted; then the model is as it was.
+        For a batch algorithm, or one whose embedding is not fitted yet. The events are not scored, and the live metrics
+        do not change. Raises `InvalidInput` for arguments that `learn` would refuse, or if nothing needs a fit. Raises
+        ValueError if these events cannot be fitted. Then the model is unchanged.
         """
         if not (self.config.batch or self._model.warming):
             raise InvalidInput([Problem("", f"{self.config.algorithm} learns from each event: use learn")])
         model = self._model
         if X is not None:
             batch = read_batch(self.config, X, y, weights)
-            model = model.copy()  # to be taken once the fit has succeeded
+            model = model.copy()  # replaces the model once the fit has succeeded
             model.retain(
                 batch.rows,
                 batch.labels,
@@ -148,17 +152,18 @@ class Learner:
             raise ValueError("there are no events to fit to")
         fitted = fitting.run()
         self._model = model
-        self._take(fitted)
+        self._apply_fit(fitted)
 
     def score(self, X: Any) -> Vector:
-        """The score of each event, (n,), without learning; `scorer()` also gives probabilities and decisions."""
+        """Score n events, (n,), without learning; `scorer()` also gives probabilities and decisions."""
         return self.scorer().score(self.encode(X)).scores
 
     def encode(self, X: Any) -> Rows:
-        """The columns of n events' features; see `features.py`. Raises `InvalidInput`."""
+        """Encode n events' features as columns; see `learners.features`. Raises `InvalidInput`."""
         return encode_features(self.config, X)
 
     def _learn_and_fit(self, batch: LabelledBatch) -> BatchOutcome:
+        """Learn a batch, with fits where they are due."""
         outcomes: list[BatchOutcome] = []
         start = 0
         while start < len(batch) or not outcomes:
@@ -172,10 +177,10 @@ class Learner:
 
     def _learn(self, batch: LabelledBatch) -> BatchOutcome:
         n = len(batch)
-        if n and batch.ids is None and not batch.segments:  # then they are all new: the same as below, sooner
-            said = self._learn_new(batch, batch.rows, slice(0, n), np.zeros(n, dtype=np.uint64))
-            return BatchOutcome(np.zeros(n, dtype=np.int8), *said)
-        outcome = self._nothing_said(n)
+        if n and batch.ids is None and not batch.segments:  # all events are new: the same as below, but faster
+            predictions = self._learn_new(batch, batch.rows, slice(0, n), np.zeros(n, dtype=np.uint64))
+            return BatchOutcome(np.zeros(n, dtype=np.int8), *predictions)
+        outcome = self._empty_outcome(n)
         status = outcome.status
         self._sources.admit(batch.segments, status)
         hashes = np.zeros(n, dtype=np.uint64) if batch.ids is None else hashes_of(batch.ids)
@@ -192,40 +197,40 @@ class Learner:
                 if late.served[stop]:
                     self.metrics.mark_labelled(int(hashes[stop]))
             start = stop + 1
-        repeated = status == _DUPLICATE  # an assumption that comes too late repeats nothing
+        repeated = status == _DUPLICATE  # an expiry after the label is no duplicate
         self.metrics.count_duplicates(int(np.count_nonzero(repeated if late is None else repeated & ~late.assumed)))
         return outcome
 
     def clocks(self, batch: LabelledBatch) -> Vector:
-        """The clock after each of a batch's n events as they come, (n,), duplicates by id among them; nothing changes.
+        """Preview the clock after each of a batch's n events, (n,), including duplicates by id; changes nothing.
 
-        Those that their source leaves out do not move it. NaN while no time is known.
+        Events that their source leaves out do not move the clock. NaN before the first time.
         """
-        met = np.full(len(batch), np.nan) if batch.times is None else batch.times
+        times = np.full(len(batch), np.nan) if batch.times is None else batch.times
         if batch.late is not None:
-            met = np.where(np.isnan(batch.late.labelled), met, batch.late.labelled)
+            times = np.where(np.isnan(batch.late.labelled), times, batch.late.labelled)
         if batch.segments:
             status = np.zeros(len(batch), dtype=np.int8)
             self._sources.copy().admit(batch.segments, status)
-            met = np.where(status == _APPLIED, met, np.nan)
-        clocks: Vector = np.fmax.accumulate(np.concatenate([[self.metrics.clock], met]))[1:]
+            times = np.where(status == _APPLIED, times, np.nan)
+        clocks: Vector = np.fmax.accumulate(np.concatenate([[self.metrics.clock], times]))[1:]
         return clocks
 
-    def _nothing_said(self, n: int) -> BatchOutcome:
+    def _empty_outcome(self, n: int) -> BatchOutcome:
         nan = np.full(n, np.nan)
-        two = self.config.labels.ranks is None
+        binary = self.config.labels.ranks is None
         return BatchOutcome(
             np.zeros(n, dtype=np.int8),
             nan,
             np.zeros(n, dtype=np.int64),
-            nan.copy() if two else None,
-            nan.copy() if two else None,
+            nan.copy() if binary else None,
+            nan.copy() if binary else None,
         )
 
     def _learn_run(
         self, batch: LabelledBatch, hashes: Words, slots: Counts, outcome: BatchOutcome, start: int, stop: int
     ) -> None:
-        """Learn those events from `start` to `stop` that are new, and say in `outcome` what was said of them."""
+        """Learn the new events from `start` to `stop`, and write their predictions to `outcome`."""
         cut = slice(start, stop)
         new = start + np.flatnonzero(outcome.status[cut] == _APPLIED)
         if not len(new):
@@ -238,15 +243,15 @@ class Learner:
             mask[new] = True
             rows, chosen = batch.rows_at(mask), new
         number = self.metrics.events
-        said = self._learn_new(batch, rows, chosen, hashes[chosen])
-        nan = np.full(len(new), np.nan) if said.probabilities is None else said.probabilities
-        self._ids.note(slots[chosen], number, said.scores, nan, said.decisions)
-        outcome.scores[chosen], outcome.decisions[chosen] = said.scores, said.decisions
+        scores, decisions, probabilities, thresholds = self._learn_new(batch, rows, chosen, hashes[chosen])
+        noted = np.full(len(new), np.nan) if probabilities is None else probabilities
+        self._ids.note(slots[chosen], number, scores, noted, decisions)
+        outcome.scores[chosen], outcome.decisions[chosen] = scores, decisions
         if outcome.probabilities is not None and outcome.thresholds is not None:
-            outcome.probabilities[chosen], outcome.thresholds[chosen] = said.probabilities, said.thresholds
+            outcome.probabilities[chosen], outcome.thresholds[chosen] = probabilities, thresholds
 
     def _learn_new(self, batch: LabelledBatch, rows: Rows, chosen: slice | Counts, hashes: Words) -> Predictions:
-        """Learn the `chosen` events, with their rows and the hashes of their ids; what was said of each before."""
+        """Learn the `chosen` events, with their rows and id hashes; return their predictions from before."""
         y = batch.labels[chosen]
         times = _column(batch.times, chosen, len(y), np.nan)
         weights = _column(batch.weights, chosen, len(y), 1.0)
@@ -254,19 +259,18 @@ class Learner:
         if batch.late is None:
             clocks = self.metrics.tick(times)
             no = np.zeros(len(y), dtype=np.bool_)
-            said = self._advance(rows, y, weights, ~no, costs, clocks)
-            known, delays = no, _filled(len(y), np.nan)
+            predictions = self._advance(rows, y, weights, ~no, costs, clocks)
+            arrived, delays = no, _filled(len(y), np.nan)
         else:
             late = LateColumns._make(column[chosen] for column in batch.late)
             clocks = self.metrics.tick(np.where(np.isnan(late.labelled), times, late.labelled))
-            said = self._advance(rows, y, weights, ~late.served, costs, clocks)
-            said = _as_served(late, said)
-            known = late.served & ~late.assumed
+            predictions = _as_served(late, self._advance(rows, y, weights, ~late.served, costs, clocks))
+            arrived = late.served & ~late.assumed  # the label of a served event, not its expiry
             delays = np.where(late.assumed, np.nan, late.labelled - times)
             self.metrics.count_expired(int(np.count_nonzero(late.assumed)))
-        scores, decisions, probabilities, thresholds = said
-        self.metrics.learn(scores, probabilities, thresholds, y, decisions, clocks, delays, hashes, known)
-        return said
+        scores, decisions, probabilities, thresholds = predictions
+        self.metrics.learn(scores, probabilities, thresholds, y, decisions, clocks, delays, hashes, arrived)
+        return predictions
 
     def _advance(
         self,
@@ -279,19 +283,20 @@ class Learner:
         *,
         again: bool = False,
     ) -> Predictions:
-        """Model and decision learn n events; what they said of each before. `decided` (n,): now, not when served.
+        """Let model and decision learn n events; return their predictions from before.
 
-        `again`: the events were learnt before, with other labels.
+        `decided` (n,) marks events that are decided now, not when they were served. `again` means that the events were
+        learnt before, with other labels.
         """
         model, n = self._model, len(y)
         # one call of each stage for the whole batch, or for some millions of numbers
         if n > 1 and n > (step := model.step_rows):
-            said = []
+            parts = []
             for start in range(0, n, step):
                 part, cut = slice_rows(rows, start, start + step), slice(start, start + step)
-                own = y[cut], weights[cut], decided[cut], costs[cut], clocks[cut]
-                said.append(self._advance(part, *own, again=again))
-            return _concatenated(said)
+                columns = y[cut], weights[cut], decided[cut], costs[cut], clocks[cut]
+                parts.append(self._advance(part, *columns, again=again))
+            return _concatenate(parts)
         values = model.learn(rows, y, weights, again=again)
         return (
             self._decision.learn(values, y, decided, costs, clocks)
@@ -300,22 +305,22 @@ class Learner:
         )
 
     def _relabel(self, batch: LabelledBatch, late: LateColumns, slot: int, outcome: BatchOutcome, at: int) -> None:
-        """Correct the label of an event that was learnt: exactly in the figures, in the model as far as it can."""
+        """Correct the label of a learnt event: exactly in the metrics, as far as possible in the model."""
         y = batch.labels[at : at + 1]
-        number, was, score, probability, decision = self._ids.relabel(slot, float(y[0]))
-        met = late.labelled[at] if batch.times is None or not np.isnan(late.labelled[at]) else batch.times[at]
-        clocks = self.metrics.tick(np.array([met]))
+        number, label, score, probability, decision = self._ids.relabel(slot, float(y[0]))
+        time = late.labelled[at] if batch.times is None or not np.isnan(late.labelled[at]) else batch.times[at]
+        clocks = self.metrics.tick(np.array([time]))
         self.metrics.advance(self.metrics.clock)
         events = self.metrics.events
-        two = self.config.labels.ranks is None
-        before, after = (int(was > 0), int(y[0] > 0)) if two else (int(was), int(y[0]))
+        binary = self.config.labels.ranks is None
+        before, after = (int(label > 0), int(y[0] > 0)) if binary else (int(label), int(y[0]))
         self.metrics.correct(number, before, after, score, probability, decision)
-        undone = self._model.relabel(number, float(y[0]), events)
-        if not undone and not late.bare[at]:  # learnt anew, with its right label
+        exact = self._model.relabel(number, float(y[0]), events)
+        if not exact and not late.bare[at]:  # learn it again, with its right label
             chosen = slice(at, at + 1)
             weights, costs = _column(batch.weights, chosen, 1, 1.0), _column(batch.costs, chosen, 1, 1.0)
-            row, decided = batch.rows_of(at, at + 1), np.zeros(1, dtype=np.bool_)
-            self._advance(row, y, weights, decided, costs, clocks, again=True)
+            row, undecided = batch.rows_of(at, at + 1), np.zeros(1, dtype=np.bool_)
+            self._advance(row, y, weights, undecided, costs, clocks, again=True)
         outcome.scores[at], outcome.decisions[at] = score, decision
         if outcome.probabilities is not None:
             outcome.probabilities[at] = probability
@@ -323,17 +328,17 @@ class Learner:
             outcome.thresholds[at] = late.thresholds[at]
 
     def _serve(self, served: ServedBatch) -> None:
-        """Take note of events that were scored and decided, and whose labels may come."""
+        """Count events that were scored and decided, and whose labels may arrive later."""
         scores = Predictions(served.scores, served.decisions, served.probabilities, served.thresholds)
         clocks = self.metrics.tick(served.times)
         self._decision.note(scores, clocks, served.ready)
-        said = served.scores, served.thresholds, served.decisions
-        self.metrics.serve(served.hashes, *said, clocks, served.ready)
+        columns = served.scores, served.thresholds, served.decisions
+        self.metrics.serve(served.hashes, *columns, clocks, served.ready)
 
     def _change(self, config: Config) -> None:
-        """Go on with other settings; what was learnt stays."""
+        """Switch to other settings; what was learnt stays."""
         if config.threshold is not None and config.threshold != self.config.threshold:
-            assert isinstance(self._decision, BinaryDecision)  # a threshold for ranks is refused by `Config.changed`
+            assert isinstance(self._decision, BinaryDecision)  # `Config.with_changes` refuses thresholds of ranks
             self._decision.change(config.threshold)
         self.config = config
         self._model.config = config
@@ -343,51 +348,51 @@ class Learner:
 
     @property
     def fit_due(self) -> bool:
-        """Whether `fitting()` should be run and what comes out applied."""
+        """Whether to run `fit_job()` and apply the result."""
         return self._model.fit_due(self.metrics.events)
 
     def events_until_fit(self, batch: LabelledBatch) -> int:
-        """How many of a batch's events, at least 1, can be learnt before a fit may be due."""
+        """Return how many of a batch's events, at least 1, can be learnt before a fit may be due."""
         return self._model.events_until_fit(batch, self.metrics.events)
 
     @property
     def fit_urgent(self) -> bool:
-        """Whether a fit that is due should come before the next event: what is learnt without it is learnt anew."""
+        """Whether a due fit should precede the next event, because what is learnt without it is learnt again."""
         return self._model.warming
 
     def fit_job(self) -> FitJob:
-        """The fit of the retained events as they are now; run it where it suits. O(numbers retained)."""
+        """Copy the retained events into a job, which any thread may run. O(retained numbers)."""
         return self._model.fit_job(self.metrics.events)
 
     def accepts(self, fitted: FitResult) -> bool:
-        """Whether applying a fit would change anything. Raises `InvalidInput` for one that is not of such a learner."""
+        """Return whether applying a fit would change anything. Raises `InvalidInput` for another kind of learner."""
         return self._model.accepts(fitted, self.metrics.events)
 
     def postpone_fit(self) -> None:
-        """A fit has failed: the next may be due after as many events as the first one waited for."""
+        """Postpone the next fit after a failure, by as many events as the first fit waits for."""
         self._model.postpone_fit(self.metrics.events)
 
     def _refit(self) -> None:
         try:
             fitted = self.fit_job().run()
-        except (ValueError, MemoryError):  # no such model for these events, or no room for it; the last one stays
+        except (ValueError, MemoryError):  # these events have no model, or memory is short; the last model stays
             self.postpone_fit()
         else:
-            self._take(fitted)
+            self._apply_fit(fitted)
 
-    def _take(self, fitted: FitResult) -> None:
-        anew = False
-        for values, y in self._model.take(fitted):
-            if not anew:
+    def _apply_fit(self, fitted: FitResult) -> None:
+        restarted = False
+        for values, y in self._model.apply_fit(fitted):
+            if not restarted:
                 self._decision.restart()
-                anew = True
-            n = len(y)  # they were decided when they came
+                restarted = True
+            n = len(y)  # these events were decided when they arrived
             self._decision.learn(values, y, np.zeros(n, dtype=np.bool_), np.ones(n), np.full(n, np.nan))
 
     # Looking
 
     def scorer(self) -> Scorer:
-        """The present scorer: a view that is right until the next `apply`; `frozen()` makes it last."""
+        """Return the present scorer: a view that is right until the next `apply`, or for good once `frozen()`."""
         model = self._model
         return Scorer(
             self.config,
@@ -407,7 +412,7 @@ class Learner:
 
     @property
     def columns(self) -> int:
-        """Columns that have a meaning so far."""
+        """Columns in use so far."""
         return self._model.columns.used
 
     @property
@@ -416,7 +421,7 @@ class Learner:
         return dict(zip(self.config.labels.classes, self.metrics.counts.tolist(), strict=True))
 
     def view(self) -> LearnerView:
-        """What readers see, right until the next `apply`; `frozen()` makes it last."""
+        """Return what readers see: right until the next `apply`, or for good once `frozen()`."""
         model = self._model
         return LearnerView(
             self.scorer(),
@@ -429,21 +434,21 @@ class Learner:
         )
 
     def figures(self) -> dict[str, Any]:
-        """The live figures, JSON-ready: numbers, or None with the reason under `undefined`."""
+        """Return the live metrics as JSON: numbers, or None with the reason under `undefined`."""
         return self.view().as_json()
 
     def find_learnt(self, ids: Sequence[str]) -> NDArray[np.bool_]:
-        """Which of n ids have been learnt, as far as is remembered."""
+        """Return which of n ids were learnt, (n,), as far as they are remembered."""
         return self._ids.find_learnt(ids)
 
     def learnt_scores(self, ids: Sequence[str]) -> Vector:
-        """The score that each of n ids was learnt with, (n,); NaN of one that is not remembered."""
+        """Return the score that each of n ids was learnt with, (n,); NaN if it is not remembered."""
         return self._ids.scores(ids)
 
     # Saving
 
     def state(self) -> State:
-        """Every array of the state by name, as views: copy what has to last. Derived arrays are left out."""
+        """Return every array of the state by name, as views: copy what must last. Leaves out derived arrays."""
         parts = {
             **self._model.state(),
             **self._decision.state(),
@@ -455,23 +460,23 @@ class Learner:
         return {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
 
     def digest(self) -> str:
-        """A hash of the configuration and of every array's bytes: equal states, and only those, agree. O(state)."""
+        """Hash the configuration and every array's bytes: only equal states have equal digests. O(state)."""
         out = hashlib.blake2b(digest_size=16)
         out.update(json.dumps(self.config.to_json(), sort_keys=True).encode())
         for name, array in sorted(self.state().items()):
-            if name in ("fits.restores", "life.rollbacks"):  # a roll-back gives the digest back that the state had
+            if name in ("fits.restores", "life.rollbacks"):  # a rollback restores the digest of the state
                 continue
             out.update(f"\0{name} {array.dtype.str} {array.shape}\0".encode())
             out.update(np.ascontiguousarray(array).data)
         return out.hexdigest()
 
     @classmethod
-    def restored(cls, config: Config, state: State, *, sound: bool = False) -> Learner:
-        """A learner with this configuration and the state that `state()` gave. Raises `InvalidInput` where they differ.
+    def restored(cls, config: Config, state: State, *, trusted: bool = False) -> Learner:
+        """Restore a learner from its configuration and `state()`. Raises `InvalidInput` if they do not match.
 
-        With `sound`, it is known for certain to be one that such a learner gave: nothing of it is looked at.
+        `trusted` skips all checks, for a state that certainly comes from such a learner.
         """
-        if not sound:
+        if not trusted:
             check_state(config, state)
         learner = cls(config)
         learner._fill(state)
@@ -484,7 +489,7 @@ class Learner:
         self._fill(state)
 
     def _fill(self, state: State) -> None:
-        """Take the arrays of a state, copied; of a learner that has met nothing."""
+        """Take copies of the arrays of a state, before any event."""
         groups = _groups(state)
         self._model.restore(groups)
         self._decision.restore(groups)
@@ -494,18 +499,18 @@ class Learner:
         self.metrics.restore(groups["metrics"])
 
     def shapes(self, state: State) -> dict[str, tuple[int, ...]]:
-        """The shapes that a state's arrays have by what they say they have met.
+        """Return the shapes that a state's arrays must have by its counts.
 
-        For a learner that has met nothing yet, and is not used for anything else.
+        Only for a learner before any event, which must not be used afterwards.
         """
         counted = ("ids.count", *(f"metrics.{name}" for name in self.metrics.counted))
         check_shapes(state, {name: array.shape for name, array in self.state().items() if name in counted})
         groups = _groups(state)
-        model = self._model.shaped(groups)
+        model = self._model.expected_shapes(groups)
         lengths = state["sources.lengths"]
-        held = max(0, min(int(groups["ids"]["count"].sum()), self.config.remembered_ids))
+        remembered = max(0, min(int(groups["ids"]["count"].sum()), self.config.remembered_ids))
         own = {
-            **{f"ids.{name}": (held,) for name in groups["ids"] if name != "count"},
+            **{f"ids.{name}": (remembered,) for name in groups["ids"] if name != "count"},
             **{f"metrics.{name}": shape for name, shape in self.metrics.shapes(groups["metrics"]).items()},
             "sources.lengths": lengths.shape,
             "sources.names": (int(lengths.sum()),),
@@ -515,16 +520,16 @@ class Learner:
 
 
 def check_state(config: Config, state: State) -> None:
-    """Refuse a state whose arrays are not those of such a learner: names, dtypes and shapes."""
+    """Check a state's names, dtypes, shapes and values against a configuration. Raises `InvalidInput`."""
     learner = Learner(config)
     check_arrays(state, learner.state())
-    # an axis of an algorithm's that starts empty may grow with what events it has met
+    # an axis of an algorithm's array that starts empty may grow with the events
     check_shapes(state, learner.shapes(state), grows="algorithm.")
     check_values(config, state)
 
 
 def _groups(state: State) -> defaultdict[str, State]:
-    """The arrays by part of the learner, and by name within it."""
+    """Group the arrays by part of the learner, and by name within it."""
     groups: defaultdict[str, State] = defaultdict(dict)
     for name, array in state.items():
         part, _, field = name.partition(".")
@@ -537,23 +542,23 @@ def _column(column: Vector | None, chosen: slice | Counts, n: int, missing: floa
 
 
 def _filled(n: int, value: float) -> Vector:
-    """As `np.full`, in a third of its time where n is small."""
+    """Do what `np.full` does, in a third of its time for small n."""
     filled = np.empty(n)
     filled.fill(value)
     return filled
 
 
-def _as_served(late: LateColumns, said: Predictions) -> Predictions:
-    """What was said of each event: when it was served, if it was, else now."""
-    scores = np.where(late.served, late.scores, said.scores)
-    decisions = np.where(late.served, late.decisions, said.decisions)
-    if said.probabilities is None or said.thresholds is None:
+def _as_served(late: LateColumns, now: Predictions) -> Predictions:
+    """Replace the present predictions of served events by those from when they were served."""
+    scores = np.where(late.served, late.scores, now.scores)
+    decisions = np.where(late.served, late.decisions, now.decisions)
+    if now.probabilities is None or now.thresholds is None:
         return Predictions(scores, decisions)
-    probabilities = np.where(late.served, late.probabilities, said.probabilities)
-    return Predictions(scores, decisions, probabilities, np.where(late.served, late.thresholds, said.thresholds))
+    probabilities = np.where(late.served, late.probabilities, now.probabilities)
+    return Predictions(scores, decisions, probabilities, np.where(late.served, late.thresholds, now.thresholds))
 
 
-def _concatenated(said: Sequence[Predictions]) -> Predictions:
+def _concatenate(parts: Sequence[Predictions]) -> Predictions:
     return Predictions._make(
-        None if columns[0] is None else np.concatenate(columns) for columns in zip(*said, strict=True)
+        None if columns[0] is None else np.concatenate(columns) for columns in zip(*parts, strict=True)
     )

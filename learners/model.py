@@ -1,10 +1,10 @@
-"""The front half of a learner, from encoded events to what its algorithm says of them, with the fits that it needs.
+"""Model of a learner: from encoded events to the values of its algorithm, with the fits that it needs.
 
-    encoded rows -> own columns -> scaling -> embedding -> algorithm -> values
+    encoded rows -> learner's columns -> scaling -> embedding -> algorithm -> values
 
-Where something has to be fitted (`fitting.py`), events are retained for it as they are before scaling, and `due` says
-when. Until an embedding is there, an online algorithm learns a linear model of the scaled columns; then it starts anew
-behind the embedding and learns the retained events first. A batch algorithm says 0 of every event until its first fit.
+If something must be fitted (`fitting.py`), events are retained before scaling, and `fit_due` reports when a fit is due.
+Before its embedding is fitted, an online algorithm learns a linear model of the scaled columns. Then it starts again
+behind the embedding, and learns the retained events first. A batch algorithm scores every event 0 before its first fit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Arrays = Mapping[str, NDArray[np.generic]]
 
 CHUNK_NUMBERS = 2**22  # of dense rows in one call of each stage
 _MOST_ROWS = 2**62
-_OVERTIME = 100_000  # events kept beyond the warm-up: a fit comes after the record that completes it
+_OVERTIME = 100_000  # events retained beyond the warm-up: a fit follows the record that completes it
 _NEVER = 2**62
 
 
@@ -52,23 +52,23 @@ class Model:
         dim = None if config.features.sparse else self.dim
         self._retained = Retained(*_retention(config), dim, number(config.precision))
         fitted = self.fits
-        # events at the last one, how many, events when those retained were replaced; or nothing
+        # events at the last fit, number of fits, events when the retained events were replaced; empty without fits
         self._fits = np.zeros(3 if fitted else 0, dtype=np.int64)
-        self._restores = np.zeros(1 if fitted else 0, dtype=np.int64)  # roll-backs: a fit from before one is void
+        self._restores = np.zeros(1 if fitted else 0, dtype=np.int64)  # rollbacks: a fit from before one is void
         self._model = self._initial(self.dim)
-        self._unfit_until = 0  # events: after a fit has failed, none is tried before
+        self._postponed_until = 0  # events: after a failed fit, the next is not tried before
 
     def _initial(self, dim: int) -> Any:
-        """The algorithm's state of `dim` columns, before any event."""
+        """Return the algorithm's state of `dim` columns before any event."""
         config = self.config
         return initial(self._algorithm, config.params, dim, config.seed, config.precision)
 
     # Learning
 
     def learn(self, rows: Rows, y: Vector, weights: Vector, *, again: bool = False) -> Matrix:
-        """The prequential values of n events, (n,) or (n, planes), each from before it was learnt.
+        """Learn n events; return their values, (n,) or (n, planes), each from before it was learnt.
 
-        Events that are learnt `again` are not retained: the retained ones are the last of the stream, without a gap.
+        Events that are learnt `again` are not retained: the retained events are the last of the stream, without a gap.
         """
         mapped = self.columns.learn(nearest(self.config.input_precision, rows))
         self._grow()
@@ -78,6 +78,7 @@ class Model:
         return self._advance(self._embedded(ready), y, weights)
 
     def _advance(self, rows: Rows, y: Vector, weights: Vector) -> Matrix:
+        """Let the algorithm learn rows; return their values from before."""
         if self._batch:
             return linear_scores(self.weights(), rows)
         values = np.empty((len(y), len(self.weights().w)) if self._ordinal else len(y))
@@ -86,7 +87,7 @@ class Model:
         return values
 
     def _embedded(self, rows: Rows) -> Rows:
-        """Scaled rows as the algorithm takes them."""
+        """Return scaled rows as the algorithm takes them."""
         space = self.embedding
         if space is None:
             return rows
@@ -94,7 +95,7 @@ class Model:
         return embedding.look(self.config.embedding, space, rows)
 
     def _grow(self) -> None:
-        """Make the arrays of the stages behind as long as the columns now ask for."""
+        """Lengthen the arrays of scaling and algorithm to the present columns."""
         if self.columns.dim > self.dim:
             self.dim = self.columns.dim
             self.scaling = scaling.extend(self.config.scaling, self.scaling, self.dim)
@@ -103,32 +104,32 @@ class Model:
     # Looking
 
     def weights(self) -> Linear:
-        """What scoring needs of the algorithm: views, right until the next `learn` or `take`."""
+        """Return what scoring needs of the algorithm: views, right until the next `learn` or `apply_fit`."""
         linear: Linear = self._algorithm.weights(self.config.params, self._model)
         return linear
 
     @property
     def embedding(self) -> embedding.EmbeddingState | None:
-        """The fitted embedding, which never changes in place; None while there is none."""
+        """The fitted embedding, which never changes in place; None before its fit."""
         return self._embedding if self._embeds and embedding.columns(self._embedding) else None
 
     @property
     def fits(self) -> bool:
-        """Whether anything is fitted, now and then or once."""
+        """Whether anything is fitted, once or repeatedly."""
         return self._batch or self._embeds
 
     @property
     def fitted_events(self) -> int | None:
-        """Events that had been learnt when the last fit took its data, 0 before it; None where nothing is fitted."""
+        """Events learnt when the last fit took its data, 0 before the first; None if nothing is fitted."""
         return int(self._fits[0]) if len(self._fits) else None
 
     @property
     def has_model(self) -> bool:
-        """Whether there is a model: that of a batch algorithm has to be fitted first."""
+        """Whether there is a model: a batch algorithm has one after its first fit."""
         return not self._batch or bool(self._fits[1])
 
     def pending_fit(self, events: int) -> str | None:
-        """Why what is said has no meaning yet, as far as fits go, after so many events."""
+        """Return why scores mean nothing yet for want of a fit, after so many events; None if they do."""
         if self.warming:
             return f"the embedding is fitted after {self.config.embedding.warmup:,} labelled events; linear until then"
         if self.has_model:
@@ -137,31 +138,31 @@ class Model:
             return f"the first fit comes after {self.config.refit_every:,} labelled events"
         if not self.fit_due(events):
             return f"the first fit waits for two classes: the last {len(self._retained):,} events have one"
-        return "the first fit is due, and will be made in its turn"
+        return "the first fit is due, and will run soon"
 
     # Fits
 
     @property
     def warming(self) -> bool:
-        """Whether an online algorithm still waits for its embedding."""
+        """Whether an online algorithm waits for its embedding."""
         return self._embeds and not self._batch and self.embedding is None
 
     def fit_due(self, events: int) -> bool:
-        """Whether a fit should be made now that so many events have been learnt."""
+        """Return whether a fit is due after so many events."""
         if self.events_until_due(events) > 0:
             return False
         return self.warming or len(np.unique(self._retained.labels()[self._retained.weights() > 0])) > 1
 
     def events_until_due(self, events: int) -> int:
-        """Events until a fit may be due: at most 0 where only another label is waited for."""
+        """Return the events until a fit may be due; at most 0 if it waits only for another label."""
         if self.warming:
-            return max(self.config.embedding.warmup - len(self._retained), self._unfit_until - events)
+            return max(self.config.embedding.warmup - len(self._retained), self._postponed_until - events)
         if self.config.refit_every is None:
             return _NEVER
-        return max(int(self._fits[0]) + self.config.refit_every, self._unfit_until) - events
+        return max(int(self._fits[0]) + self.config.refit_every, self._postponed_until) - events
 
     def events_until_fit(self, batch: LabelledBatch, events: int) -> int:
-        """How many of a batch's events, at least 1, can be learnt before a fit may be due."""
+        """Return how many of a batch's events, at least 1, can be learnt before a fit may be due."""
         until = self.events_until_due(events)
         if until > 0:
             return until
@@ -171,18 +172,17 @@ class Model:
         return int(other[0]) + 1 if len(other) else max(len(batch), 1)
 
     def relabel(self, number: int, label: float, events: int) -> bool:
-        """Correct a label where that undoes it exactly; False: the event has to be learnt anew with its new one.
+        """Correct the label of event `number` of `events`; return False if the event must be learnt again.
 
-        `number` is the event's of the `events` learnt. A batch algorithm's model follows with its next fit, and an
-        event that is no longer retained has no part in that; behind an embedding yet to come all that is retained is
-        learnt anew.
+        A batch algorithm follows with its next fit; an event that is no longer retained has no part in it. Before the
+        fit of an embedding the retained event is corrected, because all retained events are learnt again.
         """
         if not (self._batch or self.warming):
             return False
         return (number >= self._fits[2] and self._retained.relabel(events - 1 - number, label)) or self._batch
 
     def retain(self, rows: Rows, y: Vector, weights: Vector, events: int) -> None:
-        """Let these events take the place of those retained, as if they alone had come; their columns are met."""
+        """Replace the retained events by these, and extend columns and scaling by them."""
         self._retained.clear()
         self._fits[2] = events
         mapped = self.columns.learn(nearest(self.config.input_precision, rows))
@@ -191,7 +191,7 @@ class Model:
         self._retained.learn(mapped, y, weights)
 
     def fit_job(self, events: int) -> FitJob:
-        """The fit of the retained events as they are now, as copies. O(numbers retained)."""
+        """Copy the retained events into a job. O(retained numbers)."""
         mapped = self._retained.rows()
         rows = scaling.look(self.config.scaling, self.scaling, mapped, self.scaled)
         if isinstance(rows, Sparse):
@@ -200,13 +200,13 @@ class Model:
         return FitJob(self.config, events, int(self._restores[0]), rows, self.dim, y, weights)
 
     def postpone_fit(self, events: int) -> None:
-        """A fit has failed: the next may be due after as many events as the first one waited for."""
-        self._unfit_until = events + (self.config.refit_every or self.config.embedding.warmup)
+        """Postpone the next fit after a failure, by as many events as the first fit waits for."""
+        self._postponed_until = events + (self.config.refit_every or self.config.embedding.warmup)
 
     def accepts(self, fitted: FitResult, events: int) -> bool:
-        """Whether a fit is of this learner's present life, and not what another node has done already.
+        """Return whether a fit is for the present state, and not applied or outdated.
 
-        Raises `InvalidInput` for one that is not of such a learner.
+        Raises `InvalidInput` for a fit of another kind of learner.
         """
         expected = _flat("embedding", self._embedding) if self._embeds else {}
         if self._batch:
@@ -222,7 +222,7 @@ class Model:
         return wanted
 
     def _shapes(self, fitted: FitResult) -> dict[str, tuple[int, ...]]:
-        """The shapes that the arrays of a fit to so many columns have."""
+        """Return the shapes that the arrays of a fit must have."""
         shapes: dict[str, tuple[int, ...]] = {}
         dim = min(fitted.dim, self.dim)
         if self._embeds:
@@ -234,11 +234,11 @@ class Model:
             shapes |= {name: array.shape for name, array in _flat("algorithm", like).items()}
         return shapes
 
-    def take(self, fitted: FitResult) -> Iterator[tuple[Matrix, Vector]]:
-        """Go on with what was fitted: the caller runs this to its end.
+    def apply_fit(self, fitted: FitResult) -> Iterator[tuple[Matrix, Vector]]:
+        """Switch to a fit; the caller must exhaust this iterator.
 
-        Where the decision is to start anew, because its scores have been another model's, gives the values and the
-        labels of the retained events, in parts, each from before it was learnt.
+        If the scores are now of another model, the decision must restart. Then yields values and labels of the retained
+        events in parts, the values from before each event was learnt.
         """
         config = self.config
         first = not self._fits[1]
@@ -249,16 +249,17 @@ class Model:
         dim = self.dim if self.embedding is None else embedding.columns(self._embedding)
         if self._batch:
             self._model = copied(self._algorithm.State, _group("algorithm", fitted.arrays))
-            if self.embedding is None and fitted.dim < dim:  # columns were met since
+            if self.embedding is None and fitted.dim < dim:  # there are new columns since
                 self._model = self._algorithm.grow(config.params, self._model, dim)
         else:
             self._model = self._initial(dim)
         if first or not self._batch:  # a later fit's scores are much like the last one's
-            yield from self._relearnt()
+            yield from self._learn_retained()
         if not self._batch:
             self._retained.clear()
 
-    def _relearnt(self) -> Iterator[tuple[Matrix, Vector]]:
+    def _learn_retained(self) -> Iterator[tuple[Matrix, Vector]]:
+        """Learn the retained events in parts; yield values and labels."""
         rows, labels, weights = self._retained.rows(), self._retained.labels(), self._retained.weights()
         for start in range(0, len(labels), self.step_rows):
             cut = slice(start, start + self.step_rows)
@@ -268,7 +269,7 @@ class Model:
 
     @property
     def step_rows(self) -> int:
-        """Rows that should go through the stages at once: bounds the temporaries, and shows in no result."""
+        """Rows that go through the stages at once: bounds temporary arrays, without effect on results."""
         if self.config.features.sparse:
             return _MOST_ROWS
         widest = max(self.dim, embedding.columns(self._embedding))
@@ -276,12 +277,12 @@ class Model:
 
     # Saving
 
-    def rolled_back(self, before: Model) -> None:
-        """This is what `before` was rolled back to."""
+    def follow_rollback(self, before: Model) -> None:
+        """Mark this model as what `before` was rolled back to."""
         self._restores = before._restores + 1
 
     def state(self) -> dict[str, Arrays]:
-        """The arrays of the state by part."""
+        """Return the arrays of the state by part."""
         return {
             "algorithm": self._model._asdict(),
             "columns": self.columns.state(),
@@ -292,13 +293,13 @@ class Model:
         }
 
     def copy(self) -> Model:
-        """Another one with the same state, in arrays of its own. O(state)."""
+        """Copy the model and all of its arrays. O(state)."""
         other = Model(self.config)
         other.restore(self.state())
         return other
 
     def restore(self, groups: Mapping[str, Arrays]) -> None:
-        """Take the arrays of a state, copied; of a model that has met nothing."""
+        """Take copies of the arrays of a state, before any event."""
         self.columns.restore(dict(groups["columns"]))
         self.dim = self.columns.dim
         self._model = copied(self._algorithm.State, groups["algorithm"])
@@ -308,10 +309,10 @@ class Model:
         self._restores = np.array(groups["fits"]["restores"], dtype=np.int64)
         self._retained.restore(dict(groups["retained"]))
 
-    def shaped(self, groups: Mapping[str, Arrays]) -> dict[str, tuple[int, ...]]:
-        """Become as long as a state says that its columns are, and the shapes that then follow from what it says.
+    def expected_shapes(self, groups: Mapping[str, Arrays]) -> dict[str, tuple[int, ...]]:
+        """Take the columns of a state; return the shapes that its arrays must have.
 
-        For a model that has met nothing yet, and is not used for anything else.
+        Only for a model before any event, which must not be used afterwards.
         """
         if self.config.features.sparse:
             check_values(self.config, {"columns.order": groups["columns"]["order"]})
@@ -332,25 +333,25 @@ class Model:
 
 
 def copied(kind: Any, arrays: Arrays) -> Any:
-    """A NamedTuple of copies of its arrays."""
+    """Return a NamedTuple of this kind with copies of its arrays."""
     return kind(**{name: np.array(arrays[name], order="C") for name in kind._fields})
 
 
 def check_arrays(arrays: Arrays, expected: Arrays) -> None:
-    """Refuse arrays that have not the names, dtypes and numbers of axes of those expected."""
+    """Check names, dtypes and numbers of axes against the expected arrays. Raises `InvalidInput`."""
     problems = [Problem(f"/{name}", "is missing") for name in expected if name not in arrays]
     problems += [Problem(f"/{name}", "is not part of this") for name in arrays if name not in expected]
     for name, array in expected.items():
         if name in arrays and (arrays[name].dtype, arrays[name].ndim) != (array.dtype, array.ndim):
-            found = arrays[name]
-            detail = f"is {found.dtype} of {found.ndim} axes; expected {array.dtype} of {array.ndim}"
+            actual = arrays[name]
+            detail = f"is {actual.dtype} of {actual.ndim} axes; expected {array.dtype} of {array.ndim}"
             problems.append(Problem(f"/{name}", detail))
     if problems:
         raise InvalidInput(problems)
 
 
 def check_shapes(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], grows: str | None = None) -> None:
-    """Refuse arrays of other shapes; where a name begins with `grows`, an axis that is expected empty may be longer."""
+    """Check shapes; an axis expected empty may be longer if the name starts with `grows`. Raises `InvalidInput`."""
     problems = []
     for name, shape in shapes.items():
         free = grows is not None and name.startswith(grows)
@@ -361,7 +362,7 @@ def check_shapes(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], grows: s
 
 
 def _retention(config: Config) -> tuple[int, int]:
-    """Events and numbers that are retained at most."""
+    """Return the most events and numbers to retain."""
     if config.refit_window is not None:
         return config.refit_window, MAX_RETAINED
     return config.embedding.warmup + _OVERTIME, 2 * MAX_RETAINED

@@ -258,7 +258,7 @@ class Node:
 
 def _restored(config: Config, state: dict[str, NDArray[generic]], sound: bool) -> Learner:
     """The learner of a state, which is looked at unless it is known to be `sound`. Raises `InvalidInput`."""
-    learner = Learner.restored(config, state, sound=sound)
+    learner = Learner.restored(config, state, trusted=sound)
     if not sound:
         check_scaling(config, state)
     return learner
