@@ -1,15 +1,15 @@
-"""Comparison: a group of learners on exactly the same events, as one state machine.
+"""Comparison of a group of learners on exactly the same events, as one state machine.
 
-It is told each event's label with the score that each learner had given it before, and keeps the last `window` events:
-their AUCs and differences with DeLong's intervals (`delong.py`), each difference paired, so that what is hard for all
-learners cancels. For the question which is better there are tests by betting (`betting.py`), since who looks at an
-interval again and again until it leaves 0 is led astray in the end.
+It takes each event's label with the scores that the learners gave it before. For the last `window` events it has AUCs
+and paired differences with DeLong's intervals (`delong.py`); what is hard for all learners cancels in a difference.
+Which learner is better is decided by sequential tests (`sequential_tests.py`). An interval that is read again and again
+would sooner or later leave 0 by chance.
 
-Ids are remembered for longer than scores, so that a request that is sent again is no new event. With the label that it
-had it is a duplicate; another label is a correction, and while the event is in the window, the window's figures are
-exactly as if the label had been so from the start. The tests keep what they saw, since a bet cannot be unplayed.
+Ids are remembered for longer than scores, so that a repeated request is no new event. With the same label it is a
+duplicate; another label is a correction. A correction in the window changes the metrics exactly, as if the label had
+been so from the start. The tests stay as they are, because a bet cannot be undone.
 
-As a learner it has no clock, no network and no file, and the same records give the same bits, however they are cut.
+Like a learner it has no clock, no network and no file. The same records give the same bits, however they are cut.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ State = dict[str, NDArray[np.generic]]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _FEWEST, _MOST = 2, 8  # learners
 _CONFIDENCE = 0.95  # of the intervals
-_FEWEST_IDS = 2**17  # that are remembered, however short the window is
+_FEWEST_IDS = 2**17  # remembered ids, however short the window is
 
 
 @dataclass(frozen=True)
 class GroupConfig(Parameters):
     """Which learners are compared, and how."""
 
-    learners: tuple[str, ...] = required("names of the learners that are compared: 2 to 8, no two alike")
-    window: int = param(
-        10_000, "labelled events that the AUCs and their differences are about", least=1, most=1_000_000
-    )
+    learners: tuple[str, ...] = required("names of the compared learners: 2 to 8, all different")
+    window: int = param(10_000, "labelled events in the window of the AUCs and differences", least=1, most=1_000_000)
     alpha: float = param(
-        0.05, "how probable a verdict on two equal learners may be at most, per pair, however often one looks",
-        above=0, most=0.5,
-    )  # fmt: skip
+        0.05,
+        "largest probability of a verdict on two equal learners, per pair, at any time",
+        above=0,
+        most=0.5,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -74,67 +74,68 @@ class GroupConfig(Parameters):
             if not _NAME.fullmatch(name):
                 problems.append(Problem(f"/learners/{i}", f"is {show(name)}; expected a name like {_NAME.pattern}"))
             elif name in names[:i]:
-                problems.append(Problem(f"/learners/{i}", f"is {show(name)}, which is there before"))
+                problems.append(Problem(f"/learners/{i}", f"is {show(name)}, which is listed twice"))
         if problems:
             raise InvalidInput(problems)
 
 
 @dataclass(frozen=True)
 class ComparedBatch:
-    """A record: n labelled events in order, with what each of the m learners had said of them before."""
+    """A record: n labelled events in order, with the scores of the m learners from before the label."""
 
-    hashes: Words  # (n,) of the ids, as `ids.hashes_of` gives them; 0 where there is none
+    hashes: Words  # (n,) of the ids, by `hashes_of`; 0 without an id
     labels: Vector  # (n,) -1 or +1
     scores: Matrix  # (n, m) in the order of the group's learners; NaN counts as 0
-    clocks: Vector  # (n,) event times in seconds; NaN where unknown
+    clocks: Vector  # (n,) event times in seconds; NaN if unknown
 
     def __len__(self) -> int:
         return len(self.labels)
 
 
-class _Window(NamedTuple):
-    """The last events as a ring, event i at i % window, and what has been counted."""
+class ComparedEvents(NamedTuple):
+    """The last events as a ring, event i at i % window, and counts since the start."""
 
     labels: NDArray[np.int8]  # (capacity,) 0 or 1
     scores: Matrix  # (capacity, m)
-    counts: Counts  # (4,) events, duplicates, corrections, events that had an id
-    clock: Vector  # (1,) the largest event time met; NaN until one has come
+    counts: Counts  # (4,) events, duplicates, corrections, events with an id
+    clock: Vector  # (1,) the largest event time so far; NaN if unknown
 
 
-class _Known(NamedTuple):
+class ComparedIds(NamedTuple):
     """The last ids as a ring, id i at i % most; 17 bytes each."""
 
     hashes: Words  # (capacity,)
     labels: NDArray[np.int8]  # (capacity,) 0 or 1: the latest label
-    numbers: Counts  # (capacity,) which of the events it is, from 0
+    numbers: Counts  # (capacity,) number of the event, from 0
 
 
 _EVENTS, _DUPLICATES, _CORRECTIONS, _IDS = range(4)
 
 
 @kernel
-def _apply(window, known, table, tests, size, most, limit, hashes, labels, scores, clocks):  # type: ignore[no-untyped-def]
+def _apply(window, ids, table, tests, size, most, limit, hashes, labels, scores, clocks):  # type: ignore[no-untyped-def]
+    """Take labelled events in order; there are slots for them."""
     counts, clock = window.counts, window.clock
     row = np.empty(scores.shape[1])
     for i in range(labels.shape[0]):
         label = 1 if labels[i] > 0.0 else 0
         if math.isnan(clock[0]) or clocks[i] > clock[0]:
             clock[0] = clocks[i]
-        place = hash_table.find(known.hashes, table, hashes[i])
+        place = hash_table.find(ids.hashes, table, hashes[i])
         if place >= 0:
-            if known.labels[place] == label:
+            if ids.labels[place] == label:
                 counts[_DUPLICATES] += 1
                 continue
-            known.labels[place] = label
-            if counts[_EVENTS] - known.numbers[place] <= size:  # it is still in the window
-                window.labels[known.numbers[place] % size] = label
+            ids.labels[place] = label
+            if counts[_EVENTS] - ids.numbers[place] <= size:  # it is still in the window
+                window.labels[ids.numbers[place] % size] = label
             counts[_CORRECTIONS] += 1
             continue
         if hashes[i] != 0:
             place = counts[_IDS] % most
-            hash_table.put(known.hashes, table, place, hashes[i])
-            known.labels[place] = label
-            known.numbers[place] = counts[_EVENTS]
+            hash_table.put(ids.hashes, table, place, hashes[i])
+            ids.labels[place] = label
+            ids.numbers[place] = counts[_EVENTS]
             counts[_IDS] += 1
         slot = counts[_EVENTS] % size
         window.labels[slot] = label
@@ -146,35 +147,35 @@ def _apply(window, known, table, tests, size, most, limit, hashes, labels, score
 
 
 class GroupComparison:
-    """One group moved forward by records. No I/O, no await, no clock.
+    """One group, moved forward by records. No I/O, no await, no clock.
 
-    O(m) per event of m learners in the mean. Memory for the window's events, 8 m + 1 bytes each, and for the ids, 17
-    bytes each, as they come.
+    O(m) per event of m learners on average. Memory grows with the events of the window, 8 m + 1 bytes each, and with
+    the ids, 17 bytes each.
     """
 
     def __init__(self, config: GroupConfig) -> None:
         self.config = config
         m = len(config.learners)
         self._limit = sequential_tests.wealth_limit(config.alpha)
-        self._window = _Window(
+        self._window = ComparedEvents(
             labels=np.zeros(0, dtype=np.int8),
             scores=np.zeros((0, m)),
             counts=np.zeros(4, dtype=np.int64),
             clock=np.full(1, np.nan),
         )
-        self._known = _Known(
+        self._ids = ComparedIds(
             hashes=np.zeros(0, dtype=np.uint64), labels=np.zeros(0, dtype=np.int8), numbers=np.zeros(0, dtype=np.int64)
         )
         self._tests = sequential_tests.init(m)
-        self._table = hash_table.table_for(self._known.hashes, 0)
+        self._table = hash_table.table_for(self._ids.hashes, 0)
 
     @property
     def events(self) -> int:
-        """Events compared: neither duplicates nor corrections count."""
+        """Compared events, without duplicates and corrections."""
         return int(self._window.counts[_EVENTS])
 
     def apply(self, record: ComparedBatch) -> None:
-        """Move forward by one record. Raises `InvalidInput` where its columns do not fit, and then nothing changed."""
+        """Move forward by one record. Raises `InvalidInput` if its columns do not fit; then nothing changed."""
         n, m = len(record), len(self.config.learners)
         shapes = {"hashes": (n,), "labels": (n,), "scores": (n, m), "clocks": (n,)}
         wrong = {name: getattr(record, name).shape for name, shape in shapes.items()}
@@ -188,7 +189,7 @@ class GroupComparison:
         self._reserve(n)
         _apply(
             self._window,
-            self._known,
+            self._ids,
             self._table,
             self._tests,
             self.config.window,
@@ -201,41 +202,41 @@ class GroupComparison:
         )
 
     def _reserve(self, more: int) -> None:
-        """Room for so many more events and ids, as far as they can be held."""
+        """Make room for so many more events and ids, up to the limits."""
         counts, most = self._window.counts, _most_ids(self.config)
-        scores, known = _held(counts, self.config)
-        if (wanted := min(scores + more, self.config.window)) > len(self._window.labels):
+        events, ids = _ring_lengths(counts, self.config)
+        if (wanted := min(events + more, self.config.window)) > len(self._window.labels):
             slots = ring_capacity(wanted, self.config.window)
             self._window = self._window._replace(
-                labels=lengthen(self._window.labels[:scores], slots),
-                scores=lengthen(self._window.scores[:scores], slots),
+                labels=lengthen(self._window.labels[:events], slots),
+                scores=lengthen(self._window.scores[:events], slots),
             )
-        if (wanted := min(known + more, most)) > len(self._known.hashes):
+        if (wanted := min(ids + more, most)) > len(self._ids.hashes):
             slots = ring_capacity(wanted, most)
-            self._known = _Known._make(lengthen(array[:known], slots) for array in self._known)
-            self._table = hash_table.table_for(self._known.hashes, slots)
+            self._ids = ComparedIds._make(lengthen(array[:ids], slots) for array in self._ids)
+            self._table = hash_table.table_for(self._ids.hashes, slots)
 
     # Looking
 
     def view(self) -> GroupComparisonView:
-        """What readers see, right until the next `apply`; `frozen()` makes it last."""
-        window, (held, _) = self._window, _held(self._window.counts, self.config)
+        """Return what readers see: right until the next `apply`, or for good once `frozen()`."""
+        window, (events, _) = self._window, _ring_lengths(self._window.counts, self.config)
         return GroupComparisonView(
-            self.config, window.labels[:held], window.scores[:held], window.counts, window.clock, self._tests
+            self.config, window.labels[:events], window.scores[:events], window.counts, window.clock, self._tests
         )
 
     # Saving
 
     def state(self) -> State:
-        """Every array of the state by name, as views: copy what has to last. Rings are as long as they are full."""
-        scores, known = _held(self._window.counts, self.config)
-        window = self._window._replace(labels=self._window.labels[:scores], scores=self._window.scores[:scores])
-        remembered = _Known._make(array[:known] for array in self._known)
+        """Return every array of the state by name, as views: copy what must last. Rings are cut to their contents."""
+        events, ids = _ring_lengths(self._window.counts, self.config)
+        window = self._window._replace(labels=self._window.labels[:events], scores=self._window.scores[:events])
+        remembered = ComparedIds._make(array[:ids] for array in self._ids)
         parts = {"window": window._asdict(), "ids": remembered._asdict(), "tests": self._tests._asdict()}
         return {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
 
     def digest(self) -> str:
-        """A hash of the configuration and of every array's bytes: equal states, and only those, agree. O(state)."""
+        """Hash the configuration and every array's bytes: only equal states have equal digests. O(state)."""
         out = hashlib.blake2b(digest_size=16)
         out.update(json.dumps(self.config.to_json(), sort_keys=True).encode())
         for name, array in sorted(self.state().items()):
@@ -245,15 +246,17 @@ class GroupComparison:
 
     @classmethod
     def restored(cls, config: GroupConfig, state: State) -> GroupComparison:
-        """One with this configuration and the state that `state()` gave. Raises `InvalidInput` where they differ."""
+        """Restore a group from its configuration and `state()`. Raises `InvalidInput` if they do not match."""
         comparison = cls(config)
         own = comparison.state()
         check_arrays(state, own)
         counts = {"window.counts": state["window.counts"]}
         check_shapes(counts, {"window.counts": own["window.counts"].shape})
         _refuse(counters(counts))
-        scores, known = _held(state["window.counts"], config)
-        lengths = {"window.labels": scores, "window.scores": scores} | {f"ids.{name}": known for name in _Known._fields}
+        events, ids = _ring_lengths(state["window.counts"], config)
+        lengths = {"window.labels": events, "window.scores": events} | {
+            f"ids.{name}": ids for name in ComparedIds._fields
+        }
         check_shapes(
             state,
             {
@@ -266,19 +269,19 @@ class GroupComparison:
         return comparison
 
     def _restore(self, state: State) -> None:
-        self._window = _part(_Window, "window", state)
-        self._known = _part(_Known, "ids", state)
+        self._window = _part(ComparedEvents, "window", state)
+        self._ids = _part(ComparedIds, "ids", state)
         self._tests = _part(SequentialTest, "tests", state)
-        self._table = hash_table.table_for(self._known.hashes, len(self._known.hashes))
+        self._table = hash_table.table_for(self._ids.hashes, len(self._ids.hashes))
 
 
 def _most_ids(config: GroupConfig) -> int:
-    """Ids that are remembered at most: none is forgotten while its event is in the window."""
+    """Return the most remembered ids: an id is remembered while its event is in the window."""
     return max(config.window, _FEWEST_IDS)
 
 
-def _held(counts: NDArray[Any], config: GroupConfig) -> tuple[int, int]:
-    """How many events and how many ids there are in the rings."""
+def _ring_lengths(counts: NDArray[Any], config: GroupConfig) -> tuple[int, int]:
+    """Return the numbers of events and of ids in the rings."""
     return min(int(counts[_EVENTS]), config.window), min(int(counts[_IDS]), _most_ids(config))
 
 
@@ -287,19 +290,19 @@ def _part(kind: Any, name: str, state: State) -> Any:
 
 
 def _refuse(issues: Issues) -> None:
-    """Raise `InvalidInput` with the first thing that is wrong with each array, if anything is."""
-    found: dict[str, str] = {}
+    """Raise `InvalidInput` with the first issue of each array, if there is any."""
+    details: dict[str, str] = {}
     for name, detail in issues:
-        found.setdefault(f"/{name}", detail)
-    if found:
-        raise InvalidInput([Problem(pointer, detail) for pointer, detail in found.items()])
+        details.setdefault(f"/{name}", detail)
+    if details:
+        raise InvalidInput([Problem(pointer, detail) for pointer, detail in details.items()])
 
 
 def _problems(state: State, config: GroupConfig) -> Issues:
-    """What no records can have led to in a state of the right shapes."""
+    """Report what no records can have led to in a state of the right shapes."""
     yield from outside("window.labels", state["window.labels"], 0, 1)
     if np.isnan(state["window.scores"].astype(np.float64)).any():
-        yield "window.scores", "has numbers that are not a number"
+        yield "window.scores", "has NaN"
     if np.isinf(state["window.clock"].astype(np.float64)).any():
         yield "window.clock", "is infinite"
     yield from _problems_of_ids(state, config)
@@ -330,22 +333,22 @@ def _problems_of_ids(state: State, config: GroupConfig) -> Issues:
         yield "ids.numbers", "do not ascend"
     present = events - numbers <= config.window
     if (labels[present] != state["window.labels"][numbers[present] % config.window]).any():
-        yield "ids.labels", "are not those of the window"
+        yield "ids.labels", "differ from those of the window"
 
 
 @dataclass(frozen=True)
 class GroupComparisonView:
-    """What a reader of a comparison needs. Figures are computed when first asked for, and kept with the view."""
+    """A comparison at one moment. Metrics are computed for their first reader, and cached."""
 
     config: GroupConfig
-    labels: NDArray[np.int8]  # (held,)
-    scores: Matrix  # (held, m)
-    counts: Counts  # (4,) events, duplicates, corrections, events that had an id
+    labels: NDArray[np.int8]  # (events,) of the window
+    scores: Matrix  # (events, m)
+    counts: Counts  # (4,) events, duplicates, corrections, events with an id
     clock: Vector  # (1,)
     tests: SequentialTest
 
     def frozen(self) -> GroupComparisonView:
-        """A copy that stays as it is. O(window * m)."""
+        """Return a copy that stays as it is. O(window * m)."""
         return GroupComparisonView(
             self.config,
             self.labels.copy(),
@@ -361,15 +364,15 @@ class GroupComparisonView:
         return positive
 
     @cached_property
-    def areas(self) -> AucEstimates | None:
-        """The window's AUCs and their covariance; None where it lacks a class. O(m n log n) when first asked for."""
+    def aucs(self) -> AucEstimates | None:
+        """The window's AUCs and their covariance; None if a class is missing. O(m n log n) for the first reader."""
         positive = self._positive
         if positive.all() or not positive.any():
             return None
         return estimate_aucs(self.scores[~positive], self.scores[positive])
 
     def as_json(self) -> dict[str, Any]:
-        """The comparison as JSON: numbers, or None with the reason under `undefined`."""
+        """Return the comparison as JSON: numbers, or None with the reason under `undefined`."""
         undefined: dict[str, str] = {}
         events, duplicates, corrections, _ = self.counts.tolist()
         return {
@@ -378,39 +381,39 @@ class GroupComparisonView:
             "events": events,
             "duplicates": duplicates,
             "corrections": corrections,
-            "clock": _known(float(self.clock[0])),
+            "clock": _time(float(self.clock[0])),
             "window": self._window(undefined),
             "tests": self._tests(),
             "undefined": undefined,
         }
 
     def _window(self, undefined: dict[str, str]) -> dict[str, Any]:
-        names, found = self.config.learners, self.areas
+        names, aucs = self.config.learners, self.aucs
         positives = int(self._positive.sum())
         missing = f"no {'negatives' if positives else 'positives' if len(self.labels) else 'events'} in the window"
 
-        def told(pointer: str, figure: str, estimate: float | None, variance: float | None, low: float) -> Any:
-            """An estimate with its interval."""
-            spread = variance != 0.0 or figure != "auc"  # the difference of two that agree on all events is known
+        def with_interval(pointer: str, metric: str, estimate: float | None, variance: float | None, low: float) -> Any:
+            """Return an estimate and its interval; note why either is undefined."""
+            spread = variance != 0.0 or metric != "auc"  # two learners that agree on all events differ by exactly 0
             reach = interval(estimate, variance, low, 1.0, _CONFIDENCE) if estimate is not None and spread else None
-            for key, value in ((figure, estimate), ("interval", reach)):
+            for key, value in ((metric, estimate), ("interval", reach)):
                 if value is None:
-                    reason = missing if found is None else "fewer than two events of a class in the window"
+                    reason = missing if aucs is None else "fewer than two events of a class in the window"
                     if not spread:
                         reason = f"{NO_SPREAD} in the window"
                     undefined[f"/window/{pointer}/{key}"] = reason
-            return {figure: estimate, "interval": reach}
+            return {metric: estimate, "interval": reach}
 
         auc, differences = {}, []
         for j, name in enumerate(names):
-            estimate = None if found is None else float(found.auc[j])
-            variance = None if found is None or found.covariance is None else max(0.0, float(found.covariance[j, j]))
-            auc[name] = told(f"auc/{name}", "auc", estimate, variance, 0.0)
+            estimate = None if aucs is None else float(aucs.auc[j])
+            variance = None if aucs is None or aucs.covariance is None else max(0.0, float(aucs.covariance[j, j]))
+            auc[name] = with_interval(f"auc/{name}", "auc", estimate, variance, 0.0)
         for place, (a, b) in enumerate(sequential_tests.pairs(len(names))):
-            estimate = None if found is None else float(found.auc[a] - found.auc[b])
-            variance = None if found is None else found.variance(a, b)
-            figures = told(f"differences/{place}", "difference", estimate, variance, -1.0)
-            differences.append({"a": names[a], "b": names[b], **figures})
+            estimate = None if aucs is None else float(aucs.auc[a] - aucs.auc[b])
+            variance = None if aucs is None else aucs.variance(a, b)
+            difference = with_interval(f"differences/{place}", "difference", estimate, variance, -1.0)
+            differences.append({"a": names[a], "b": names[b], **difference})
         return {
             "size": self.config.window,
             "events": len(self.labels),
@@ -422,7 +425,7 @@ class GroupComparisonView:
     def _tests(self) -> list[dict[str, Any]]:
         names, tests = self.config.learners, self.tests
         blocks, needed = int(tests.blocks[0]), 2.0 / self.config.alpha
-        told = []
+        documents = []
         for pair, (a, b) in enumerate(sequential_tests.pairs(len(names))):
             evidence = [sequential_tests.decimal_log(wealth) for wealth in tests.wealth[pair].tolist()]
             verdict = int(tests.verdicts[pair])
@@ -435,7 +438,7 @@ class GroupComparisonView:
                 if present < math.log10(needed):
                     reached = f"evidence reached {needed:,.0f} to 1 at event {events:,}"
                     words = f"{better} was better: {reached} and is {_odds(present)} to 1 now"
-            told.append(
+            documents.append(
                 {
                     "a": names[a],
                     "b": names[b],
@@ -443,19 +446,19 @@ class GroupComparisonView:
                     "verdict": (None, "a", "b")[verdict],
                     "words": words,
                     "since_events": events,
-                    "since_clock": _known(float(tests.verdict_clocks[pair])),
+                    "since_clock": _time(float(tests.verdict_clocks[pair])),
                     "blocks": blocks,
                 }
             )
-        return told
+        return documents
 
 
-def _known(clock: float) -> float | None:
+def _time(clock: float) -> float | None:
     return None if math.isnan(clock) else clock
 
 
 def _odds(log10: float) -> str:
-    """An amount of evidence as one would say it: 0.4, 7.5, 1,234, 10^15."""
+    """Format an amount of evidence for people: 0.4, 7.5, 1,234, 10^15."""
     if log10 >= 9:
         return f"10^{math.floor(log10)}"
     value = 10.0**log10 if log10 > -300 else 0.0

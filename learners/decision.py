@@ -1,7 +1,7 @@
-"""From what an algorithm computes to what is said of an event: the half of the pipeline behind the model.
+"""Decision of a learner: from the values of its model to predictions.
 
-two classes  score -> calibration -> probability -> threshold -> label
-ordinal      the planes' values -> the algorithm's own rule -> rank
+two classes  score -> calibration -> probability -> threshold -> decision
+ordinal      values of the planes -> the algorithm's rule -> rank
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["BinaryDecision", "Decision", "OrdinalDecision", "Predictions", "deci
 
 
 class Predictions(NamedTuple):
-    """What is said of n events, n entries each; an ordinal learner has ranks for decisions, and nothing behind."""
+    """Predictions for n events. Ordinal learners give ranks as decisions, and no probabilities or thresholds."""
 
     scores: Vector
     decisions: Counts  # 0 or 1, or a rank from 1
@@ -34,8 +34,8 @@ class Predictions(NamedTuple):
 class BinaryDecision:
     """Calibration and threshold of a learner of two classes.
 
-    `costs` (n,) multiply the cost of an event's errors (None: 1 each), `clocks` (n,) are the learner's clock after each
-    event, NaN while it knows none.
+    `costs` (n,) multiply the cost of an event's errors (None: 1 each). `clocks` (n,) are the learner's clock after each
+    event, NaN if unknown.
     """
 
     def __init__(self, calibrated: Calibration, objective: Threshold) -> None:
@@ -45,35 +45,35 @@ class BinaryDecision:
         self._threshold = threshold.init(objective)
 
     def restart(self) -> None:
-        """Forget what was learnt: the model is another one, and so are its scores.
+        """Forget what was learnt, because the scores are now of another model.
 
-        Calibration, sketches and stages start anew, that of unlabelled events too. The account of a budget goes on: an
-        alert of today is one whichever model gave it, and the traffic is what it was.
+        Calibration, sketches and stages start again. The account of a budget goes on: an alert counts whichever model
+        gave it, and the traffic is the same.
         """
         self._calibration = calibration.init(self._calibrated)
         self._threshold = threshold.restart(self._objective, self._threshold)
 
     def change(self, objective: Threshold) -> None:
-        """Go on with other settings of the threshold; what was learnt stays."""
+        """Switch to other settings of the threshold; what was learnt stays."""
         self._threshold = threshold.change_settings(self._objective, objective, self._threshold)
         self._objective = objective
 
     @property
     def depends_on_order(self) -> bool:
-        """Whether a decision depends on those before it: they then have to be made in order, on one account."""
+        """Whether a decision depends on earlier ones, so that all must be made in order on one account."""
         return self._objective.objective == "budget"
 
     @property
     def threshold(self) -> float | None:
-        """The live threshold on the probability; of an event whose errors have cost 1."""
+        """The live threshold on the probability, for an event whose errors cost 1."""
         return threshold.current(self._objective, self._threshold)
 
     def learn(
         self, values: Matrix, y: Vector, decided: NDArray[np.bool_], costs: Vector | None, clocks: Vector
     ) -> Predictions:
-        """What is said of each event before its label is known; moves calibration and threshold, in order.
+        """Predict each event before its label, then learn the label, in order.
 
-        Where `decided` (n,), that is also decided now, and accounted for; other events were when they were served.
+        Only events that are `decided` now, (n,), go into the account; the others did when they were served.
         """
         n = len(y)
         probabilities = calibration.learn(self._calibrated, self._calibration, values, y)
@@ -101,50 +101,50 @@ class BinaryDecision:
         return Predictions(values, decisions, probabilities, thresholds)
 
     def note(self, scores: Predictions, clocks: Vector, ready: bool = True) -> None:
-        """Account for unlabelled events of which this was said elsewhere: then the state is as after `serve` there.
+        """Account for unlabelled events that another node served, so that the state is as after `serve` there.
 
-        What was said before the learner was `ready` says nothing of its probabilities: such events are not counted.
+        Events from before the learner was `ready` are not counted, because their probabilities mean nothing.
         """
         if scores.probabilities is None:
-            raise ValueError("the scores are an ordinal learner's: they have no probabilities")
+            raise ValueError("the predictions have no probabilities; they are of an ordinal learner")
         if not ready:
             return
         threshold.note(self._objective, self._threshold, scores.probabilities, scores.decisions, clocks)
 
     def without_model(self, values: Matrix) -> Predictions:
-        """What is said as long as there is no model: no event is called positive, and nothing is learnt from that."""
+        """Predict without a model: no event is positive."""
         n = len(values)
         return Predictions(values, np.zeros(n, dtype=np.int64), np.zeros(n), np.ones(n))
 
-    def look(self, values: Matrix, costs: Vector | None = None) -> Predictions:
-        """What would be said of each event now, were it the next; nothing is accounted for."""
+    def preview(self, values: Matrix, costs: Vector | None = None) -> Predictions:
+        """Predict each event as if it came next; changes nothing."""
         probabilities = calibration.apply(self._calibrated, self._calibration, values)
         factors = _factors(costs, len(values))
         thresholds, decisions = threshold.preview(self._objective, self._threshold, probabilities, factors)
         return Predictions(values, decisions, probabilities, thresholds)
 
     def scoring_inputs(self) -> tuple[Calibration, CalibrationState, tuple[int, float, float, Vector]]:
-        """What `look` reads, as views: for `dense_look.read_by`."""
+        """Return what `preview` reads, as views, for `dense_inputs`."""
         return self._calibrated, self._calibration, threshold.scoring_inputs(self._objective, self._threshold)
 
     def frozen(self) -> BinaryDecision:
-        """A copy that stays as it is."""
+        """Return a copy that stays as it is."""
         frozen = copy.copy(self)
         frozen.restore(self.state())
         return frozen
 
     def state(self) -> dict[str, Arrays]:
-        """The arrays of the state by part."""
+        """Return the arrays of the state by part."""
         return {"calibration": self._calibration._asdict(), "threshold": self._threshold._asdict()}
 
     def restore(self, groups: Mapping[str, Arrays]) -> None:
-        """Take the arrays of a state, copied."""
+        """Take copies of the arrays of a state."""
         self._calibration = copied(CalibrationState, groups["calibration"])
         self._threshold = copied(threshold.ThresholdState, groups["threshold"])
 
 
 class OrdinalDecision:
-    """The rule of an ordinal algorithm; nothing to learn."""
+    """The decision rule of an ordinal algorithm; it learns nothing."""
 
     def __init__(self, algorithm: Ordinal, params: Any) -> None:
         self._algorithm = algorithm
@@ -154,7 +154,7 @@ class OrdinalDecision:
     depends_on_order = False
 
     def restart(self) -> None:
-        """Nothing was learnt."""
+        """Do nothing: nothing was learnt."""
 
     def learn(
         self,
@@ -164,34 +164,34 @@ class OrdinalDecision:
         costs: Vector | None,  # noqa: ARG002
         clocks: Vector,  # noqa: ARG002
     ) -> Predictions:
-        """What is said of each event before its label is known."""
-        return self.look(values)
+        """Predict each event."""
+        return self.preview(values)
 
     def serve(self, values: Matrix, costs: Vector | None, clocks: Vector) -> Predictions:  # noqa: ARG002
-        """What is said of each event."""
-        return self.look(values)
+        """Predict each event."""
+        return self.preview(values)
 
     def note(self, scores: Predictions, clocks: Vector, ready: bool = True) -> None:
-        """Nothing to account for."""
+        """Do nothing: there is no account."""
 
     def without_model(self, values: Matrix) -> Predictions:
-        """What is said as long as there is no model: what the rule says of zeros."""
-        return self.look(values)
+        """Predict without a model: apply the rule to zeros."""
+        return self.preview(values)
 
-    def look(self, values: Matrix, costs: Vector | None = None) -> Predictions:  # noqa: ARG002
-        """What is said of each event."""
+    def preview(self, values: Matrix, costs: Vector | None = None) -> Predictions:  # noqa: ARG002
+        """Predict each event."""
         return Predictions(*self._algorithm.decide(self._params, values))
 
     def frozen(self) -> OrdinalDecision:
-        """Itself."""
+        """Return the rule itself, which never changes."""
         return self
 
     def state(self) -> dict[str, Arrays]:
-        """No arrays."""
+        """Return no arrays."""
         return {}
 
     def restore(self, groups: Mapping[str, Arrays]) -> None:
-        """Nothing to take."""
+        """Do nothing: there are no arrays."""
 
 
 Decision = BinaryDecision | OrdinalDecision
@@ -202,7 +202,7 @@ def _factors(costs: Vector | None, n: int) -> Vector:
 
 
 def decision_of(config: Config) -> Decision:
-    """The stage that a learner's configuration asks for, before any event."""
+    """Create the decision stage of a configuration, before any event."""
     if config.calibration is not None and config.threshold is not None:
         return BinaryDecision(config.calibration, config.threshold)
     return OrdinalDecision(cast(Ordinal, registry.algorithms()[config.algorithm]), config.params)

@@ -1,4 +1,4 @@
-"""Events as columns, and what happened to each: what a learner's log holds and what `apply` returns."""
+"""Records of a learner's log, with events as columns, and the outcomes that `Learner.apply` returns."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ __all__ = [
 
 
 class Status(IntEnum):
-    """What became of an event."""
+    """The outcome of an event."""
 
     APPLIED = 0
-    DUPLICATE = 1  # its id was learnt with this label before, or its number of the source
-    BEYOND = 2  # it lies beyond a gap in its source
-    RELABELLED = 3  # its id was learnt with another label before
+    DUPLICATE = 1  # its id was learnt with this label, or its offset in the source was learnt
+    BEYOND = 2  # it is beyond a gap in its source
+    RELABELLED = 3  # its id was learnt with another label
     UNKNOWN = 4  # a label without features, for an id that is neither remembered nor learnt
 
 
 class Segment(NamedTuple):
-    """Events `start` to `stop` of a batch are numbers `offset`, `offset + 1`, ... of the source called `name`.
+    """Events `start` to `stop` of a batch have offsets `offset`, `offset + 1`, ... in the source `name`.
 
-    Numbers from `after` to `offset - 1` do not exist there.
+    The source has no offsets from `after` to `offset - 1`.
     """
 
     start: int
@@ -56,39 +56,39 @@ class Segment(NamedTuple):
 
     @classmethod
     def of(cls, start: int, name: str, numbers: Sequence[int], after: int | None = None) -> tuple[Segment, ...]:
-        """Those of events `start`, `start + 1`, ... with ascending numbers, none of which lacks between them.
+        """Cut events `start`, `start + 1`, ... with ascending offsets `numbers` into segments; the rest do not exist.
 
-        `after`: the numbers from there to the first do not exist either. O(n).
+        Offsets from `after` to the first one do not exist either. O(n).
         """
-        found: list[Segment] = []
-        began = 0
+        segments: list[Segment] = []
+        first = 0
         for i in range(1, len(numbers) + 1):
             if i == len(numbers) or numbers[i] != numbers[i - 1] + 1:
-                offset = numbers[began]
-                found.append(cls(start + began, start + i, name, offset, offset if after is None else after))
-                began, after = i, numbers[i - 1] + 1
-        return tuple(found)
+                offset = numbers[first]
+                segments.append(cls(start + first, start + i, name, offset, offset if after is None else after))
+                first, after = i, numbers[i - 1] + 1
+        return tuple(segments)
 
 
 class LateColumns(NamedTuple):
-    """What makes some of a batch's events late labels: n entries each, as if nothing were known where one is not."""
+    """Columns for the late labels of a batch, n entries each; False, 0 or NaN for other events."""
 
-    served: NDArray[np.bool_]  # the event was served before: its features are those, and this is what was said of it
-    bare: NDArray[np.bool_]  # nothing but the id is at hand: it has no row
-    assumed: NDArray[np.bool_]  # no label came: it is taken to be negative
+    served: NDArray[np.bool_]  # the event was served before: it has the features and predictions from then
+    bare: NDArray[np.bool_]  # only the id is known: it has no row
+    assumed: NDArray[np.bool_]  # its label expired: it counts as negative
     scores: Vector
     probabilities: Vector
     thresholds: Vector
     decisions: Counts
-    labelled: Vector  # seconds since the epoch when the label became known, NaN where that is not known
+    labelled: Vector  # time of the label in seconds since the epoch, NaN if unknown
 
     def part(self, start: int, stop: int) -> LateColumns:
-        """Some neighbouring events, as views."""
+        """Return neighbouring events, as views."""
         return LateColumns._make(column[start:stop] for column in self)
 
     @classmethod
     def none(cls, n: int) -> LateColumns:
-        """Of n events that come with their features."""
+        """Return the columns of n events with features and label."""
         no, unknown = np.zeros(n, dtype=np.bool_), np.full(n, np.nan)
         return cls(
             no, no.copy(), no.copy(), unknown, unknown.copy(), unknown.copy(), np.zeros(n, np.int64), unknown.copy()
@@ -97,33 +97,33 @@ class LateColumns(NamedTuple):
 
 @dataclass(frozen=True)
 class LabelledBatch:
-    """n labelled events, encoded (see `features.py`) but neither scaled nor mapped to a learner's own columns."""
+    """n labelled events, encoded (see `learners.features`) but neither scaled nor mapped to a learner's columns."""
 
-    rows: Rows  # (n, k), but for events of which nothing but the id is at hand (`late.bare`): they have none
+    rows: Rows  # (n, k), without the rows of `late.bare` events
     labels: Vector  # (n,) -1 or +1, or a rank from 1
     weights: Vector | None = None  # (n,) at least 0; None: all 1
-    times: Vector | None = None  # (n,) seconds since the epoch, NaN where not given
+    times: Vector | None = None  # (n,) seconds since the epoch, NaN if unknown
     ids: tuple[str | None, ...] | None = None  # n of them
     segments: tuple[Segment, ...] = ()  # ascending, disjoint
-    costs: Vector | None = None  # (n,) at least 0: what a miss of the event costs, in the threshold's units; None: 1
-    late: LateColumns | None = None  # None: every event comes with its features
+    costs: Vector | None = None  # (n,) at least 0: cost of a miss, in the threshold's units; None: 1
+    late: LateColumns | None = None  # None: no late labels
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def rows_of(self, start: int, stop: int) -> Rows:
-        """The rows of those events from `start` to `stop` that have one, as views."""
+        """Return the rows of events from `start` to `stop`, as views; `late.bare` events have none."""
         if self.late is not None:
             has = ~self.late.bare
             start, stop = int(np.count_nonzero(has[:start])), int(np.count_nonzero(has[:stop]))
         return slice_rows(self.rows, start, stop)
 
     def rows_at(self, mask: NDArray[np.bool_]) -> Rows:
-        """The rows of the events where `mask` (n,) holds, all of which have one."""
+        """Return the rows of the events in `mask` (n,), which must all have one."""
         return select_rows(self.rows, mask if self.late is None else mask[~self.late.bare])
 
     def part(self, start: int, stop: int) -> LabelledBatch:
-        """Some neighbouring events, as views. Learning the parts in turn is the same as learning the whole."""
+        """Return neighbouring events, as views. Learning all parts in turn equals learning the whole."""
         if start == 0 and stop >= len(self):
             return self
         cut = slice(start, stop)
@@ -152,7 +152,7 @@ class LabelledBatch:
 
 @dataclass(frozen=True)
 class ServedBatch:
-    """The record of n events that were scored, decided and remembered for a label to come; n entries each."""
+    """The record of n events that were scored and decided, and wait for their labels; n entries each."""
 
     hashes: Words  # of their ids
     times: Vector  # seconds since the epoch
@@ -160,7 +160,7 @@ class ServedBatch:
     decisions: Counts  # 0 or 1, or a rank from 1
     probabilities: Vector | None = None  # None: an ordinal learner has none
     thresholds: Vector | None = None
-    ready: bool = True  # the scores meant something by then
+    ready: bool = True  # whether the scores meant anything by then
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -168,27 +168,27 @@ class ServedBatch:
 
 @dataclass(frozen=True)
 class SettingsChange:
-    """The record of a change of settings that may change: the parts that do, as JSON."""
+    """The record of changed settings: the parts that change, as JSON."""
 
     parts: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Rollback:
-    """The record of a roll-back: the whole state that the learner goes on from."""
+    """The record of a rollback: the whole state to return to."""
 
-    position: int  # that the state stood at
+    position: int  # of the state
     state: dict[str, NDArray[np.generic]]
-    parts: dict[str, Any] | None = None  # settings that may change, as they were there; None: as they are
+    parts: dict[str, Any] | None = None  # changeable settings at that position; None: the present ones
 
 
 @dataclass(frozen=True)
 class FitResult:
-    """The record of a fit: what was fitted, with the arrays that came out, so that every node has the same bits."""
+    """The record of a fit: the fitted arrays, so that every node has the same bits."""
 
-    events: int  # that the learner had learnt when the fit took its data
-    restores: int  # that it had been through by then
-    dim: int  # columns that it had
+    events: int  # events learnt when the fit took its data
+    restores: int  # rollbacks before it
+    dim: int  # columns at that time
     arrays: dict[str, NDArray[np.generic]]  # by part and name, like a state's
 
 
@@ -197,32 +197,32 @@ _APPLIED, _BEYOND = int(Status.APPLIED), int(Status.BEYOND)  # NumPy compares wi
 
 @dataclass(frozen=True)
 class BatchOutcome:
-    """What became of each event of a batch, n entries each; NaN and 0 where nothing was said of it."""
+    """The outcomes of a batch's n events, n entries each; NaN and 0 for events without a prediction."""
 
     status: NDArray[np.int8]  # a `Status`
-    scores: Vector  # before the event was learnt, like all that follows; of a late label what was said when served
-    decisions: Counts  # 1 for an alert, else 0; of an ordinal learner the rank
+    scores: Vector  # like the other predictions: from before the event was learnt, or from when it was served
+    decisions: Counts  # 1 for an alert, else 0; or a rank
     probabilities: Vector | None = None  # None: an ordinal learner has none
     thresholds: Vector | None = None
 
     @property
     def applied(self) -> NDArray[np.bool_]:
-        """Which events were learnt."""
+        """Mask of the learnt events."""
         applied: NDArray[np.bool_] = self.status == _APPLIED
         return applied
 
     @property
     def beyond(self) -> NDArray[np.bool_]:
-        """Which events were left out because they lie beyond a gap in their source."""
+        """Mask of the events that were left out because they are beyond a gap in their source."""
         beyond: NDArray[np.bool_] = self.status == _BEYOND
         return beyond
 
     def part(self, start: int, stop: int) -> BatchOutcome:
-        """The outcome of some neighbouring events."""
+        """Return the outcomes of neighbouring events."""
         return self.of(slice(start, stop))
 
     def of(self, chosen: slice | NDArray[np.int64]) -> BatchOutcome:
-        """The outcome of some events."""
+        """Return the outcomes of some events."""
         return BatchOutcome(*(None if column is None else column[chosen] for column in _columns(self)))  # type: ignore[arg-type]
 
 
@@ -231,7 +231,7 @@ def _columns(outcome: BatchOutcome) -> list[NDArray[Any] | None]:
 
 
 def join_outcomes(outcomes: Sequence[BatchOutcome]) -> BatchOutcome:
-    """The outcome of a batch from those of its parts."""
+    """Combine the outcomes of a batch's parts."""
     if len(outcomes) == 1:
         return outcomes[0]
     columns = zip(*(_columns(one) for one in outcomes), strict=True)
@@ -239,7 +239,7 @@ def join_outcomes(outcomes: Sequence[BatchOutcome]) -> BatchOutcome:
 
 
 def slice_rows(rows: Rows, start: int, stop: int) -> Rows:
-    """The rows from `start` to `stop`, as views."""
+    """Return the rows from `start` to `stop`, as views."""
     if not isinstance(rows, Sparse):
         return rows[start:stop]
     indptr = rows.indptr[start : stop + 1]
@@ -248,7 +248,7 @@ def slice_rows(rows: Rows, start: int, stop: int) -> Rows:
 
 
 def select_rows(rows: Rows, mask: NDArray[np.bool_]) -> Rows:
-    """The rows where `mask` holds, in order."""
+    """Copy the rows in `mask`, in order."""
     if not isinstance(rows, Sparse):
         return np.ascontiguousarray(rows[mask])
     sizes = np.diff(rows.indptr)
@@ -259,9 +259,9 @@ def select_rows(rows: Rows, mask: NDArray[np.bool_]) -> Rows:
 
 
 def scatter_rows(parts: Sequence[tuple[Rows, NDArray[np.int64]]], n: int, like: Rows) -> Rows:
-    """n rows from parts that say where each of theirs stands, (rows, places); all others are empty.
+    """Build n rows from parts (rows, places), where places are the indices of a part's rows; other rows are empty.
 
-    `like` is any rows of the kind wanted: dense ones say how many columns there are.
+    `like` has the kind of the result, and if dense its number of columns.
     """
     if not isinstance(like, Sparse):
         dense = np.zeros((n, like.shape[1]))
@@ -278,7 +278,7 @@ def scatter_rows(parts: Sequence[tuple[Rows, NDArray[np.int64]]], n: int, like: 
     for rows, places in parts:
         assert isinstance(rows, Sparse)
         each = np.diff(rows.indptr)
-        # where each number goes: the start of its row there, and how far it stands from the start of its row here
+        # the place of each number: the start of its new row, plus its distance from the start of its old row
         to = np.repeat(indptr[places] - rows.indptr[:-1], each) + np.arange(len(rows.data))
         data[to], indices[to] = rows.data, rows.indices
     return Sparse(data, indices, indptr)
@@ -305,7 +305,7 @@ def _column(parts: Sequence[Floats | None], sizes: Sequence[int], missing: float
 
 
 def join_batches(batches: Sequence[LabelledBatch]) -> LabelledBatch:
-    """One batch of all events in order. Learning it is the same as learning the batches one after the other."""
+    """Join batches in order. Learning the result equals learning the batches one after the other."""
     if len(batches) == 1:
         return batches[0]
     sizes = [len(batch) for batch in batches]
@@ -332,10 +332,10 @@ def join_batches(batches: Sequence[LabelledBatch]) -> LabelledBatch:
 def merge_batches(
     batch: LabelledBatch, others: LabelledBatch, places: NDArray[np.int64]
 ) -> tuple[LabelledBatch, NDArray[np.int64]]:
-    """One batch of both, and where the n events of `batch` stand in it, (n,).
+    """Insert the k `others` into a batch; return the new batch, and the indices of the n events of `batch` in it, (n,).
 
-    Each of the k `others`, which are of no source, comes before the event of `batch` whose number `places` (k,) says,
-    or after all of them where that is n; those of one place in the order they have. O(n + k) and a sort.
+    Other event i, which has no source, goes before event `places[i]` of `batch`, or after all if that is n; others with
+    equal places keep their order. O(n + k) and a sort.
     """
     n, k = len(batch), len(others)
     order = np.argsort(np.concatenate([2 * np.arange(n) + 1, 2 * places]), kind="stable")
@@ -343,7 +343,7 @@ def merge_batches(
     at[order] = np.arange(n + k)
     whole = join_batches([batch, others])
     has = np.ones(n + k, dtype=np.bool_) if whole.late is None else ~whole.late.bare
-    row = np.cumsum(has[order]) - 1  # of each event of the new order that has one
+    row = np.cumsum(has[order]) - 1  # index of the row of each event in the new order
     segments = []
     for one in batch.segments:
         moved = at[one.start : one.stop]

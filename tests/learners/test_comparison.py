@@ -231,7 +231,7 @@ def test_an_id_is_known_for_longer_than_its_scores(monkeypatch: pytest.MonkeyPat
 
 def test_memory_grows_with_what_came() -> None:
     one = compared(record(10, seed=0))
-    assert len(one._known.hashes) == len(one._window.labels) == 64
+    assert len(one._ids.hashes) == len(one._window.labels) == 64
     one.apply(record(90, seed=1))
     assert len(one._window.labels) == 128
     assert {name: len(array) for name, array in one.state().items() if name[:3] in ("ids", "win")} == {
@@ -243,7 +243,7 @@ def test_memory_grows_with_what_came() -> None:
         "window.counts": 4,
         "window.clock": 1,
     }
-    assert sum(array.itemsize for array in one._known) == 17
+    assert sum(array.itemsize for array in one._ids) == 17
 
 
 tied = st.sampled_from([-np.inf, -1.0, 0.0, 1e-300, 2.5, np.inf])
@@ -356,7 +356,7 @@ def test_a_view_can_last() -> None:
     frozen, live = one.view().frozen(), one.view().as_json()
     one.apply(cut(whole, 200, 300))
     assert frozen.as_json() == live
-    assert frozen.areas is frozen.areas
+    assert frozen.aucs is frozen.aucs
     assert one.view().as_json() != live
 
 

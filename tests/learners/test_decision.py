@@ -47,7 +47,7 @@ def test_a_node_that_notes_what_another_has_served_has_its_state(calibrated: Cal
         scores = there.serve(values[served], costs[served], clocks[served])
         here.note(scores, clocks[served])
         assert bits(there) == bits(here)
-    assert said(there.look(values, costs)) == said(here.look(values, costs))
+    assert said(there.preview(values, costs)) == said(here.preview(values, costs))
 
 
 def test_a_frozen_copy_stays_and_a_restored_one_goes_on() -> None:
@@ -70,7 +70,7 @@ def test_no_costs_are_costs_of_1_and_looking_accounts_for_nothing() -> None:
     values, _, _, clocks = stream(50)
     decision = BinaryDecision(KINDS[1], Threshold("cost", false_positive=2.0, field="amount"))
     before = bits(decision)
-    assert said(decision.look(values)) == said(decision.look(values, np.ones(50)))
+    assert said(decision.preview(values)) == said(decision.preview(values, np.ones(50)))
     assert bits(decision) == before
     assert decision.threshold == 2 / 3
     served = decision.serve(values, None, clocks)
@@ -87,7 +87,7 @@ def test_a_restart_forgets_the_model_and_not_what_was_spent_today() -> None:
     assert 0 < spent <= 10
     decision.restart()
     fresh = BinaryDecision(Calibration("isotonic"), Threshold("budget", alerts=10))
-    assert said(decision.look(values)) == said(fresh.look(values))
+    assert said(decision.preview(values)) == said(fresh.preview(values))
     account = decision.state()["threshold"]
     assert account["spent"].tolist() == [150, spent, 0]
     # what is learnt again for the new model was decided then
@@ -124,7 +124,7 @@ def test_an_ordinal_learner_has_nothing_to_account_for() -> None:
     values = np.random.default_rng(0).normal(size=(20, 3))
     clocks = np.full(20, np.nan)
     ranks = [
-        decision.look(values),
+        decision.preview(values),
         decision.serve(values, None, clocks),
         decision.learn(values, np.ones(20), np.ones(20, dtype=np.bool_), None, clocks),
     ]

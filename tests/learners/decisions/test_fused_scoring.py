@@ -29,7 +29,7 @@ def agree(learner: Learner, events: Any) -> None:
     rows = learner.encode(events)
     costs = learner.config.costs(events)
     staged = scorer.decide(scorer.values(rows), costs)
-    assert scorer._read is not None
+    assert scorer._dense_inputs is not None
     for whole, other in zip(scorer.score(rows, costs), staged, strict=True):
         assert whole is not None
         assert other is not None
@@ -75,8 +75,8 @@ def test_what_is_not_dense_or_not_linear_goes_stage_by_stage():
     learner = Learner(Config.of({"algorithm": "fofo", "features": {"kind": "dense", "dim": 3}, "embedding": embedded}))
     learner.learn(X, y)
     scorer = learner.scorer()
-    assert scorer._read is None
+    assert scorer._dense_inputs is None
     np.testing.assert_array_equal(scorer.score(X[:4]).scores, scorer.values(X[:4]))
     fitted = Learner(Config.of({"algorithm": "ranksvm", "features": {"kind": "dense", "dim": 3}}))
-    assert fitted.scorer()._read is None  # there is no model yet
+    assert fitted.scorer()._dense_inputs is None  # there is no model yet
     assert fitted.scorer().score(X[:2]).decisions.tolist() == [0, 0]
