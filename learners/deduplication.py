@@ -1,6 +1,6 @@
-"""Which events were learnt already: the last ids, with what was learnt of them, and the next offset of each source.
+"""Deduplication of events: the last ids with their predictions, and the next offset of each source.
 
-Both are part of the learner's state, so that every node and every replay decides alike: what is a duplicate, and what
+Both are part of the learner's state. So every node and every replay decides alike what is a duplicate, and what
 corrects a label.
 """
 
@@ -13,14 +13,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from learners.metrics import lengthen, ring_capacity
 from learners.numerics import MAX_COUNT, Counts, Issues, Vector, Words, bare_kernel, hash_table, hashes_of, outside
 from learners.records import LateColumns, Segment, Status
 
 __all__ = ["MAX_SOURCES", "MAX_SOURCE_NAME", "RecentIds", "Sources"]
 
-MAX_SOURCES = 64  # the one that was quiet for longest is forgotten first
+MAX_SOURCES = 64  # the least recently used one is dropped first
 MAX_SOURCE_NAME = 200  # UTF-8 bytes
-_MAX_OFFSET = 2**62  # no producer counts so far, and sums stay within int64
+_MAX_OFFSET = 2**62  # no producer counts this far, and sums stay within int64
 
 
 _APPLIED, _DUPLICATE = int(Status.APPLIED), int(Status.DUPLICATE)
@@ -28,22 +29,22 @@ _RELABELLED, _UNKNOWN = int(Status.RELABELLED), int(Status.UNKNOWN)
 
 
 class RememberedEvents(NamedTuple):
-    """What is kept of each remembered id, by slot of the ring, (slots,) each."""
+    """The remembered events, by slot of the ring, (slots,) each."""
 
     ring: Words  # hash of the id
     labels: NDArray[np.int8]  # -1 or +1, or the rank: the latest label
-    numbers: Counts  # which of the labelled events it was, from 0
-    scores: Vector  # what was said of the event before its label was known
+    numbers: Counts  # number of the labelled event, from 0
+    scores: Vector  # the prediction from before the label, like the following
     probabilities: Vector
     decisions: NDArray[np.int8]
 
 
 @bare_kernel
 def _admit(hashes, y, bare, assumed, status, slots, start, learnt, table, capacity, count):  # type: ignore[no-untyped-def]
-    """Up to the next event with an id of another label: where that is, or the end, and the new count of ids."""
+    """Admit events up to the next whose id has another label; return its index, or n, and the new count of ids."""
     for i in range(start, hashes.shape[0]):
         h = hashes[i]
-        if h == 0 or status[i] != _APPLIED:  # without an id, or out for another reason
+        if h == 0 or status[i] != _APPLIED:  # without an id, or left out for another reason
             continue
         slot = hash_table.find(learnt.ring, table, h)
         if slot >= 0:
@@ -66,6 +67,7 @@ def _admit(hashes, y, bare, assumed, status, slots, start, learnt, table, capaci
 
 @bare_kernel
 def _note(learnt, slots, number, scores, probabilities, decisions):  # type: ignore[no-untyped-def]
+    """Store the predictions of events that have a slot."""
     for i in range(slots.shape[0]):
         slot = slots[i]
         if slot >= 0:
@@ -76,7 +78,7 @@ def _note(learnt, slots, number, scores, probabilities, decisions):  # type: ign
 
 
 class RecentIds:
-    """The last `capacity` distinct ids that were learnt, by their 64-bit hashes, with what a correction has to know.
+    """The last `capacity` distinct learnt ids, by their 64-bit hashes, with what a correction needs.
 
     O(1) per event; 34 bytes of state per id.
     """
@@ -84,12 +86,12 @@ class RecentIds:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.count = 0  # ids ever admitted
-        self._learnt = _room(min(capacity, 64))
+        self._learnt = _allocate(ring_capacity(0, capacity))
         self._table = hash_table.table_for(self._learnt.ring, 0)
 
     @property
-    def held(self) -> int:
-        """How many are remembered."""
+    def remembered(self) -> int:
+        """Number of remembered ids."""
         return min(self.count, self.capacity)
 
     def admit(
@@ -101,13 +103,12 @@ class RecentIds:
         slots: Counts,
         start: int,
     ) -> int:
-        """Tell of events from `start` on, up to the next one whose label is another than before: the place of that.
+        """Admit events from `start` on, up to the next whose id has another label; return its index, or n.
 
-        Fills `status` (n,) where an id says something, and `slots` (n,) with where an id is kept. The caller learns
-        the events before that place, notes what was said of them (`note`), corrects the event there, and goes on
-        behind it.
+        Fills `status` (n,) where an id decides it, and `slots` (n,) with the slots of ids. The caller learns the events
+        before the index, stores their predictions (`note`), corrects the event at the index, and goes on after it.
         """
-        self._reserve(min(self.held + len(hashes) - start, self.capacity))
+        self._reserve(min(self.remembered + len(hashes) - start, self.capacity))
         stop, self.count = _admit(
             hashes,
             y,
@@ -124,46 +125,46 @@ class RecentIds:
         return int(stop)
 
     def note(self, slots: Counts, number: int, scores: Vector, probabilities: Vector, decisions: Counts) -> None:
-        """Keep what was said of n events, the first of which is `number`; -1 in `slots` (n,): it has no id."""
+        """Store the predictions of n events, numbered from `number`; a slot of -1 in `slots` (n,) means no id."""
         _note(self._learnt, slots, number, scores, probabilities, decisions)
 
     def relabel(self, slot: int, label: float) -> tuple[int, float, float, float, int]:
-        """Give a remembered event another label: (number, label before, score, probability, decision)."""
+        """Change the label of a remembered event; return (number, label before, score, probability, decision)."""
         learnt = self._learnt
-        was = float(learnt.labels[slot])
+        before = float(learnt.labels[slot])
         learnt.labels[slot] = int(label)
-        said = float(learnt.scores[slot]), float(learnt.probabilities[slot])
-        return int(learnt.numbers[slot]), was, *said, int(learnt.decisions[slot])
+        values = float(learnt.scores[slot]), float(learnt.probabilities[slot])
+        return int(learnt.numbers[slot]), before, *values, int(learnt.decisions[slot])
 
     def find_learnt(self, ids: Sequence[str]) -> NDArray[np.bool_]:
-        """Which of n ids are remembered."""
-        hashes = hashes_of(ids)
-        return np.array([hash_table.find(self._learnt.ring, self._table, one) >= 0 for one in hashes], dtype=np.bool_)
+        """Return which of n ids are remembered, (n,)."""
+        return np.array([slot >= 0 for slot in self._slots(ids)], dtype=np.bool_)
+
+    def _slots(self, ids: Sequence[str]) -> list[int]:
+        """Find the slot of each id; -1 if it is not remembered."""
+        return [hash_table.find(self._learnt.ring, self._table, h) for h in hashes_of(ids)]
 
     def scores(self, ids: Sequence[str]) -> Vector:
-        """What was said of n ids before their labels were known, (n,); NaN of one that is not remembered."""
-        slots = [hash_table.find(self._learnt.ring, self._table, one) for one in hashes_of(ids)]
-        return np.array([self._learnt.scores[slot] if slot >= 0 else np.nan for slot in slots])
+        """Return the score of each of n ids from before its label, (n,); NaN if it is not remembered."""
+        return np.array([self._learnt.scores[slot] if slot >= 0 else np.nan for slot in self._slots(ids)])
 
     def _reserve(self, most: int) -> None:
-        held = self._learnt
-        if len(held.ring) < most:
-            longer = _room(min(self.capacity, 1 << (most - 1).bit_length()))
-            for name, array in longer._asdict().items():
-                array[: len(held.ring)] = getattr(held, name)
-            self._learnt = longer
+        """Make room for so many ids."""
+        if len(self._learnt.ring) < most:
+            slots = ring_capacity(most, self.capacity)
+            self._learnt = RememberedEvents._make(lengthen(array, slots) for array in self._learnt)
         if len(self._table) < 2 * most:
             self._table = hash_table.table_for(self._learnt.ring, 2 * most)
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """The arrays of the state."""
-        arrays = {name: array[: self.held] for name, array in self._learnt._asdict().items()}
+        """Return the arrays of the state."""
+        arrays = {name: array[: self.remembered] for name, array in self._learnt._asdict().items()}
         return {"count": np.array([self.count], dtype=np.int64), **arrays}
 
     def problems(self, state: dict[str, NDArray[np.generic]], ranks: int | None) -> Issues:
-        """What no ids can have led to in a state of the right shapes. O(capacity log capacity).
+        """Report what no ids can have led to in a state of the right shapes. O(capacity log capacity).
 
-        `ranks` None: labels are -1 and +1, and decisions 0 and 1; else both are ranks, and there are no probabilities.
+        If `ranks` is None, labels are -1 and +1, and decisions 0 and 1. Else both are ranks without probabilities.
         """
         if len(np.unique(state["ring"])) < len(state["ring"]):
             yield "ring", "has an id twice"
@@ -178,7 +179,7 @@ class RecentIds:
             yield from outside("labels", state["labels"], 1, ranks)
             yield from outside("decisions", state["decisions"], 1, ranks)
             if not np.isnan(state["probabilities"].astype(np.float64)).all():
-                yield "probabilities", "has some, although ranks have none"
+                yield "probabilities", "has numbers, but ranks have no probabilities"
         wrong = [*outside("count", state["count"], 0, MAX_COUNT), *outside("numbers", state["numbers"], 0, MAX_COUNT)]
         yield from wrong
         if not wrong:
@@ -187,15 +188,15 @@ class RecentIds:
                 yield "numbers", "does not ascend from the oldest id to the latest"
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
-        """Take the arrays of a state."""
+        """Take copies of the arrays of a state."""
         self.count = int(state["count"][0])
-        self._learnt = _room(max(self.held, min(self.capacity, 64)))
+        self._learnt = _allocate(max(self.remembered, ring_capacity(0, self.capacity)))
         for name, array in self._learnt._asdict().items():
-            array[: self.held] = state[name]
-        self._table = hash_table.table_for(self._learnt.ring, 2 * self.held)
+            array[: self.remembered] = state[name]
+        self._table = hash_table.table_for(self._learnt.ring, 2 * self.remembered)
 
 
-def _room(slots: int) -> RememberedEvents:
+def _allocate(slots: int) -> RememberedEvents:
     return RememberedEvents(
         np.zeros(slots, dtype=np.uint64),
         np.zeros(slots, dtype=np.int8),
@@ -207,23 +208,22 @@ def _room(slots: int) -> RememberedEvents:
 
 
 class Sources:
-    """For each named source, the number of the next event that is new."""
+    """The offset of the next new event of each named source."""
 
     def __init__(self) -> None:
         self.next: dict[str, int] = {}  # in order of use, the latest last
 
     def copy(self) -> Sources:
-        """One that goes its own way."""
+        """Return an independent copy."""
         other = Sources()
         other.next = dict(self.next)
         return other
 
     def admit(self, segments: Sequence[Segment], status: NDArray[np.int8]) -> None:
-        """Say in `status` (n,) which events are not next in their source, and move the offsets on.
+        """Mark events in `status` (n,) that are not next in their source, and move the offsets on.
 
-        They are duplicates, or beyond a gap: a segment that comes after more than the next event of a known source is
-        left out as a whole, since learning it would turn the events of the gap into duplicates. A source that is not
-        known yet may begin anywhere.
+        They are duplicates, or beyond a gap. A segment beyond a gap is left out as a whole, because learning it would
+        turn the events of the gap into duplicates. A new source may start anywhere.
         """
         for start, stop, name, offset, after in segments:
             new = self.next.get(name, after)
@@ -238,19 +238,19 @@ class Sources:
 
     @staticmethod
     def gaps(segments: Sequence[Segment], following: Mapping[str, int]) -> list[Segment]:
-        """Those that `admit` would leave out where these are the next events of the sources that are known."""
+        """Return the segments that `admit` would leave out if `following` are the next offsets of the sources."""
         reached = dict(following)
-        found = []
-        for one in segments:
-            new = reached.get(one.name, one.after)
-            if one.after > new:
-                found.append(one)
+        beyond = []
+        for segment in segments:
+            new = reached.get(segment.name, segment.after)
+            if segment.after > new:
+                beyond.append(segment)
             else:
-                reached[one.name] = max(new, one.offset + one.stop - one.start)
-        return found
+                reached[segment.name] = max(new, segment.offset + segment.stop - segment.start)
+        return beyond
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """The arrays of the state."""
+        """Return the arrays of the state."""
         names = [name.encode("utf-8", "surrogatepass") for name in self.next]
         return {
             "names": np.frombuffer(b"".join(names), dtype=np.uint8),
@@ -259,7 +259,7 @@ class Sources:
         }
 
     def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
-        """What no segments can have led to in a state of the right shapes."""
+        """Report what no segments can have led to in a state of the right shapes."""
         if len(state["lengths"]) > MAX_SOURCES:
             yield "lengths", f"has {len(state['lengths'])} sources; expected at most {MAX_SOURCES}"
         yield from outside("offsets", state["offsets"], 0, _MAX_OFFSET)
@@ -276,11 +276,11 @@ class Sources:
                 yield "names", "has a source twice"
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
-        """Take the arrays of a state."""
+        """Take copies of the arrays of a state."""
         self.next = dict(zip(_names(state), state["offsets"].tolist(), strict=True))
 
 
 def _names(state: dict[str, NDArray[np.generic]]) -> list[str]:
-    """The sources of a state, in order of use."""
+    """Decode the sources of a state, in order of use."""
     text, ends = state["names"].tobytes(), np.cumsum(state["lengths"].astype(np.int64)).tolist()
     return [text[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise([0, *ends])]

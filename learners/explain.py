@@ -1,25 +1,26 @@
-"""Why an event has the score it has: what each of its features contributes, by name.
+"""Explanations of a score: the contribution of each feature, by name.
 
     score(x) = intercept + sum_j c_j(x),  intercept = score(0)
 
-x is the event as the algorithm takes it, after scaling, and 0 is the row of zeros there, so a contribution tells how a
-feature moves the score away from what it would be with that feature at zero:
+x is the scaled event, as the algorithm takes it, and 0 is the row of zeros. So a contribution says how a feature moves
+the score from what it would be with the feature at zero:
 
-    standard  dense numbers: away from the number's running mean; sparse ones: away from 0, as they are not centred
-    maxabs    away from 0; unit: likewise, and the norm that divides is that of the whole event
-    none      away from 0
-    tables    a category: away from no category at all; a missing number: of its missing bit, the number being at zero
+    standard  dense numbers: from the running mean; sparse numbers: from 0, because they are not centred
+    maxabs    from 0
+    unit      from 0; the divisor is the norm of the whole event
+    none      from 0
+    tables    a category: from no category; a missing number: of its missing bit, with the number at zero
 
-A feature is what one column of the *encoded* event holds (`Features.encode`): the columns that a table makes of one
-field are taken together. Features of a hashed event that fell on the same column cannot be told apart, and are one.
+A feature is one column of the encoded event (`Features.encode`); the columns of one field of a table count together.
+Hashed features with the same column cannot be distinguished, and count as one.
 
-Linear scores: c_j = w_j x_j, exact, and the Shapley value as well. O(columns), sparse: O(non-zeros).
+Linear scores: c_j = w_j x_j is exact, and also the Shapley value. O(columns), or O(non-zeros) if sparse.
 
 Behind an embedding the score is no sum over features. There the features are switched from 0 to their values one after
-the other, and each contributes what the score moves by: in the order of the columns and in the reverse one, c_j being
-the mean of both. The c_j then add up as above, but what features do jointly is shared out by the orders taken: these
-are Shapley values where they act alone or in pairs (always for two features), and else an estimate from two
-permutations, which depends on the order of the columns. O(features * (dim + components) * components).
+the other, in the order of the columns and in reverse. c_j is the mean of the two changes of the score. The c_j add up
+as above. They are Shapley values if features act alone or in pairs, which always holds for two features. Otherwise they
+are an estimate from two permutations, and depend on the order of the columns.
+O(features * (dim + components) * components).
 
 References
 ----------
@@ -27,8 +28,8 @@ References
 values by sampling permutations.
 Mitchell, Cooper, Frank, Holmes. Sampling Permutations for Shapley Value Estimation. JMLR 23, 2022: antithetic
 sampling, a permutation together with its reverse.
-Departures: two permutations, fixed, so that the same event always has the same explanation; absent features are zeros
-instead of draws from the data.
+Departures: two fixed permutations, so that the same event always has the same explanation; absent features are zeros
+instead of samples of the data.
 """
 
 from __future__ import annotations
@@ -47,23 +48,23 @@ from learners.settings import InvalidInput, Problem, show
 
 __all__ = ["MAX_FEATURES", "MAX_REPORTED", "MAX_WORK", "ScoreExplanation", "explain_scores", "work"]
 
-MAX_FEATURES = 1000  # told of one event
-MAX_REPORTED = 100_000  # features told in one call: bounds what comes back
-MAX_WORK = 2**33  # of one call, see `work`: some seconds
-_EVENT_WORK = 2**16  # multiplications that take as long as what is done once for an event, some 30 microseconds,
-_NUMBER_WORK = 2**9  # and as long as to read and name one of its numbers
+MAX_FEATURES = 1000  # reported per event
+MAX_REPORTED = 100_000  # features reported per call: bounds the reply
+MAX_WORK = 2**33  # per call, see `work`: some seconds
+_EVENT_WORK = 2**16  # fixed work per event, in multiplications: some 30 microseconds
+_NUMBER_WORK = 2**9  # work to read and name one number of an event, in multiplications
 
 
 class ScoreExplanation(NamedTuple):
-    """Of one event. intercept + the contributions + rest = score, within rounding."""
+    """Explanation of one event's score: intercept + contributions + rest = score, within rounding."""
 
     intercept: float  # what the score would be without any feature's contribution
     features: list[tuple[str, float]]  # the k largest by absolute contribution, largest first: name, contribution
-    rest: float  # the sum of all the others
+    rest: float  # the sum of all other contributions
 
 
 class _Contributions(NamedTuple):
-    """Of one event, by column of its encoded row."""
+    """The contributions to one event's score, by column of its encoded row."""
 
     intercept: float
     columns: Counts  # (f,) ascending
@@ -71,20 +72,20 @@ class _Contributions(NamedTuple):
 
 
 def explain_scores(scorer: Scorer, values: Sequence[Any], k: int) -> list[ScoreExplanation]:
-    """What the features of n events contribute to the scores that `scorer.score` gives them.
+    """Explain the scores that `scorer.score` gives n events by the contributions of their features.
 
-    `values` is what the events carry: lists, (indices, values) pairs or dicts. Each event's k largest contributions are
-    told, ties in the order of the columns; fewer where it has fewer features, of which those that contribute 0 are told
-    as well: all of them where a batch algorithm has not been fitted yet, or a column was never met. Names are as in
-    `Features.names`. Changes nothing; an event's explanation does not depend on the others. Contributions that overflow
-    are infinite or NaN, as the score then is.
+    `values` are the events' features: lists, (indices, values) pairs or dicts. Returns each event's k largest
+    contributions, or fewer if it has fewer features; ties are in the order of the columns. Contributions of 0 are
+    included; before the first fit of a batch algorithm, and for unseen columns, all are 0. Names are from
+    `Features.names`. Changes nothing; an explanation does not depend on the other events. Contributions that overflow
+    are infinite or NaN, like the score.
 
     Raises `InvalidInput` for an ordinal learner and for events that `Config.encode` refuses. With pointer /explain: for
     k outside 1 to `MAX_FEATURES`, for more than `MAX_REPORTED` features, and for more `work` than `MAX_WORK`.
     """
     config = scorer.config
     if config.labels.ranks is not None:
-        detail = f"explanations are for learners of two classes; {config.algorithm} tells ranks"
+        detail = f"explanations are for learners of two classes; {config.algorithm} predicts ranks"
         raise InvalidInput([Problem("", detail)])
     if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= MAX_FEATURES:
         raise InvalidInput([Problem("/explain", f"is {show(k)}; expected a whole number from 1 to {MAX_FEATURES}")])
@@ -101,39 +102,39 @@ def explain_scores(scorer: Scorer, values: Sequence[Any], k: int) -> list[ScoreE
 
 
 def work(scorer: Scorer, rows: Rows) -> int:
-    """How many multiplications would take about as long as to explain encoded events, encoding included."""
+    """Estimate the work of explaining encoded events, encoding included, in multiplications."""
     if isinstance(rows, Sparse):
         return _NUMBER_WORK * len(rows.data) + _EVENT_WORK * (len(rows.indptr) - 1)
     events, features = rows.shape
-    one = scorer.columns.dim
+    scoring = scorer.columns.dim
     if scorer.embedding is not None:
-        one = 2 * (features + 1) * sum(array.size for array in scorer.embedding)
-    return int(events * (one + _NUMBER_WORK * features + _EVENT_WORK))
+        scoring = 2 * (features + 1) * sum(array.size for array in scorer.embedding)
+    return int(events * (scoring + _NUMBER_WORK * features + _EVENT_WORK))
 
 
 def _check_work(needed: int, events: int) -> None:
     if needed > MAX_WORK:
-        most = MAX_WORK * events // needed  # each event takes about as much as any other
+        most = MAX_WORK * events // needed  # all events take about the same
         expected = f"expected at most {most} events at once" if most else "this model is too large to be explained"
         detail = f"takes about {needed:.2g} multiplications for {events} events, of {MAX_WORK:.2g} allowed; {expected}"
         raise InvalidInput([Problem("/explain", detail)])
 
 
 def _largest(scorer: Scorer, value: Any, contributions: _Contributions, k: int) -> ScoreExplanation:
-    """The k largest contributions by name. O(f + k log k) for f of them, and what naming takes."""
+    """Select the k largest contributions by name. O(f + k log k) for f contributions, plus the naming."""
     intercept, columns, parts = contributions
     size = np.nan_to_num(np.abs(parts), nan=np.inf)
-    told = np.arange(len(size))
+    largest = np.arange(len(size))
     if k < len(size):
-        told = np.flatnonzero(size >= np.partition(size, -k)[-k])  # with all that tie with the k-th
-    told = told[np.argsort(-size[told], kind="stable")][:k]
-    names = scorer.config.features.names(value, columns[told].tolist())
-    features = list(zip(names, parts[told].tolist(), strict=True))
-    return ScoreExplanation(intercept, features, float(np.delete(parts, told).sum()))
+        largest = np.flatnonzero(size >= np.partition(size, -k)[-k])  # with all that tie with the k-th
+    largest = largest[np.argsort(-size[largest], kind="stable")][:k]
+    names = scorer.config.features.names(value, columns[largest].tolist())
+    features = list(zip(names, parts[largest].tolist(), strict=True))
+    return ScoreExplanation(intercept, features, float(np.delete(parts, largest).sum()))
 
 
 def _contributions(scorer: Scorer, rows: Rows) -> Iterator[_Contributions]:
-    """Of each event, in order. Dense ones go in pieces: a table's own rows may be far longer than what it is given."""
+    """Compute the contributions of each event in order; dense rows in pieces, because a table's rows may be long."""
     mapped = scorer.columns.sources()
     if isinstance(rows, Sparse):
         yield from _sparse(scorer, rows, mapped)
@@ -153,16 +154,16 @@ def _contributions(scorer: Scorer, rows: Rows) -> Iterator[_Contributions]:
 
 
 def _sparse(scorer: Scorer, rows: Sparse, mapped: Counts) -> Iterator[_Contributions]:
-    """w_j x_j by encoded column, of sparse events; a column that was never met contributes 0."""
+    """Compute w_j x_j by encoded column for sparse events; an unseen column contributes 0."""
     ready = scorer.scaled_rows(rows)
     assert isinstance(ready, Sparse)
     for start, stop in zip(rows.indptr[:-1], rows.indptr[1:], strict=True):
         columns = rows.indices[start:stop]
-        own = ready.indices[start:stop]  # in another order
-        known = own >= 0
+        inner = ready.indices[start:stop]  # in another order
+        seen = inner >= 0
         parts = np.zeros(len(columns))
-        parts[np.searchsorted(columns, mapped[own[known]])] += (
-            ready.data[start:stop][known] * scorer.weights.w[own[known]]
+        parts[np.searchsorted(columns, mapped[inner[seen]])] += (
+            ready.data[start:stop][seen] * scorer.weights.w[inner[seen]]
         )
         yield _Contributions(float(scorer.weights.bias[0]), columns, parts)
 
@@ -170,13 +171,13 @@ def _sparse(scorer: Scorer, rows: Sparse, mapped: Counts) -> Iterator[_Contribut
 def _switched(
     scorer: Scorer, space: EmbeddingState, row: Vector, mapped: Counts, features: int
 ) -> tuple[float, Vector]:
-    """The score of zeros, and what it moves by as each feature takes its values: the mean of both orders, (features,).
+    """Compute the score of zeros, and the mean change over both orders as each feature is switched on, (features,).
 
-    `row` (dim,) is scaled, and `mapped` (dim,) the feature of each of its columns.
+    `row` (dim,) is scaled; `mapped` (dim,) has the feature of each of its columns.
     """
 
     def score(on: Any) -> Vector:
-        """The scores with only those values that are `on` (n, dim)."""
+        """Score the row with only the values that are `on` (n, dim)."""
         path: Matrix = np.where(on, row, 0.0)
         return linear_scores(scorer.weights, kernel_approximation.look(scorer.config.embedding, space, path))
 

@@ -1,9 +1,9 @@
-"""Fits: what a learner makes of many events at once, and when.
+"""Fits: what a learner computes from many events at once.
 
-Two things are fitted and not learnt event by event: an embedding, once, over the events of the warm-up; and the model
-of a batch algorithm, every `refit_every` events, over the events that the learner retains. What comes out is a record
-of the learner's log (`FitResult`): so a fit may take its time on a thread, may use libraries whose last bits differ
-from machine to machine, and still leaves every node, and every replay, with the same state.
+Two things are fitted instead of learnt event by event: an embedding, once, over the events of the warm-up; and the
+model of a batch algorithm, every `refit_every` events, over the retained events. The result is a record of the
+learner's log (`FitResult`). So a fit may run on a thread, and may use libraries whose last bits differ between
+machines. Every node and every replay still has the same state.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ __all__ = ["FitJob"]
 
 @dataclass(frozen=True)
 class FitJob:
-    """Everything that a fit works on: copies, so that the learner may move on meanwhile."""
+    """The input of a fit: copies, so that the learner may move on meanwhile."""
 
     config: Config
-    events: int  # that the learner had learnt
-    restores: int  # that it had been through: a fit from before a roll-back is not for what came after
+    events: int  # learnt so far
+    restores: int  # rollbacks so far: a fit from before a rollback is void after it
     rows: Rows  # scaled
     dim: int
     y: Vector
     weights: Vector
 
     def run(self) -> FitResult:
-        """Fit. Raises ValueError where that cannot be done with these events."""
+        """Run the fit. Raises ValueError if these events cannot be fitted."""
         config = self.config
         arrays: dict[str, NDArray[np.generic]] = {}
         rows, dim = self.rows, self.dim
@@ -53,5 +53,5 @@ class FitJob:
             arrays |= {f"algorithm.{name}": array for name, array in model._asdict().items()}
         for name, array in arrays.items():
             if not np.isfinite(array).all():
-                raise ValueError(f"{name} came out with numbers that are not finite")
+                raise ValueError(f"the fit gave numbers in {name} that are not finite")
         return FitResult(self.events, self.restores, self.dim, arrays)

@@ -1,4 +1,4 @@
-"""What a caller of the library gives as arrays and lists, checked and turned into a batch."""
+"""Arguments of the Python API: checks arrays and lists, and turns them into a batch."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ MAX_TIME = 1e12  # seconds since the epoch, either way
 
 
 def encode_features(config: Config, X: Any) -> Rows:
-    """The columns of n events' features; see `features.py`. Raises `InvalidInput`."""
+    """Encode n events' features as columns; see `learners.features`. Raises `InvalidInput`."""
     if hasattr(X, "tocsr"):  # any scipy sparse matrix or array
         matrix = X.tocsr().astype(np.float64)
         matrix.sum_duplicates()
         features = config.features
         if not isinstance(features, SparseColumns) or matrix.shape[1:] != (features.dim,):
-            raise InvalidInput([Problem("", f"a sparse matrix of shape {matrix.shape} is not what this learner takes")])
+            raise InvalidInput(
+                [Problem("", f"is a sparse matrix of shape {matrix.shape}, which this learner does not take")]
+            )
         X = Sparse(matrix.data, matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64))
     return config.encode(X)
 
@@ -39,14 +41,14 @@ def read_batch(
     ids: Sequence[str | None] | None = None,
     times: Any = None,
 ) -> LabelledBatch:
-    """n labelled events, as `Learner.learn` takes them. Raises `InvalidInput` with a pointer to what is wrong."""
+    """Read n labelled events, as for `Learner.learn`. Raises `InvalidInput` with a pointer to what is wrong."""
     rows = encode_features(config, X)
     labels = config.labels.read(y)
     n = len(labels)
     if n != length(rows):
         raise InvalidInput([Problem("/labels", length_mismatch(n, length(rows)))])
-    known = None if ids is None else _ids(ids, n)
-    return LabelledBatch(rows, labels, _weights(weights, n), _times(times, n), known, costs=config.costs(X))
+    names = None if ids is None else _ids(ids, n)
+    return LabelledBatch(rows, labels, _weights(weights, n), _times(times, n), names, costs=config.costs(X))
 
 
 def _weights(weights: Any, n: int) -> Vector | None:

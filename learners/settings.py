@@ -1,11 +1,11 @@
-"""Declared settings: one way to name, document, check and describe the parameters of every part of a learner.
+"""Declared settings: one way to name, document and check the parameters of every part of a learner.
 
     @dataclass(frozen=True)
     class Params(Parameters):
         C: float = param(2.0**-8, "how far one pair (a positive, a negative) may move the ranker", above=0)
 
-gives a checked constructor (`C is -1; expected more than 0`), a constructor from JSON that lists every problem with a
-pointer to it, and a JSON schema for the HTTP catalogue and the forms built from it.
+gives a checked constructor (`C is -1; expected more than 0`), a constructor from JSON that lists every problem with its
+pointer, and a JSON schema for the HTTP catalogue and the forms built from it.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ Value = TypeVar("Value")
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong with an input."""
+    """One invalid value of an input."""
 
-    pointer: str  # JSON pointer (RFC 6901) to the offending value, "" for the whole
-    detail: str  # what it is, and what was expected
+    pointer: str  # JSON pointer (RFC 6901) to the value, "" for the whole input
+    detail: str  # what the value is, and what was expected
 
 
 class InvalidInput(ValueError):
-    """An input that changed nothing, with every problem found in it (batches: the first 100)."""
+    """Invalid input, which changed nothing; lists every problem (of a batch: the first 100)."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = list(problems)
         super().__init__("; ".join(f"{p.pointer}: {p.detail}" if p.pointer else p.detail for p in self.problems))
 
     def under(self, prefix: str) -> InvalidInput:
-        """The same problems as seen from a document that holds the input at `prefix`."""
+        """Return the same problems, with pointers of a document that has the input at `prefix`."""
         return InvalidInput([Problem(prefix + p.pointer, p.detail) for p in self.problems])
 
 
 def length_mismatch(count: int, events: int) -> str:
-    """`has 1 entry for 2 events`: what is wrong with a column that is not as long as the others."""
+    """Describe a column of the wrong length: `has 1 entry for 2 events`."""
     return f"has {count} {'entry' if count == 1 else 'entries'} for {events} event{'s' * (events != 1)}"
 
 
@@ -59,9 +59,9 @@ def param(
     most: float | None = None,
     unit: Literal["seconds", "bytes"] | None = None,
 ) -> Value:
-    """A field of a `Parameters` class with its meaning and its range (`least` and `most` are allowed values).
+    """Declare a field of a `Parameters` class with its meaning and its range; `least` and `most` are allowed values.
 
-    A `unit` goes into the JSON schema, beside the range: whoever shows the number can say what it comes to.
+    The JSON schema has the range and the `unit`, so that a form can show a value in larger units.
     """
     facts = {"above": above, "least": least, "below": below, "most": most, "unit": unit}
     metadata = {"doc": doc, **{name: fact for name, fact in facts.items() if fact is not None}}
@@ -78,7 +78,7 @@ def required(
     below: float | None = None,
     most: float | None = None,
 ) -> Any:
-    """A field like `param`'s, without a default."""
+    """Declare a field like `param`, but without a default."""
     return param(dataclasses.MISSING, doc, above=above, least=least, below=below, most=most)
 
 
@@ -86,11 +86,11 @@ _HINTS: dict[type, dict[str, Any]] = {}
 
 
 def _hints(kind: type) -> dict[str, Any]:
-    """The types of a class's fields, kept: to work them out takes longer than all the checks."""
-    found = _HINTS.get(kind)
-    if found is None:
-        found = _HINTS[kind] = typing.get_type_hints(kind)
-    return found
+    """Return the types of a class's fields; cached, because resolving them takes longer than all checks."""
+    hints = _HINTS.get(kind)
+    if hints is None:
+        hints = _HINTS[kind] = typing.get_type_hints(kind)
+    return hints
 
 
 @dataclass(frozen=True)
@@ -111,45 +111,45 @@ class Parameters:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """From parsed JSON. Unknown and missing names and bad values are refused, all of them at once."""
+        """Read parsed JSON. Raises `InvalidInput` with all unknown names, missing names and invalid values."""
         if not isinstance(values, Mapping):
             raise InvalidInput([Problem("", f"is {show(values)}; expected an object")])
-        known = {item.name: item for item in fields(cls)}
+        items = {item.name: item for item in fields(cls)}
         problems = [
-            Problem(pointer(name), f"is not a setting here; expected one of {', '.join(sorted(known)) or 'none'}")
+            Problem(pointer(name), f"is not a setting here; expected one of {', '.join(sorted(items)) or 'none'}")
             for name in values
-            if name not in known
+            if name not in items
         ]
         missing = [
             Problem(f"/{item.name}", "is missing")
-            for item in known.values()
+            for item in items.values()
             if item.default is dataclasses.MISSING
             and item.default_factory is dataclasses.MISSING
             and item.name not in values
         ]
-        given = {name: values[name] for name in known if name in values}
+        present = {name: values[name] for name in items if name in values}
         if missing:
             hints = _hints(cls)
             problems += missing
-            for name, value in given.items():
-                if problem := _checked(name, value, hints[name], known[name].metadata)[1]:
+            for name, value in present.items():
+                if problem := _checked(name, value, hints[name], items[name].metadata)[1]:
                     problems.append(Problem(pointer(name), problem))
             raise InvalidInput(problems)
         try:
-            made = cls(**given)
+            parameters = cls(**present)
         except InvalidInput as error:
             problems += error.problems
         if problems:
             raise InvalidInput(problems)
-        return made
+        return parameters
 
     def to_json(self) -> dict[str, Any]:
-        """What `of` takes back, with every default written out."""
+        """Return what `of` takes back, with every default written out."""
         return {item.name: _plain(getattr(self, item.name)) for item in fields(self)}
 
     @classmethod
     def schema(cls) -> dict[str, Any]:
-        """The JSON schema (2020-12) of the parameters."""
+        """Return the JSON schema (2020-12) of the parameters."""
         hints = _hints(cls)
         properties = {item.name: _schema(hints[item.name], item) for item in fields(cls)}
         required = [item.name for item in fields(cls) if item.default is dataclasses.MISSING]
@@ -164,13 +164,13 @@ def _plain(value: Any) -> Any:
 
 
 def pointer(name: Any) -> str:
-    """The JSON pointer to a member: at most 200 characters of its name, escaped; what UTF-8 cannot hold, spelt out."""
+    """Return the JSON pointer to a member: at most 200 characters of its name, with escapes."""
     text = str(name)[:200].encode("utf-8", "backslashreplace").decode()
     return "/" + text.replace("~", "~0").replace("/", "~1")
 
 
 def show(value: Any) -> str:
-    """A value as an error message quotes it: short, whatever it is."""
+    """Quote a value for an error message: short, whatever it is."""
     text = _Quote().repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -181,24 +181,24 @@ class _Quote(reprlib.Repr):
         self.maxlevel, self.maxstring, self.maxother, self.maxlong = 2, 60, 60, 40
 
     def repr_NoneType(self, x: None, level: int) -> str:  # noqa: ARG002 - found by the type's name
-        """As JSON has it; so are booleans."""
+        """Write null as in JSON."""
         return "null"
 
     def repr_bool(self, x: bool, level: int) -> str:  # noqa: ARG002
         return "true" if x else "false"
 
     def repr_int(self, x: int, level: int) -> str:
-        """Python refuses to spell out more than 4,300 digits."""
+        """Write an integer; Python refuses to convert more than 4,300 digits."""
         return super().repr_int(x, level) if x.bit_length() < 4096 else f"a number of {x.bit_length()} bits"
 
 
 def _show_number(value: float) -> str:
-    """With every digit (a limit of 1,000,000 is not passed by "1e+06"), and whole floats without a fraction."""
+    """Write a number with every digit, because "1e+06" does not exceed 1,000,000; whole floats without a fraction."""
     return show(int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value)
 
 
 def _checked(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> tuple[Any, str | None]:
-    """The value as its type wants it (an int given for a float becomes one), or what is wrong with it."""
+    """Convert a value to its type, for example an int to a float; also return what is wrong with it, or None."""
     options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     for option in options:
         fits, converted = _fits(value, option)

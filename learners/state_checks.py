@@ -1,9 +1,9 @@
-"""Whether the values of a restored state are such as a stream of events can lead to.
+"""Checks of the values of a restored state: no kernel must read out of bounds, divide by 0, or score everything NaN.
 
-Names, dtypes and shapes are checked elsewhere, and before. Here it is about what could make a kernel read or write out
-of bounds, divide by a count of 0, or say NaN of everything: each stage tells of its own arrays, and of an algorithm's
-hold, besides what its module says by `problems`: floats are finite, signed whole numbers are counts or places, from 0
-to `MAX_COUNT`, and unsigned ones are random state, which may be anything. Then that the parts agree: `agreement.py`.
+Names, dtypes and shapes are checked before, elsewhere. Here each stage checks its own arrays. Those of an algorithm are
+checked by its `problems`, and by three rules: floats are finite, signed integers are counts or indices from 0 to
+`MAX_COUNT`, unsigned integers are random state and may have any value. Last, `metrics/consistency.py` checks that the
+parts belong to one stream.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ Arrays = dict[str, NDArray[np.generic]]
 
 
 def check_values(config: Config, state: Mapping[str, NDArray[np.generic]]) -> None:
-    """Refuse arrays whose values no stream of events can have led to. O(state) time.
+    """Check that a stream of events can have led to the values of arrays. O(state) time.
 
-    `state` holds arrays by "part.name", of the right names, dtypes and shapes: the whole state of such a learner, or
-    some parts of it, such as what a fit gave. Raises `InvalidInput` with a pointer to each array that is wrong.
+    `state` has arrays by "part.name", of the right names, dtypes and shapes: a whole state, or some parts such as those
+    of a fit. Raises `InvalidInput` with a pointer to each invalid array.
     """
     groups: defaultdict[str, Arrays] = defaultdict(dict)
     for name, array in state.items():
         part, _, field = name.partition(".")
         groups[part][field] = array
     checks = _checks(config)
-    found: dict[str, str] = {}
+    details: dict[str, str] = {}
     for part, arrays in groups.items():
         for name, detail in checks[part](arrays):
-            found.setdefault(f"/{part}.{name}", detail)  # the first thing that is wrong with an array will do
-    if {"ids", "metrics"} <= groups.keys() and not any(name.startswith(("/ids.", "/metrics.")) for name in found):
+            details.setdefault(f"/{part}.{name}", detail)  # the first problem of an array is enough
+    if {"ids", "metrics"} <= groups.keys() and not any(name.startswith(("/ids.", "/metrics.")) for name in details):
         ranks = config.labels.ranks
         for name, detail in consistency.id_disagreements(groups["ids"], groups["metrics"], config.window, ranks):
-            found.setdefault(f"/ids.{name}", detail)
-    if found:
-        raise InvalidInput([Problem(pointer, detail) for pointer, detail in found.items()])
+            details.setdefault(f"/ids.{name}", detail)
+    if details:
+        raise InvalidInput([Problem(pointer, detail) for pointer, detail in details.items()])
 
 
 def _checks(config: Config) -> dict[str, Callable[[Arrays], Issues]]:
-    """What tells of the arrays of each part."""
+    """Return the check of each part's arrays."""
     ranks = config.labels.ranks
     table = isinstance(config.features, Table)
     window = config.window, config.window_seconds

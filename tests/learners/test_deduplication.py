@@ -91,7 +91,7 @@ def test_same_as_an_ordered_dict(capacity: int, stream: list[list[Event]]) -> No
                 was, of = before
                 corrections.append((of, was, float(of), of / 1024, of % 2))
         assert admitted(recent, batch, number) == (expected, corrections)
-        assert recent.held == len(model.ids)
+        assert recent.remembered == len(model.ids)
         other = restored(other)  # after every batch, and fed one by one
         for event, word in zip(batch, expected, strict=True):
             assert admitted(other, [event], number)[0] == [word]

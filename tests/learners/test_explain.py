@@ -359,7 +359,7 @@ def refused(scorer: Scorer, values: Sequence[Any], k: Any) -> list[Problem]:
 
 def test_ordinal_learners_are_refused() -> None:
     learner = create("redsvm", dim=2, ranks=3)
-    detail = "explanations are for learners of two classes; redsvm tells ranks"
+    detail = "explanations are for learners of two classes; redsvm predicts ranks"
     assert refused(learner.scorer(), [[1.0, 2.0]], 1) == [Problem("", detail)]
 
 
