@@ -248,10 +248,10 @@ class GroupComparison:
     def restored(cls, config: GroupConfig, state: State) -> GroupComparison:
         """Restore a group from its configuration and `state()`. Raises `InvalidInput` if they do not match."""
         comparison = cls(config)
-        own = comparison.state()
-        check_arrays(state, own)
+        current = comparison.state()
+        check_arrays(state, current)
         counts = {"window.counts": state["window.counts"]}
-        check_shapes(counts, {"window.counts": own["window.counts"].shape})
+        check_shapes(counts, {"window.counts": current["window.counts"].shape})
         _refuse(counters(counts))
         events, ids = _ring_lengths(state["window.counts"], config)
         lengths = {"window.labels": events, "window.scores": events} | {
@@ -261,11 +261,13 @@ class GroupComparison:
             state,
             {
                 name: (lengths[name], *array.shape[1:]) if name in lengths else array.shape
-                for name, array in own.items()
+                for name, array in current.items()
             },
         )
         _refuse(_problems(state, config))
-        comparison._restore({name: np.array(array, dtype=own[name].dtype, order="C") for name, array in state.items()})
+        comparison._restore(
+            {name: np.array(array, dtype=current[name].dtype, order="C") for name, array in state.items()}
+        )
         return comparison
 
     def _restore(self, state: State) -> None:

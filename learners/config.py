@@ -528,9 +528,9 @@ class _Reader:
         return whole
 
 
-def _default_scaling(traits: Traits, features: Features | None, given: Any) -> dict[str, Any]:
+def _default_scaling(traits: Traits, features: Features | None, value: Any) -> dict[str, Any]:
     """Return the default of the scaling; empty if its kind is chosen."""
-    if features is None or (isinstance(given, Mapping) and "kind" in given):
+    if features is None or (isinstance(value, Mapping) and "kind" in value):
         return {}
     if features.KIND == "named" and traits.posterior:
         # a logistic posterior learns a rare category (a customer, a terminal) only if that weighs more

@@ -72,6 +72,6 @@ def _times(times: Any, n: int) -> Vector | None:
 
 
 def _ids(ids: Sequence[str | None], n: int) -> tuple[str | None, ...]:
-    if len(ids) != n or not all(one is None or isinstance(one, str) for one in ids):
+    if len(ids) != n or not all(name is None or isinstance(name, str) for name in ids):
         raise InvalidInput([Problem("/ids", f"expected {n} strings or nulls")])
     return tuple(ids)

@@ -509,14 +509,14 @@ class Learner:
         model = self._model.expected_shapes(groups)
         lengths = state["sources.lengths"]
         remembered = max(0, min(int(groups["ids"]["count"].sum()), self.config.remembered_ids))
-        own = {
+        others = {
             **{f"ids.{name}": (remembered,) for name in groups["ids"] if name != "count"},
             **{f"metrics.{name}": shape for name, shape in self.metrics.shapes(groups["metrics"]).items()},
             "sources.lengths": lengths.shape,
             "sources.names": (int(lengths.sum()),),
             "sources.offsets": lengths.shape,
         }
-        return {name: array.shape for name, array in self.state().items()} | model | own
+        return {name: array.shape for name, array in self.state().items()} | model | others
 
 
 def check_state(config: Config, state: State) -> None:

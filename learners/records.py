@@ -135,15 +135,15 @@ class LabelledBatch:
             None if self.ids is None else self.ids[cut],
             tuple(
                 Segment(
-                    max(one.start, start) - start,
-                    min(one.stop, stop) - start,
-                    one.name,
-                    one.offset + late,
-                    one.offset + late if late else one.after,
+                    max(segment.start, start) - start,
+                    min(segment.stop, stop) - start,
+                    segment.name,
+                    segment.offset + late,
+                    segment.offset + late if late else segment.after,
                 )
-                for one in self.segments
-                if one.start < stop and one.stop > start
-                for late in [max(0, start - one.start)]
+                for segment in self.segments
+                if segment.start < stop and segment.stop > start
+                for late in [max(0, start - segment.start)]
             ),
             None if self.costs is None else self.costs[cut],
             None if self.late is None else self.late.part(start, stop),
@@ -227,15 +227,15 @@ class BatchOutcome:
 
 
 def _columns(outcome: BatchOutcome) -> list[NDArray[Any] | None]:
-    return [getattr(outcome, one.name) for one in fields(outcome)]
+    return [getattr(outcome, item.name) for item in fields(outcome)]
 
 
 def join_outcomes(outcomes: Sequence[BatchOutcome]) -> BatchOutcome:
     """Combine the outcomes of a batch's parts."""
     if len(outcomes) == 1:
         return outcomes[0]
-    columns = zip(*(_columns(one) for one in outcomes), strict=True)
-    return BatchOutcome(*(None if one[0] is None else np.concatenate(one) for one in columns))  # type: ignore[arg-type]
+    columns = zip(*(_columns(outcome) for outcome in outcomes), strict=True)
+    return BatchOutcome(*(None if column[0] is None else np.concatenate(column) for column in columns))  # type: ignore[arg-type]
 
 
 def slice_rows(rows: Rows, start: int, stop: int) -> Rows:
@@ -252,10 +252,10 @@ def select_rows(rows: Rows, mask: NDArray[np.bool_]) -> Rows:
     if not isinstance(rows, Sparse):
         return np.ascontiguousarray(rows[mask])
     sizes = np.diff(rows.indptr)
-    kept = np.repeat(mask, sizes)
+    selected = np.repeat(mask, sizes)
     indptr = np.zeros(int(mask.sum()) + 1, dtype=np.int64)
     np.cumsum(sizes[mask], out=indptr[1:])
-    return Sparse(rows.data[kept], rows.indices[kept], indptr)
+    return Sparse(rows.data[selected], rows.indices[selected], indptr)
 
 
 def scatter_rows(parts: Sequence[tuple[Rows, NDArray[np.int64]]], n: int, like: Rows) -> Rows:
@@ -312,7 +312,7 @@ def join_batches(batches: Sequence[LabelledBatch]) -> LabelledBatch:
     starts = np.concatenate([[0], np.cumsum(sizes)]).tolist()
     ids: tuple[str | None, ...] | None = None
     if any(batch.ids is not None for batch in batches):
-        ids = tuple(one for batch in batches for one in (batch.ids or (None,) * len(batch)))
+        ids = tuple(name for batch in batches for name in (batch.ids or (None,) * len(batch)))
     return LabelledBatch(
         rows=_stack([batch.rows for batch in batches]),
         labels=np.concatenate([batch.labels for batch in batches]),
@@ -345,13 +345,13 @@ def merge_batches(
     has = np.ones(n + k, dtype=np.bool_) if whole.late is None else ~whole.late.bare
     row = np.cumsum(has[order]) - 1  # index of the row of each event in the new order
     segments = []
-    for one in batch.segments:
-        moved = at[one.start : one.stop]
+    for segment in batch.segments:
+        moved = at[segment.start : segment.stop]
         runs = np.concatenate([[0], 1 + np.flatnonzero(np.diff(moved) != 1), [len(moved)]]).tolist()
         for start, stop in itertools.pairwise(runs):
             first = int(moved[start])
-            after = one.offset + start if start else one.after
-            segments.append(Segment(first, first + stop - start, one.name, one.offset + start, after))
+            after = segment.offset + start if start else segment.after
+            segments.append(Segment(first, first + stop - start, segment.name, segment.offset + start, after))
     return LabelledBatch(
         scatter_rows([(whole.rows, row[at[has]])], int(np.count_nonzero(has)), whole.rows),
         whole.labels[order],

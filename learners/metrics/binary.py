@@ -89,13 +89,13 @@ def history_stride(size: int) -> int:
 @bare_kernel
 def _count(y, delays):  # type: ignore[no-untyped-def]
     """Count the positive labels and the known delays."""
-    positives = known = 0
+    positives = delayed = 0
     for i in range(y.shape[0]):
         if y[i] > 0.0:
             positives += 1
         if not np.isnan(delays[i]):
-            known += 1
-    return positives, known
+            delayed += 1
+    return positives, delayed
 
 
 @bare_kernel
@@ -218,9 +218,9 @@ class BinaryMetrics(LiveMetrics[BinaryMetricsView]):
         """Take at most `WAITING` events, with the columns of `learn`, the thresholds last."""
         _, _, y, _, clocks, delays, _, _, thresholds = columns
         n = len(y)
-        positives, known = _count(y, delays)
+        positives, delayed = _count(y, delays)
         self._window.reserve(n - positives, positives)
-        self._stats.reserve(n, known)
+        self._stats.reserve(n, delayed)
         sums, derived = self._window.sums, self._stats.derived
         parts = (
             tuple(self._window.arrays),

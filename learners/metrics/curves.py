@@ -32,17 +32,17 @@ def thinned(x: Vector, y: Vector, points: int) -> Counts:
     n = len(x)
     if n <= points:
         return np.arange(n)
-    kept = [0, n - 1]
+    indices = [0, n - 1]
     farthest = [_farthest(x, y, 0, n - 1)]
-    while farthest and len(kept) < points:
+    while farthest and len(indices) < points:
         distance, at, start, stop = heapq.heappop(farthest)
         if distance == 0.0:  # all other points lie on the lines between the chosen ones
             break
-        kept.append(at)
+        indices.append(at)
         for part in ((start, at), (at, stop)):
             if part[1] - part[0] > 1:
                 heapq.heappush(farthest, _farthest(x, y, *part))
-    return np.sort(np.array(kept))
+    return np.sort(np.array(indices))
 
 
 def _farthest(x: Vector, y: Vector, start: int, stop: int) -> tuple[float, int, int, int]:
@@ -101,20 +101,20 @@ def _by_threshold(negatives: Vector, positives: Vector, points: int) -> dict[str
     roc: dict[str, list[float | None]] = {"fpr": [], "tpr": [], "threshold": []}
     if n and m:
         fpr, tpr = np.append(0.0, fp / n), np.append(0.0, tp / m)
-        kept = thinned(fpr, tpr, points)
+        indices = thinned(fpr, tpr, points)
         roc = {
-            "fpr": _numbers(fpr[kept]),
-            "tpr": _numbers(tpr[kept]),
-            "threshold": _numbers(np.append(np.inf, thresholds)[kept]),
+            "fpr": _numbers(fpr[indices]),
+            "tpr": _numbers(tpr[indices]),
+            "threshold": _numbers(np.append(np.inf, thresholds)[indices]),
         }
     precision_recall: dict[str, list[float | None]] = {"recall": [], "precision": [], "threshold": []}
     if m:
         recall, precision = tp / m, tp / (tp + fp)
-        kept = thinned(recall, precision, points)
+        indices = thinned(recall, precision, points)
         precision_recall = {
-            "recall": _numbers(recall[kept]),
-            "precision": _numbers(precision[kept]),
-            "threshold": _numbers(thresholds[kept]),
+            "recall": _numbers(recall[indices]),
+            "precision": _numbers(precision[indices]),
+            "threshold": _numbers(thresholds[indices]),
         }
     return {"roc": roc, "precision_recall": precision_recall}
 

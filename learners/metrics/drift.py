@@ -340,9 +340,9 @@ class Drift:
             self._reserve(int(self.arrays.negatives[0]) + len(y) - int(np.count_nonzero(y > 0)))
         for start in range(0, len(y), WAITING):
             part = slice(start, start + WAITING)
-            own = (scores, y, clocks) if len(y) <= WAITING else (scores[part], y[part], clocks[part])
-            self._negatives = order_statistics.reserved(self._negatives, len(self.arrays.scores), len(own[1]))
-            _learn(tuple(self.arrays), tuple(self._negatives), events + start, *own)
+            columns = (scores, y, clocks) if len(y) <= WAITING else (scores[part], y[part], clocks[part])
+            self._negatives = order_statistics.reserved(self._negatives, len(self.arrays.scores), len(columns[1]))
+            _learn(tuple(self.arrays), tuple(self._negatives), events + start, *columns)
 
     def serve(self, scores: Vector, events: int, clocks: Vector) -> None:
         """Take n served events in order: `scores` (n,), NaN counts as 0; labelled `events` so far; `clocks` (n,)."""
@@ -369,13 +369,15 @@ class Drift:
 
     def shapes(self, state: dict[str, NDArray[np.generic]]) -> dict[str, tuple[int, ...]]:
         """Return the shapes of a state's arrays that follow from its number of negatives; see `capacity`."""
-        own = {name: array.shape for name, array in self.arrays._asdict().items()}
-        return own | {"scores": (self.capacity(int(state["negatives"][0])),)}
+        current = {name: array.shape for name, array in self.arrays._asdict().items()}
+        return current | {"scores": (self.capacity(int(state["negatives"][0])),)}
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take copies of the arrays of a state."""
-        own = self.arrays._asdict()
-        self.arrays = DriftState(**{name: np.array(state[name], dtype=own[name].dtype, order="C") for name in own})
+        current = self.arrays._asdict()
+        self.arrays = DriftState(
+            **{name: np.array(state[name], dtype=current[name].dtype, order="C") for name in current}
+        )
         self._rebuild()
 
     def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
@@ -399,13 +401,13 @@ class Drift:
         for name in ("scores", "served"):
             if np.isnan(state[name]).any():
                 yield name, "has NaN"
-        kept = arrays.alarms[: min(max(int(arrays.by_kind.sum()), 0), _ALARMS)]
-        if not np.isin(kept[:, 0], range(len(KINDS))).all():
+        rows = arrays.alarms[: min(max(int(arrays.by_kind.sum()), 0), _ALARMS)]
+        if not np.isin(rows[:, 0], range(len(KINDS))).all():
             yield "alarms", f"has kinds that are none of {', '.join(KINDS)}"
-        yield from outside("alarms", kept[:, 1], 0, MAX_COUNT)
-        if np.isinf(kept[:, 2]).any():
+        yield from outside("alarms", rows[:, 1], 0, MAX_COUNT)
+        if np.isinf(rows[:, 2]).any():
             yield "alarms", "has clocks that are infinite"
-        yield from outside("alarms", kept[:, 3:], 0.0, 1.0)
+        yield from outside("alarms", rows[:, 3:], 0.0, 1.0)
 
 
 class DriftView(NamedTuple):

@@ -118,26 +118,26 @@ class MetricHistory:
         for level, part in enumerate(rows):
             newest = count >> level
             numbers = np.arange(max(1, newest - ROWS + 1), newest + 1)
-            kept = part[numbers % ROWS]
-            counts = kept[:, [_EVENTS, _SERVED]]
+            block = part[numbers % ROWS]
+            counts = block[:, [_EVENTS, _SERVED]]
             if (counts.sum(axis=1) != (numbers << level) * float(self.stride)).any():  # true for NaN
                 yield "rows", f"has steps in level {level} that are not those of rows {1 << level} strides apart"
                 return
             if (counts < 0).any() or (counts % 1 != 0).any() or (counts[1:] < counts[:-1]).any():
                 yield "rows", f"has events in level {level} that are not whole, or become fewer"
                 return
-            clocks = kept[:, _CLOCK]
-            known = clocks[np.isnan(clocks).sum() :]  # the clock never goes back, nor becomes unknown again
-            if np.isnan(known).any() or (known[1:] < known[:-1]).any():
+            clocks = block[:, _CLOCK]
+            times = clocks[np.isnan(clocks).sum() :]  # the clock never goes back, nor becomes unknown again
+            if np.isnan(times).any() or (times[1:] < times[:-1]).any():
                 yield "rows", f"has a clock that goes back in level {level}"
                 return
             for name, (least, most) in self.ranges.items():
-                values = kept[:, self.columns.index(name)]
+                values = block[:, self.columns.index(name)]
                 if ((values < least - _ROUNDED) | (values > most + _ROUNDED)).any():  # false for NaN
                     yield "rows", f"has a column {name} in level {level} that is not from {least:g} to {most:g}"
                     return
             for name in self.counts:
-                if (kept[:, self.columns.index(name)] % 1 != 0).any():  # true for NaN
+                if (block[:, self.columns.index(name)] % 1 != 0).any():  # true for NaN
                     yield "rows", f"has a column {name} in level {level} that is not whole"
                     return
 

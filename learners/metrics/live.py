@@ -59,7 +59,7 @@ class LiveMetricsView(ABC):
     def frozen(self) -> Self:
         """Copy the view, so that it stays as it is; readers of one moment share the copy. O(window)."""
         if "frozen" not in self.memory:
-            copies = {one.name: _copy(getattr(self, one.name)) for one in fields(self)}
+            copies = {item.name: _copy(getattr(self, item.name)) for item in fields(self)}
             copy = replace(self, **copies)
             copy.memory["frozen"] = copy
             self.memory["frozen"] = copy

@@ -326,9 +326,9 @@ class RankMetrics(LiveMetrics[RankMetricsView]):
             yield from metric_disagreements(state, "", self.size, _STRIDE)
 
     def _restore(self, state: Arrays) -> None:
-        own = self.arrays._asdict()
+        current = self.arrays._asdict()
         self.arrays = RankMetricsState(
-            **{name: np.array(state[name], dtype=own[name].dtype, order="C") for name in own}
+            **{name: np.array(state[name], dtype=current[name].dtype, order="C") for name in current}
         )
         self._rebuild()
 

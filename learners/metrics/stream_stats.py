@@ -252,15 +252,15 @@ class StreamStats:
             self.derived = self.derived._replace(table=hash_table.table_for(self.arrays.ids, 0))
         return done
 
-    def reserve(self, events: int, known: int) -> None:
-        """Make room for so many labelled events, of which `known` have a known delay."""
+    def reserve(self, events: int, delayed: int) -> None:
+        """Make room for so many labelled events, of which `delayed` have a known delay."""
         arrays = self.arrays
         first, following = arrays.span.tolist()
         slots = ring_capacity(following + events, self.size)
         if slots > len(arrays.delays):
             self.arrays = arrays._replace(delays=lengthen(arrays.delays, slots), clocks=lengthen(arrays.clocks, slots))
-        if known:
-            room = order_statistics.reserved(self.derived.delays, min(following - first + known, self.size), known)
+        if delayed:
+            room = order_statistics.reserved(self.derived.delays, min(following - first + delayed, self.size), delayed)
             if room is not self.derived.delays:
                 self.derived = self.derived._replace(delays=room)
 
@@ -327,9 +327,9 @@ class StreamStats:
             return
         inside = np.arange(first, following) % self.size
         delays, clocks = arrays.delays[inside], arrays.clocks[inside]
-        known = delays[~np.isnan(delays)]
-        yield from outside("delays", known, 0, MAX_DELAY)
-        if not len(known) <= arrays.histogram.sum(dtype=np.float64) <= following:
+        finite = delays[~np.isnan(delays)]
+        yield from outside("delays", finite, 0, MAX_DELAY)
+        if not len(finite) <= arrays.histogram.sum(dtype=np.float64) <= following:
             yield "histogram", "does not add up to the events with a delay"
         clocks = clocks[max(0, following - int(arrays.timed[0]) - first) :]
         if len(clocks) and not (float(arrays.start[0]) <= clocks[0] and clocks[-1] <= float(arrays.clock[0])):
@@ -357,9 +357,9 @@ class StreamStats:
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take copies of the arrays of a state."""
-        own = self.arrays._asdict()
+        current = self.arrays._asdict()
         self.arrays = StreamStatsState(
-            **{name: np.array(state[name], dtype=own[name].dtype, order="C") for name in own}
+            **{name: np.array(state[name], dtype=current[name].dtype, order="C") for name in current}
         )
         self._rebuild()
 
@@ -398,8 +398,8 @@ class WindowDelays(NamedTuple):
         """Return median and 90th percentile; NaN without a known delay. O(known delays)."""
         if self.ordered is None:
             return self.computed
-        known = order_statistics.values(self.ordered)
-        return tuple(quantile(known, tenths) for tenths in _TENTHS)
+        ascending = order_statistics.values(self.ordered)
+        return tuple(quantile(ascending, tenths) for tenths in _TENTHS)
 
     def frozen(self) -> WindowDelays:
         """Return a copy that stays as it is."""

@@ -277,16 +277,18 @@ class Window:
             yield "span", f"begins at {first}; expected {oldest}{'' if self.seconds is None else f' to {last}'}"
             return
         clocks = arrays.clocks[np.arange(first, last) % self.size]
-        known = clocks[int(np.isnan(clocks).sum()) :]  # unknown ones are the oldest
-        if np.isnan(known).any() or (known[1:] < known[:-1]).any():
+        times = clocks[int(np.isnan(clocks).sum()) :]  # unknown ones are the oldest
+        if np.isnan(times).any() or (times[1:] < times[:-1]).any():
             yield "clocks", "goes back, or becomes unknown again"
-        elif self.seconds is not None and 0 < len(known) < len(clocks):
+        elif self.seconds is not None and 0 < len(times) < len(clocks):
             yield "clocks", "is unknown for events that have left"
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take copies of the arrays of a state."""
-        own = self.arrays._asdict()
-        self.arrays = WindowState(**{name: np.array(state[name], dtype=own[name].dtype, order="C") for name in own})
+        current = self.arrays._asdict()
+        self.arrays = WindowState(
+            **{name: np.array(state[name], dtype=current[name].dtype, order="C") for name in current}
+        )
         self._rebuild()
 
     def view(self) -> WindowView:
