@@ -54,7 +54,7 @@ class Client:
     def run(self) -> None:
         """Until told to stop, and the last batch is acknowledged."""
         rng = random.Random(self.number)
-        with httpx.Client(timeout=30, trust_env=False) as http:
+        with httpx.Client(timeout=300, trust_env=False) as http:
             while not self.stop.is_set():
                 self._post(http, self._events(rng))
 
@@ -150,7 +150,7 @@ def campaign(store_url: str, log: Path, kills: int, clients: int = 4, seed: int 
     posting = [Client(number, process.url, stop) for number in range(clients)]
     threads = [threading.Thread(target=client.run) for client in posting]
     with process:
-        httpx.put(f"{process.url}/v1/learners/{NAME}", json=CONFIG, trust_env=False).raise_for_status()
+        httpx.put(f"{process.url}/v1/learners/{NAME}", json=CONFIG, trust_env=False, timeout=300).raise_for_status()
         for thread in threads:
             thread.start()
         try:
@@ -163,8 +163,8 @@ def campaign(store_url: str, log: Path, kills: int, clients: int = 4, seed: int 
             stop.set()
             for thread in threads:
                 thread.join()
-        server = httpx.get(f"{process.url}/v1/learners/{NAME}/digest", timeout=60, trust_env=False).json()
-        server |= httpx.get(f"{process.url}/v1/learners/{NAME}", trust_env=False).json()
+        server = httpx.get(f"{process.url}/v1/learners/{NAME}/digest", timeout=300, trust_env=False).json()
+        server |= httpx.get(f"{process.url}/v1/learners/{NAME}", trust_env=False, timeout=300).json()
     ids, records = asyncio.run(_logged_ids(store_url))
     sent = {name: event for client in posting for name, event in client.sent.items()}
     acknowledged = set().union(*(client.acknowledged for client in posting))

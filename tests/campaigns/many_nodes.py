@@ -15,32 +15,21 @@ import random
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from tests.harness.process import Process
+from tests.harness.process import nodes
 from tests.harness.redis_server import RedisServer
 
-__all__ = ["NAME", "Result", "campaign", "nodes"]
+__all__ = ["NAME", "Result", "campaign"]
 
 NAME = "shared"
 CONFIG: dict[str, Any] = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 4}, "window": 500}
-
-
-@contextmanager
-def nodes(redis: RedisServer, folder: Path, count: int, **settings: object) -> Iterator[list[Process]]:
-    """So many nodes over one Redis, killed at the end."""
-    with ExitStack() as running:
-        found = [Process(redis.url, folder / f"node-{i}.log", **settings) for i in range(count)]
-        for process in found:
-            running.enter_context(process)
-        yield found
 
 
 @dataclass
@@ -59,7 +48,7 @@ class Writer:
     def run(self) -> None:
         """Post."""
         rng = random.Random(self.number)
-        with httpx.Client(timeout=60, trust_env=False) as http:
+        with httpx.Client(timeout=300, trust_env=False) as http:
             while self.sent < self.events and time.monotonic() < self.ends and not self.wrong:
                 self._post(http, rng)
 
@@ -121,7 +110,7 @@ class Sampler:
 
     def run(self) -> None:
         """Ask and compare."""
-        with httpx.Client(timeout=60, trust_env=False) as http, ThreadPoolExecutor(len(self.urls)) as threads:
+        with httpx.Client(timeout=300, trust_env=False) as http, ThreadPoolExecutor(len(self.urls)) as threads:
             while not self.done.wait(self.every):
                 for node, replies in enumerate(threads.map(lambda url: self._asked(http, url), self.urls)):
                     for reply in replies:
@@ -187,7 +176,7 @@ def campaign(
 ) -> Result:
     """Run one: until so many events were sent, or so many seconds are over. Blocks."""
     settings = {"snapshot_events": 2000, "snapshot_seconds": 2, "log_level": "warning", "at_least_seconds": 30}
-    with nodes(redis, folder, count, **settings) as running:
+    with nodes(redis.url, folder, count, **settings) as running:
         urls = [one.url for one in running]
         with httpx.Client(timeout=300, trust_env=False) as http:  # the first learner may have its kernels compiled
             assert http.put(f"{urls[0]}/v1/learners/{NAME}", json=CONFIG).status_code == 201

@@ -60,7 +60,7 @@ class Client:
             if self.kind == "socket":
                 self._stream(rng)
             else:
-                with httpx.Client(timeout=60, trust_env=False) as http:
+                with httpx.Client(timeout=300, trust_env=False) as http:
                     while not self.stop.is_set():
                         self._ask(http, self._events(rng))
                         time.sleep(rng.choice([0, 0, 0, 0.002, 0.02]))  # a connection is idle now and then
@@ -170,7 +170,7 @@ def digests(url: str, workers: int) -> dict[str, tuple[int, str]]:
     before = _tellers(url, workers)
     with ExitStack() as opened:
         for _ in range(100):
-            http = opened.enter_context(httpx.Client(trust_env=False, timeout=60))
+            http = opened.enter_context(httpx.Client(trust_env=False, timeout=300))
             found = http.get(f"{url}/v1/learners/{NAME}/digest").raise_for_status().json()
             after = _tellers(url, workers)
             (worker,) = (one for one, count in after.items() if count > before.get(one, 0))
@@ -184,7 +184,7 @@ def digests(url: str, workers: int) -> dict[str, tuple[int, str]]:
 def _tellers(url: str, workers: int) -> dict[str, float]:
     """How many digests each worker has told; all of them have to answer the scrape."""
     for _ in range(100):
-        found = samples(httpx.get(f"{url}/metrics", trust_env=False, timeout=60).raise_for_status().text)
+        found = samples(httpx.get(f"{url}/metrics", trust_env=False, timeout=300).raise_for_status().text)
         if found["rarestream_workers", ()] == workers:
             break
     told = ((dict(labels), count) for (name, labels), count in found.items() if name == _COUNT)
@@ -219,7 +219,7 @@ def campaign(process: Process, store_url: str, seconds: float, restarts: int, wo
     ids, _ = asyncio.run(_logged_ids(store_url))
     sent = {name: event for one in clients for name, event in one.sent.items()}
     acknowledged = set().union(*(one.acknowledged for one in clients))
-    counts = httpx.get(f"{process.url}/v1/learners/{NAME}", trust_env=False).json()["class_counts"]
+    counts = httpx.get(f"{process.url}/v1/learners/{NAME}", trust_env=False, timeout=300).json()["class_counts"]
     learnt = counts["negative"] + counts["positive"]
     unique = list(dict.fromkeys(ids))
     requests: Counter[str] = Counter()

@@ -37,7 +37,7 @@ PROJECT = f"label=com.docker.compose.project={OWN}"
 CREATED = {"algorithm": "cbr-diag", "features": {"kind": "named"}}
 EVENTS = [{"id": str(n), "features": {"a": n}, "label": n % 2} for n in range(20)]
 DIRECT: dict[str, Any] = {"trust_env": False, "timeout": 60}  # by no proxy of the environment
-PATIENCE = 120.0  # seconds until it is healthy, and until a Prometheus has scraped it
+PATIENCE = 300.0  # seconds until it is healthy, and until a Prometheus has scraped it
 
 
 def docker(*words: str, seconds: float = 60) -> str:

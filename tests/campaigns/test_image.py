@@ -25,13 +25,13 @@ import json, urllib.request
 def call(method, path, body):
     request = urllib.request.Request("http://127.0.0.1:8000/v1/learners/cards" + path, json.dumps(body).encode(),
                                      {"content-type": "application/json"}, method=method)
-    return urllib.request.urlopen(request, timeout=120).read().decode()
+    return urllib.request.urlopen(request, timeout=300).read().decode()
 call("PUT", "", {"algorithm": "cbr-diag", "features": {"kind": "named"}})
 call("POST", "/update", {"events": [{"id": str(n), "features": {"a": n}, "label": n % 2} for n in range(20)]})
 """
 DIGEST = """
 import urllib.request
-print(urllib.request.urlopen("http://127.0.0.1:8000/v1/learners/cards/digest", timeout=120).read().decode())
+print(urllib.request.urlopen("http://127.0.0.1:8000/v1/learners/cards/digest", timeout=300).read().decode())
 """
 
 

@@ -32,7 +32,7 @@ class Client:
 
     def run(self) -> None:
         rng = random.Random(self.number)
-        with httpx.Client(timeout=60, trust_env=False) as http:
+        with httpx.Client(timeout=300, trust_env=False) as http:
             start = 0
             while not self.stop.is_set() and not self.wrong:
                 names = [f"c{self.number}-{i}" for i in range(start, start + rng.choice([1, 2, 10]))]
@@ -73,8 +73,8 @@ def test_every_label_is_learnt_once(kind: str, tmp_path: Path, request: pytest.F
     service = Process(store, tmp_path / "server.log", trim_log=False, snapshot_events=100, snapshot_seconds=0.5)
     with service:
         url = f"{service.url}/v1/learners/a"
-        httpx.put(url, json=SETUPS["dense"], trust_env=False).raise_for_status()
-        httpx.post(f"{url}/update", json={"events": labelled("dense", 0, 20)}, timeout=60, trust_env=False)
+        httpx.put(url, json=SETUPS["dense"], trust_env=False, timeout=300).raise_for_status()
+        httpx.post(f"{url}/update", json={"events": labelled("dense", 0, 20)}, timeout=300, trust_env=False)
         clients = [Client(number, url, stop) for number in range(3)]
         threads = [threading.Thread(target=client.run) for client in clients]
         for thread in threads:
@@ -88,9 +88,9 @@ def test_every_label_is_learnt_once(kind: str, tmp_path: Path, request: pytest.F
             stop.set()
             for thread in threads:
                 thread.join()
-        document = httpx.get(url, trust_env=False).json()
-        metrics = httpx.get(f"{url}/metrics", trust_env=False).json()
-        found = httpx.get(f"{url}/digest", timeout=60, trust_env=False).json()
+        document = httpx.get(url, trust_env=False, timeout=300).json()
+        metrics = httpx.get(f"{url}/metrics", trust_env=False, timeout=300).json()
+        found = httpx.get(f"{url}/digest", timeout=300, trust_env=False).json()
     assert [client.wrong for client in clients] == [[], [], []]
     labels = {name: label for client in clients for name, label in client.labels.items()}
     assert len(labels) > 0
@@ -112,14 +112,14 @@ async def _from_the_log(url: str) -> tuple[int, str]:
 def test_what_waits_for_its_label_is_there_after_a_kill(tmp_path: Path) -> None:
     with Process(f"sqlite:///{tmp_path / 'log.db'}", tmp_path / "server.log") as service:
         url = f"{service.url}/v1/learners/a"
-        with httpx.Client(timeout=60, trust_env=False) as http:
+        with httpx.Client(timeout=300, trust_env=False) as http:
             http.put(url, json=SETUPS["dense"]).raise_for_status()
             http.post(f"{url}/update", json={"events": labelled("dense", 0, 20)}).raise_for_status()
             asked = {"events": [event("dense", i) for i in range(20, 30)]}
             served = http.post(f"{url}/predict", json=asked).json()
         service.kill()
         service.start()
-        with httpx.Client(timeout=60, trust_env=False) as http:
+        with httpx.Client(timeout=300, trust_env=False) as http:
             known = {"events": [{"id": f"e{i}", "label": 1, "time": T0 + 400} for i in range(20, 30)]}
             answer = http.post(f"{url}/labels", json=known).json()
             assert answer["applied"] == 10

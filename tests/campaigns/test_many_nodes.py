@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.campaigns.many_nodes import campaign, nodes
+from tests.campaigns.many_nodes import campaign
 from tests.harness.apps import DENSE, events
-from tests.harness.process import Process
+from tests.harness.process import Process, nodes
 from tests.harness.redis_fleet import cluster, watched
 from tests.harness.redis_server import RedisServer
 from tests.harness.waiting import eventually
@@ -35,7 +35,7 @@ def test_writers_on_four_nodes(redis_server: RedisServer, tmp_path: Path) -> Non
 
 @pytest.fixture
 def http() -> Iterator[httpx.Client]:
-    with httpx.Client(timeout=60, trust_env=False) as client:
+    with httpx.Client(timeout=300, trust_env=False) as client:
         yield client
 
 
@@ -46,7 +46,7 @@ def learner(process: Process) -> str:
 def test_a_node_that_stood_still_while_the_log_was_trimmed_goes_on_from_a_snapshot(
     redis_server: RedisServer, tmp_path: Path, http: httpx.Client
 ) -> None:
-    with nodes(redis_server, tmp_path, 2, snapshots_kept=1) as (one, two):
+    with nodes(redis_server.url, tmp_path, 2, snapshots_kept=1) as (one, two):
         http.put(learner(one), json=DENSE).raise_for_status()
         eventually(lambda: http.get(learner(two)).status_code == 200)
         two.pause()
@@ -90,7 +90,7 @@ def test_writers_on_nodes_over_several_servers(kind: str, tmp_path: Path, http: 
             http.put(f"{both[0].url}/v1/learners/{name}", json=DENSE).raise_for_status()
 
         def write(node: Process, start: int) -> list[tuple[str, dict]]:
-            with httpx.Client(timeout=60, trust_env=False) as own:
+            with httpx.Client(timeout=300, trust_env=False) as own:
                 bodies = [(name, {"events": events(5, start + 5 * i)}) for i in range(20) for name in names]
                 return [
                     (name, own.post(f"{node.url}/v1/learners/{name}/update", json=body).raise_for_status().json())

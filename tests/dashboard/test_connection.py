@@ -85,7 +85,7 @@ async def test_a_stream_that_brings_nothing_is_given_up_and_tried_again(service:
     await expect(page.get_by_role("row", name="fraud")).to_be_visible()
     await expect(page.locator("#connection[data-state=polling]")).to_be_visible()
     held.set()
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(300):
         while await page.locator("#connection[data-state=live]").count() == 0:
             await page.evaluate("dispatchEvent(new Event('online'))")  # asks at once, not two seconds later
             await asyncio.sleep(0.1)

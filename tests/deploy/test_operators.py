@@ -79,7 +79,7 @@ async def _scrape() -> str:
     app = create_app(Settings(store="memory:"), LineWriter(io.BytesIO(), "json"))
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://rarestream/v1", timeout=60) as http:
+        async with httpx.AsyncClient(transport=transport, base_url="http://rarestream/v1", timeout=300) as http:
             fitted = {"algorithm": "ranksvm", "features": {"kind": "dense", "dim": 3}}
             for name, config in {"dense": SETUPS["dense"], "ordinal": SETUPS["ordinal"], "fitted": fitted}.items():
                 assert (await http.put(f"/learners/{name}", json=config)).status_code == 201
@@ -353,7 +353,7 @@ def test_series_of_the_rules_tests_are_what_is_told(scraped: Scraped) -> None:
 )
 def test_promtool_agrees(arguments: list[str]) -> None:
     assert promtool is not None
-    done = subprocess.run([promtool, *arguments], cwd=PROMETHEUS, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([promtool, *arguments], cwd=PROMETHEUS, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -32,7 +32,7 @@ LATER = "2999-11-22"  # in place of a key's last day, which comes
 
 
 def get(url: str, **headers: str) -> httpx.Response:
-    return httpx.get(url, headers=headers, timeout=60, trust_env=False)
+    return httpx.get(url, headers=headers, timeout=300, trust_env=False)
 
 
 def shown(console: Console, url: str) -> list[dict[str, object]]:
@@ -126,7 +126,7 @@ def test_lines_of_the_log(tmp_path: Path) -> None:
     for form, line in zip(("text", "json"), printed, strict=True):
         log = tmp_path / form
         with Process("memory:", log, log_format=form) as service:
-            with httpx.Client(base_url=f"{service.url}/v1/learners/", timeout=120, trust_env=False) as http:
+            with httpx.Client(base_url=f"{service.url}/v1/learners/", timeout=300, trust_env=False) as http:
                 http.put("fraud", json=made).raise_for_status()
                 http.post("fraud/update", json={"events": events}).raise_for_status()
                 assert http.post("fraud/update", json={"events": [{"label": 2}]}).status_code == 422
@@ -159,7 +159,7 @@ def test_tls(tmp_path: Path) -> None:
         assert url.startswith("https://127.0.0.1:")
         assert console.run(instead(look, {"https://rarestream.example:8000": url})).stdout != ""
         trusting = ssl.create_default_context(cafile=tmp_path / "authority.pem")
-        assert httpx.get(f"{url}/v1/learners", verify=trusting, trust_env=False).status_code == 401
+        assert httpx.get(f"{url}/v1/learners", verify=trusting, trust_env=False, timeout=300).status_code == 401
 
 
 def test_a_keys_file(tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ def test_it_is_installed_and_the_demo_started(tmp_path: Path, clone: Path) -> No
             printed = demo.stdout.readline()
             assert printed, console.said()
         url = printed.split()[1]
-        assert httpx.get(f"{url}v1/health/live", timeout=60, trust_env=False).status_code == 200
+        assert httpx.get(f"{url}v1/health/live", timeout=300, trust_env=False).status_code == 200
         kill_group(demo)
     assert (clone / "rarestream-demo.db").exists()
 

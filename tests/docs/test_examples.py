@@ -28,7 +28,7 @@ def printed(name: str, service: Process, *options: str) -> str:
     """What the example says; it must not warn."""
     command = [sys.executable, "-W", "error", f"examples/{name}.py", *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "RARESTREAM_URL": service.url}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return done.stdout
@@ -76,7 +76,7 @@ def test_severity_is_told_by_ranks(service: Process) -> None:
 def test_an_address_that_is_given_goes_before_that_of_the_environment() -> None:
     command = [sys.executable, "examples/spam.py", "--url", "ftp://given.example"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "RARESTREAM_URL": "http://127.0.0.1:1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode != 0
     assert "ftp://given.example" in done.stderr
 

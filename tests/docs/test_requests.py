@@ -43,7 +43,7 @@ def filled(path: str) -> str:
 
 def status(session: Session, method: str, path: str) -> int:
     """Of the reply, of which only the head is read."""
-    with httpx.stream(method, session.url + filled(path), timeout=60, trust_env=False) as reply:
+    with httpx.stream(method, session.url + filled(path), timeout=300, trust_env=False) as reply:
         return reply.status_code
 
 

@@ -11,19 +11,30 @@ import httpx
 from service.api.app import create_app
 from service.settings import Settings
 
-__all__ = ["DENSE", "client", "events"]
+__all__ = ["DENSE", "application", "client", "client_of", "events"]
 
 DENSE: dict[str, Any] = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 3}, "window": 100}
 
 
 @asynccontextmanager
+async def application(settings: Settings, root: str = "") -> AsyncIterator[tuple[Any, httpx.AsyncClient]]:
+    """A freshly started application, and a client of its URLs below `root`."""
+    app = create_app(settings)
+    async with app.router.lifespan_context(app), client_of(app, root) as http:
+        yield app, http
+
+
+def client_of(app: Any, root: str = "") -> httpx.AsyncClient:
+    """A client of an application in this process."""
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    return httpx.AsyncClient(transport=transport, base_url=f"http://rarestream{root}", timeout=300)
+
+
+@asynccontextmanager
 async def client(store: str = "memory:", **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a freshly started application."""
-    app = create_app(Settings(store=store, **settings))
-    async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://rarestream") as http:
-            yield http
+    async with application(Settings(store=store, **settings)) as (_, http):
+        yield http
 
 
 def events(count: int, start: int = 0, *, ids: bool = True) -> list[dict[str, Any]]:

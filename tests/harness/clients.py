@@ -106,7 +106,7 @@ def lossy(port: int, faults: Sequence[Fault], lost: Callable[[], None]) -> Itera
         do_GET = do_PUT = do_POST
 
         def _passed_on(self, body: bytes) -> tuple[int, str, bytes]:
-            upstream = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+            upstream = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
             try:
                 upstream.request(self.command, self.path, body, dict(self.headers.items()))
                 response = upstream.getresponse()

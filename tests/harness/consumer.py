@@ -22,7 +22,7 @@ CONFIG: dict[str, Any] = {
     "window": 500,
     "seed": 7,
 }
-_PATIENCE = 180.0  # seconds
+_PATIENCE = 300.0  # seconds
 
 
 def event(number: int, *, labelled: bool = True, id: str | None = None, **more: Any) -> bytes:

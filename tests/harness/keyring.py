@@ -10,10 +10,9 @@ from typing import Any
 
 import httpx
 
-from service.api.app import create_app
 from service.auth.keys import Limits, Scope, changing, new_key
 from service.settings import Settings
-from tests.harness.apps import DENSE, events
+from tests.harness.apps import DENSE, application, events
 
 __all__ = ["Clock", "Keyring", "authorization", "bearer", "keyed", "made"]
 
@@ -64,11 +63,8 @@ class Keyring:
 @asynccontextmanager
 async def keyed(ring: Keyring, **settings: Any) -> AsyncIterator[tuple[Any, httpx.AsyncClient]]:
     """An application that asks for the keys of the file, and a client of it that sends none by itself."""
-    app = create_app(Settings(store="memory:", keys=str(ring.path), **settings))
-    async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://rarestream/v1", timeout=60) as http:
-            yield app, http
+    async with application(Settings(store="memory:", keys=str(ring.path), **settings), "/v1") as found:
+        yield found
 
 
 class Clock:

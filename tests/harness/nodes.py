@@ -16,6 +16,7 @@ from service.engine.engine import Engine
 from service.engine.records.codec import Created, unpack_record
 from service.settings import Settings
 from service.storage.base import Store
+from tests.harness.apps import client_of
 from tests.harness.store_records import whole_log
 
 __all__ = ["T0", "app_over", "digest", "node", "over", "posted", "replayed", "serving"]
@@ -54,8 +55,7 @@ def app_over(engine: Engine) -> Any:
 @asynccontextmanager
 async def over(engine: Engine) -> AsyncIterator[httpx.AsyncClient]:
     """A client of it."""
-    transport = httpx.ASGITransport(app_over(engine), raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://rarestream/v1", timeout=60) as http:
+    async with client_of(app_over(engine), "/v1") as http:
         yield http
 
 

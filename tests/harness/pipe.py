@@ -30,7 +30,7 @@ class Pipe(asyncio.Transport):
         """Until so many bytes are written."""
         while len(self.written) < size:
             self.grown.clear()
-            await asyncio.wait_for(self.grown.wait(), 60)
+            await asyncio.wait_for(self.grown.wait(), 300)
 
     def close(self) -> None:
         self.closed = True

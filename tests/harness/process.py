@@ -7,7 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,7 +17,7 @@ import httpx
 
 from tests.harness.waiting import eventually
 
-__all__ = ["Commands", "Process", "free_port"]
+__all__ = ["Commands", "Process", "free_port", "nodes"]
 
 _PATIENCE = 300.0  # seconds for a start, or four: a cold kernel cache on a busy machine
 
@@ -150,6 +151,16 @@ def _end_of(process: subprocess.Popen[bytes], seconds: float) -> int:
     finally:
         process.kill()  # nothing where it has ended
         process.wait()
+
+
+@contextmanager
+def nodes(store: str, folder: Path, count: int, **settings: object) -> Iterator[list[Process]]:
+    """Run so many nodes over one store; kill them at the end."""
+    with ExitStack() as running:
+        found = [Process(store, folder / f"node-{i}.log", **settings) for i in range(count)]
+        for process in found:
+            running.enter_context(process)
+        yield found
 
 
 class Commands:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, NamedTuple
@@ -14,13 +13,13 @@ import msgspec
 import numpy as np
 
 from service.api.app import Application
-from service.server.run import Server, listen
 from service.settings import Settings
 from service.telemetry.log_writer import LineWriter
 from tests.harness.apps import DENSE, events
+from tests.harness.threads import Threaded, in_thread
 
 URL = "/v1/learners/fraud"
-PATIENCE = 60.0  # seconds
+PATIENCE = 300.0  # seconds
 BODY = b'{"events": [{"x": [1, 2, 3]}]}'
 NAMED = b'{"events": [{"x": [1, 2, 3], "id": "a"}]}'
 ROUTE = ("POST", "/v1/learners/{name}/predict")
@@ -87,14 +86,14 @@ class Connection:
 
 
 class Service:
-    """A server in a thread, which counts what comes to the edge."""
+    """A server in a thread, which counts the requests that reach the ASGI path."""
 
-    def __init__(self, server: Server, port: int, thread: threading.Thread) -> None:
-        self.server = server
-        self.port = port
-        self.thread = thread
+    def __init__(self, running: Threaded) -> None:
+        self.server = running.server
+        self.port = running.port
         self.by_edge = 0
-        self.app: Application = server.config.app  # type: ignore[assignment]
+        self.app: Application = running.server.config.app  # type: ignore[assignment]
+        self.stop = running.stop
         self._open: list[Connection] = []
 
     def connect(self) -> Connection:
@@ -120,44 +119,28 @@ class Service:
         found = self.app.state.access.requests.get((*ROUTE, status))
         return 0 if found is None else found.count
 
-    def stop(self) -> None:
-        self.server.should_exit = True
-        self.thread.join(PATIENCE)
-        assert not self.thread.is_alive()
-
     def close(self) -> None:
         for one in self._open:
             one.close()
-        self.stop()
 
 
 @contextmanager
 def served(lines: LineWriter | None = None, **settings: Any) -> Iterator[Service]:
     """A service with one learner that has learnt; `uvicorn` among the settings: of its configuration."""
     configured: dict[str, Any] = settings.pop("uvicorn", {})
-    listener = listen("127.0.0.1", 0)
-    ready = threading.Event()
-    server = Server(Settings(store="memory:", **settings), listener, ready=ready.set, lines=lines)
-    for name, value in configured.items():
-        setattr(server.config, name, value)
-    if configured:
-        server.config.loaded = False
-        server.config.load()
-    thread = threading.Thread(target=server.run, daemon=True)
-    service = Service(server, listener.getsockname()[1], thread)
-    edge: Any = service.app._edge
-    answer = edge.answer
+    with in_thread(Settings(store="memory:", **settings), lines=lines, uvicorn=configured) as running:
+        service = Service(running)
+        edge: Any = service.app._edge
+        answer = edge.answer
 
-    async def counted(*arguments: Any) -> None:
-        service.by_edge += 1
-        await answer(*arguments)
+        async def counted(*arguments: Any) -> None:
+            service.by_edge += 1
+            await answer(*arguments)
 
-    edge.answer = counted
-    thread.start()
-    assert ready.wait(PATIENCE)
-    try:
-        assert service.http("PUT", URL, json=DENSE).status_code == 201
-        assert service.http("POST", f"{URL}/update", json={"events": events(20)}).status_code == 200
-        yield service
-    finally:
-        service.close()
+        edge.answer = counted
+        try:
+            assert service.http("PUT", URL, json=DENSE).status_code == 201
+            assert service.http("POST", f"{URL}/update", json={"events": events(20)}).status_code == 200
+            yield service
+        finally:
+            service.close()

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 __all__ = ["Shown", "in_terminal"]
 
-_PATIENCE = 60.0  # seconds
+_PATIENCE = 300.0  # seconds
 
 
 class Shown(NamedTuple):

@@ -10,7 +10,7 @@ from typing import TypeVar
 __all__ = ["PATIENCE", "eventually", "eventually_async"]
 
 T = TypeVar("T")
-PATIENCE = 120.0  # seconds: no limit on speed, only an end for what never happens, on a busy machine too
+PATIENCE = 300.0  # seconds: no limit on speed, only an end for what never happens, on a busy machine too
 _PAUSE = 0.01
 
 

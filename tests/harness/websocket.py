@@ -57,7 +57,7 @@ class Websocket:
 
     async def event(self) -> dict[str, Any]:
         """What the server does next."""
-        return await asyncio.wait_for(self.to_client.get(), 60)
+        return await asyncio.wait_for(self.to_client.get(), 300)
 
     async def reply(self) -> dict[str, Any]:
         """The next message, read."""
@@ -120,7 +120,7 @@ async def websocket(
         yield end
     finally:
         end.leave()
-        await asyncio.wait_for(serving, 60)
+        await asyncio.wait_for(serving, 300)
 
 
 class Gated(MemoryStore):

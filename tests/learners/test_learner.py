@@ -61,6 +61,7 @@ def test_joined_batches_are_learnt_like_one_after_the_other(pipeline: Pipeline) 
     assert bits([said.part(0, 7), said.part(7, 40)]) == bits([said])
 
 
+@pytest.mark.integration
 @pytest.mark.long
 @FEW
 def test_thousands_of_events_at_once(pipeline: Pipeline) -> None:

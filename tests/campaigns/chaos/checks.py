@@ -131,7 +131,7 @@ def _note(
 
 async def _told(name: str, position: int, urls: list[str]) -> list[tuple[int, str]]:
     """What each node says of the learner, once it has come to this position; as it is after some minutes."""
-    async with httpx.AsyncClient(timeout=30, trust_env=False) as http:
+    async with httpx.AsyncClient(timeout=300, trust_env=False) as http:
         told: list[tuple[int, str]] = []
         try:
             async with asyncio.timeout(_AGREE_SECONDS):

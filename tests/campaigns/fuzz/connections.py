@@ -26,7 +26,7 @@ from tests.harness.process import Process
 __all__ = ["floods", "idle_websockets", "slow_clients"]
 
 _HEAD_SECONDS = 1.0  # that the server of these tests gives a head, and a body
-_PATIENCE = 60.0
+_PATIENCE = 300.0
 _BODY = json.dumps({"events": [{"x": [1.0, 2.0, 3.0], "label": 1}]}).encode()
 _POST = (
     b"POST /v1/learners/dense/update HTTP/1.1\r\nhost: localhost\r\n"

@@ -15,7 +15,7 @@ import time
 __all__ = ["main"]
 
 _AT_ONCE = 100  # that are being opened
-_PATIENCE = 120.0  # seconds
+_PATIENCE = 300.0  # seconds
 _CLOSE = b"\x88\x82\x00\x00\x00\x00\x03\xe8"  # a frame: 1000, masked by zeros
 
 Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]

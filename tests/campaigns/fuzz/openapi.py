@@ -107,7 +107,7 @@ def _cases(
             return
         if name is not None and "name" in (case.path_parameters or {}):
             case.path_parameters["name"] = name
-        response = case.call(base_url=service.url, session=session, timeout=60)
+        response = case.call(base_url=service.url, session=session, timeout=300)
         report.note(what, response.status_code)
         try:
             case.validate_response(response, checks=checks)

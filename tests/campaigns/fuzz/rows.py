@@ -195,7 +195,7 @@ async def _rows(report: Report, data: _Data, random: Random, seconds: float, cou
         for _ in until(seconds, count):
             what, how = data.change(random)
             try:
-                became = await asyncio.wait_for(_served(data.url), 60)
+                became = await asyncio.wait_for(_served(data.url), 300)
             except ServiceError as error:  # it does not start, and says why
                 became = f"no start: {error.code}"
             except Exception as error:  # the campaign is there to find any

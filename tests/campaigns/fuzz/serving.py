@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import httpx
 
-from service.server.run import Server, listen
 from service.settings import Settings
+from tests.harness.threads import Threaded, in_thread
 
 __all__ = ["LEARNERS", "Served", "served"]
 
-_PATIENCE = 120.0  # seconds
+_PATIENCE = 300.0  # seconds
 LEARNERS: dict[str, dict[str, Any]] = {
     "dense": {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 3}, "window": 50, "remembered_ids": 1000},
     "table": {
@@ -47,12 +46,10 @@ class _Faults(logging.Handler):
 class Served:
     """The server that runs."""
 
-    def __init__(self, url: str, server: Server, faults: _Faults) -> None:
-        self.url = url
-        self.port = int(url.rpartition(":")[2])
-        self.server = server
+    def __init__(self, running: Threaded, faults: _Faults) -> None:
+        self.url, self.port, self.server = running.url, running.port, running.server
         self._faults = faults
-        self.http = httpx.Client(base_url=url, timeout=_PATIENCE, trust_env=False)
+        self.http = httpx.Client(base_url=self.url, timeout=_PATIENCE, trust_env=False)
 
     def faults(self) -> list[str]:
         """What has been logged since this was asked before."""
@@ -78,21 +75,13 @@ class Served:
 @contextmanager
 def served(**settings: Any) -> Iterator[Served]:
     """A server on a free port, with `LEARNERS`."""
-    listener = listen("127.0.0.1", 0)
-    ready = threading.Event()
-    server = Server(Settings(**{"store": "memory:", **settings}), listener, ready=ready.set)
     faults = _Faults()
     logging.getLogger().addHandler(faults)
-    thread = threading.Thread(target=server.run, name="server")
-    thread.start()
     try:
-        if not ready.wait(_PATIENCE):
-            raise TimeoutError("the server did not start")
-        running = Served(server.url, server, faults)
-        with running.http:
-            running.create()
-            yield running
+        with in_thread(Settings(**{"store": "memory:", **settings})) as running:
+            found = Served(running, faults)
+            with found.http:
+                found.create()
+                yield found
     finally:
-        server.should_exit = True
-        thread.join(_PATIENCE)
         logging.getLogger().removeHandler(faults)

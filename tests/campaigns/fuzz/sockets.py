@@ -26,7 +26,7 @@ from tests.campaigns.fuzz.serving import LEARNERS, Served, served
 
 __all__ = ["frames", "messages"]
 
-_PATIENCE = 60.0  # seconds
+_PATIENCE = 300.0  # seconds
 _EXPECTED = (1000, 1002, 1003, 1007, 1008, 1009)  # codes of a close for what the client did
 _MASK = b"\x01\x02\x03\x04"
 

@@ -143,7 +143,7 @@ async def test_a_client_that_does_not_read_a_reply_in_lines_is_dropped(caplog):
             sent.append(message)
 
         scope = scope_of(f"{URL}/predict") | {"headers": [(b"content-type", b"application/x-ndjson")]}
-        await asyncio.wait_for(app(scope, receive, send), 60)
+        await asyncio.wait_for(app(scope, receive, send), 300)
         assert len(sent) == 3
         assert all(message["more_body"] for message in sent[1:])  # a reply without its end
         assert (learner.users, app.state.bodies.bytes) == (uses, 0)

@@ -50,7 +50,7 @@ def with_silent(
     with (
         listener or socket.create_server(("127.0.0.1", 0)) as open_one,
         node,
-        httpx.Client(base_url=f"{node.url}/v1", timeout=60, trust_env=False) as http,
+        httpx.Client(base_url=f"{node.url}/v1", timeout=300, trust_env=False) as http,
     ):
         address = f"http://127.0.0.1:{open_one.getsockname()[1]}"
         name = next(name for name in NAMES if _weight(address, name) > _weight(node.url, name))
@@ -212,7 +212,7 @@ def test_what_the_host_refuses_by_the_head_of_a_request_is_told_as_it_says_it(
     narrow = ring.make("narrow", "predict", body_bytes=2**16)
     with (
         two_nodes(redis, tmp_path, keys=ring.path, max_body_bytes=2**20) as (here, there),
-        httpx.Client(base_url=f"{here.url}/v1", timeout=60, trust_env=False) as http,
+        httpx.Client(base_url=f"{here.url}/v1", timeout=300, trust_env=False) as http,
     ):
         learner = f"/learners/{created_there(http, here, there, tmp_path, admin)}"
         events = json.dumps({"events": [{"x": [1, 2], "label": i % 2} for i in range(5000)]}).encode()
@@ -241,7 +241,7 @@ def test_a_request_is_counted_where_it_is_answered(redis: RedisServer, tmp_path:
     with two_nodes(redis, tmp_path, keys=ring.path) as (here, there):
         others = (here.url, there.url)
         name = next(name for name in NAMES if all(_weight(gone, name) > _weight(one, name) for one in others))
-        with httpx.Client(base_url=f"{here.url}/v1", timeout=60, trust_env=False) as http:
+        with httpx.Client(base_url=f"{here.url}/v1", timeout=300, trust_env=False) as http:
             assert http.put(f"/learners/{name}", json=CONFIG, headers=admin).status_code == 201
             redis.command("SET", f"{NODE}gone", gone)
             redis.command("SADD", IDS, "gone")
@@ -254,16 +254,19 @@ def test_a_request_is_counted_where_it_is_answered(redis: RedisServer, tmp_path:
 
 
 def test_a_request_without_the_rest_of_its_body_has_its_line(redis: RedisServer, tmp_path: Path) -> None:
-    with two_nodes(redis, tmp_path) as (here, there), httpx.Client(base_url=f"{here.url}/v1", trust_env=False) as http:
+    with (
+        two_nodes(redis, tmp_path) as (here, there),
+        httpx.Client(base_url=f"{here.url}/v1", trust_env=False, timeout=300) as http,
+    ):
         name = created_there(http, here, there, tmp_path)
         head = f"POST /v1/learners/{name}/update HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
         body = "1\r\n{\r\n"
-        with socket.create_connection(("127.0.0.1", here.port), timeout=60) as connection:
+        with socket.create_connection(("127.0.0.1", here.port), timeout=300) as connection:
             connection.sendall(f"{head}{body}no size\r\n".encode())
             read = b"".join(iter(lambda: connection.recv(2**16), b""))
         told = json.loads(read.partition(b"\r\n\r\n")[2])
         assert (told["status"], told["code"]) == (400, "bad-request")
-        with socket.create_connection(("127.0.0.1", here.port), timeout=60) as connection:
+        with socket.create_connection(("127.0.0.1", here.port), timeout=300) as connection:
             connection.sendall(f"{head}{body}".encode())
             time.sleep(0.2)  # it is being passed on
         eventually(lambda: len(re.findall("POST .*", (tmp_path / "0.log").read_text())) >= 2)

@@ -172,7 +172,7 @@ class Reader:
         self._events: AsyncIterator[bytes] = stream(news, LEARNER_PACE, self.closing)
 
     async def next(self) -> tuple[str, Any]:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             kind, self.last, data = _parsed(await anext(self._events))
             return kind, data
 
@@ -346,7 +346,7 @@ async def test_a_connection_that_was_gone_at_once_does_not_count() -> None:
 def test_a_server_that_stops_ends_its_streams(tmp_path: Path) -> None:
     with Process(f"sqlite:///{tmp_path / 'log.db'}", tmp_path / "server.log") as service:
         url = f"{service.url}/v1/learners/a"
-        with httpx.Client(timeout=120, trust_env=False) as http:
+        with httpx.Client(timeout=300, trust_env=False) as http:
             http.put(url, json=DENSE).raise_for_status()
             http.post(f"{url}/update", json={"events": labelled("dense", 0, 100)}).raise_for_status()
             lines: list[str] = []
@@ -354,7 +354,7 @@ def test_a_server_that_stops_ends_its_streams(tmp_path: Path) -> None:
             shown, ended = threading.Event(), threading.Event()
 
             def read() -> None:
-                with httpx.stream("GET", f"{url}/metrics/stream", headers=whole, timeout=120, trust_env=False) as reply:
+                with httpx.stream("GET", f"{url}/metrics/stream", headers=whole, timeout=300, trust_env=False) as reply:
                     for line in reply.iter_lines():
                         lines.append(line)
                         if line.startswith("data") and lines[-2] == "event: figures":
@@ -371,7 +371,7 @@ def test_a_server_that_stops_ends_its_streams(tmp_path: Path) -> None:
         assert time.monotonic() - began < 60
         assert [line for line in lines if line.startswith("event")] == ["event: point", "event: figures"]
         service.start()  # what it was stopped with is there, and a client goes on where it was
-        with httpx.Client(timeout=120, trust_env=False) as http:
+        with httpx.Client(timeout=300, trust_env=False) as http:
             http.post(f"{url}/update", json={"events": labelled("dense", 100, 200)}).raise_for_status()
             last = next(line for line in reversed(lines) if line.startswith("id: "))[4:]
             with http.stream("GET", f"{url}/metrics/stream", headers={"last-event-id": last}) as reply:

@@ -24,9 +24,9 @@ def _chunk(data: bytes) -> bytes:
 def test_a_stop_of_the_service_ends_a_stream_of_lines_with_a_word(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with Process("memory:", log) as service:
-        assert httpx.put(f"{service.url}/v1/learners/a", json=DENSE, trust_env=False).status_code == 201
+        assert httpx.put(f"{service.url}/v1/learners/a", json=DENSE, trust_env=False, timeout=300).status_code == 201
         with (
-            socket.create_connection(("127.0.0.1", service.port), timeout=60) as connection,
+            socket.create_connection(("127.0.0.1", service.port), timeout=300) as connection,
             connection.makefile("rb") as reply,
         ):
             connection.sendall(HEAD)

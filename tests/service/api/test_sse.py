@@ -102,7 +102,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, ring: Keyring) -> Iterator
 @pytest.fixture
 def http(service: Process, ring: Keyring) -> Iterator[httpx.Client]:
     base = f"{service.url}/v1"
-    with httpx.Client(base_url=base, headers=ring["root"], timeout=120, trust_env=False) as client:
+    with httpx.Client(base_url=base, headers=ring["root"], timeout=300, trust_env=False) as client:
         for name in ("a", "b1", "b2"):
             client.put(f"/learners/{name}", json=DENSE).raise_for_status()
         client.put("/groups/g", json={"learners": ["a", "b1"]}).raise_for_status()
@@ -237,7 +237,7 @@ def test_a_learner_may_be_called_as_a_stream_is(http: httpx.Client) -> None:
 def test_a_node_that_stops_ends_them(tmp_path: Path) -> None:
     with (
         Process("memory:", tmp_path / "server.log") as service,
-        httpx.Client(base_url=f"{service.url}/v1", timeout=120, trust_env=False) as http,
+        httpx.Client(base_url=f"{service.url}/v1", timeout=300, trust_env=False) as http,
     ):
         for name in ("a", "b"):
             http.put(f"/learners/{name}", json=DENSE).raise_for_status()
@@ -254,7 +254,7 @@ def test_a_node_that_stops_ends_them(tmp_path: Path) -> None:
 
 async def told_of(events: AsyncIterator[bytes], kind: str) -> dict[str, Any]:
     """The next event, which is of this kind."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         name, data = (await anext(events)).decode().strip().split("\n")
     assert name == f"event: {kind}"
     found: dict[str, Any] = json.loads(data.removeprefix("data: "))
@@ -355,7 +355,7 @@ async def test_a_sign_of_life_comes_where_nothing_happens(monkeypatch: pytest.Mo
     events = stream(all_news(shown, groups), 0.01, asyncio.Event())
     assert await told_of(events, "learners") == {"learners": []}
     assert await told_of(events, "groups") == {}
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         assert [await anext(events) for _ in range(3)] == [b": still here\n\n"] * 3
 
 
@@ -376,7 +376,7 @@ async def test_a_client_that_does_not_read_is_dropped() -> None:
 
     reply = opened(state, news(), 0.01, FREE)
     assert state.streams == 1
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         await reply({"type": "http", "asgi": {"spec_version": "2.3"}}, receive, send)
     assert state.streams == 0
 

@@ -37,7 +37,7 @@ async def serving(
     async with node(store or MemoryStore(), **settings) as engine:
         app = app_over(engine)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://rarestream/v1", timeout=60) as http:
+        async with httpx.AsyncClient(transport=transport, base_url="http://rarestream/v1", timeout=300) as http:
             for name in learners:
                 await http.put(f"/learners/{name}", json=DENSE)
             yield app, http, engine
@@ -491,7 +491,7 @@ async def test_more_unanswered_messages_than_granted_end_it_and_those_granted_ar
         learner = engine.get("a")
         with learner.watch() as changed:
             while sum(learner.view.class_counts.values()) < 12:
-                await asyncio.wait_for(changed.wait(), 60)
+                await asyncio.wait_for(changed.wait(), 300)
                 changed.clear()
         await settled()
         assert client.quiet
@@ -660,7 +660,7 @@ async def test_what_is_held_is_let_go_of_once_though_the_connection_ends_by_an_e
         with learner.watch() as changed:
             gate.set()
             while sum(learner.view.class_counts.values()) < 3:
-                await asyncio.wait_for(changed.wait(), 60)
+                await asyncio.wait_for(changed.wait(), 300)
                 changed.clear()
         await settled()
         assert not learner.users  # each message has had its answer

@@ -42,7 +42,7 @@ def service(log: Path) -> Iterator[Process]:
 def url(service: Process, request: pytest.FixtureRequest) -> str:
     """A learner of the test's own: the URL of its websocket."""
     name = request.node.name
-    made = httpx.put(f"{service.url}/v1/learners/{name}", json=DENSE, timeout=60, trust_env=False)
+    made = httpx.put(f"{service.url}/v1/learners/{name}", json=DENSE, timeout=300, trust_env=False)
     assert made.status_code == 201
     return f"ws://127.0.0.1:{service.port}/v1/learners/{name}/ws"
 
@@ -59,7 +59,7 @@ async def ending(client: ClientConnection) -> tuple[list[dict[str, Any]], int, s
 
     async def read() -> None:
         while True:
-            replies.append(json.loads(await asyncio.wait_for(client.recv(), 60)))
+            replies.append(json.loads(await asyncio.wait_for(client.recv(), 300)))
 
     with pytest.raises(ConnectionClosed) as ended:
         await read()
@@ -133,7 +133,7 @@ async def test_a_path_without_a_websocket_is_refused(url: str, log: Path) -> Non
 
 
 def test_a_request_without_an_upgrade_is_asked_for_one(url: str) -> None:
-    reply = httpx.get(url.replace("ws://", "http://"), trust_env=False)
+    reply = httpx.get(url.replace("ws://", "http://"), trust_env=False, timeout=300)
     assert (reply.status_code, reply.headers["upgrade"]) == (426, "websocket")
 
 
@@ -154,7 +154,7 @@ def test_frames_in_any_pieces_are_learnt_as_over_http_and_one_that_is_not_masked
 ) -> None:
     random = Random(1)
     count = 120  # with pieces and pings between: all within the credit of 64 at a time
-    http = httpx.Client(timeout=60, trust_env=False)
+    http = httpx.Client(timeout=300, trust_env=False)
     path = url.replace("ws://", "http://").removesuffix("/ws")
     assert http.put(f"{path}-twin", json=DENSE).status_code == 201
     with socket.socket() as client:
@@ -206,7 +206,7 @@ def test_a_client_that_reads_nothing_is_dropped_and_others_are_served(url: str, 
             payload = b'{"seq":%d,%b' % (seq, body)
             client.sendall(b"\x81\xfe" + len(payload).to_bytes(2, "big") + bytes(4) + payload)
         while "nothing was read in 0.5 s" not in log.read_text():
-            reply = httpx.get(f"{service.url}/v1/health/live", timeout=60, trust_env=False)
+            reply = httpx.get(f"{service.url}/v1/health/live", timeout=300, trust_env=False)
             assert reply.status_code == 200
             time.sleep(0.02)
         received = b""
@@ -218,7 +218,7 @@ def test_a_client_that_reads_nothing_is_dropped_and_others_are_served(url: str, 
 
 async def test_a_stop_of_the_service_is_told_as_the_reason(log: Path) -> None:
     with Process("memory:", log, **SETTINGS) as process:
-        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=300) as http:
             await http.put(f"{process.url}/v1/learners/a", json=DENSE)
         async with connect(f"ws://127.0.0.1:{process.port}/v1/ws", proxy=None) as client:
             await greeted(client)

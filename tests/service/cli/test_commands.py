@@ -48,7 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 
 def api(server: Process) -> httpx.Client:
-    return httpx.Client(base_url=f"{server.url}/v1/learners", trust_env=False, timeout=60)
+    return httpx.Client(base_url=f"{server.url}/v1/learners", trust_env=False, timeout=300)
 
 
 def put(server: Process, name: str, config: dict[str, Any] = DENSE) -> None:
@@ -539,7 +539,7 @@ def test_watch_prints_a_line_per_change(server: Process) -> None:
         line = process.stdout.readline()
         assert re.match(r"\d\d:\d\d:\d\d  500 events  AUC 0\.\d{4}  F1 0\.\d{4}  precision ", line)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=300)
         assert (process.returncode, err) == (0, "")
 
 
@@ -550,7 +550,7 @@ def test_watch_for_programs_until_the_learner_is_gone(server: Process) -> None:
         first = json.loads(process.stdout.readline())
         assert (first["event"], first["name"], first["events"]) == ("figures", "short", 0)
         run(server, "delete", "short", "--yes")
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=300)
         assert process.returncode == 4
         assert err.startswith("error: short was deleted")
     assert document(run(server, "watch", "fraud", "--once", "--json"))["events"] == 600
@@ -571,7 +571,7 @@ def test_watch_waits_for_a_service_that_goes_away(tmp_path: Path) -> None:
             while (told := json.loads(watch.stdout.readline())).get("events") != 50:
                 assert told["event"] in ("trouble", "figures")
             watch.send_signal(signal.SIGTERM)
-            watch.communicate(timeout=30)
+            watch.communicate(timeout=300)
             assert watch.returncode == 143
 
 
@@ -588,7 +588,7 @@ def test_an_interrupted_update_says_how_far_it_came(server: Process) -> None:
         with api(server) as http:
             eventually(lambda: http.get("/stopped").json()["events"] >= 2)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=300)
         assert process.returncode == 130
         assert re.fullmatch(r"[23] events were learnt\nstopped\n", err)
 
@@ -603,7 +603,7 @@ def test_a_bench_deletes_its_learner_also_when_interrupted(server: Process, numb
     with running(server, "bench", "--requests", "200000") as process:
         eventually(learners)
         process.send_signal(number)
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
         assert process.returncode == 128 + number
     assert learners() == []
 
@@ -638,7 +638,7 @@ def test_a_bench_on_a_server_of_its_own() -> None:
 
 def _status(url: str) -> int:
     try:
-        return httpx.get(f"{url}/v1/health/live", trust_env=False).status_code
+        return httpx.get(f"{url}/v1/health/live", trust_env=False, timeout=300).status_code
     except httpx.TransportError:  # it is gone
         return 0
 
@@ -676,9 +676,9 @@ def test_commands_and_names_are_completed(server: Process) -> None:
     assert completed("rarestream create new --algorithm cbr", RARESTREAM_URL=server.url) == ["cbr", "cbr-diag"]
     put(server, "complete-me-too")
     group = {"learners": ["complete-me", "complete-me-too"]}
-    httpx.put(f"{server.url}/v1/groups/completed", json=group, trust_env=False).raise_for_status()
+    httpx.put(f"{server.url}/v1/groups/completed", json=group, trust_env=False, timeout=300).raise_for_status()
     assert completed("rarestream compare comp", RARESTREAM_URL=server.url) == ["completed"]
-    httpx.delete(f"{server.url}/v1/groups/completed", trust_env=False).raise_for_status()
+    httpx.delete(f"{server.url}/v1/groups/completed", trust_env=False, timeout=300).raise_for_status()
     assert completed("rarestream threshold complete-me f1-") == ["f1-window", "f1-ofo"]
     assert completed("rarestream keys create --scope ") == ["read", "predict", "update", "admin"]
     assert completed("rarestream keys create --scope p") == ["predict"]

@@ -27,7 +27,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 @pytest.fixture(scope="module")
 def http(server: Process) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=f"{server.url}/v1", timeout=120, trust_env=False) as client:
+    with httpx.Client(base_url=f"{server.url}/v1", timeout=300, trust_env=False) as client:
         yield client
 
 

@@ -46,13 +46,13 @@ def until(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
 
 
 def learners(url: str) -> dict[str, dict[str, Any]]:
-    found = httpx.get(f"{url}/v1/learners", trust_env=False, timeout=60).raise_for_status().json()["learners"]
+    found = httpx.get(f"{url}/v1/learners", trust_env=False, timeout=300).raise_for_status().json()["learners"]
     return {one["name"]: one for one in found}
 
 
 def compared(url: str) -> dict[str, Any]:
     """What the group says of the four."""
-    told = httpx.get(f"{url}/v1/groups/{GROUP}/compare", trust_env=False, timeout=60).raise_for_status().json()
+    told = httpx.get(f"{url}/v1/groups/{GROUP}/compare", trust_env=False, timeout=300).raise_for_status().json()
     assert told["learners"] == list(LEARNERS)
     return dict(told)
 
@@ -142,14 +142,18 @@ def test_a_learner_that_is_ahead_of_the_others_learns_nothing_twice(demo: Demo, 
     until(process, r"Still serving")
     body = {"events": CardFraud(change=1000).events(1000, 1010), "source": {"name": SOURCE, "offset": 1000}}
     path = f"{url}/v1/learners/demo-cbr-diag"
-    assert httpx.post(f"{path}/update", json=body, trust_env=False).raise_for_status().json()["applied"] == 10
+    assert (
+        httpx.post(f"{path}/update", json=body, trust_env=False, timeout=300).raise_for_status().json()["applied"] == 10
+    )
     process.send_signal(signal.SIGINT)
     process.communicate()
 
     process = demo(store, "--events", 2000, "--rate", 0)
     url = until(process, r"dashboard +(http://\S+)/$")[1]
     until(process, r"Still serving")
-    figures = httpx.get(f"{url}/v1/learners/demo-cbr-diag/metrics", trust_env=False).raise_for_status().json()
+    figures = (
+        httpx.get(f"{url}/v1/learners/demo-cbr-diag/metrics", trust_env=False, timeout=300).raise_for_status().json()
+    )
     assert (figures["events"], figures["duplicates"]) == (2000, 10)
     assert {one["events"] for one in learners(url).values()} == {2000}
     process.send_signal(signal.SIGINT)
@@ -161,7 +165,7 @@ def test_a_stream_of_which_no_event_is_of_a_time_to_come(demo: Demo, tmp_path: P
     process = demo(store, "--events", 20_000_000, "--rate", 40)  # 5,000 days
     url = until(process, r"dashboard +(http://\S+)/$")[1]
     until(process, r"demo-fofo +[\d,]+ events")
-    began = httpx.get(f"{url}/v1/learners/demo-fofo/metrics", trust_env=False).json()["clock"]
+    began = httpx.get(f"{url}/v1/learners/demo-fofo/metrics", trust_env=False, timeout=300).json()["clock"]
     assert time.time() // 86_400 - began // 86_400 in (5000, 5001)  # it may be past midnight meanwhile
     process.send_signal(signal.SIGINT)
     process.communicate()
@@ -181,7 +185,7 @@ def test_a_learner_that_somebody_else_teaches_does_not_stop_the_stream(demo: Dem
     at = learners(url)["demo-fofo"]["sources"][SOURCE]
     assert at < 300
     body = {"events": CardFraud(change=200).events(at, at + 50), "source": {"name": SOURCE, "offset": at}}
-    httpx.post(f"{url}/v1/learners/demo-fofo/update", json=body, trust_env=False).raise_for_status()
+    httpx.post(f"{url}/v1/learners/demo-fofo/update", json=body, trust_env=False, timeout=300).raise_for_status()
     until(process, r"Still serving")
     assert {one["events"] for one in learners(url).values()} == {400}
     assert compared(url)["events"] == 400

@@ -67,7 +67,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 
 def put(server: Process, name: str) -> None:
-    httpx.put(f"{server.url}/v1/learners/{name}", json=DENSE, timeout=60, trust_env=False).raise_for_status()
+    httpx.put(f"{server.url}/v1/learners/{name}", json=DENSE, timeout=300, trust_env=False).raise_for_status()
 
 
 def run(*arguments: str, url: str | None = None, key: str | None = None) -> tuple[int, str]:
@@ -169,7 +169,7 @@ def test_wrong_usage(server: Process, command: str, said: str) -> None:
     assert status == ExitStatus.USAGE, error
     assert said in error
     assert "Value error" not in error  # pydantic's words
-    learner = httpx.get(f"{server.url}/v1/learners/a", timeout=60, trust_env=False).raise_for_status().json()
+    learner = httpx.get(f"{server.url}/v1/learners/a", timeout=300, trust_env=False).raise_for_status().json()
     assert learner["events"] == 0
 
 

@@ -44,7 +44,7 @@ def line(process: subprocess.Popen[str]) -> dict[str, Any]:
 def ended(process: subprocess.Popen[str], number: signal.Signals = signal.SIGINT) -> tuple[list[Any], list[str]]:
     """Stopped by a signal: what it printed since then as documents, and the lines that it said on standard error."""
     process.send_signal(number)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=300)
     return [json.loads(one) for one in out.splitlines()], err.splitlines()
 
 
@@ -75,7 +75,7 @@ def test_serve_tells_where_it_listens_once_it_does(start: Commands, tmp_path: Pa
     store = f"sqlite:///{tmp_path / 'a.db'}"
     process = start("serve", "--json", "--port", 0, "--store", store)
     told = line(process)
-    assert httpx.get(f"{told['url']}/v1/health/ready", trust_env=False).status_code == 200
+    assert httpx.get(f"{told['url']}/v1/health/ready", trust_env=False, timeout=300).status_code == 200
     assert told == {"url": told["url"], "pid": process.pid, "store": store, "workers": 1}
     more, err = ended(process)
     assert (process.returncode, more) == (0, [])
@@ -100,7 +100,7 @@ def test_several_workers_are_told_of_once(start: Commands) -> None:
         process = start("serve", "--json", "--port", 0, "--store", redis.url, "--workers", 2)
         told = line(process)
         assert told == {"url": told["url"], "pid": process.pid, "store": redis.url, "workers": 2}
-        assert httpx.get(f"{told['url']}/v1/health/ready", trust_env=False).status_code == 200
+        assert httpx.get(f"{told['url']}/v1/health/ready", trust_env=False, timeout=300).status_code == 200
         more, err = ended(process)
     assert more == []
     assert {1, 2} <= {json.loads(one).get("worker") for one in err}
@@ -129,7 +129,9 @@ def test_the_demo_is_lines_of_figures_behind_its_address(start: Commands, tmp_pa
         one = line(process)
         assert one.pop("event") == "figures"
         figures[one["name"]] = one
-    shown = httpx.get(f"{told['url']}/v1/learners/demo-cbr/metrics", trust_env=False).raise_for_status().json()
+    shown = (
+        httpx.get(f"{told['url']}/v1/learners/demo-cbr/metrics", trust_env=False, timeout=300).raise_for_status().json()
+    )
     assert figures["demo-cbr"] == shown
     _, err = ended(process)
     assert process.returncode == 0

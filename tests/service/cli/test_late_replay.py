@@ -63,7 +63,7 @@ def create(server: Process, name: str, *options: object) -> None:
 
 
 def get(server: Process, path: str) -> Any:
-    return httpx.get(f"{server.url}/v1/learners/{path}", trust_env=False, timeout=60).raise_for_status().json()
+    return httpx.get(f"{server.url}/v1/learners/{path}", trust_env=False, timeout=300).raise_for_status().json()
 
 
 def figures(server: Process, name: str) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def test_it_goes_as_if_each_event_were_sent_at_its_time(server: Process, whole: 
     events = rows()
     url = f"{server.url}/v1/learners/by-hand/"
     alerts = 0
-    with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
+    with httpx.Client(base_url=url, trust_env=False, timeout=300) as http:
         for kind, row in naive([event["time"] for event in events], Delay(3600.0)):
             event = events[row]
             if kind == "score":
@@ -347,7 +347,7 @@ def test_labels_that_come_too_late_are_told_of(server: Process, tmp_path: Path) 
     path = tmp_path / "crowd.jsonl"
     path.write_text("".join(json.dumps({**row, "time": START + i}) + "\n" for i, row in enumerate(rows()[:4])))
     config = {"algorithm": "fofo", "features": {"kind": "named"}, "late": {"max_events": 1}}
-    httpx.put(f"{server.url}/v1/learners/crowd", json=config).raise_for_status()
+    httpx.put(f"{server.url}/v1/learners/crowd", json=config, timeout=300).raise_for_status()
     result = run(server, "replay", path, "--learner", "crowd", "--batch", "1", *LATE)
     assert "3 labels came too late: their events are not remembered any more" in result.stderr
 

@@ -25,7 +25,7 @@ LEARNERS = 300
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     folder = tmp_path_factory.mktemp("server")
     with Process(f"sqlite:///{folder / 'store.db'}", folder / "log") as process:
-        with httpx.Client(base_url=f"{process.url}/v1/learners", trust_env=False, timeout=60) as http:
+        with httpx.Client(base_url=f"{process.url}/v1/learners", trust_env=False, timeout=300) as http:
             for number in range(LEARNERS):
                 http.put(f"/of-many-{number:03}", json=DENSE).raise_for_status()
                 body = {"events": events(20 + number % 7)}
@@ -41,7 +41,7 @@ def list_of(server: Process, *options: str) -> str:
 
 def requests(server: Process) -> int:
     """That were answered below /v1 so far."""
-    text = httpx.get(f"{server.url}/metrics", trust_env=False, timeout=60).text
+    text = httpx.get(f"{server.url}/metrics", trust_env=False, timeout=300).text
     counts = re.findall(r'^rarestream_request_seconds_count\{.*route="/v1/.*\} (\S+)$', text, re.MULTILINE)
     return round(sum(map(float, counts)))
 
@@ -92,7 +92,7 @@ def test_what_there_is_no_room_for_is_told() -> None:
 def test_restore_asks(server: Process) -> None:
     environment = {"RARESTREAM_URL": server.url}
     url = f"{server.url}/v1/learners/of-many-000"
-    with httpx.Client(trust_env=False, timeout=60) as http:
+    with httpx.Client(trust_env=False, timeout=300) as http:
         position = http.post(f"{url}/snapshots").raise_for_status().json()["position"]
         http.post(f"{url}/update", json={"events": events(5, 500)}).raise_for_status()
 

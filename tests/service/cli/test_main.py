@@ -47,13 +47,13 @@ def run(server: Process, *arguments: object, status: int = 0) -> Result:
 
 
 def config(server: Process, name: str) -> dict[str, Any]:
-    document = httpx.get(f"{server.url}/v1/learners/{name}", trust_env=False).raise_for_status().json()
+    document = httpx.get(f"{server.url}/v1/learners/{name}", trust_env=False, timeout=300).raise_for_status().json()
     found: dict[str, Any] = document["config"]
     return found
 
 
 def served_threshold(server: Process, name: str) -> float | None:
-    document = httpx.get(f"{server.url}/v1/learners/{name}", trust_env=False).raise_for_status().json()
+    document = httpx.get(f"{server.url}/v1/learners/{name}", trust_env=False, timeout=300).raise_for_status().json()
     found: float | None = document["threshold"]
     return found
 
@@ -451,7 +451,7 @@ def test_serve_says_when_it_is_ready_and_where(start: Commands, tmp_path: Path) 
     )
     assert found is not None
     assert found[3] == store
-    assert httpx.get(f"{found[2]}/v1/health/ready", trust_env=False).status_code == 200
+    assert httpx.get(f"{found[2]}/v1/health/ready", trust_env=False, timeout=300).status_code == 200
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()
     assert (process.returncode, out, err) == (0, "", "")

@@ -52,7 +52,7 @@ def whole(server: Process, file: Path) -> str:
 
 
 def get(server: Process, path: str) -> Any:
-    reply = httpx.get(f"{server.url}/v1/learners/{path}", trust_env=False, timeout=60)
+    reply = httpx.get(f"{server.url}/v1/learners/{path}", trust_env=False, timeout=300)
     return reply.raise_for_status().json()
 
 
@@ -66,7 +66,9 @@ def figures(server: Process, name: str) -> dict[str, Any]:
     found = get(server, f"{name}/metrics")
     events = [{"features": {"amount": i / 3, "country": "abcdef"[i % 6]}} for i in range(50)]
     predict = f"{server.url}/v1/learners/{name}/predict"
-    scores = httpx.post(predict, json={"events": events}, trust_env=False).raise_for_status().json()["results"]
+    scores = (
+        httpx.post(predict, json={"events": events}, trust_env=False, timeout=300).raise_for_status().json()["results"]
+    )
     own = ("name", "position", "duplicates")
     return {"scores": scores, **{key: value for key, value in found.items() if key not in own}}
 

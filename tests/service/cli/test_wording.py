@@ -32,7 +32,7 @@ def printed(server: Process, *arguments: str) -> list[str]:
 
 def test_a_decision_has_the_same_word_before_an_event_is_learnt_and_when_it_is(server: Process) -> None:
     made = {**DENSE, "threshold": {"objective": "fixed", "value": 0.5}, "calibration": {"kind": "none"}}
-    httpx.put(f"{server.url}/v1/learners/a", json=made, timeout=120, trust_env=False).raise_for_status()
+    httpx.put(f"{server.url}/v1/learners/a", json=made, timeout=300, trust_env=False).raise_for_status()
     rows = [{"id": str(i), "x": [float(i % 2), 1, 0], "label": i % 2} for i in range(200)]
     printed(server, "update", "a", json.dumps(rows))
     events = [{"id": f"n{i}", "x": [value, 1, 0]} for i, value in enumerate((5000, -5000))]
@@ -45,7 +45,7 @@ def test_a_decision_has_the_same_word_before_an_event_is_learnt_and_when_it_is(s
 
 
 def test_a_number_that_there_is_not(server: Process, capsys: pytest.CaptureFixture[str]) -> None:
-    httpx.put(f"{server.url}/v1/learners/fresh", json=DENSE, timeout=120, trust_env=False).raise_for_status()
+    httpx.put(f"{server.url}/v1/learners/fresh", json=DENSE, timeout=300, trust_env=False).raise_for_status()
     (line,) = printed(server, "predict", "fresh", '{"id": "a", "x": [1, 0, 0]}')[1:]
     assert line.split() == ["a", "0", "0.5", "-", "not", "ready"]
     overflowed = {"id": "b", "score": None, "probability": 1.0, "threshold": 0.5, "label": 1}

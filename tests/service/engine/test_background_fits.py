@@ -237,7 +237,7 @@ async def test_a_stop_does_not_wait_for_a_fit(
         held = Held(fit)
         monkeypatch.setattr(algorithms()["ranksvm"], "fit", held)
         monkeypatch.setattr("learners.features.kernel_approximation.fit", held)
-        async with asyncio.timeout(30), client(f"sqlite:///{tmp_path / name}.db") as http:
+        async with asyncio.timeout(300), client(f"sqlite:///{tmp_path / name}.db") as http:
             await http.put("/v1/learners/a", json=setup)
             update = asyncio.create_task(http.post("/v1/learners/a/update", json={"events": events(60)}))
             await eventually_async(held.begun.is_set)
@@ -264,7 +264,7 @@ def test_a_process_that_ends_in_the_middle_of_a_fit(way: str, tmp_path: Path) ->
     log, sent = tmp_path / "log", 0
     with Process(f"sqlite:///{tmp_path / 'store.db'}", log) as server:
         url = f"{server.url}/v1/learners/a"
-        with httpx.Client(timeout=60, trust_env=False) as http:
+        with httpx.Client(timeout=300, trust_env=False) as http:
             http.put(url, json={"algorithm": "nbauc", "features": {"kind": "dense", "dim": 8}, **long})
             while not http.get(url).json()["fit"]["running"]:  # again, where a fit was over before we looked
                 made = [{"x": x, "label": int(i % 3 == 0), "id": f"{sent + i}"} for i, x in enumerate(X)]
@@ -274,7 +274,7 @@ def test_a_process_that_ends_in_the_middle_of_a_fit(way: str, tmp_path: Path) ->
         assert ended == {"stop": -signal.SIGTERM, "interrupt": 0, "kill": None}[way]
         assert not re.search(r"error|exception|corruption", log.read_text(), re.IGNORECASE)
         server.start()
-        with httpx.Client(timeout=60, trust_env=False) as http:
+        with httpx.Client(timeout=300, trust_env=False) as http:
             while (shown := http.get(url).json())["fit"]["events"] < sent:
                 assert shown["fit"]["failed"] is None
             assert (shown["events"], shown["ready"]) == (sent, True)

@@ -246,7 +246,7 @@ async def test_many_clones_of_one_name_at_once_make_one(http):
 
 def test_clones_survive_kill_9(tmp_path: Path) -> None:
     process = Process(f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log")
-    with process, httpx.Client(base_url=f"{process.url}{URL}", timeout=60, trust_env=False) as http:
+    with process, httpx.Client(base_url=f"{process.url}{URL}", timeout=300, trust_env=False) as http:
         http.put("/a", json=DENSE).raise_for_status()
         http.post("/a/update", json={"events": events(100)}).raise_for_status()
         for name in ("b", "c"):
@@ -260,7 +260,7 @@ def test_clones_survive_kill_9(tmp_path: Path) -> None:
 def test_clones_that_kill_9_cuts_short_are_whole_or_not_there(tmp_path: Path) -> None:
     process = Process(f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log")
     chance = random.Random(0)
-    with process, httpx.Client(base_url=f"{process.url}{URL}", timeout=60, trust_env=False) as http:
+    with process, httpx.Client(base_url=f"{process.url}{URL}", timeout=300, trust_env=False) as http:
         http.put("/a", json={**DENSE, "algorithm": "cbr", "features": {"kind": "dense", "dim": 500}}).raise_for_status()
         rows = [{"x": [float((i * j) % 7) for j in range(500)], "label": i % 2} for i in range(20)]
         http.post("/a/update", json={"events": rows}).raise_for_status()
@@ -271,7 +271,7 @@ def test_clones_that_kill_9_cuts_short_are_whole_or_not_there(tmp_path: Path) ->
             def clone(names: list[str] = names) -> None:
                 for name in names:
                     with contextlib.suppress(httpx.TransportError):  # killed before the answer
-                        httpx.post(f"{process.url}{URL}/a/clone", json={"to": name}, trust_env=False, timeout=60)
+                        httpx.post(f"{process.url}{URL}/a/clone", json={"to": name}, trust_env=False, timeout=300)
 
             thread = threading.Thread(target=clone)
             thread.start()

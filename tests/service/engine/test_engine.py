@@ -401,7 +401,7 @@ async def test_a_stop_does_not_wait_for_a_store_that_does_not_answer(monkeypatch
     async with engine(Silent()) as node:
         replica, _ = await node.create("a", Config.of(DENSE))
         await replica.label(batch_of(3))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await replica.close(save=True)
         assert sorted(asked) == ["let go", "save"]
         assert replica.task.done()

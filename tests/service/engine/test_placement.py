@@ -185,7 +185,7 @@ class Spread:
     def __init__(self, nodes: list[Process], redis: RedisServer) -> None:
         self.nodes = nodes
         self.redis = redis
-        self.http = httpx.Client(timeout=60, trust_env=False)
+        self.http = httpx.Client(timeout=300, trust_env=False)
 
     def get(self, node: int, path: str) -> Any:
         reply = self.http.get(f"{self.nodes[node].url}/v1{path}")

@@ -43,7 +43,7 @@ async def created(http: httpx.AsyncClient) -> None:
 
 async def rested(engine: Any) -> None:
     """As a moment later, when nobody asks for anything: no more learners are in memory than may be."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while len(engine.replicas) > engine.node.settings.max_resident:
             engine.residency.rest()
             await engine.residency.resting
@@ -300,7 +300,7 @@ async def test_nobody_waits_for_the_slowest_that_falls_asleep() -> None:
         slow.close = closed  # type: ignore[method-assign]
         await hands.aclose()
         slow.last_used = 0.0  # longest ago
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await engine.load("l11")
             assert not engine.residency.resting.done()
             go_on.set()
@@ -321,7 +321,7 @@ def uncollected() -> Iterator[None]:
 
 async def gone(one: weakref.ref[Any]) -> None:
     """Until nothing refers to it: the answer to a request comes before the last line that handles it."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while one() is not None:  # noqa: ASYNC110 (nothing tells of it)
             await asyncio.sleep(0.01)
 

@@ -126,7 +126,7 @@ async def test_over_sqlite_a_node_looks_when_another_process_has_written(
             await here.label(batch_of(1, i))
         await eventually_async(lambda: looks >= 1)  # as at first nobody knows what others did
         asked.clear()
-        await asyncio.wait_for(asked.wait(), 60)  # instead of looking it asks whether the store is there
+        await asyncio.wait_for(asked.wait(), 300)  # instead of looking it asks whether the store is there
         async with node(await open_again(), **SLOW) as two:
             before = looks
             await two.create("b", Config.of(DENSE))

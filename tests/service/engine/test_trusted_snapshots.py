@@ -41,7 +41,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
 
 
 async def slept(node: Engine) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         while "a" not in node.evicted:  # which it is not let while it looks at its log
             await node.residency.put_to_sleep(node.get("a"))
             await asyncio.sleep(0)

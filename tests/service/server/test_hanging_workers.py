@@ -83,7 +83,7 @@ def test_stacks_are_shown_on_demand(redis: RedisServer, tmp_path: Path) -> None:
         service.wait_for("the stacks of worker 1:")
         service.wait_for("the stacks of worker 2:")
         eventually(lambda: service.said().count("most recent call first") >= 2)
-        assert httpx.get(f"{service.url}/v1/health/live", timeout=60, trust_env=False).status_code == 200
+        assert httpx.get(f"{service.url}/v1/health/live", timeout=300, trust_env=False).status_code == 200
         assert service.children() == before
         assert service.stop() == -signal.SIGTERM
     line = re.compile(r"\d{4}-\d\d-\d\dT|rarestream is ready| {4}\S| {6}File | {4}$")

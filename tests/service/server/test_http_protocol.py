@@ -364,7 +364,7 @@ async def test_a_client_that_does_not_read_its_last_reply_is_dropped(monkeypatch
     await slow.pipe.until(2**20)
     slow.protocol.timeout_keep_alive_handler()
     assert slow.pipe.closed
-    await asyncio.wait_for(slow.pipe.aborted.wait(), 60)
+    await asyncio.wait_for(slow.pipe.aborted.wait(), 300)
     slow.protocol.connection_lost(None)
 
 
@@ -388,7 +388,7 @@ async def test_a_client_that_reads_nothing_of_a_long_reply_is_dropped(monkeypatc
         return state["protocol"]
 
     server = await asyncio.get_running_loop().create_server(connected, "127.0.0.1", 0)
-    async with server, asyncio.timeout(60):
+    async with server, asyncio.timeout(300):
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2], limit=2**10)
         writer.write(GET)
         await over.wait()

@@ -31,7 +31,7 @@ def test_a_kill_loses_nothing_acknowledged(kind: str, tmp_path: Path, request: p
 def test_redis_away_updates_wait_their_turn_and_predictions_go_on(tmp_path: Path, redis_server: RedisServer) -> None:
     with Process(redis_server.url, tmp_path / "server.log", follow_seconds=0.1) as service:
         url = f"{service.url}/v1/learners/fraud"
-        with httpx.Client(timeout=30, trust_env=False) as http:
+        with httpx.Client(timeout=300, trust_env=False) as http:
             http.put(url, json=DENSE).raise_for_status()
             http.post(f"{url}/update", json={"events": events(20)}).raise_for_status()
             said = http.post(f"{url}/predict", json={"events": [{"x": [1, 2, 3]}]}).json()
@@ -65,15 +65,15 @@ def test_redis_away_updates_wait_their_turn_and_predictions_go_on(tmp_path: Path
 def test_a_node_that_starts_without_redis_is_ready_when_it_comes(tmp_path: Path, redis_server: RedisServer) -> None:
     service = Process(redis_server.url, tmp_path / "server.log", follow_seconds=0.1)
     with service:
-        httpx.put(f"{service.url}/v1/learners/fraud", json=DENSE, trust_env=False).raise_for_status()
+        httpx.put(f"{service.url}/v1/learners/fraud", json=DENSE, trust_env=False, timeout=300).raise_for_status()
         service.stop()
         redis_server.kill()
         service.start(ready=False)
-        early = httpx.get(f"{service.url}/v1/learners/fraud", timeout=30, trust_env=False)
+        early = httpx.get(f"{service.url}/v1/learners/fraud", timeout=300, trust_env=False)
         assert early.status_code == 503  # not 404: nobody knows yet which learners there are
         redis_server.start()
         service.wait("ready")
-        assert httpx.get(f"{service.url}/v1/learners/fraud", trust_env=False).json()["name"] == "fraud"
+        assert httpx.get(f"{service.url}/v1/learners/fraud", trust_env=False, timeout=300).json()["name"] == "fraud"
 
 
 @pytest.mark.integration
@@ -81,12 +81,12 @@ def test_a_clean_stop_ends_in_time_and_keeps_everything(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'log.db'}"
     with Process(store, tmp_path / "server.log") as service:
         url = f"{service.url}/v1/learners/fraud"
-        httpx.put(url, json=DENSE, trust_env=False).raise_for_status()
-        httpx.post(f"{url}/update", json={"events": events(20)}, timeout=60, trust_env=False).raise_for_status()
-        before = httpx.get(f"{url}/digest", trust_env=False).json()
+        httpx.put(url, json=DENSE, trust_env=False, timeout=300).raise_for_status()
+        httpx.post(f"{url}/update", json={"events": events(20)}, timeout=300, trust_env=False).raise_for_status()
+        before = httpx.get(f"{url}/digest", trust_env=False, timeout=300).json()
         began = time.monotonic()
         assert service.stop() in (0, -signal.SIGTERM)  # uvicorn passes the signal on once it has stopped cleanly
         assert time.monotonic() - began < 60
         service.start()
-        assert httpx.get(f"{url}/digest", trust_env=False).json() == before
-        assert httpx.get(url, trust_env=False).json()["snapshot"]["position"] == before["position"]
+        assert httpx.get(f"{url}/digest", trust_env=False, timeout=300).json() == before
+        assert httpx.get(url, trust_env=False, timeout=300).json()["snapshot"]["position"] == before["position"]

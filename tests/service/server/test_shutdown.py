@@ -22,13 +22,13 @@ HEAD = b"POST /v1/learners/a/update HTTP/1.1\r\nHost: localhost\r\nContent-Type:
 @pytest.mark.parametrize(("seconds", "status"), [(120, b"200"), (1, b"503")])
 def test_a_request_under_way_has_the_time_that_the_settings_give(tmp_path: Path, seconds: int, status: bytes) -> None:
     with Process("memory:", tmp_path / "log", shutdown_seconds=seconds, body_seconds=100) as service:
-        assert httpx.put(f"{service.url}/v1/learners/a", json=DENSE, trust_env=False).status_code == 201
+        assert httpx.put(f"{service.url}/v1/learners/a", json=DENSE, trust_env=False, timeout=300).status_code == 201
         with (
-            socket.create_connection(("127.0.0.1", service.port), timeout=60) as connection,
+            socket.create_connection(("127.0.0.1", service.port), timeout=300) as connection,
             connection.makefile("rb") as reply,
         ):
             connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY[:20])
-            assert httpx.get(f"{service.url}/v1/health/live", trust_env=False).status_code == 200
+            assert httpx.get(f"{service.url}/v1/health/live", trust_env=False, timeout=300).status_code == 200
             os.kill(service.pid, signal.SIGTERM)
             if seconds > 1:
                 time.sleep(7)  # longer than websockets get to close

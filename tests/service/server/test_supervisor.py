@@ -58,7 +58,7 @@ def service(redis: RedisServer, log: Path) -> Iterator[Process]:
     """Three workers over Redis, with the learner `a`, which all of them have."""
     with Process(redis.url, log, workers=WORKERS, log_format="json") as process:
         process.wait_for("rarestream is ready")
-        assert httpx.put(f"{process.url}/v1/learners/a", json=DENSE, timeout=60, trust_env=False).status_code == 201
+        assert httpx.put(f"{process.url}/v1/learners/a", json=DENSE, timeout=300, trust_env=False).status_code == 201
         with connections(process) as clients:
             eventually(lambda: all(one.get("/v1/learners/a").status_code == 200 for one in clients))
         yield process
@@ -79,7 +79,7 @@ def connections(process: Process) -> Iterator[list[httpx.Client]]:
         found: dict[str, httpx.Client] = {}
         before = answered(process)
         for _ in range(100):
-            client = opened.enter_context(httpx.Client(base_url=process.url, timeout=60, trust_env=False))
+            client = opened.enter_context(httpx.Client(base_url=process.url, timeout=300, trust_env=False))
             assert client.get("/v1/health/live").status_code == 200
             after = answered(process)
             (worker,) = (one for one, count in after.items() if count > before.get(one, 0))
@@ -103,7 +103,7 @@ def scraped(process: Process, *names: str) -> dict[object, float]:
     """What a scrape of any worker tells; one that has not answered in time, on a busy machine, is asked again."""
 
     def complete() -> dict[object, float] | None:
-        found = samples(httpx.get(f"{process.url}/metrics", timeout=60, trust_env=False).raise_for_status().text)
+        found = samples(httpx.get(f"{process.url}/metrics", timeout=300, trust_env=False).raise_for_status().text)
         return found if found[key("rarestream_workers")] == WORKERS else None
 
     found = eventually(complete)
@@ -123,7 +123,7 @@ def test_connections_are_spread_evenly_though_they_come_at_once(service: Process
     before = answered(service)
     with ExitStack() as opened:
         made = [
-            opened.enter_context(socket.create_connection(("127.0.0.1", service.port), timeout=60))
+            opened.enter_context(socket.create_connection(("127.0.0.1", service.port), timeout=300))
             for _ in range(count)
         ]
         for one in made:
@@ -204,7 +204,7 @@ def test_a_worker_that_is_killed_is_there_again(service: Process, log: Path) -> 
     before = service.children()
     victim = before[0]
     os.kill(victim, signal.SIGKILL)
-    with httpx.Client(base_url=service.url, timeout=60, trust_env=False) as http:
+    with httpx.Client(base_url=service.url, timeout=300, trust_env=False) as http:
         eventually(lambda: "ended unasked, by SIGKILL" in log.read_text())
         for start in range(300, 320):  # the others go on
             assert http.post("/v1/learners/a/update", json={"events": events(1, start)}).status_code == 200
@@ -226,7 +226,7 @@ def test_workers_that_were_paused_together_go_on(redis: RedisServer, tmp_path: P
         for pid in all_of_them:
             os.kill(pid, signal.SIGCONT)
         for _ in range(50):
-            assert httpx.get(f"{service.url}/v1/health/live", timeout=60, trust_env=False).status_code == 200
+            assert httpx.get(f"{service.url}/v1/health/live", timeout=300, trust_env=False).status_code == 200
             time.sleep(0.1)
         assert [service.pid, *service.children()] == all_of_them
 
@@ -244,7 +244,7 @@ def test_workers_are_of_the_code_that_started_them(
     service = Process(redis.url, tmp_path / "log", workers=2)
     service.environment["PYTHONPATH"] = str(here)  # there for all, behind the folder in which one starts
     with service:
-        told = httpx.get(f"{service.url}/metrics", timeout=60, trust_env=False).text
+        told = httpx.get(f"{service.url}/metrics", timeout=300, trust_env=False).text
     assert 'version="0.0.0+copy"' in told
 
 
@@ -268,7 +268,7 @@ def test_a_replacement_that_does_not_start_leaves_the_old_one(
         service.hang_up()
         service.wait_for("the restart is given up")
         assert service.children() == before
-        assert httpx.get(f"{service.url}/v1/health/live", timeout=60, trust_env=False).status_code == 200
+        assert httpx.get(f"{service.url}/v1/health/live", timeout=300, trust_env=False).status_code == 200
         os.kill(before[1], signal.SIGKILL)
         assert service.ended() == 1
     said = (tmp_path / "log").read_text()
@@ -299,7 +299,7 @@ def test_where_the_system_gives_no_process_the_others_stay(redis: RedisServer, t
             os.kill(before[0], signal.SIGKILL)
             service.wait_for("cannot be started: [Errno 24] Too many open files; again in 0.4 s")
             assert service.children() == before[1:]
-            assert httpx.get(f"{service.url}/v1/health/live", timeout=60, trust_env=False).status_code == 200
+            assert httpx.get(f"{service.url}/v1/health/live", timeout=300, trust_env=False).status_code == 200
         service.wait_for("is ready again")
         assert len(service.children()) == 2
         assert service.stop() == -signal.SIGTERM
@@ -367,7 +367,7 @@ def test_settings_reach_the_workers_as_they_are() -> None:
 def test_a_stop_announces_itself_and_answers_what_was_under_way(tmp_path: Path) -> None:
     with (
         Process("memory:", tmp_path / "log") as service,
-        socket.create_connection(("127.0.0.1", service.port), timeout=60) as connection,
+        socket.create_connection(("127.0.0.1", service.port), timeout=300) as connection,
         connection.makefile("rb") as reply,
     ):
         os.kill(service.pid, signal.SIGTERM)

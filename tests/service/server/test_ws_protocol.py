@@ -104,7 +104,7 @@ async def outcome(pieces: Sequence[bytes], singly: bool = False, lose: bool = Tr
     closed = pipe.closed
     if lose:
         ended(protocol)
-    await asyncio.wait_for(app.done.wait(), 60)
+    await asyncio.wait_for(app.done.wait(), 300)
     return app.read, frames(bytes(pipe.written)), closed
 
 
@@ -223,7 +223,7 @@ async def test_frames_that_come_before_the_handshake_is_answered_are_read_as_wel
     await pipe.until(1)
     protocol.data_received(first[early:] + sent(Opcode.BINARY, b"late"))
     ended(protocol)
-    await asyncio.wait_for(app.done.wait(), 60)
+    await asyncio.wait_for(app.done.wait(), 300)
     assert app.read == ["early", b"late"]
 
 
@@ -242,7 +242,7 @@ async def test_nothing_is_read_until_the_application_has_taken_what_came() -> No
 
     async def took() -> Sequence[Any]:
         go.release()
-        return await asyncio.wait_for(taken.get(), 60)
+        return await asyncio.wait_for(taken.get(), 300)
 
     protocol, pipe = await connected(app)
     protocol.data_received(sent(Opcode.TEXT, b"a") + sent(Opcode.PING, b"") + sent(Opcode.TEXT, b"b"))
@@ -289,7 +289,7 @@ async def test_messages_before_one_that_is_too_large_are_read() -> None:
 
     protocol, pipe = await connected(app, ws_max_size=1000)
     protocol.data_received(sent(Opcode.TEXT, b"one") + sent(Opcode.BINARY, b"two") + sent(Opcode.TEXT, b"x" * 1001))
-    await asyncio.wait_for(done.wait(), 60)
+    await asyncio.wait_for(done.wait(), 300)
     assert read[0]["text"] == "one"
     assert read[1]["bytes"] == b"two"
     assert (read[2]["type"], read[2]["code"]) == ("websocket.disconnect", 1009)
@@ -320,7 +320,7 @@ async def read_of(*given: Frame) -> tuple[list[Any], list[tuple[Opcode, bytes]],
     protocol.logger.addHandler(noting)
     try:
         protocol.data_received(b"".join(one.serialize(mask=True) for one in given))
-        await asyncio.wait_for(done.wait(), 60)
+        await asyncio.wait_for(done.wait(), 300)
         ended(protocol)
     finally:
         protocol.logger.removeHandler(noting)
@@ -371,7 +371,7 @@ async def test_writing_to_what_is_no_longer_open_is_an_os_error(how: str) -> Non
         protocol.data_received(sent(Opcode.CLOSE, b"\x03\xe8"))
     elif how == "lost":
         ended(protocol)
-    assert isinstance(await asyncio.wait_for(outcome, 60), OSError)
+    assert isinstance(await asyncio.wait_for(outcome, 300), OSError)
     assert b"late" not in pipe.written
     if how != "lost":
         ended(protocol)
@@ -389,5 +389,5 @@ async def test_a_peer_that_reads_nothing_cannot_keep_a_connection_that_is_closed
     protocol.close_timeout = 0.0
     if how == "no pong has come":
         protocol.keepalive_timeout()
-    await asyncio.wait_for(pipe.aborted.wait(), 60)
+    await asyncio.wait_for(pipe.aborted.wait(), 300)
     ended(protocol)

@@ -162,7 +162,7 @@ async def test_the_wal_begins_anew_under_writes_without_a_pause(
     await store.create("a", BIRTH, b"")
     wal = path.with_name(f"{path.name}-wal")
     begun, number = {wal.read_bytes()[16:24]}, 1  # the salts, others each time
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while len(begun) < 4:
             number += 1
             await store.append("a", BIRTH, [(token(number), bytes(20_000))], number - 1)

@@ -99,7 +99,7 @@ async def test_a_closed_store_tells_nothing(open_again: Opener) -> None:
     after, _ = await store.rung(HERE, b"", 0.0)
     listening = asyncio.create_task(store.rung(HERE, after, 1.0))
     await asyncio.sleep(0)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         await store.close()
         await asyncio.wait([listening])
     listening.exception()
@@ -147,7 +147,7 @@ async def test_one_node_has_the_claim_until_it_lets_go(open_again: Opener) -> No
 async def test_a_claim_runs_out(store: Store) -> None:
     await filled(store, 2)
     assert await store.claim("a", BIRTH, HERE, 0.05)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         while not await store.claim("a", BIRTH, THERE, 60.0):  # noqa: ASYNC110 (nothing tells)
             await asyncio.sleep(0.02)
     assert not await store.claim("a", BIRTH, HERE, 60.0)

@@ -239,7 +239,7 @@ SENT = (
 
 def refused(port: int, sent: bytes) -> str:
     """The id of the request in the refusal that a connection gets which sends this."""
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=300) as connection:
         connection.sendall(sent)
         read = b"".join(iter(lambda: connection.recv(2**16), b""))
     document: dict[str, str] = json.loads(read.partition(b"\r\n\r\n")[2])
@@ -252,8 +252,8 @@ async def test_the_server_writes_json_lines_only_and_the_last_one_before_it_ends
 
     def run() -> int:
         with Process(f"sqlite:///{tmp_path / 'store.db'}", log, log_format="json") as process:
-            httpx.put(f"{process.url}{URL}", json=DENSE, trust_env=False, timeout=60)
-            httpx.get(f"{process.url}/v1/nothing?{SECRET}", trust_env=False)
+            httpx.put(f"{process.url}{URL}", json=DENSE, trust_env=False, timeout=300)
+            httpx.get(f"{process.url}/v1/nothing?{SECRET}", trust_env=False, timeout=300)
             told.extend(refused(process.port, sent) for sent in SENT)
             return process.stop()
 
