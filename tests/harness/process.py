@@ -132,7 +132,7 @@ class Process:
         if process is None:
             return 0
         process.send_signal(number)
-        return _end_of(process, 60)
+        return _end_of(process, _PATIENCE)
 
     def __enter__(self) -> Self:
         self.start()

@@ -363,12 +363,12 @@ def test_a_server_that_stops_ends_its_streams(tmp_path: Path) -> None:
 
             thread = threading.Thread(target=read)
             thread.start()
-            assert shown.wait(60)
+            assert shown.wait(300)
             began = time.monotonic()
             service.stop()
-            assert ended.wait(60)
+            assert ended.wait(300)
             thread.join()
-        assert time.monotonic() - began < 60
+        assert time.monotonic() - began < 120
         assert [line for line in lines if line.startswith("event")] == ["event: point", "event: figures"]
         service.start()  # what it was stopped with is there, and a client goes on where it was
         with httpx.Client(timeout=300, trust_env=False) as http:

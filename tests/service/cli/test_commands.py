@@ -687,7 +687,7 @@ def test_commands_and_names_are_completed(server: Process) -> None:
     began = time.monotonic()
     assert completed("rarestream show f", RARESTREAM_URL="http://127.0.0.1:1") == []
     assert completed("rarestream show f", RARESTREAM_URL="nonsense") == []
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 120
 
 
 def test_completion_is_installed_for_the_shell(tmp_path: Path) -> None:

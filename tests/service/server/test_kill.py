@@ -86,7 +86,7 @@ def test_a_clean_stop_ends_in_time_and_keeps_everything(tmp_path: Path) -> None:
         before = httpx.get(f"{url}/digest", trust_env=False, timeout=300).json()
         began = time.monotonic()
         assert service.stop() in (0, -signal.SIGTERM)  # uvicorn passes the signal on once it has stopped cleanly
-        assert time.monotonic() - began < 60
+        assert time.monotonic() - began < 120
         service.start()
         assert httpx.get(f"{url}/digest", trust_env=False, timeout=300).json() == before
         assert httpx.get(url, trust_env=False, timeout=300).json()["snapshot"]["position"] == before["position"]
