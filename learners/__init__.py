@@ -48,10 +48,11 @@ from learners.records import (
     slice_rows,
 )
 from learners.scorer import LearnerView, Predictions, Scorer
-from learners.settings import InvalidInput, Parameters, Problem, length_mismatch, pointer, required, show
+from learners.settings import ABSENT, InvalidInput, Parameters, Problem, length_mismatch, pointer, required, show
 from learners.warmup import warm, warm_metrics
 
 __all__ = [
+    "ABSENT",
     "CHANGEABLE",
     "FEATURE_KINDS",
     "MAX_FEATURES",
@@ -125,7 +126,7 @@ def create(algorithm: str, *, dim: int | None = None, **settings: Any) -> Learne
     """
     values: dict[str, Any] = {name: settings.pop(name) for name in list(settings) if name in _SETTINGS}
     if dim is not None and "features" in values:
-        raise InvalidInput([Problem("/features", "cannot be combined with dim; expected one of them")])
+        raise InvalidInput([Problem("/features", "is given besides dim; expected one of them", "conflict")])
     if dim is not None:
         values["features"] = {"kind": "dense", "dim": dim}
     for name, key in _SHORT_FORMS.items():

@@ -28,7 +28,7 @@ from learners.features import (
 from learners.features import kernel_approximation as embedding
 from learners.metrics import MetricSettings
 from learners.numerics import Precision, Rows, Sparse, Vector
-from learners.settings import InvalidInput, Parameters, Problem, param, pointer, show
+from learners.settings import ABSENT, InvalidInput, Parameters, Problem, param
 
 __all__ = [
     "CHANGEABLE",
@@ -52,10 +52,12 @@ FEATURE_KINDS: dict[str, type[Features]] = {kind.KIND: kind for kind in (Dense, 
 def read_features(values: Any) -> Features:
     """Read the features of a configuration, `{"kind": "dense", "dim": 8}`. Raises `InvalidInput`."""
     if not isinstance(values, Mapping):
-        raise InvalidInput([Problem("", f"is {show(values)}; expected an object with a kind")])
+        raise InvalidInput(
+            [Problem.mismatch("", values, "an object with a kind", {"type": "object", "required": ["kind"]})]
+        )
     kind = values.get("kind")
     if not isinstance(kind, str) or kind not in FEATURE_KINDS:
-        raise InvalidInput([Problem("/kind", f"is {show(kind)}; expected one of {', '.join(FEATURE_KINDS)}")])
+        raise InvalidInput([Problem.choice("/kind", values.get("kind", ABSENT), FEATURE_KINDS)])
     return FEATURE_KINDS[kind].of({name: value for name, value in values.items() if name != "kind"})
 
 
@@ -71,7 +73,9 @@ class Rule(Generic[Subject]):
 
 
 def _violations(rules: Iterable[Rule[Subject]], subject: Subject) -> list[Problem]:
-    return [Problem(rule.pointer, detail) for rule in rules if (detail := rule.message(subject)) is not None]
+    return [
+        Problem(rule.pointer, detail, "conflict") for rule in rules if (detail := rule.message(subject)) is not None
+    ]
 
 
 @dataclass(frozen=True)
@@ -124,9 +128,9 @@ class Config:
         omitted settings of the threshold have their defaults. Raises `InvalidInput` with every problem.
         """
         if not isinstance(values, Mapping):
-            raise InvalidInput([Problem("", f"is {show(values)}; expected an object")])
+            raise InvalidInput([Problem.mismatch("", values, "an object", {"type": "object"})])
         problems = [
-            Problem(pointer(name), f"cannot be changed; expected some of {', '.join(CHANGEABLE)}")
+            Problem.unknown("", name, CHANGEABLE, "or unchangeable setting")
             for name in values
             if name not in CHANGEABLE
         ]
@@ -138,7 +142,7 @@ class Config:
                 continue
             present = getattr(self, name)
             if present is None:
-                problems.append(Problem(f"/{name}", _for_two_classes(self.algorithm)))
+                problems.append(Problem(f"/{name}", _for_two_classes(self.algorithm), "conflict"))
                 continue
             try:
                 parts[name] = _PARTS[name].of(_merged(name, values[name], present.to_json()))
@@ -158,7 +162,7 @@ class Config:
         must not be lost to an older mistake.
         """
         declared = self.features.objections() if new else []
-        problems = [Problem(f"/features{problem.pointer}", problem.detail) for problem in declared]
+        problems = [problem.under("/features") for problem in declared]
         return problems + _violations(_OBJECTIONS, self)
 
     @property
@@ -175,7 +179,7 @@ class Config:
     def of(cls, values: Any) -> Config:
         """Read parsed JSON; only `algorithm` and `features` have no default. Raises `InvalidInput`."""
         if not isinstance(values, Mapping):
-            raise InvalidInput([Problem("", f"is {show(values)}; expected an object")])
+            raise InvalidInput([Problem.mismatch("", values, "an object", {"type": "object"})])
         reader = _Reader(values, tuple(cls.__annotations__))
         name, algorithm = values.get("algorithm"), reader.algorithm()
         features = reader.features()
@@ -425,27 +429,24 @@ class _Reader:
 
     def __init__(self, values: Mapping[str, Any], settings: tuple[str, ...]) -> None:
         self.values = values
-        self.problems = [
-            Problem(pointer(name), f"is not a setting; expected one of {', '.join(settings)}")
-            for name in values
-            if name not in settings
-        ]
+        self.problems = [Problem.unknown("", name, settings) for name in values if name not in settings]
 
     def algorithm(self) -> Algorithm | None:
         """Look the algorithm up."""
         name = self.values.get("algorithm")
         algorithm = registry.algorithms().get(name) if isinstance(name, str) else None
         if algorithm is None:
-            detail = "is missing" if "algorithm" not in self.values else f"is {show(name)}"
-            self.problems.append(Problem("/algorithm", f"{detail}; expected one of {', '.join(registry.algorithms())}"))
+            problem = Problem.choice("/algorithm", self.values.get("algorithm", ABSENT), registry.algorithms())
+            self.problems.append(problem)
         return algorithm
 
     def features(self) -> Any:
         """Read the features; None if they are invalid."""
         if "features" in self.values:
             return self._part("features", read_features)
-        detail = f"is missing; expected an object with a kind: {', '.join(FEATURE_KINDS)}"
-        self.problems.append(Problem("/features", detail))
+        words = f"an object with a kind: {', '.join(FEATURE_KINDS)}"
+        expected = {"type": "object", "properties": {"kind": {"enum": list(FEATURE_KINDS)}}, "required": ["kind"]}
+        self.problems.append(Problem.mismatch("/features", ABSENT, words, expected))
         return None
 
     def parts(self, algorithm: Algorithm | None, features: Features | None) -> dict[str, Any]:
@@ -464,7 +465,7 @@ class _Reader:
             if traits.ordinal and key in _BINARY_PARTS:
                 parts[key] = None
                 if self.values.get(key) is not None:
-                    self.problems.append(Problem(f"/{key}", _for_two_classes(name)))
+                    self.problems.append(Problem(f"/{key}", _for_two_classes(name), "conflict"))
                 continue
             parts[key] = self._part(key, kind.of, {**usual[key], **traits.defaults.get(key, {})})
         if algorithm is not None:
@@ -511,7 +512,7 @@ class _Reader:
             return whole
         if not hasattr(algorithm, "fit"):
             detail = f"is for batch algorithms; {self.values.get('algorithm')} learns from each event"
-            self.problems += [Problem(f"/{key}", detail) for key in _REFITS if whole[key] is not None]
+            self.problems += [Problem(f"/{key}", detail, "conflict") for key in _REFITS if whole[key] is not None]
             return whole
         widest = features.columns
         if space is not None and space.kind != "none":

@@ -4,8 +4,8 @@
     class Params(Parameters):
         C: float = param(2.0**-8, "how far one pair (a positive, a negative) may move the ranker", above=0)
 
-gives a checked constructor (`C is -1; expected more than 0`), a constructor from JSON that lists every problem with its
-pointer, and a JSON schema for the HTTP catalogue and the forms built from it.
+gives a checked constructor (`/C: is -1; expected more than 0`), a constructor from JSON that lists every problem with a
+pointer to it, and a JSON schema for the HTTP catalogue and the forms built from it.
 """
 
 from __future__ import annotations
@@ -16,20 +16,68 @@ import operator
 import reprlib
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, NamedTuple, Self, TypeVar
+from typing import Any, Final, Literal, NamedTuple, Self, TypeVar
 
-__all__ = ["InvalidInput", "Parameters", "Problem", "length_mismatch", "param", "pointer", "required", "show"]
+__all__ = ["ABSENT", "InvalidInput", "Parameters", "Problem", "length_mismatch", "param", "pointer", "required", "show"]
 
 Value = TypeVar("Value")
+ABSENT: Final = object()  # the value of a problem that has none: a member is missing, or JSON cannot express it
+_LONGEST_VALUE = 200  # characters of a string that a problem repeats
+_LARGEST_VALUE = 2**53  # whole numbers up to here are the same in every JSON parser
 
 
 class Problem(NamedTuple):
-    """One invalid value of an input."""
+    """One error in an input. Programs read the data; `detail` is text for people and may be reworded."""
 
-    pointer: str  # JSON pointer (RFC 6901) to the value, "" for the whole input
-    detail: str  # what the value is, and what was expected
+    pointer: str  # JSON pointer (RFC 6901) to the offending value, "" for the whole input
+    detail: str
+    code: Literal["conflict", "invalid", "missing", "unknown"] = "invalid"
+    value: Any = ABSENT  # the offending scalar, or the unknown name; bounded in size
+    expected: Mapping[str, Any] | None = None  # JSON schema of what would be accepted
+
+    @classmethod
+    def mismatch(cls, pointer: str, value: Any, words: str, expected: Mapping[str, Any] | None = None) -> Self:
+        """Report a value that is not as expected, or missing (`ABSENT`). `words` describe `expected` to people."""
+        if value is ABSENT:
+            return cls(pointer, f"is missing; expected {words}", "missing", ABSENT, expected)
+        return cls(pointer, f"is {show(value)}; expected {words}", "invalid", _json_value(value), expected)
+
+    @classmethod
+    def choice(cls, pointer: str, value: Any, choices: Iterable[str]) -> Self:
+        """Report a value that is none of the choices."""
+        choices = list(choices)
+        return cls.mismatch(pointer, value, f"one of {', '.join(choices)}", {"enum": choices})
+
+    @classmethod
+    def unknown(cls, prefix: str, name: Any, names: Iterable[str], noun: str = "setting") -> Self:
+        """Report the unknown name of a member of the object at `prefix`."""
+        names = list(names)
+        detail = f"unknown {noun}; expected {'one of ' if len(names) > 1 else ''}{', '.join(names) or 'none'}"
+        return cls(prefix + pointer(name), detail, "unknown", _json_value(name), {"enum": names})
+
+    def under(self, prefix: str) -> Self:
+        """Return the problem as seen from a document that holds the input at `prefix`."""
+        return self._replace(pointer=prefix + self.pointer)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry of a problem document; `value` and `expected` only if there are any."""
+        entry: dict[str, Any] = {"pointer": self.pointer, "detail": self.detail, "code": self.code}
+        if self.value is not ABSENT:
+            entry["value"] = self.value
+        return entry if self.expected is None else {**entry, "expected": self.expected}
+
+
+def _json_value(value: Any) -> Any:
+    """Return a scalar that every JSON parser reads, of bounded size; `ABSENT` for anything else."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):  # a lone surrogate has no UTF-8
+        return value[:_LONGEST_VALUE].encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, int):
+        return int(value) if abs(value) <= _LARGEST_VALUE else ABSENT
+    return float(value) if isinstance(value, float) and math.isfinite(value) else ABSENT
 
 
 class InvalidInput(ValueError):
@@ -40,8 +88,8 @@ class InvalidInput(ValueError):
         super().__init__("; ".join(f"{p.pointer}: {p.detail}" if p.pointer else p.detail for p in self.problems))
 
     def under(self, prefix: str) -> InvalidInput:
-        """Return the same problems, with pointers of a document that has the input at `prefix`."""
-        return InvalidInput([Problem(prefix + p.pointer, p.detail) for p in self.problems])
+        """The same problems as seen from a document that holds the input at `prefix`."""
+        return InvalidInput([problem.under(prefix) for problem in self.problems])
 
 
 def length_mismatch(count: int, events: int) -> str:
@@ -58,12 +106,14 @@ def param(
     below: float | None = None,
     most: float | None = None,
     unit: Literal["seconds", "bytes"] | None = None,
+    applies_to: Mapping[str, Sequence[str]] | None = None,
 ) -> Value:
-    """Declare a field of a `Parameters` class with its meaning and its range; `least` and `most` are allowed values.
+    """Declare a field of a `Parameters` class: its meaning and its range (`least` and `most` are allowed values).
 
-    The JSON schema has the range and the `unit`, so that a form can show a value in larger units.
+    A `unit` goes into the JSON schema, beside the range, for programs that show the number. So does `applies_to`, as
+    `x-applies-to`: a setting beside this one, and those of its values with which this setting has an effect.
     """
-    facts = {"above": above, "least": least, "below": below, "most": most, "unit": unit}
+    facts = {"above": above, "least": least, "below": below, "most": most, "unit": unit, "applies_to": applies_to}
     metadata = {"doc": doc, **{name: fact for name, fact in facts.items() if fact is not None}}
     if isinstance(default, (list, dict)):
         raise TypeError("a default must be immutable")
@@ -103,7 +153,7 @@ class Parameters:
         for item in fields(self):
             value, problem = _checked(item.name, getattr(self, item.name), hints[item.name], item.metadata)
             if problem:
-                problems.append(Problem(f"/{item.name}", problem))
+                problems.append(problem)
             else:
                 object.__setattr__(self, item.name, value)
         if problems:
@@ -113,15 +163,12 @@ class Parameters:
     def of(cls, values: Mapping[str, Any]) -> Self:
         """Read parsed JSON. Raises `InvalidInput` with all unknown names, missing names and invalid values."""
         if not isinstance(values, Mapping):
-            raise InvalidInput([Problem("", f"is {show(values)}; expected an object")])
+            raise InvalidInput([Problem.mismatch("", values, "an object", {"type": "object"})])
         items = {item.name: item for item in fields(cls)}
-        problems = [
-            Problem(pointer(name), f"is not a setting here; expected one of {', '.join(sorted(items)) or 'none'}")
-            for name in values
-            if name not in items
-        ]
+        hints = _hints(cls)
+        problems = [Problem.unknown("", name, sorted(items)) for name in values if name not in items]
         missing = [
-            Problem(f"/{item.name}", "is missing")
+            Problem(f"/{item.name}", "is missing", "missing", ABSENT, _schema(hints[item.name], item))
             for item in items.values()
             if item.default is dataclasses.MISSING
             and item.default_factory is dataclasses.MISSING
@@ -129,11 +176,10 @@ class Parameters:
         ]
         present = {name: values[name] for name in items if name in values}
         if missing:
-            hints = _hints(cls)
             problems += missing
             for name, value in present.items():
                 if problem := _checked(name, value, hints[name], items[name].metadata)[1]:
-                    problems.append(Problem(pointer(name), problem))
+                    problems.append(problem)
             raise InvalidInput(problems)
         try:
             parameters = cls(**present)
@@ -197,14 +243,15 @@ def _show_number(value: float) -> str:
     return show(int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value)
 
 
-def _checked(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> tuple[Any, str | None]:
-    """Convert a value to its type, for example an int to a float; also return what is wrong with it, or None."""
+def _checked(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> tuple[Any, Problem | None]:
+    """Convert a value to its type (an int for a float becomes a float), or report what is wrong with it."""
     options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     for option in options:
         fits, converted = _fits(value, option)
         if fits:
-            return converted, _out_of_range(name, converted, limits)
-    return value, f"{name} is {show(value)}; expected {' or '.join(_describe(option) for option in options)}"
+            return converted, _out_of_range(name, converted, hint, limits)
+    words = " or ".join(_describe(option) for option in options)
+    return value, Problem.mismatch(f"/{name}", value, words, _range_schema(hint, limits))
 
 
 def _fits(value: Any, hint: Any) -> tuple[bool, Any]:
@@ -241,12 +288,13 @@ def _describe(hint: Any) -> str:
     return "null" if hint is type(None) else names.get(hint, getattr(hint, "__name__", str(hint)))
 
 
-def _out_of_range(name: str, value: Any, limits: Mapping[str, Any]) -> str | None:
+def _out_of_range(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Problem | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     for key, (holds, words) in _TESTS.items():
         if key in limits and not holds(value, limits[key]):
-            return f"{name} is {_show_number(value)}; expected {words} {_show_number(limits[key])}"
+            detail = f"is {_show_number(value)}; expected {words} {_show_number(limits[key])}"
+            return Problem(f"/{name}", detail, "invalid", _json_value(value), _range_schema(hint, limits))
     return None
 
 
@@ -259,12 +307,20 @@ _TESTS: dict[str, tuple[Callable[[float, float], bool], str]] = {
 _BOUNDS = {"above": "exclusiveMinimum", "least": "minimum", "below": "exclusiveMaximum", "most": "maximum"}
 
 
-def _schema(hint: Any, item: dataclasses.Field[Any]) -> dict[str, Any]:
+def _range_schema(hint: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON schema of a type with its bounds and its unit."""
     body = _type_schema(hint)
     target = next((part for part in body.get("anyOf", ()) if part["type"] in ("number", "integer")), body)
-    target.update({_BOUNDS[key]: limit for key, limit in item.metadata.items() if key in _BOUNDS})
-    if "unit" in item.metadata:
-        target["unit"] = item.metadata["unit"]
+    target.update({_BOUNDS[key]: limit for key, limit in metadata.items() if key in _BOUNDS})
+    if "unit" in metadata:
+        target["unit"] = metadata["unit"]
+    return body
+
+
+def _schema(hint: Any, item: dataclasses.Field[Any]) -> dict[str, Any]:
+    body = _range_schema(hint, item.metadata)
+    if "applies_to" in item.metadata:
+        body["x-applies-to"] = {name: list(values) for name, values in item.metadata["applies_to"].items()}
     if item.metadata.get("doc"):
         body["description"] = item.metadata["doc"]
     if item.default is not dataclasses.MISSING:

@@ -108,7 +108,7 @@ class ServiceError(Exception):
             "status": self.status,
             "code": self.code,
             "detail": self.detail,
-            "errors": [problem._asdict() for problem in self.problems],
+            "errors": [problem.to_json() for problem in self.problems],
             "request_id": request_id,
         }
 

@@ -23,7 +23,7 @@ __all__ = [
 PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 GROUP = "@"  # before a group's name, as the name of its log
 _KEYS = frozenset({"key", "api_key", "apikey", "api-key", "access_token", "token", "authorization", "bearer"})
-_NO_KEY = "is none: a key goes into no URL, where logs would keep it; send it as `Authorization: Bearer KEY`"
+_NO_KEY = "API keys are not accepted in the URL, where logs would record them; send `Authorization: Bearer KEY`"
 
 
 def called(log: str) -> str:
@@ -40,8 +40,8 @@ def problems_of(name: str, at: str = "/name") -> list[Problem]:
     """Why a name is none that a learner may have, if it is none."""
     if re.fullmatch(PATTERN, name):
         return []
-    detail = f"is {name[:120]!r}; expected 1 to 100 of letters, digits, '.', '_', '-', a letter or digit first"
-    return [Problem(at, detail)]
+    words = "1 to 100 of letters, digits, '.', '_', '-', a letter or digit first"
+    return [Problem.mismatch(at, name, words, {"type": "string", "pattern": f"^{PATTERN}$"})]
 
 
 def check_name(name: str, at: str = "/name") -> str:
@@ -58,21 +58,25 @@ def check_parameters(names: Iterable[str], known: Sequence[str]) -> None:
 
     Raises `Invalid` with a pointer to each.
     """
-    expected = f"expected {' or '.join(known)}" if known else "this request takes none"
+    accepted = f"expected {' or '.join(known)}" if known else "this endpoint accepts none"
     problems = []
     for name, count in Counter(names).items():
         if name.lower() in _KEYS:
-            problems.append(Problem(pointer(name), _NO_KEY))
+            problems.append(Problem(pointer(name), _NO_KEY, "unknown"))
         elif name not in known:
-            problems.append(Problem(pointer(name), f"is no parameter here; {expected}"))
+            problems.append(
+                Problem(
+                    pointer(name), f"unknown query parameter; {accepted}", "unknown", expected={"enum": list(known)}
+                )
+            )
         elif count > 1:
-            problems.append(Problem(pointer(name), f"comes {count} times; expected once"))
+            problems.append(Problem(pointer(name), f"is given {count} times; expected once", "conflict"))
     if problems:
-        raise Invalid("the query is refused; nothing was changed", problems)
+        raise Invalid("the query is refused", problems)
 
 
 def check_no_key(names: Iterable[str]) -> None:
     """Refuse a query that holds a key, where it may hold anything else. Raises `Invalid`."""
-    problems = [Problem(pointer(name), _NO_KEY) for name in names if name.lower() in _KEYS]
+    problems = [Problem(pointer(name), _NO_KEY, "unknown") for name in names if name.lower() in _KEYS]
     if problems:
-        raise Invalid("the query is refused; nothing was changed", problems)
+        raise Invalid("the query is refused", problems)

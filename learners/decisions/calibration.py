@@ -76,10 +76,10 @@ class Calibration(Parameters):
     )
     memory: int = param(
         10_000,
-        "platt, histogram, isotonic, and the scale of none: events after which a past event counts 1/e, once many "
-        "times as many are met",
+        "How fast old events fade: an event this many events ago has weight 1/e (37 %).",
         least=10,
         most=10**9,
+        applies_to={"kind": ["platt", "histogram", "isotonic", "none"]},
     )
 
 

@@ -31,7 +31,7 @@ Elkan. The Foundations of Cost-Sensitive Learning. IJCAI 2001, section 1: cost.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from types import MappingProxyType
@@ -45,7 +45,7 @@ from learners.decisions.alert_budget import Account
 from learners.decisions.threshold_kernels import BUDGET, COST, FIXED, FOFO, OFO, Rule
 from learners.decisions.threshold_search import ACCURACY, BINS, F_BETA, FPR, PRECISION, RECALL
 from learners.numerics import MAX_COUNT, Counts, Issues, Matrix, Vector, counters, outside
-from learners.settings import InvalidInput, Parameters, Problem, param
+from learners.settings import ABSENT, InvalidInput, Parameters, Problem, param
 
 __all__ = [
     "Threshold",
@@ -61,6 +61,11 @@ __all__ = [
     "scoring_inputs",
     "serve",
 ]
+
+
+def _only(*objectives: str) -> Mapping[str, Sequence[str]]:
+    """Declare the objectives that use a setting."""
+    return {"objective": objectives}
 
 
 @dataclass(frozen=True)
@@ -82,57 +87,89 @@ class Threshold(Parameters):
         "optroc",
     ] = param(
         "f1",
-        "f1: FOFO's stages, f1-window: a histogram's best F, f1-ofo: half of the F reached, fixed: a value, "
-        "fbeta, jaccard: the largest, cost: the least cost of errors, fpr, precision, recall: as set by target, "
-        "budget: so many alerts, optroc: the largest accuracy",
+        "What the threshold optimises: F1 (f1, f1-window, f1-ofo), F-beta, the Jaccard index, accuracy (optroc) or "
+        "expected cost; or the limit that it keeps to: fpr, precision, recall or alerts (budget); or a fixed value.",
     )
-    horizon: int | None = param(None, "f1: events there will be; null for a stream without end", least=2, most=2**50)
-    n1: int = param(256, "f1 without a horizon: events of the first block", least=2, most=2**40)
-    kappa: float = param(8.0, "f1 without a horizon: a block's first radius in last radii", above=0, most=2.0**20)
+    horizon: int | None = param(
+        None, "Events in the whole stream; null: unlimited.", least=2, most=2**50, applies_to=_only("f1")
+    )
+    n1: int = param(
+        256, "Events of the first block, if there is no horizon.", least=2, most=2**40, applies_to=_only("f1")
+    )
+    kappa: float = param(
+        8.0,
+        "First radius of a block in last radii of the block before, if there is no horizon.",
+        above=0,
+        most=2.0**20,
+        applies_to=_only("f1"),
+    )
     memory: int | None = param(
         30_000,
-        "f1-window, fbeta, jaccard, fpr, precision, recall, optroc, budget: events after which a past event counts "
-        "1/e, once many times as many are met; null: all count alike",
+        "How fast old events fade: an event this many events ago has weight 1/e (37 %). null: never fade.",
         least=100,
         most=10**9,
+        applies_to=_only("f1-window", "fbeta", "jaccard", "fpr", "precision", "recall", "optroc", "budget"),
     )
-    value: float = param(0.5, "fixed: the threshold", least=0, most=1)
-    beta: float = param(1.0, "fbeta: how many times as much recall counts as precision", above=0, most=100)
+    value: float = param(0.5, "The threshold.", least=0, most=1, applies_to=_only("fixed"))
+    beta: float = param(
+        1.0, "How many times as much recall counts as precision.", above=0, most=100, applies_to=_only("fbeta")
+    )
     target: float | None = param(
         None,
-        "fpr: largest share of negatives called positive; precision: least share of alerts that are right; "
-        "recall: least share of positives found; required",
+        "Target rate: maximum FPR, or minimum precision or recall. Required.",
         above=0,
         most=1,
+        applies_to=_only("fpr", "precision", "recall"),
     )
-    false_positive: float = param(1.0, "cost: of an event wrongly called positive", above=0, most=1e12)
-    false_negative: float = param(1.0, "cost: of a positive that is missed", above=0, most=1e12)
-    field: str | None = param(None, "cost: the feature that multiplies an event's false_negative, such as its amount")
+    false_positive: float = param(1.0, "Cost of a false alarm.", above=0, most=1e12, applies_to=_only("cost"))
+    false_negative: float = param(1.0, "Cost of a missed positive.", above=0, most=1e12, applies_to=_only("cost"))
+    field: str | None = param(
+        None,
+        "Feature that multiplies the event's false_negative, such as its amount; null: none.",
+        applies_to=_only("cost"),
+    )
     alerts: float | None = param(
-        None, "budget: events called positive per unit of time at most; required, or else rate", least=1, most=1e9
+        None,
+        "Maximum number of alerts per unit of time. Either alerts or rate is required.",
+        least=1,
+        most=1e9,
+        applies_to=_only("budget"),
     )
     unit_seconds: float = param(
-        86_400.0, "budget with alerts: length of the unit of time", least=1, most=1e9, unit="seconds"
+        86_400.0,
+        "Length of the unit of time, if alerts is set.",
+        least=1,
+        most=1e9,
+        unit="seconds",
+        applies_to=_only("budget"),
     )
-    rate: float | None = param(None, "budget: share of all events called positive, instead of alerts", above=0, most=1)
+    rate: float | None = param(
+        None,
+        "Share of all events that become alerts, instead of alerts.",
+        above=0,
+        most=1,
+        applies_to=_only("budget"),
+    )
 
     def __post_init__(self) -> None:
         """Check that the settings go together, once each is valid."""
         super().__post_init__()
-        used = _SETTINGS.get(self.objective, frozenset())
         problems = [
-            Problem(f"/{item.name}", f"is for {_objectives_with(item.name)}; the objective is {self.objective}")
-            for item in fields(self)
-            if item.name != "objective" and item.name not in used and getattr(self, item.name) != item.default
+            Problem(f"/{name}", f"is for {', '.join(users)}; the objective is {self.objective}", "conflict")
+            for name, users in _USERS.items()
+            if self.objective not in users and getattr(self, name) != getattr(type(self), name)
         ]
-        if "target" in used and self.target is None:
-            problems.append(Problem("/target", f"is missing; {self.objective} needs a share, above 0 and at most 1"))
+        if self.objective in _USERS["target"] and self.target is None:
+            detail = f"is missing; {self.objective} needs a share, above 0 and at most 1"
+            problems.append(Problem("/target", detail, "missing", ABSENT, self.schema()["properties"]["target"]))
         if self.objective == "budget":
-            if (self.alerts is None) == (self.rate is None):
-                both = "is missing" if self.alerts is None else "cannot be combined with rate"
-                problems.append(Problem("/alerts", f"{both}; expected alerts per unit, or else rate"))
+            if self.alerts is None and self.rate is None:
+                problems.append(Problem("/alerts", "is missing; expected either alerts or rate", "missing"))
+            elif self.alerts is not None and self.rate is not None:
+                detail = "is set together with rate; expected either alerts or rate"
+                problems.append(Problem("/alerts", detail, "conflict"))
             elif self.rate is not None and self.unit_seconds != type(self).unit_seconds:
-                problems.append(Problem("/unit_seconds", "is for alerts; a rate has no unit of time"))
+                problems.append(Problem("/unit_seconds", "is for alerts; rate has no unit of time", "conflict"))
         if problems:
             raise InvalidInput(problems)
 
@@ -154,28 +191,9 @@ class Threshold(Parameters):
         )
 
 
-_SKETCH = frozenset({"memory"})
-_SETTINGS: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        "f1": frozenset({"horizon", "n1", "kappa"}),
-        "f1-window": _SKETCH,
-        "fixed": frozenset({"value"}),
-        "fbeta": _SKETCH | {"beta"},
-        "jaccard": _SKETCH,
-        "cost": frozenset({"false_positive", "false_negative", "field"}),
-        "fpr": _SKETCH | {"target"},
-        "precision": _SKETCH | {"target"},
-        "recall": _SKETCH | {"target"},
-        "budget": _SKETCH | {"alerts", "unit_seconds", "rate"},
-        "optroc": _SKETCH,
-    }
+_USERS: Mapping[str, Sequence[str]] = MappingProxyType(  # setting -> the objectives that use it
+    {item.name: item.metadata["applies_to"]["objective"] for item in fields(Threshold) if item.name != "objective"}
 )
-
-
-def _objectives_with(name: str) -> str:
-    """List the objectives that use a setting."""
-    return ", ".join(objective for objective, used in _SETTINGS.items() if name in used)
-
 
 _KINDS: Mapping[str, int] = MappingProxyType(
     {

@@ -56,7 +56,13 @@ class Embedding(Parameters):
     """The settings."""
 
     kind: Literal["none", "nystroem", "fourier"] = param("none", "which nonlinear features")
-    components: int = param(100, "nystroem: landmarks; fourier: features", least=1, most=4000)
+    components: int = param(
+        100,
+        "landmarks of nystroem, or features of fourier",
+        least=1,
+        most=4000,
+        applies_to={"kind": ["nystroem", "fourier"]},
+    )
     warmup: int = param(1000, "events that landmarks and kernel width are taken from", least=2, most=100_000)
     width: float | None = param(
         None,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from learners.features.base import MAX_PROBLEMS
 from learners.numerics import Vector, bare_kernel
-from learners.settings import InvalidInput, Problem, show
+from learners.settings import InvalidInput, Problem
 
 __all__ = ["Labels", "as_array"]
 
@@ -41,6 +41,13 @@ class Labels:
         """What a label has to be, in words."""
         return "-1, 0 or 1, or a boolean" if self.ranks is None else f"a rank: a whole number from 1 to {self.ranks}"
 
+    @property
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema of a label."""
+        if self.ranks is None:
+            return {"enum": [-1, 0, 1, False, True]}
+        return {"type": "integer", "minimum": 1, "maximum": self.ranks}
+
     def good(self, values: NDArray[Any]) -> NDArray[np.bool_]:
         """Which of some numbers are labels, (n,)."""
         if self.ranks is None:
@@ -49,12 +56,14 @@ class Labels:
             good = (values >= 1.0) & (values <= self.ranks) & (values == np.floor(values))
         return good
 
-    def fault(self, value: Any) -> str | None:
-        """What is wrong with one label as JSON gives it, if anything."""
+    def accepts(self, value: Any) -> bool:
+        """Return whether a JSON value is a label."""
         number = isinstance(value, (int, float)) and (self.ranks is None or not isinstance(value, bool))
-        if number and value == value and abs(value) <= 64 and bool(self.good(np.array(value, dtype=np.float64))):
-            return None
-        return f"is {show(value)}; expected {self.expected}"
+        return number and value == value and abs(value) <= 64 and bool(self.good(np.array(value, dtype=np.float64)))
+
+    def mismatch(self, pointer: str, value: Any) -> Problem:
+        """Report a value that is not a label, or missing (`ABSENT`)."""
+        return Problem.mismatch(pointer, value, self.expected, self.schema)
 
     def columns(self, values: Vector) -> Vector:
         """Good labels as a learner's log and kernels have them, (n,)."""
@@ -64,7 +73,9 @@ class Labels:
         """A list or array of labels as `columns` gives them. Raises `InvalidInput` with a pointer to each bad one."""
         y = as_array(labels)
         if y is None or y.ndim != 1:
-            raise InvalidInput([Problem("/labels", f"is {show(labels)}; expected a list of labels")])
+            raise InvalidInput(
+                [Problem.mismatch("/labels", labels, "a list of labels", {"type": "array", "items": self.schema})]
+            )
         if y.dtype.kind in ("biuf" if self.ranks is None else "iuf"):
             whole = y.dtype.kind != "f" or y.dtype == np.float64  # to cast a NaN that signals would be a warning
             if self.ranks is None and whole:  # most are good: that is found in one pass
@@ -75,11 +86,10 @@ class Labels:
             good = self.good(y)
         else:  # something is no number, or too large for one: look at each as it was given
             y = np.fromiter(labels, dtype=object, count=len(y))
-            good = np.array([self.fault(one) is None for one in y], dtype=np.bool_)
+            good = np.array([self.accepts(label) for label in y], dtype=np.bool_)
         if not good.all():
             bad = np.flatnonzero(~good)[:MAX_PROBLEMS]
-            detail = "is {}; expected {}"
-            raise InvalidInput([Problem(f"/labels/{i}", detail.format(show(y.item(i)), self.expected)) for i in bad])
+            raise InvalidInput([self.mismatch(f"/labels/{i}", y.item(i)) for i in bad])
         return self.columns(y.astype(np.float64))
 
 

@@ -92,7 +92,11 @@ class Named(Features):
         """Each field of `log` that is declared to be no number besides."""
         others = (("text", self.text), ("categorical", self.categorical))
         return [
-            Problem(f"/log/{i}", f"is {show(field)}, which is declared as {kind}, too; expected a field of numbers")
+            Problem(
+                f"/log/{i}",
+                f"is {show(field)}, which is declared as {kind}, too; expected a field of numbers",
+                "conflict",
+            )
             for i, field in enumerate(self.log)
             for kind, fields in others
             if field in fields
@@ -212,9 +216,13 @@ class Field(Parameters):
 
     name: str = required("the feature's name in an event")
     kind: Literal["numeric", "categorical"] = required("how its values are read")
-    log: bool = param(False, "numeric: take sign(v) log(1 + |v|)")
+    log: bool = param(False, "take sign(v) log(1 + |v|)", applies_to={"kind": ["numeric"]})
     categories: int = param(
-        16, "categorical: this many get a column of their own, by first appearance", least=1, most=4096
+        16,
+        "this many values get a column of their own, by first appearance",
+        least=1,
+        most=4096,
+        applies_to={"kind": ["categorical"]},
     )
 
     @property
@@ -253,11 +261,13 @@ class Table(Features):
 
     def _layout_problems(self) -> list[Problem]:
         if not self.fields:
-            return [Problem("/fields", "is empty; expected at least one field")]
+            return [Problem("/fields", "is empty; expected at least one field", expected={"minItems": 1})]
         names = [one.name for one in self.fields]
         first = {name: i for i, name in reversed(list(enumerate(names)))}
         problems = [
-            Problem(f"/fields/{i}/name", f"is {show(name)}, as of field {first[name]}; expected distinct names")
+            Problem(
+                f"/fields/{i}/name", f"is {show(name)}, as of field {first[name]}; expected distinct names", "conflict"
+            )
             for i, name in enumerate(names)
             if first[name] < i
         ]

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -66,9 +66,19 @@ async def _on_service_error(request: Request, error: Exception) -> JSONResponse:
     return _problem(request, error)
 
 
+def _code(kind: str) -> Literal["invalid", "missing", "unknown"]:
+    """Return the code of a problem for the type of an error of Pydantic."""
+    if kind == "missing":
+        return "missing"
+    return "unknown" if kind == "extra_forbidden" else "invalid"
+
+
 async def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    problems = [Problem("/" + "/".join(map(str, one["loc"][1:])), str(one["msg"])) for one in error.errors()]
+    problems = [
+        Problem("/" + "/".join(map(str, item["loc"][1:])), str(item["msg"]), _code(item["type"]))
+        for item in error.errors()
+    ]
     return _problem(request, Invalid("the request is refused", problems))
 
 

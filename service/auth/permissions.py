@@ -152,7 +152,8 @@ class Grant:
         ):
             most: int | None = getattr(self._limits, name)
             if most is not None and value > most:
-                problems.append(Problem(at, f"makes {value}; the key's limit {name} is {most}"))
+                detail = f"results in {value}; the key's limit {name} is {most}"
+                problems.append(Problem(at, detail, expected={"maximum": most}))
         if problems:
             raise Invalid("the key's limits are lower; nothing was changed", problems)
 

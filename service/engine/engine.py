@@ -243,10 +243,12 @@ class Engine:
                 grant.find(member)
                 replica = await self.load(member)
             except UnknownLearner:
-                problems.append(Problem(f"/learners/{i}", f"is {member}; there is no learner of this name"))
+                problems.append(Problem(f"/learners/{i}", f"is {member}; there is no learner of this name", "unknown"))
                 continue
             if replica.learner.config.labels.ranks is not None:
-                problems.append(Problem(f"/learners/{i}", f"is {member}, which tells ranks; groups compare AUCs"))
+                problems.append(
+                    Problem(f"/learners/{i}", f"is {member}, which tells ranks; groups compare AUCs", "conflict")
+                )
         if problems:
             raise Invalid("the group is refused; nothing was created", problems)
         async with self.registry.creating:
@@ -359,4 +361,5 @@ def _differences(stands: Any, asked: Any, at: str = "") -> Iterator[Problem]:
         for i, (one, other) in enumerate(zip(stands, asked, strict=True)):
             yield from _differences(one, other, f"{at}/{i}")
     elif stands != asked:
-        yield Problem(at, f"is {show(stands)}; by this request, with its defaults, it would be {show(asked)}")
+        detail = f"is {show(stands)}; this request, with its defaults, would make it {show(asked)}"
+        yield Problem.mismatch(at, asked, "", {"const": stands})._replace(detail=detail, code="conflict")

@@ -251,7 +251,7 @@ class Node:
                 return GroupComparison.restored(config, snapshot.state), digest
             return _primed(name, lambda: _restored(config, snapshot.state, sound)), digest
         except InvalidInput as error:
-            said = "; ".join(f"{pointer} {detail}" for pointer, detail in error.problems[:3])
+            said = "; ".join(f"{problem.pointer} {problem.detail}" for problem in error.problems[:3])
             more = f"; and {len(error.problems) - 3} more" if len(error.problems) > 3 else ""
             raise Damaged(f"{what} is not one of this release, or damaged: {said}{more}") from error
 

@@ -27,11 +27,13 @@ from service.wire.kernels import Scanned, scan
 from service.wire.requests import Events, Labelled
 
 __all__ = [
+    "Malformed",
     "decode_events",
     "decode_json",
     "decode_labels",
     "decode_settings",
     "decode_update",
+    "decode_value",
     "latest_time",
     "precisely_labelled",
     "with_clock",
@@ -79,6 +81,8 @@ class _LabelsBody(msgspec.Struct, forbid_unknown_fields=True):
     events: list[_Late]
 
 
+_Hook = Callable[[list[tuple[str, Any]]], dict[str, Any]]
+
 _update_decoder = msgspec.json.Decoder(_UpdateBody)
 _predict_decoder = msgspec.json.Decoder(_PredictBody)
 _source_decoder = msgspec.json.Decoder(_Source)
@@ -93,37 +97,57 @@ class _Unfit(Exception):
 _NOT_FAST = (msgspec.DecodeError, UnicodeError, OverflowError, RecursionError, InvalidInput, _Unfit)
 
 
+class Malformed(ValueError):
+    """Bytes that are not a JSON value: the reason, and the line and column (from 1) if the parser knows them."""
+
+    def __init__(self, reason: str, line: int | None = None, column: int | None = None) -> None:
+        self.reason = reason
+        self.column = column
+        super().__init__(reason if line is None else f"{reason} at line {line}, column {column}")
+
+
 def decode_json(body: bytes) -> Any:
-    """Any JSON value; of a member that an object has twice, the last. Raises `BadBody`: malformed, not UTF-8, or nested
-    beyond reason.
+    """Decode any JSON value; the last of an object's members with the same name wins.
+
+    Raises `BadBody` if the body is malformed, not UTF-8, or nested too deeply.
     """
-    return _decode(body)
+    return _decode_body(body, None)
 
 
 def decode_settings(body: bytes) -> Any:
-    """As `decode_json`, of what is no event: an object that has a member twice is a `BadBody`, too."""
-    return _decode(body, _distinct)
+    """Decode JSON settings. Raises `BadBody` as `decode_json` does, and for a member that an object has twice."""
+    return _decode_body(body, _distinct)
+
+
+def _decode_body(body: bytes, hook: _Hook | None) -> Any:
+    try:
+        return decode_value(body, hook)
+    except Malformed as error:
+        raise BadBody(f"the body {error}") from None
 
 
 def _distinct(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(members)
-    if len(found) < len(members):
+    distinct = dict(members)
+    if len(distinct) < len(members):
         counts = Counter(name for name, _ in members)
-        raise BadBody(f"the body has an object with the member {show(counts.most_common(1)[0][0])} more than once")
-    return found
+        raise Malformed(f"has an object with the member {show(counts.most_common(1)[0][0])} more than once")
+    return distinct
 
 
-def _decode(body: bytes, of_members: Callable[[list[tuple[str, Any]]], dict[str, Any]] | None = None) -> Any:
+def decode_value(text: bytes, hook: _Hook | None = None) -> Any:
+    """Decode a JSON value; `hook` makes an object of its members. Raises `Malformed`."""
     try:
-        return json.loads(body.decode(), object_pairs_hook=of_members)
+        return json.loads(text.decode(), object_pairs_hook=hook)
     except UnicodeDecodeError as error:
-        raise BadBody(f"the body is not UTF-8: byte {error.start}") from None
+        raise Malformed(f"is not UTF-8: byte {error.start}") from None
     except json.JSONDecodeError as error:
-        raise BadBody(f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
+        raise Malformed(f"is not JSON: {error.msg}", error.lineno, error.colno) from None
+    except Malformed:
+        raise
     except ValueError:
-        raise BadBody("the body has a whole number of more than 4,300 digits") from None
+        raise Malformed("has a whole number of more than 4,300 digits") from None
     except RecursionError:
-        raise BadBody("the body is nested too deeply") from None
+        raise Malformed("is nested too deeply") from None
 
 
 def decode_update(body: bytes, config: Config) -> tuple[Labelled, Any]:

@@ -8,18 +8,29 @@ from __future__ import annotations
 import time
 from typing import Any, Literal
 
-from learners import MAX_SOURCE_NAME, MAX_TIME, MAX_WEIGHT, Config, InvalidInput, Problem, Segment, pointer, show
+from learners import ABSENT, MAX_SOURCE_NAME, MAX_TIME, MAX_WEIGHT, Config, InvalidInput, Problem, Segment, show
 from learners.features import MAX_PROBLEMS
 from service.errors import Invalid
 from service.wire.kernels import MAX_ID
 
-__all__ = ["AHEAD", "MAX_EVENTS", "MAX_OFFSET", "TOP", "Precise", "good_id", "segments_of", "source_problems"]
+__all__ = [
+    "AHEAD",
+    "ID_SCHEMA",
+    "MAX_EVENTS",
+    "MAX_OFFSET",
+    "TOP",
+    "Precise",
+    "good_id",
+    "segments_of",
+    "source_problems",
+]
 
 MAX_EVENTS = 100_000  # of one request: its reply is bounded, too
 MAX_OFFSET = 2**53
 _SOURCE = ("name", "offset", "offsets", "after")  # members
 AHEAD = 86_400.0  # seconds that a time may lie ahead of this node's: a clock that runs fast, not an error of units
 
+ID_SCHEMA = {"anyOf": [{"type": "string", "minLength": 1, "maxLength": MAX_ID}, {"type": "integer"}]}
 _MEMBERS = {
     "x": ("x",),
     "indices": ("indices", "values"),
@@ -37,30 +48,27 @@ def good_id(text: str) -> bool:
 def source_problems(source: Any, n: int) -> list[Problem]:
     """What is wrong with where n events are said to come from, as parsed JSON; one thing of the offsets. O(n)."""
     if not isinstance(source, dict):
-        return [Problem("/source", f"is {show(source)}; expected an object of name and offset, or offsets")]
-    problems = [
-        Problem(f"/source{pointer(name)}", f"is not a member; expected {', '.join(_SOURCE)}")
-        for name in source
-        if name not in _SOURCE
-    ]
+        return [Problem.mismatch("/source", source, "an object of name and offset, or offsets", {"type": "object"})]
+    problems = [Problem.unknown("/source", name, _SOURCE, "member") for name in source if name not in _SOURCE]
     name = source.get("name")
     if not isinstance(name, str) or not name.isprintable() or not 0 < len(name.encode()) <= MAX_SOURCE_NAME:
-        found = show(name) if "name" in source else "missing"
-        problems.append(Problem("/source/name", f"is {found}; expected 1 to {MAX_SOURCE_NAME} bytes of text"))
+        words, expected = f"1 to {MAX_SOURCE_NAME} bytes of text", {"type": "string", "minLength": 1}
+        problems.append(Problem.mismatch("/source/name", source.get("name", ABSENT), words, expected))
     first: int | None = None
     if source.get("offsets") is not None:
         if source.get("offset") is not None:
-            problems.append(Problem("/source", "has both offset and offsets; expected one of them"))
+            problems.append(Problem("/source", "has both offset and offsets; expected one of them", "conflict"))
         first = _first(source["offsets"], n, problems)
     elif not _is_offset(source.get("offset")):
-        found = show(source["offset"]) if "offset" in source else "missing"
-        problems.append(Problem("/source/offset", f"is {found}; expected a whole number from 0 to 2^53"))
+        words = "a whole number from 0 to 2^53"
+        problems.append(Problem.mismatch("/source/offset", source.get("offset", ABSENT), words, _whole(0)))
     else:
         first = source["offset"]
     after = source.get("after")
     if after is not None and not (_is_offset(after) and (first is None or after <= first)):
-        expected = "a whole number from 0 to " + ("2^53" if first is None else f"{first}, the first event's")
-        problems.append(Problem("/source/after", f"is {show(after)}; expected {expected}"))
+        words = "a whole number from 0 to " + ("2^53" if first is None else f"{first}, the first event's")
+        expected = _whole(0, MAX_OFFSET if first is None else first)
+        problems.append(Problem.mismatch("/source/after", after, words, expected))
     return problems
 
 
@@ -76,28 +84,31 @@ def _is_offset(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_OFFSET
 
 
+def _whole(least: int, most: int = MAX_OFFSET) -> dict[str, Any]:
+    return {"type": "integer", "minimum": least, "maximum": most}
+
+
 def _first(offsets: Any, n: int, problems: list[Problem]) -> int | None:
     """The first of the offsets, if they are n ascending ones; else what is wrong is added."""
     if not isinstance(offsets, list) or len(offsets) != n:
         found = f"a list of {len(offsets)}" if isinstance(offsets, list) else show(offsets)
-        problems.append(Problem("/source/offsets", f"is {found}; expected one for each of the {n} events"))
+        expected = {"type": "array", "minItems": n, "maxItems": n}
+        detail = f"is {found}; expected one for each of the {n} events"
+        problems.append(Problem("/source/offsets", detail, expected=expected))
         return None
     last = -1
     for i, one in enumerate(offsets):
         if not _is_offset(one) or one <= last:
-            expected = f"a whole number from {last + 1} to 2^53"
-            problems.append(Problem(f"/source/offsets/{i}", f"is {show(one)}; expected {expected}"))
+            words = f"a whole number from {last + 1} to 2^53"
+            problems.append(Problem.mismatch(f"/source/offsets/{i}", one, words, _whole(last + 1)))
             return None
         last = one
     first: int = offsets[0]
     return first
 
 
-def _number_problem(value: Any, least: float, most: float) -> str | None:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not least <= value <= most:
-        return f"is {show(value)}; expected a number from {least:g} to {most:g}"
-    return None
+def _in_range(value: Any, least: float, most: float) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
 
 
 class Precise:
@@ -120,22 +131,23 @@ class Precise:
     def read(self, body: Any) -> tuple[list[dict[str, Any]], list[Any]]:
         """The events, and what those of them carry that carry features. Raises `Invalid` with all that is wrong."""
         if not isinstance(body, dict):
-            raise Invalid("the body is not an object", [Problem("", f"is {show(body)}; expected an object")])
+            raise Invalid("the body is not an object", [Problem.mismatch("", body, "an object", {"type": "object"})])
         known = ("events", "source") if self.what == "update" else ("events",)
         for name in body:
             if name not in known:
-                detail = f"is not a member; expected {', '.join(known)}"
-                self.problems.append(Problem(pointer(name), detail))
+                self.problems.append(Problem.unknown("", name, known, "member"))
         events = body.get("events")
         if body.get("source") is not None and self.what == "update":
             self.problems += source_problems(body["source"], len(events) if isinstance(events, list) else 0)
         if not isinstance(events, list) or not events:
-            found = show(events) if "events" in body else "missing"
-            self.problems.append(Problem("/events", f"is {found}; expected a list of at least one event"))
+            expected: dict[str, Any] = {"type": "array", "minItems": 1}
+            words = "a list of at least one event"
+            self.problems.append(Problem.mismatch("/events", body.get("events", ABSENT), words, expected))
             raise Invalid("the body has no events", self.problems)
         if len(events) > MAX_EVENTS:
-            self.problems.append(Problem("/events", f"has {len(events)} events; expected at most {MAX_EVENTS}"))
-            raise Invalid("the body has too many events; nothing was changed", self.problems)
+            detail = f"has {len(events)} events; expected at most {MAX_EVENTS}"
+            self.problems.append(Problem("/events", detail, expected={"maxItems": MAX_EVENTS}))
+            raise Invalid("the body has too many events", self.problems)
         for i, event in enumerate(events):
             self._check(i, event)
             if len(self.bad) == MAX_PROBLEMS:
@@ -146,22 +158,22 @@ class Precise:
             several = "the event" if len(events) == 1 else f"{least}{len(self.bad)} of {len(events)} events"
             what = several if self.bad else "the body"
             listed = [self.bad[i] for i in sorted(self.bad)]
-            raise Invalid(f"refused {what}; nothing was changed", self.problems + listed)
+            raise Invalid(f"refused {what}", self.problems + listed)
         return events, carried
 
-    def _note(self, i: int, where: str, detail: str) -> None:
+    def _note(self, i: int, problem: Problem) -> None:
+        """Keep the first problem of an event."""
         if len(self.bad) < MAX_PROBLEMS:
-            self.bad.setdefault(i, Problem(f"/events/{i}{where}", detail))
+            self.bad.setdefault(i, problem.under(f"/events/{i}"))
 
     def _check(self, i: int, event: Any) -> None:
         """Everything about an event but its features' values."""
         if not isinstance(event, dict):
-            self._note(i, "", f"is {show(event)}; expected an object")
+            self._note(i, Problem.mismatch("", event, "an object", {"type": "object"}))
             return
         for name in event:
             if name not in self.allowed and not (event[name] is None and name in TOP):
-                detail = f"is not a member here; expected {', '.join(sorted(self.allowed))}"
-                self._note(i, pointer(name), detail)
+                self._note(i, Problem.unknown("", name, sorted(self.allowed), "member"))
         name = event.get("id")
         if self._carries(event):
             for member in self.members:
@@ -169,13 +181,14 @@ class Precise:
                     detail = f"is missing; this learner takes {self.features.KIND} features"
                     if self.what == "update":
                         detail += ", or the id of an event that was served"
-                    self._note(i, f"/{member}", detail)
+                    self._note(i, Problem(f"/{member}", detail, "missing"))
         elif name is None:
-            self._note(i, "/id", "is missing; expected the id of an event that was served")
+            self._note(i, Problem.mismatch("/id", ABSENT, "the id of an event that was served", ID_SCHEMA))
         if name is not None:
             text = isinstance(name, (str, int)) and not isinstance(name, bool)
             if not text or not good_id(str(name)):
-                self._note(i, "/id", f"is {show(name)}; expected 1 to {MAX_ID} printable characters, or a whole number")
+                words = f"1 to {MAX_ID} printable characters, or a whole number"
+                self._note(i, Problem.mismatch("/id", name, words, ID_SCHEMA))
         if self.what != "predict":
             self._check_label(i, event)
         limits = {"time": (-MAX_TIME, time.time() + AHEAD)}
@@ -183,9 +196,12 @@ class Precise:
             limits["weight"] = (0.0, MAX_WEIGHT)
         for member, (least, most) in limits.items():
             value = event.get(member)
-            if value is not None and (fault := _number_problem(value, least, most)):
-                since = f"is {show(value)}; expected seconds since the epoch, at most a day ahead of now"
-                self._note(i, f"/{member}", since if member == "time" else fault)
+            if value is not None and not _in_range(value, least, most):
+                expected = {"type": "number", "minimum": least, "maximum": most}
+                words = f"a number from {least:g} to {most:g}"
+                if member == "time":
+                    words = "seconds since the epoch, at most a day ahead of now"
+                self._note(i, Problem.mismatch(f"/{member}", value, words, expected))
 
     def _carries(self, event: dict[str, Any]) -> bool:
         """Whether an event is to carry features: all of them, or, where a label may come by id alone, those that do."""
@@ -195,9 +211,9 @@ class Precise:
 
     def _check_label(self, i: int, event: dict[str, Any]) -> None:
         if "label" not in event:
-            self._note(i, "/label", f"is missing; expected {self.config.labels.expected}")
-        elif fault := self.config.labels.fault(event["label"]):
-            self._note(i, "/label", fault)
+            self._note(i, self.config.labels.mismatch("/label", ABSENT))
+        elif not self.config.labels.accepts(event["label"]):
+            self._note(i, self.config.labels.mismatch("/label", event["label"]))
 
     def _check_features(self, events: list[Any]) -> list[Any] | None:
         """What the events carry, where all is well with it; the problems of those that looked well join the others."""
@@ -213,8 +229,9 @@ class Precise:
             self.config.costs(carried)
         except InvalidInput as error:
             prefix = "" if len(self.members) > 1 else f"/{self.members[0]}"
-            for found, detail in error.problems:
-                number, _, rest = found[1:].partition("/")
-                self._note(well[int(number)], prefix + (f"/{rest}" if rest else ""), detail)
+            for problem in error.problems:
+                number, _, rest = problem.pointer[1:].partition("/")
+                inner = problem._replace(pointer=prefix + (f"/{rest}" if rest else ""))
+                self._note(well[int(number)], inner)
             return None
         return carried

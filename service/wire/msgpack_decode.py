@@ -26,13 +26,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import MAX_TIME, MAX_WEIGHT, Config, InvalidInput, Segment, pointer, show
+from learners import ABSENT, MAX_TIME, MAX_WEIGHT, Config, InvalidInput, Problem, Segment, pointer, show
 from learners.features import MAX_NONZERO, MAX_PROBLEMS
 from learners.numerics import Rows, Sparse, Vector
 from service.errors import BadBody
 from service.wire.coding import Coding
 from service.wire.json_decode import latest_time, with_clock
-from service.wire.json_errors import good_id, segments_of, source_problems
+from service.wire.json_errors import ID_SCHEMA, good_id, segments_of, source_problems
 from service.wire.kernels import FLOATS, MAX_ID
 from service.wire.msgpack_bounds import glance, length, members, opened
 from service.wire.msgpack_decode_dense import are_ids, dense_events
@@ -153,7 +153,8 @@ class _Body(Members):
         """The labels, (n,), as a learner's log has them."""
         given = self.members.get("labels")
         if given is None:
-            self.note("/labels", f"is missing; expected {n} of {self.config.labels.expected}")
+            words = f"{n} of {self.config.labels.expected}"
+            self.note(Problem.mismatch("/labels", ABSENT, words, {"items": self.config.labels.schema}))
             return np.empty(0)
         column = self.column(given, "/labels", n, DTYPES)
         if column is None:
@@ -163,15 +164,17 @@ class _Body(Members):
         try:
             return self.config.labels.read(column)
         except InvalidInput as error:
-            for found in error.problems:
-                self.note(*found)
+            for problem in error.problems:
+                self.note(problem)
             return np.empty(0)
 
     def weights(self, n: int) -> Vector | None:
         """The weights, (n,); 1 where there is none."""
         w = self.numbers("weights", n, 1.0)
         if w is not None:
-            self.within("/weights", w, (w >= 0) & (w <= MAX_WEIGHT), f"a number from 0 to {MAX_WEIGHT:g}")
+            expected = {"type": "number", "minimum": 0, "maximum": MAX_WEIGHT}
+            good = (w >= 0) & (w <= MAX_WEIGHT)
+            self.within("/weights", w, good, f"a number from 0 to {MAX_WEIGHT:g}", expected)
         return w
 
     def times(self, n: int) -> Vector | None:
@@ -179,8 +182,10 @@ class _Body(Members):
         times = self.numbers("times", n, math.nan)
         if times is None or np.isnan(times).all():
             return None
-        good = ~((times < -MAX_TIME) | (times > latest_time()))
-        self.within("/times", times, good, "seconds since the epoch, at most a day ahead of now")
+        latest = latest_time()
+        good = ~((times < -MAX_TIME) | (times > latest))
+        expected = {"type": "number", "minimum": -MAX_TIME, "maximum": latest}
+        self.within("/times", times, good, "seconds since the epoch, at most a day ahead of now", expected)
         return times
 
     def ids(self, n: int, needed: bool = False) -> tuple[str | None, ...] | None:
@@ -194,12 +199,12 @@ class _Body(Members):
         kinds = set(map(type, column))
         if kinds == {str} and are_ids(column):
             return tuple(column)
-        expected = f"1 to {MAX_ID} printable characters, or a whole number"
+        words = f"1 to {MAX_ID} printable characters, or a whole number"
         for i, one in enumerate(column):
             if one is None and not needed:
                 continue
             if type(one) not in (str, int) or not good_id(str(one)):
-                self.note(f"/ids/{i}", f"is {show(one)}; expected {expected}")
+                self.note(Problem.mismatch(f"/ids/{i}", one, words, ID_SCHEMA))
         return tuple(None if one is None else str(one) for one in column) if kinds != {type(None)} else None
 
     def segments(self, n: int) -> tuple[Segment, ...]:
@@ -209,8 +214,8 @@ class _Body(Members):
             return ()
         source = opened(given)
         if problems := source_problems(source, n):
-            for found in problems:
-                self.note(*found)
+            for problem in problems:
+                self.note(problem)
             return ()
         return segments_of(source, n)
 
@@ -222,7 +227,8 @@ class _Body(Members):
         where = f"/{self.member}"
         if given is None:
             kind = self.config.features.KIND
-            self.note(where, f"is missing; this learner takes {kind} features. Labels of served events go to labels")
+            detail = f"is missing; this learner takes {kind} features. Labels of served events go to labels"
+            self.note(Problem(where, detail, "missing"))
         carried: Any = None
         if given is not None:
             read = {"x": self._dense, "csr": self._sparse, "features": self._named}[self.member]
@@ -240,8 +246,8 @@ class _Body(Members):
             rows = self.config.encode(carried)
             costs = self.config.costs(told)
         except InvalidInput as error:
-            for found, detail in error.problems:
-                self._note_feature(found, detail, carried)
+            for problem in error.problems:
+                self._note_feature(problem, carried)
         return _Features(n, rows, told, costs)
 
     def _dense(self, given: msgspec.Raw) -> NDArray[Any] | None:
@@ -249,14 +255,15 @@ class _Body(Members):
         if x is None or not self.bounded(len(x), "/x/shape", list(x.shape)):
             return None
         if x.shape[1] != self.config.features.columns:
-            self.note("/x/shape", f"is {list(x.shape)}; expected {self.config.features.columns} numbers of each event")
+            words = f"{self.config.features.columns} numbers of each event"
+            self.note(Problem.mismatch("/x/shape", list(x.shape), words))
             return None
         return x
 
     def _sparse(self, given: msgspec.Raw) -> Sparse | None:
         parts = self._map(given, len(_CSR) + MAX_PROBLEMS)
         if parts is None:
-            self.note("/csr", f"is {show(glance(given))}; expected a map of {', '.join(_CSR)}")
+            self.note(Problem.mismatch("/csr", glance(given), f"a map of {', '.join(_CSR)}", {"type": "object"}))
             return None
         self.only(parts, _CSR, "/csr")
         found = [
@@ -269,14 +276,17 @@ class _Body(Members):
         with np.errstate(invalid="ignore"):  # a NaN that signals is refused as every NaN is
             data = np.array(found[2], dtype=np.float64)
         if len(indices) != len(data):
-            self.note("/csr/values", f"has {len(data)} numbers for {len(indices)} indices")
+            self.note(Problem("/csr/values", f"has {len(data)} numbers for {len(indices)} indices", "conflict"))
         elif not len(indptr) or indptr[0] != 0:
-            self.note("/csr/indptr/0", f"is {indptr[0] if len(indptr) else 'missing'}; expected 0")
+            start = int(indptr[0]) if len(indptr) else ABSENT
+            self.note(Problem.mismatch("/csr/indptr/0", start, "0", {"const": 0}))
         elif (falls := np.flatnonzero(indptr[1:] < indptr[:-1])).size:
             k = int(falls[0]) + 1
-            self.note(f"/csr/indptr/{k}", f"is {indptr[k]} after {indptr[k - 1]}; expected ascending ends of rows")
+            detail = f"is {indptr[k]} after {indptr[k - 1]}; expected ascending ends of rows"
+            self.note(Problem(f"/csr/indptr/{k}", detail, expected={"type": "integer", "minimum": int(indptr[k - 1])}))
         elif indptr[-1] != len(data):
-            self.note(f"/csr/indptr/{len(indptr) - 1}", f"is {indptr[-1]}; expected {len(data)}, the numbers there are")
+            where, words = f"/csr/indptr/{len(indptr) - 1}", f"{len(data)}, the number of values"
+            self.note(Problem.mismatch(where, int(indptr[-1]), words, {"const": len(data)}))
         elif self.bounded(len(indptr) - 1, "/csr/indptr", indptr.tolist()[:2]):
             return Sparse(data, indices, indptr)
         return None
@@ -284,11 +294,12 @@ class _Body(Members):
     def _named(self, given: msgspec.Raw) -> list[dict[str, Any]] | None:
         parts = self._map(given, _MOST_NAMES)
         if not parts:
-            what = f"is {show(glance(given))}; expected a map of 1 to {_MOST_NAMES} names, each to a column"
-            self.note("/features", what)
+            words = f"a map of 1 to {_MOST_NAMES} names, each to a column"
+            expected = {"type": "object", "minProperties": 1, "maxProperties": _MOST_NAMES}
+            self.note(Problem.mismatch("/features", glance(given), words, expected))
             return None
         if odd := [name for name in parts if not isinstance(name, str)]:
-            self.note("/features", f"has a column named {show(odd[0])}; expected text")
+            self.note(Problem("/features", f"has a column named {show(odd[0])}; expected text"))
             return None
         columns: list[list[Any]] = []
         n = None
@@ -299,7 +310,8 @@ class _Body(Members):
                 return None
             n = len(column)
             if n * len(parts) > _MOST_NAMED:  # known after the first column: no other has been decoded
-                self.note("/features", f"has {n * len(parts)} values; expected at most {_MOST_NAMED} at once")
+                detail = f"has {n * len(parts)} values; expected at most {_MOST_NAMED} at once"
+                self.note(Problem("/features", detail))
                 return None
             columns.append(column if isinstance(column, list) else column.tolist())
         return [dict(zip(parts, values, strict=True)) for values in zip(*columns, strict=True)]
@@ -312,29 +324,32 @@ class _Body(Members):
         except (msgspec.DecodeError, UnicodeError) as error:
             raise BadBody(f"the body is not MessagePack: {error}") from None
 
-    def _note_feature(self, found: str, detail: str, carried: Any) -> None:
-        """Point into the columns at what was found wrong with an event's features."""
-        number, _, rest = found[1:].partition("/")
+    def _note_feature(self, problem: Problem, carried: Any) -> None:
+        """Point into the columns at an error in an event's features."""
+        number, _, rest = problem.pointer[1:].partition("/")
         if self.member == "x":
-            self.note(f"/x{found}", detail)
+            self.note(problem.under("/x"))
         elif self.member == "features":
             name, _, item = rest.partition("/")
-            where = "/".join(one for one in ("/features", name, number, item) if one)
-            self.note(where if name else "/features", detail if name else f"event {number} {detail}")
+            where = "/".join(part for part in ("/features", name, number, item) if part)
+            if name:
+                self.note(problem._replace(pointer=where))
+            else:
+                self.note(problem._replace(pointer="/features", detail=f"event {number} {problem.detail}"))
         else:
-            self._note_sparse(int(number), rest, detail, carried)
+            self._note_sparse(int(number), rest, problem, carried)
 
-    def _note_sparse(self, i: int, rest: str, detail: str, rows: Sparse) -> None:
-        """The library names the row that is bad; what is bad about it is found by reading it as a list."""
+    def _note_sparse(self, i: int, rest: str, problem: Problem, rows: Sparse) -> None:
+        """Point at an error in row i; the library names only the row, so read the row as a list to find the place."""
         if not rest:
             try:
                 self.config.features.encode([_Pairs(rows)[i]])
             except InvalidInput as error:
-                found, detail = error.problems[0]
-                rest = found.removeprefix("/0/")
+                problem = error.problems[0]
+                rest = problem.pointer.removeprefix("/0/")
         member, _, k = rest.partition("/")
         where = f"/csr/{member}/{int(rows.indptr[i]) + int(k)}" if k else f"/csr/indptr/{i + 1}"
-        self.note(where, detail)
+        self.note(problem._replace(pointer=where))
 
 
 MSGPACK = Coding(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
-from typing import Annotated, Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import Problem, length_mismatch, pointer, show
+from learners import ABSENT, Problem, length_mismatch, show
 from learners.features import MAX_PROBLEMS
 from learners.numerics import Vector
 from service.errors import BadBody, Invalid
@@ -65,7 +65,8 @@ class Members:
                 kind, n = length(body)
                 what = f"has {n} members" if kind == "map" else f"is {show(glance(_whole(body)))}"
                 detail = f"{what}; expected a map of {', '.join(known)}{_hint(body)}"
-                raise Invalid("the body is not a map of a few members", [Problem("", detail)])
+                problem = Problem("", detail, expected={"type": "object", "maxProperties": _MEMBERS})
+                raise Invalid("the body is not a map of a few members", [problem])
         except (msgspec.DecodeError, UnicodeError) as error:
             raise BadBody(f"the body is not MessagePack: {error}{_hint(body)}") from None
         except RecursionError:
@@ -75,17 +76,17 @@ class Members:
             found = {name: given for name, given in found.items() if given != NIL}
         self.members = found  # as they came, but for those that are nil
 
-    def note(self, where: str, detail: str) -> None:
-        """Something is wrong with a member."""
+    def note(self, problem: Problem) -> None:
+        """Add an error of a member to those reported, of which there is a largest number."""
         if len(self.problems) < MAX_PROBLEMS:
-            self.problems.append(Problem(where, detail))
+            self.problems.append(problem)
 
     def check(self) -> None:
         """Refuse the body if anything was noted."""
         if self.problems:
             least = "at least " if len(self.problems) == MAX_PROBLEMS else ""
             values = "value" if len(self.problems) == 1 else "values"
-            raise Invalid(f"refused {least}{len(self.problems)} {values}; nothing was changed", self.problems)
+            raise Invalid(f"refused {least}{len(self.problems)} {values}", self.problems)
 
     def numbers(self, name: str, n: int, missing: float) -> Vector | None:
         """A column of numbers as float64, if there is one; nil becomes `missing`."""
@@ -101,28 +102,32 @@ class Members:
             return None
         for i, one in enumerate(column):
             if type(one) not in _NUMBERS:
-                self.note(f"/{name}/{i}", f"is {show(one)}; expected a number or nil")
+                self.note(Problem.mismatch(f"/{name}/{i}", one, "a number or nil", {"type": ["number", "null"]}))
                 return None
         return np.array([missing if one is None else one for one in column], dtype=np.float64)
 
-    def within(self, where: str, values: Vector, good: NDArray[np.bool_], expected: str) -> None:
+    def within(
+        self, where: str, values: Vector, good: NDArray[np.bool_], words: str, expected: Mapping[str, Any]
+    ) -> None:
         """Note every number of a column that is not `good` (n,)."""
         if not good.all():
             for i in np.flatnonzero(~good)[:MAX_PROBLEMS].tolist():
-                self.note(f"{where}/{i}", f"is {show(values.item(i))}; expected {expected}")
+                self.note(Problem.mismatch(f"{where}/{i}", values.item(i), words, expected))
 
     def only(self, found: dict[Any, Any], known: Collection[str], where: str) -> None:
         """Note every member that is not one of those known."""
         for name in found:
             if name not in known:
-                self.note(where + pointer(name), f"is not a member here; expected {', '.join(known)}")
+                self.note(Problem.unknown(where, name, known, "member"))
 
     def bounded(self, n: int, where: str, shown: Any) -> bool:
         """Whether there are as many events as there may be."""
         if 0 < n <= MAX_EVENTS:
             return True
         found = "missing" if shown is None else f"{show(shown)}, {n} events"
-        self.note(where, f"is {found}; expected 1 to {MAX_EVENTS} events")
+        code: Literal["missing", "invalid"] = "missing" if shown is None else "invalid"
+        expected = {"minItems": 1, "maxItems": MAX_EVENTS}
+        self.note(Problem(where, f"is {found}; expected 1 to {MAX_EVENTS} events", code, expected=expected))
         return False
 
     def column(
@@ -141,11 +146,11 @@ class Members:
             if n is None or n == count:
                 column = self._taken(cells if named else scalars, given)
             else:
-                self.note(where, length_mismatch(count, n))
+                self.note(_unequal(where, count, n))
                 return None
         values = column if isinstance(column, list) else self.array(given, where, dtypes, 1, "a list or ", column)
         if values is not None and n is not None and len(values) != n:
-            self.note(where, length_mismatch(len(values), n))
+            self.note(_unequal(where, len(values), n))
             return None
         return values
 
@@ -166,33 +171,38 @@ class Members:
         else:
             found = None if given is None else opened(given)
             if not isinstance(found, dict) or not found.keys() & _PARTS:
-                what = "missing" if found is None else show(found)
-                kinds = f"an array of {', '.join(dtypes)}: a map of {', '.join(_PARTS)}"
-                self.note(where, f"is {what}; expected {other}{kinds}")
+                words = f"{other}an array of {', '.join(dtypes)}: a map of {', '.join(_PARTS)}"
+                value = ABSENT if found is None else found
+                self.note(Problem.mismatch(where, value, words, {"type": "object", "required": [*_PARTS]}))
                 return None
             if found.keys() != {*_PARTS}:
                 self.only(found, _PARTS, where)
                 for part in _PARTS:
                     if part not in found:
-                        self.note(f"{where}/{part}", f"is missing; an array is a map of {', '.join(_PARTS)}")
+                        detail = f"is missing; an array is a map of {', '.join(_PARTS)}"
+                        self.note(Problem(f"{where}/{part}", detail, "missing"))
                 return None
             dtype, shape, data = found["dtype"], found["shape"], found["data"]
         if not isinstance(dtype, str) or dtype not in dtypes:
-            self.note(f"{where}/dtype", f"is {show(dtype)}; expected one of {', '.join(dtypes)}")
+            self.note(Problem.choice(f"{where}/dtype", dtype, dtypes))
             return None
         whole = read is not None or (
             isinstance(shape, list) and all(type(k) is int and 0 <= k < MAX_SIZE for k in shape)
         )
         if not whole or len(shape) != ndim:
             sizes = "1 size" if ndim == 1 else f"{ndim} sizes"
-            self.note(f"{where}/shape", f"is {show(shape)}; expected {sizes}, whole numbers of at least 0")
+            items = {"type": "integer", "minimum": 0}
+            expected = {"type": "array", "items": items, "minItems": ndim, "maxItems": ndim}
+            words = f"{sizes}, whole numbers of at least 0"
+            self.note(Problem.mismatch(f"{where}/shape", shape, words, expected))
             return None
         if not isinstance(data, (bytes, memoryview)):
-            self.note(f"{where}/data", f"is {show(data)}; expected bytes")
+            self.note(Problem.mismatch(f"{where}/data", data, "bytes"))
             return None
         size = math.prod(shape) * DTYPES[dtype].itemsize
         if size != len(data):
-            self.note(f"{where}/data", f"has {len(data)} bytes; {dtype} of shape {show(shape)} takes {show(size)}")
+            detail = f"has {len(data)} bytes; {dtype} of shape {show(shape)} takes {show(size)}"
+            self.note(Problem(f"{where}/data", detail, "conflict"))
             return None
         values = np.frombuffer(data, dtype=DTYPES[dtype]).reshape(shape)
         return values != 0 if dtype == "bool" else values
@@ -206,6 +216,11 @@ class Members:
             return None
         except UnicodeError as error:
             raise BadBody(f"the body is not MessagePack: {error}") from None
+
+
+def _unequal(where: str, count: int, n: int) -> Problem:
+    """Report a column whose length is not the number of events."""
+    return Problem(where, length_mismatch(count, n), "conflict", expected={"minItems": n, "maxItems": n})
 
 
 def _hint(body: bytes) -> str:

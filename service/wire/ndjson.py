@@ -56,35 +56,34 @@ def _decoded(decode: Callable[[bytes, Config], Made], body: bytes, config: Confi
     odd = 0
     for number, line in lines:
         try:
-            _one_value(line)  # each line is one value, so that none ends in the next one or holds two
+            _one_value(line)  # each line is one value: none ends in the next line or holds two
         except (msgspec.DecodeError, RecursionError):
-            _look(number, line)
-            odd = odd or number  # a value to this decoder, with NaN in it perhaps, which the precise way points at
+            _check_line(number, line)
+            odd = odd or number  # valid for this decoder, perhaps with NaN in it; the error report points at that
     try:
         return decode(b'{"events":[' + b",".join([line for _, line in lines]) + b"]}", config)
-    except BadBody as error:  # what the first look passes over, such as text that is not UTF-8
+    except BadBody:  # the first check misses some, such as text that is not UTF-8
         for number, line in lines:
-            _look(number, line)
-        if odd:  # nested too deeply only where it is the events of a body
-            raise _refused(odd, error.detail) from None
+            _check_line(number, line)
+        if odd:  # the line itself is not nested too deeply, but the body made of it is
+            raise _bad_line(odd, "is nested too deeply") from None
         raise
     except Invalid as error:
-        problems = [Problem(_lined(one.pointer, lines), one.detail) for one in error.problems]
+        problems = [problem._replace(pointer=_lined(problem.pointer, lines)) for problem in error.problems]
         raise Invalid(error.detail, problems) from None
 
 
-def _look(number: int, line: bytes) -> None:
-    """Refuse a line that is not one JSON value to the decoder that takes most. Raises `BadBody`."""
+def _check_line(number: int, line: bytes) -> None:
+    """Raise `BadBody` if a line is not one JSON value to the most lenient decoder."""
     try:
-        json_decode.decode_json(line)
-    except BadBody as error:
-        raise _refused(number, error.detail) from None
+        json_decode.decode_value(line)
+    except json_decode.Malformed as error:
+        position = "" if error.column is None else f" at column {error.column}"
+        raise _bad_line(number, f"{error.reason}{position}") from None
 
 
-def _refused(number: int, detail: str) -> BadBody:
-    """Of a line; the detail is that of a body, in which a line is the only one."""
-    said = detail.removeprefix("the body ").replace(" at line 1, column ", " at column ")
-    return BadBody("a line is not JSON; nothing was changed", [Problem(f"/lines/{number}", said)])
+def _bad_line(number: int, detail: str) -> BadBody:
+    return BadBody("a line is not JSON", [Problem(f"/lines/{number}", detail)])
 
 
 def _lined(pointer: str, lines: Sequence[tuple[int, bytes]]) -> str:

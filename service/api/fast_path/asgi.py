@@ -22,7 +22,7 @@ import msgspec
 from starlette.datastructures import State
 from starlette.types import Receive, Scope, Send
 
-from learners import MAX_FEATURES, Problem, show
+from learners import MAX_FEATURES, Problem
 from service.api.body import Bodies, Disconnected, pieces, read_in_time
 from service.api.fast_path.inline import STOPS
 from service.api.fast_path.ndjson_stream import replies
@@ -178,7 +178,8 @@ def _asked_for(query: bytes, operation: Operation) -> tuple[int | None, int | No
     for name, (most, shown) in _BOUNDS.items():
         value = asked.get(name)
         if value is not None and not (_NUMBER.fullmatch(value) and 1 <= int(value) <= most):
-            problems.append(Problem(f"/{name}", f"is {show(value)}; expected a whole number from 1 to {shown}"))
+            expected = {"type": "integer", "minimum": 1, "maximum": most}
+            problems.append(Problem.mismatch(f"/{name}", value, f"a whole number from 1 to {shown}", expected))
     if problems:
         raise Invalid("the query is refused", problems)
     explain, at_least = (int(asked[name]) if name in asked else None for name in _BOUNDS)

@@ -41,7 +41,6 @@ _BYTES = 2**20  # or so many bytes, and what is needed to end the line,
 _LIVE = 0.2  # or seconds after its first line: soon to somebody who watches, and rare beside what a chunk costs
 _POLL = 0.01  # seconds between two looks whether there is room
 _GROWS = 8  # bytes in a learner's queue that a byte of JSON becomes, about, at the most
-_UNCHANGED = "; nothing was changed"  # how the detail of a refused body ends
 _SUMS = frozenset((*STATUSES, "remembered"))  # what is added up over the chunks; of all else the last one's stands
 
 _encode = msgspec.json.Encoder().encode
@@ -258,8 +257,7 @@ class _Taken:
         document = error.document(request_id)
         document["detail"] = f"{error.detail}; lines 1 to {self.lines} were {said}"
         if isinstance(error, (BadBody, Invalid, TooLarge)):  # of others it may not be known, as when the store is away
-            detail = error.detail.removesuffix(_UNCHANGED)
-            document["detail"] = f"{detail}; nothing of this chunk was {said}; lines 1 to {self.lines} were"
+            document["detail"] = f"{error.detail}; nothing of this chunk was {said}; lines 1 to {self.lines} were"
         document |= {"done": False, "lines": self.lines, "bytes": self.bytes}
         if error.retry_after is not None:  # the header of a reply that has begun cannot say it
             document["retry_after"] = error.retry_after
@@ -303,7 +301,10 @@ async def replies(
                 taken.add(head)
                 yield said or taken.placed(head)
         if not taken.answered:
-            raise Invalid("the body has no lines", [Problem("/lines", "is empty; expected at least one event")])
+            raise Invalid(
+                "the body has no lines",
+                [Problem("/lines", "is empty; expected at least one event", expected={"minItems": 1})],
+            )
         yield taken.whole()
     except Disconnected:  # nobody is there to be told
         raise
@@ -327,7 +328,7 @@ async def _answered(
     try:
         reply = await answer(learner, operation, body, NDJSON, NDJSON, explain, spend=grant.spend)
     except (BadBody, Invalid) as error:
-        problems = [Problem(_moved(one.pointer, before), one.detail) for one in error.problems]
+        problems = [problem._replace(pointer=_moved(problem.pointer, before)) for problem in error.problems]
         raise type(error)(error.detail, problems) from None
     cut = reply.rfind(b"\n", 0, -1) + 1
     return reply[:cut], _decode(reply[cut:])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 from pydantic import Field
 
 from service.api.schemas.document import Document
@@ -15,8 +17,16 @@ __all__ = [
 class ProblemItem(Document):
     """One thing that is wrong."""
 
-    pointer: str = Field(description="JSON pointer to it in the body")
-    detail: str
+    pointer: str = Field(description="JSON pointer (RFC 6901) to the value in the body, or `/name` of a parameter")
+    detail: str = Field(description="for people; programs read the other members")
+    code: Literal["conflict", "invalid", "missing", "unknown"] = Field(
+        description="missing: a required member is absent; unknown: there is no member or parameter of this name; "
+        "conflict: it does not fit another member; invalid: any other mismatch with `expected`"
+    )
+    value: str | float | bool | None = Field(
+        None, description="the offending scalar, or the unknown name; absent if there is none, or it is no scalar"
+    )
+    expected: dict[str, Any] | None = Field(None, description="JSON schema of what would be accepted, if it is known")
 
 
 class ProblemDocument(Document):

@@ -19,7 +19,7 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
-from learners import Problem
+from learners import ABSENT, Problem
 from service.api.body import Bodies
 from service.api.websocket.learner_queue import Lane
 from service.api.websocket.messages import BINARY, Request, new_seqs, read
@@ -136,8 +136,7 @@ class Connection:
             given = parse_qsl(self._query.decode("latin-1"), keep_blank_values=True)
             check_parameters((name for name, _ in given), ())
         except Invalid as error:
-            where, detail = error.problems[0]
-            return VIOLATION, f"{where} {detail}"
+            return VIOLATION, f"{error.problems[0].pointer} {error.problems[0].detail}"
         if self._name is not None:
             try:
                 self._grant.find(self._name)
@@ -219,15 +218,16 @@ class Connection:
         if name is None:
             name = request.learner
             if name is None:
-                request.refused(_invalid("/learner", "is missing; expected a name"))
+                request.refused(_invalid(Problem.mismatch("/learner", ABSENT, "a name", {"type": "string"})))
             elif name not in self._lanes:
                 try:
                     check_name(name)
                 except Invalid as error:
-                    request.refused(_invalid("/learner", error.problems[0].detail))
+                    request.refused(_invalid(error.problems[0]._replace(pointer="/learner")))
                     name = None
         elif request.learner is not None:
-            request.refused(_invalid("/learner", "is not a member here; the path names the learner"))
+            detail = "unknown member; the path names the learner"
+            request.refused(_invalid(Problem("/learner", detail, "unknown")))
         lane = self._lanes.get(name) if name is not None else None
         if lane is None:
             try:
@@ -358,5 +358,5 @@ def _bytes(message: str | bytes) -> int:
     return len(message.encode("utf-8", "surrogatepass"))
 
 
-def _invalid(where: str, detail: str) -> Invalid:
-    return Invalid("the message is refused; nothing was changed", [Problem(where, detail)])
+def _invalid(problem: Problem) -> Invalid:
+    return Invalid("the message is refused", [problem])

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import msgspec
 
-from learners import MAX_FEATURES, Problem, show
+from learners import ABSENT, MAX_FEATURES, Problem, show
 from service.api.websocket.batching import COLUMNWISE, EVENTS, Joining
 from service.errors import BadBody, Invalid, ServiceError
 from service.storage import MAX_POSITION
@@ -40,6 +40,7 @@ __all__ = ["BINARY", "MAX_SEQ", "TEXT", "Form", "Request", "joint", "new_seqs", 
 
 _HEAD = ("seq", "op", "learner", "explain", "at_least")
 _OF_PREDICT = {"explain": (MAX_FEATURES, str(MAX_FEATURES)), "at_least": (MAX_POSITION, "2^53")}  # and their bounds
+_SEQ_SCHEMA = {"type": "integer", "minimum": 0, "maximum": MAX_SEQ}
 _GLANCE = 512  # bytes of a value of the head that is decoded whatever it is
 _MEMBERS = 100  # of a message in binary: a byte of them takes much memory
 _JOINED = 2**17  # bytes of messages that are made one body
@@ -96,7 +97,7 @@ class Form:
             "code": error.code,
             "title": error.title,
             "detail": error.detail,
-            "errors": [problem._asdict() for problem in error.problems],
+            "errors": [problem.to_json() for problem in error.problems],
         }
         if error.retry_after is not None:
             said["retry_after"] = error.retry_after
@@ -325,29 +326,26 @@ def _members(message: str | bytes) -> Request:
     if type(seq) is int and 0 <= seq <= MAX_SEQ:
         request.seqs = [seq]
     else:
-        problems.append(Problem("/seq", f"is {_shown(head, 'seq')}; expected a whole number from 0 to 2^53"))
+        problems.append(Problem.mismatch("/seq", head.get("seq", ABSENT), "a whole number from 0 to 2^53", _SEQ_SCHEMA))
     if isinstance(operation, str) and operation in _OPERATIONS:
         request.operation = operation
     else:
-        problems.append(Problem("/op", f"is {_shown(head, 'op')}; expected one of {', '.join(_OPERATIONS)}"))
+        problems.append(Problem.choice("/op", head.get("op", ABSENT), _OPERATIONS))
     if learner is None or (isinstance(learner, str) and learner.isprintable()):  # a lone surrogate is not
         request.learner = learner
     else:
-        problems.append(Problem("/learner", f"is {show(learner)}; expected a name"))
+        problems.append(Problem.mismatch("/learner", learner, "a name", {"type": "string"}))
     for name, (most, shown) in _OF_PREDICT.items():
         value = head.get(name)
         if type(value) is int and 1 <= value <= most and operation == "predict":
             setattr(request, name, value)
         elif value is not None:
-            what = f"a whole number from 1 to {shown}"
             if operation in ("update", "labels"):
-                what = f"none: it is a member of predict, not of {operation}"
-            problems.append(Problem(f"/{name}", f"is {show(value)}; expected {what}"))
+                problems.append(Problem(f"/{name}", f"is a member of predict, not of {operation}", "unknown"))
+            else:
+                expected = {"type": "integer", "minimum": 1, "maximum": most}
+                problems.append(Problem.mismatch(f"/{name}", value, f"a whole number from 1 to {shown}", expected))
     if problems:
-        request.refused(Invalid("the message is refused; nothing was changed", problems))
+        request.refused(Invalid("the message is refused", problems))
     request.body = body
     return request
-
-
-def _shown(head: dict[str, Any], name: str) -> str:
-    return show(head[name]) if name in head else "missing"
