@@ -33,6 +33,9 @@ class Problem(msgspec.Struct):
 
     pointer: str = ""
     detail: str = ""
+    code: str = "invalid"  # unknown: there is no setting of this name
+    value: Any = None  # the scalar that was refused, or the unknown name
+    expected: dict[str, Any] = {}  # JSON schema
 
 
 class _ProblemBody(msgspec.Struct):

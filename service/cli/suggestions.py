@@ -7,10 +7,11 @@ a parameter of the algorithm: the option, or the member of `--config`.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import SequenceMatcher, get_close_matches
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from service.cli.api_errors import Problem, told
 
@@ -65,7 +66,6 @@ _OPTIONS = {
         )
     },
 }
-_ONE_OF = re.compile(r"is (?:'([^']*)'|not a setting(?: here)?); expected one of (.+)")  # how the service says it
 _NAMES = 20_000  # that are compared with one that is unknown: a fifth of a second
 _BEHIND = 0.1  # of the ratio that difflib gives: how much less near than the nearest a name may be
 _OWNERS = {"": "the learner itself", "late": "late labels"}
@@ -105,18 +105,14 @@ def named(
 
 
 def _meant(problems: Iterable[Problem]) -> Iterator[str]:
-    """A line for each value, or name of a setting, that is nearly one of those which the service expected."""
+    """Suggest the choice that is closest to each refused value or unknown name."""
     for problem in problems:
-        found = _ONE_OF.fullmatch(problem.detail)
-        if found is None:
-            continue
-        value, expected = found.groups()
-        name = re.split("[ /]", problem.pointer)[-1]
-        known = {one.casefold(): one for one in expected.split(", ")}
-        near = get_close_matches((name if value is None else value).casefold(), known, 1)
+        choices = {str(choice).casefold(): choice for choice in problem.expected.get("enum", ())}
+        near = get_close_matches(str(problem.value).casefold(), choices, 1)
         if near:
-            before = problem.pointer.removesuffix(name) if value is None else f"{problem.pointer} "
-            yield f"Did you mean {before if before.startswith('--') else ''}{known[near[0]]}?"
+            name = str(problem.value)
+            before = problem.pointer.removesuffix(name) if problem.code == "unknown" else f"{problem.pointer} "
+            yield f"Did you mean {before if before.startswith('--') else ''}{choices[near[0]]}?"
 
 
 def _there(given: Mapping[str, Any], pointer: str) -> bool:
@@ -142,8 +138,7 @@ def _as_option(problem: Problem) -> Problem:
     if option is None:
         return problem
     deeper = "" if len(rest) < 2 or rest[0] == "params" else f" ({problem.pointer})"
-    detail = problem.detail.removeprefix(f"{rest[-1]} ")  # its name, which the option says already
-    return Problem(f"{option}{deeper}", detail)
+    return msgspec.structs.replace(problem, pointer=f"{option}{deeper}")
 
 
 def misplaced(body: Mapping[str, Any], pointers: Iterable[str]) -> list[str]:

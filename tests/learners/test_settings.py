@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -54,35 +55,62 @@ def test_values_come_out_as_their_types_say() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "detail"),
     [
-        ("count", 0, "count is 0; expected at least 1"),
-        ("count", 1_000_001, "count is 1000001; expected at most 1000000"),
-        ("count", 1.5, "count is 1.5; expected a whole number"),
-        ("count", True, "count is true; expected a whole number"),
-        ("count", "3", "count is '3'; expected a whole number"),
-        ("count", None, "count is null; expected a whole number"),
-        ("count", 1e300, "count is 1e+300; expected a whole number"),
-        ("count", math.nan, "count is nan; expected a whole number"),
-        ("share", 0, "share is 0; expected more than 0"),
-        ("share", -1, "share is -1; expected more than 0"),
-        ("share", 1.0, "share is 1; expected less than 1"),
-        ("share", math.nan, "share is nan; expected a finite number"),
-        ("share", -math.inf, "share is -inf; expected a finite number"),
-        ("share", False, "share is false; expected a finite number"),
-        ("share", None, "share is null; expected a finite number"),
-        ("share", [0.5], "share is [0.5]; expected a finite number"),
-        ("kind", "c", "kind is 'c'; expected one of a, b"),
-        ("kind", 1, "kind is 1; expected one of a, b"),
-        ("kind", ["a"], "kind is ['a']; expected one of a, b"),
-        ("limit", 0.0, "limit is 0; expected more than 0"),
-        ("limit", "much", "limit is 'much'; expected a finite number or null"),
-        ("flag", 1, "flag is 1; expected true or false"),
-        ("names", "x", "names is 'x'; expected a list, each item a string (of valid Unicode)"),
-        ("names", ["x", 1], "names is ['x', 1]; expected a list, each item a string (of valid Unicode)"),
-        ("names", ["\ud800"], "names is ['\\ud800']; expected a list, each item a string (of valid Unicode)"),
+        ("count", 0, "is 0; expected at least 1"),
+        ("count", 1_000_001, "is 1000001; expected at most 1000000"),
+        ("count", 1.5, "is 1.5; expected a whole number"),
+        ("count", True, "is true; expected a whole number"),
+        ("count", "3", "is '3'; expected a whole number"),
+        ("count", None, "is null; expected a whole number"),
+        ("count", 1e300, "is 1e+300; expected a whole number"),
+        ("count", math.nan, "is nan; expected a whole number"),
+        ("share", 0, "is 0; expected more than 0"),
+        ("share", -1, "is -1; expected more than 0"),
+        ("share", 1.0, "is 1; expected less than 1"),
+        ("share", math.nan, "is nan; expected a finite number"),
+        ("share", -math.inf, "is -inf; expected a finite number"),
+        ("share", False, "is false; expected a finite number"),
+        ("share", None, "is null; expected a finite number"),
+        ("share", [0.5], "is [0.5]; expected a finite number"),
+        ("kind", "c", "is 'c'; expected one of a, b"),
+        ("kind", 1, "is 1; expected one of a, b"),
+        ("kind", ["a"], "is ['a']; expected one of a, b"),
+        ("limit", 0.0, "is 0; expected more than 0"),
+        ("limit", "much", "is 'much'; expected a finite number or null"),
+        ("flag", 1, "is 1; expected true or false"),
+        ("names", "x", "is 'x'; expected a list, each item a string (of valid Unicode)"),
+        ("names", ["x", 1], "is ['x', 1]; expected a list, each item a string (of valid Unicode)"),
+        ("names", ["\ud800"], "is ['\\ud800']; expected a list, each item a string (of valid Unicode)"),
     ],
 )
 def test_a_bad_value_is_refused_and_quoted(name: str, value: Any, detail: str) -> None:
     assert refused({"count": 1, name: value}) == {f"/{name}": detail}
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"count": 0}, ("/count", "invalid", 0, {"type": "integer", "minimum": 1, "maximum": 1_000_000})),
+        ({"count": 1, "kind": "c"}, ("/kind", "invalid", "c", {"type": "string", "enum": ["a", "b"]})),
+        ({"count": 1, "kind": ["a"]}, ("/kind", "invalid", None, {"type": "string", "enum": ["a", "b"]})),
+        ({"count": 1, "kind": "c" * 10**6}, ("/kind", "invalid", "c" * 200, {"type": "string", "enum": ["a", "b"]})),
+        ({"count": 1, "flag": 10**400}, ("/flag", "invalid", None, {"type": "boolean"})),
+        ({"count": 1, "shar": 2}, ("/shar", "unknown", "shar", {"enum": ["count", "flag", "kind", "limit", "names", "share"]})),
+    ],
+    ids=["bound", "choice", "list", "long", "large", "unknown"],
+)  # fmt: skip
+def test_a_problem_has_its_code_value_and_expectation_as_data(values: dict[str, Any], problem: tuple[Any, ...]) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        Sample.of(values)
+    (entry,) = [problem.to_json() for problem in caught.value.problems]
+    assert (entry["pointer"], entry["code"], entry.get("value"), entry["expected"]) == problem
+    json.dumps(entry, allow_nan=False).encode()
+
+
+def test_a_missing_setting_has_no_value() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        Sample.of({})
+    (entry,) = [problem.to_json() for problem in caught.value.problems]
+    assert (entry["pointer"], entry["code"], "value" in entry) == ("/count", "missing", False)
 
 
 @pytest.mark.parametrize("digits", [400, 5000])
@@ -97,7 +125,7 @@ def test_every_problem_is_listed_at_once() -> None:
     details = refused({"share": 7, "kind": "c", "a/b~c": 1, "\ud800": 1, 5: 1})
     assert set(details) == {"/share", "/kind", "/a~1b~0c", "/\\ud800", "/5", "/count"}
     assert details["/count"] == "is missing"
-    assert details["/5"] == "is not a setting here; expected one of count, flag, kind, limit, names, share"
+    assert details["/5"] == "unknown setting; expected one of count, flag, kind, limit, names, share"
     assert set(refused({"count": 0, "share": 7, "other": 1})) == {"/count", "/share", "/other"}
 
 

@@ -306,10 +306,18 @@ def test_refused(values: dict[str, Any], pointer: str) -> None:
 def test_every_setting_that_does_not_belong_is_told_with_where_it_does() -> None:
     with pytest.raises(InvalidInput) as caught:
         Threshold.of({"objective": "fixed", "memory": 500, "target": 0.1})
-    assert [problem.detail for problem in caught.value.problems] == [
-        "is for f1-window, fbeta, jaccard, fpr, precision, recall, budget, optroc; the objective is fixed",
-        "is for fpr, precision, recall; the objective is fixed",
+    assert [problem[:3] for problem in caught.value.problems] == [
+        (
+            "/memory",
+            "is for f1-window, fbeta, jaccard, fpr, precision, recall, optroc, budget; the objective is fixed",
+            "conflict",
+        ),
+        ("/target", "is for fpr, precision, recall; the objective is fixed", "conflict"),
     ]
+    objectives = {name: entry.get("x-applies-to") for name, entry in Threshold.schema()["properties"].items()}
+    assert objectives.pop("objective") is None
+    assert objectives["target"] == {"objective": ["fpr", "precision", "recall"]}
+    assert all(objectives.values())
     for values in OBJECTIVES:
         assert Threshold.of(Threshold(**values).to_json()) == Threshold(**values)
 

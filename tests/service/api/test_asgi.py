@@ -232,14 +232,15 @@ CONTRIBUTIONS = "expected a whole number from 1 to 1000"
         ("explain=many", f"is 'many'; {CONTRIBUTIONS}"),
         ("explain=", f"is ''; {CONTRIBUTIONS}"),
         ("explain=2.0", f"is '2.0'; {CONTRIBUTIONS}"),
-        ("explain=2&explain=3", "comes 2 times; expected once"),
+        ("explain=2&explain=3", "is given 2 times; expected once"),
     ],
 )
 async def test_a_bad_number_of_contributions(query, detail):
     async with client() as http:
         await http.put(URL, json=DENSE)
         reply = await http.post(f"{URL}/predict?{query}", content=PREDICT)
-        assert (reply.status_code, reply.json()["errors"]) == (422, [{"pointer": "/explain", "detail": detail}])
+        (problem,) = reply.json()["errors"]
+        assert (reply.status_code, problem["pointer"], problem["detail"]) == (422, "/explain", detail)
         refused = await http.post(f"{URL}/update?{query}", json={"events": events(2)})  # which explains nothing
         assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/explain")
         told = (await http.post(f"{URL}/predict?explain=2", content=PREDICT)).json()

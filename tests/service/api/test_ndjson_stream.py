@@ -193,7 +193,11 @@ async def test_what_is_no_json_is_told_by_its_column():
         await http.put("/v1/learners/a", json=DENSE)
         text = lines_of(events(2)) + b'{"x": nothing}\n'
         (problem,) = (await http.post("/v1/learners/a/update", content=text, headers=HEADERS)).json()["errors"]
-        assert problem == {"pointer": "/lines/3", "detail": "is not JSON: Expecting value at column 7"}
+        assert problem == {
+            "pointer": "/lines/3",
+            "detail": "is not JSON: Expecting value at column 7",
+            "code": "invalid",
+        }
 
 
 async def test_a_refusal_of_no_line_points_where_it_does_for_json():

@@ -154,7 +154,7 @@ def test_an_embedding_that_is_refused_is_readable(server: Process) -> None:
 def test_a_parameter_that_belongs_elsewhere_comes_with_its_place(server: Process) -> None:
     options = ["--algorithm", "nsauc", "--features", "dense", "--dim", 3, "--param", "warmup=30", "--param", "C=-1"]
     lines = run(server, "create", "wrong", *options, status=5).stderr.splitlines()
-    assert lines[1].startswith("  --param warmup: is not a setting here; ")
+    assert lines[1].startswith("  --param warmup: unknown setting; ")
     assert lines[-1] == "warmup is a setting of the embedding: use --warmup 30"
 
 

@@ -67,12 +67,12 @@ def test_requests_of_which_nothing_can_be_said(body: dict[str, Any]) -> None:
         ("/features/dim", "is missing", "--dim: is missing"),
         ("/features/fields/1/name", "is ''", "--field (/features/fields/1/name): is ''"),
         ("/algorithm", "is 'x'", "--algorithm: is 'x'"),
-        ("/params/C", "C is -1; expected more than 0", "--param C: is -1; expected more than 0"),
-        ("/scaling/kind", "kind is 'x'", "--scaling: is 'x'"),
-        ("/scaling/clip", "clip is 'x'", "/scaling/clip: clip is 'x'"),
+        ("/params/C", "is -1; expected more than 0", "--param C: is -1; expected more than 0"),
+        ("/scaling/kind", "is 'x'", "--scaling: is 'x'"),
+        ("/scaling/clip", "is 'x'", "/scaling/clip: is 'x'"),
         ("/threshold/unit_seconds", "is for alerts", "--unit: is for alerts"),
         ("/threshold", "is 3", "--threshold: is 3"),
-        ("/late/label_ttl", "label_ttl is 0", "--label-ttl: is 0"),
+        ("/late/label_ttl", "is 0", "--label-ttl: is 0"),
         ("/window_seconds", "is 0", "--window-seconds: is 0"),
         ("/figures/beta", "is 0", "/figures/beta: is 0"),
         ("/name", "is 'x y'", "NAME: is 'x y'"),
@@ -85,21 +85,23 @@ def test_a_refused_setting_is_named_by_its_option(pointer: str, detail: str, sai
 
 
 @pytest.mark.parametrize(
-    ("pointer", "detail", "meant"),
+    ("pointer", "code", "value", "choices", "meant"),
     [
-        ("/algorithm", "is 'cbr-dig'; expected one of cbr, cbr-diag, lr", ["Did you mean --algorithm cbr-diag?"]),
-        ("/algorithm", "is 'CBR'; expected one of cbr, cbr-diag, lr", ["Did you mean --algorithm cbr?"]),
-        ("/algorithm", "is 'forest'; expected one of cbr, cbr-diag, lr", []),
-        ("/algorithm", "is 3; expected one of cbr, cbr-diag, lr", []),
-        ("/scaling/kind", "kind is 'standart'; expected one of none, standard", ["Did you mean --scaling standard?"]),
-        ("/params/capcity", "is not a setting here; expected one of C, capacity", ["Did you mean --param capacity?"]),
-        ("/threshold/alrts", "is not a setting here; expected one of alerts, beta", ["Did you mean alerts?"]),
-        ("/algoritm", "is not a setting; expected one of algorithm, features", ["Did you mean algorithm?"]),
-        ("/window", "is 'x'; expected a whole number", []),
+        ("/algorithm", "invalid", "cbr-dig", ["cbr", "cbr-diag", "lr"], ["Did you mean --algorithm cbr-diag?"]),
+        ("/algorithm", "invalid", "CBR", ["cbr", "cbr-diag", "lr"], ["Did you mean --algorithm cbr?"]),
+        ("/algorithm", "invalid", "forest", ["cbr", "cbr-diag", "lr"], []),
+        ("/algorithm", "invalid", 3, ["cbr", "cbr-diag", "lr"], []),
+        ("/algorithm", "missing", None, ["cbr", "cbr-diag", "lr"], []),
+        ("/scaling/kind", "invalid", "standart", ["none", "standard"], ["Did you mean --scaling standard?"]),
+        ("/params/capcity", "unknown", "capcity", ["C", "capacity"], ["Did you mean --param capacity?"]),
+        ("/threshold/alrts", "unknown", "alrts", ["alerts", "beta"], ["Did you mean alerts?"]),
+        ("/algoritm", "unknown", "algoritm", ["algorithm", "features"], ["Did you mean algorithm?"]),
+        ("/window", "invalid", "x", [], []),
     ],
 )
-def test_what_was_meant(pointer: str, detail: str, meant: list[str]) -> None:
-    error = named(ApiError("refused", 422, problems=[Problem(pointer, detail)]))
+def test_what_was_meant(pointer: str, code: str, value: Any, choices: list[str], meant: list[str]) -> None:
+    problem = Problem(pointer, "reworded", code, value, {"enum": choices})
+    error = named(ApiError("refused", 422, problems=[problem]))
     assert str(error).splitlines()[2:] == meant
 
 
