@@ -232,7 +232,7 @@ def _goes_on(report: Report, what: str, data: bytes, learner: Learner, grown: bo
         learner.view().frozen().figures.as_json()
         check_state(learner.config, {name: array.copy() for name, array in learner.state().items()})
     except InvalidInput as error:
-        if grown and all(detail.endswith("not finite") for _, detail in error.problems):
+        if grown and all(problem.detail.endswith("not finite") for problem in error.problems):
             report.note(what, "taken, and overflowed later")
         else:
             report.fail(f"{what}: taken, and then {error} at {data.hex()[:300]}")

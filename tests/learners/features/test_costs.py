@@ -20,7 +20,7 @@ def outcome(values: Any) -> Any:
     try:
         return costs_of(Dense(dim=2), "1", values).tolist()
     except InvalidInput as error:
-        return error.problems
+        return [problem.pointer for problem in error.problems]
 
 
 @given(st.lists(st.sampled_from([0.0, -0.0, 1.5, 1e15, 2e15, -1.0, 1e-300, 7.0]), max_size=5), st.booleans())
@@ -28,12 +28,7 @@ def outcome(values: Any) -> Any:
 def test_an_array_has_the_costs_of_the_same_events_as_lists(column: list[float], single: bool) -> None:
     X = np.zeros((len(column), 2), dtype=np.float32 if single else np.float64)
     X[:, 1] = column
-    found, expected = outcome(X), outcome(X.tolist())
-    assert [one for one, _ in found] == [one for one, _ in expected] if _refused(expected) else found == expected
-
-
-def _refused(found: Any) -> bool:
-    return bool(found) and isinstance(found[0], tuple)
+    assert outcome(X) == outcome(X.tolist())
 
 
 def test_an_array_of_objects_is_looked_at_event_by_event() -> None:
